@@ -1,0 +1,128 @@
+# Everything a developer runs. Needs Python >= 3.11 with venv, a C++20 compiler and make; cmake,
+# ninja and all else are installed into .venv.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip --disable-pip-version-check
+# Parallel test processes.
+JOBS   ?= 2
+
+CORE_SOURCES := CMakeLists.txt pyproject.toml $(wildcard cpp/*.cpp cpp/*.hpp)
+CPP_FILES    := $(wildcard cpp/*.cpp cpp/*.hpp)
+PY_SOURCES   := $(shell find src/klnmf -name '*.py' -o -path 'src/klnmf/data/*' -type f)
+
+# Without build isolation the tools stay in place, so that builds are incremental.
+INSTALL := $(PIP) install --quiet --no-build-isolation
+
+.DEFAULT_GOAL := help
+.PHONY: help venv demo install test test-slow lint types layers pytest sanitize format clean
+.DELETE_ON_ERROR:
+
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+# ---- environment ------------------------------------------------------------------------------------
+
+venv: $(VENV)/.stamp-venv  ## create .venv (with PYTHON=..., default python3)
+
+$(VENV)/.stamp-venv:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	    { echo "klnmf needs Python >= 3.11: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@echo "==> creating $(VENV)"
+	@$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+# The build backend and what it asks for (cmake and ninja where the machine has none).
+$(VENV)/.stamp-build-tools: pyproject.toml | $(VENV)/.stamp-venv
+	@echo "==> installing build tools"
+	@$(PIP) install --quiet cmake ninja $$($(BIN)/python -c \
+	    'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"])')
+	@touch $@
+
+# Editable installs: Python changes need no reinstall, a changed C++ file recompiles only itself.
+$(VENV)/.stamp-plots: $(CORE_SOURCES) $(VENV)/.stamp-build-tools
+	@echo "==> building and installing klnmf with plots"
+	@$(INSTALL) --editable '.[plots]'
+	@touch $@
+
+# Compiler warnings are errors here, but not in the demo, where an unknown compiler may be in use.
+$(VENV)/.stamp-dev: $(CORE_SOURCES) $(VENV)/.stamp-build-tools
+	@echo "==> building and installing klnmf with the development tools"
+	@$(INSTALL) --editable '.[dev]' --config-settings=cmake.define.KLNMF_WERROR=ON
+	@# mypy looks for the generated stub beside the Python sources.
+	@cp $(VENV)/lib/python*/site-packages/klnmf/_core.pyi src/klnmf/_core.pyi
+	@touch $(VENV)/.stamp-plots $@
+
+install: $(VENV)/.stamp-dev  ## build and install into .venv with the development tools
+
+demo: $(VENV)/.stamp-plots  ## build, install and run the example
+	@echo "==> examples/demo.py"
+	@$(BIN)/python examples/demo.py
+
+# ---- checks -----------------------------------------------------------------------------------------
+
+test: lint types layers pytest  ## all checks and the fast tests
+
+lint: install  ## style of Python, C++ and spelling
+	@echo "==> lint"
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+	@$(if $(CPP_FILES),$(BIN)/clang-format --dry-run -Werror $(CPP_FILES))
+	@$(BIN)/codespell
+
+types: install  ## mypy
+	@echo "==> types"
+	@$(BIN)/mypy
+
+layers: install  ## import-linter
+	@echo "==> layers"
+	@$(BIN)/lint-imports --no-logo
+
+pytest: install  ## fast tests and docstring examples
+	@echo "==> fast tests"
+	@$(BIN)/python -m pytest -q -n $(JOBS) -m "not slow" --doctest-modules tests src/klnmf
+
+test-slow: install  ## slow tests, then the sanitizer run
+	@echo "==> slow tests"
+	@# Exit status 5: no test carries the mark.
+	@$(BIN)/python -m pytest -q -m slow || [ $$? -eq 5 ]
+	@$(MAKE) --no-print-directory sanitize
+
+# ---- sanitizers -------------------------------------------------------------------------------------
+
+# A second environment holds the instrumented build. It borrows the other packages from .venv through
+# a plain path entry; the .pth of the editable install is not followed from there.
+SAN_VENV := build/sanitize/venv
+CXX      ?= g++
+
+$(SAN_VENV)/.stamp: $(CORE_SOURCES) $(PY_SOURCES) $(VENV)/.stamp-dev
+	@echo "==> building klnmf with address and undefined-behaviour sanitizers"
+	@test -x $(SAN_VENV)/bin/python || $(BIN)/python -m venv --without-pip $(SAN_VENV)
+	@cd $(VENV)/lib/python*/site-packages && pwd > "$$(echo $(CURDIR)/$(SAN_VENV)/lib/python*/site-packages)/borrowed.pth"
+	@$(PIP) --python $(SAN_VENV)/bin/python install --quiet --no-build-isolation --no-deps --ignore-installed . \
+	    --config-settings=build-dir=build/sanitize/cmake \
+	    --config-settings=cmake.build-type=Debug \
+	    --config-settings=cmake.define.KLNMF_SANITIZE=address,undefined \
+	    --config-settings=cmake.define.KLNMF_DEBUG_CHECKS=ON
+	@touch $@
+
+# The runtimes must be loaded before Python, with libstdc++ so that ASan finds the real throw. Python
+# itself never frees everything: no leak check. Capturing sys only keeps a crash report visible.
+sanitize: $(SAN_VENV)/.stamp  ## kernel tests under ASan and UBSan
+	@echo "==> kernel tests under sanitizers"
+	@LD_PRELOAD="$(foreach lib,asan ubsan stdc++,$$($(CXX) -print-file-name=lib$(lib).so))" \
+	    ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
+	    $(SAN_VENV)/bin/python -m pytest -q -p no:cacheprovider --capture=sys tests/test_kernels.py
+
+# ---- housekeeping -----------------------------------------------------------------------------------
+
+format: install  ## rewrite Python and C++ in the agreed style
+	@$(BIN)/ruff check --fix --exit-zero
+	@$(BIN)/ruff format
+	@$(if $(CPP_FILES),$(BIN)/clang-format -i $(CPP_FILES))
+
+clean:  ## remove everything that was generated, .venv included
+	rm -rf build dist $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -f src/klnmf/_core.pyi
+	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +

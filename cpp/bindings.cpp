@@ -1,0 +1,167 @@
+// The extension module klnmf._core: array types are checked here, everything else was checked in
+// Python.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+
+#include <cstdint>
+
+#include "kernels.hpp"
+#include "parallel.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace {
+
+template <class T>
+using In1 = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+template <class T>
+using In2 = nb::ndarray<const T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+template <class T>
+using Out1 = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+template <class T>
+using Out2 = nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+
+// Threads never run with the interpreter's lock held.
+using Unlocked = nb::call_guard<nb::gil_scoped_release>;
+
+template <class T, class I>
+klnmf::SparseRows<T, I> rows_of(const In1<std::int64_t>& indptr, const In1<I>& indices,
+                                const In1<T>& values) {
+    return {static_cast<std::int64_t>(indptr.shape(0)) - 1, indptr.data(), indices.data(),
+            values.data()};
+}
+
+template <class T>
+klnmf::FixedFactor<T> fixed_of(const In2<T>& A, const In1<double>& c) {
+    return {A.data(), static_cast<int>(A.shape(1)), c.data(),
+            static_cast<std::int64_t>(A.shape(1))};
+}
+
+template <class T, class I>
+void bind_row_kernels(nb::module_& m) {
+    m.def(
+        "guarded_rows",
+        [](In1<std::int64_t> indptr, In1<I> indices, In1<T> values, In2<T> A, In1<double> c,
+           double l2, In1<std::int32_t> order, int rounds, int sweeps, double tolerance,
+           bool want_value, int n_threads, Out2<T> x, Out1<double> value, Out1<double> kkt) {
+            const klnmf::GuardedSettings settings{order.data(), rounds, sweeps, tolerance,
+                                                  want_value};
+            klnmf::guarded_rows(rows_of(indptr, indices, values), fixed_of(A, c), l2,
+                                static_cast<std::int64_t>(A.shape(0)), settings, n_threads,
+                                x.data(), value.data(), kkt.data());
+        },
+        "indptr"_a.noconvert(), "indices"_a.noconvert(), "values"_a.noconvert(), "A"_a.noconvert(),
+        "c"_a.noconvert(), "l2"_a, "order"_a.noconvert(), "rounds"_a, "sweeps"_a, "tolerance"_a,
+        "want_value"_a, "n_threads"_a, "x"_a.noconvert(), "value"_a.noconvert(),
+        "kkt"_a.noconvert(), Unlocked(),
+        "One half-step of coordinate descent with steps that cannot overshoot; x, value, kkt are "
+        "out.");
+    m.def(
+        "multiplicative_rows",
+        [](In1<std::int64_t> indptr, In1<I> indices, In1<T> values, In2<T> A, In1<double> c,
+           double l2, int n_threads, Out2<T> x, Out1<double> kkt) {
+            klnmf::multiplicative_rows(rows_of(indptr, indices, values), fixed_of(A, c), l2,
+                                       static_cast<std::int64_t>(A.shape(0)), n_threads, x.data(),
+                                       kkt.data());
+        },
+        "indptr"_a.noconvert(), "indices"_a.noconvert(), "values"_a.noconvert(), "A"_a.noconvert(),
+        "c"_a.noconvert(), "l2"_a, "n_threads"_a, "x"_a.noconvert(), "kkt"_a.noconvert(),
+        Unlocked(), "One half-step of multiplicative updates; x and kkt are out.");
+    m.def(
+        "paper_rows",
+        [](In1<std::int64_t> indptr, In1<I> indices, In1<T> values, In2<T> A, In1<double> c,
+           double l2, In1<std::int32_t> order, double epsilon, double relative_change,
+           bool signed_break, int max_newton, int n_threads, Out2<T> x, Out1<double> kkt) {
+            const klnmf::PaperSettings settings{order.data(), epsilon, relative_change,
+                                                signed_break, max_newton};
+            klnmf::paper_rows(rows_of(indptr, indices, values), fixed_of(A, c), l2,
+                              static_cast<std::int64_t>(A.shape(0)), settings, n_threads, x.data(),
+                              kkt.data());
+        },
+        "indptr"_a.noconvert(), "indices"_a.noconvert(), "values"_a.noconvert(), "A"_a.noconvert(),
+        "c"_a.noconvert(), "l2"_a, "order"_a.noconvert(), "epsilon"_a, "relative_change"_a,
+        "signed_break"_a, "max_newton"_a, "n_threads"_a, "x"_a.noconvert(), "kkt"_a.noconvert(),
+        Unlocked(), "One half-step of the paper's Algorithm 2 as printed; x and kkt are out.");
+    m.def(
+        "dense_rows",
+        [](In1<std::int64_t> indptr, In1<I> indices, In1<T> values, In2<T> columns, In1<double> c,
+           double l2, double relative_change, double floor, int max_newton, bool by_columns,
+           int n_threads, Out2<T> x, Out2<T> P, Out1<double> kkt) {
+            const klnmf::DenseSettings settings{relative_change, floor, max_newton};
+            klnmf::dense_rows(rows_of(indptr, indices, values),
+                              static_cast<std::int64_t>(columns.shape(1)), columns.data(),
+                              static_cast<int>(columns.shape(0)), c.data(), l2, settings,
+                              by_columns, n_threads, x.data(), P.data(), kkt.data());
+        },
+        "indptr"_a.noconvert(), "indices"_a.noconvert(), "values"_a.noconvert(),
+        "columns"_a.noconvert(), "c"_a.noconvert(), "l2"_a, "relative_change"_a, "floor"_a,
+        "max_newton"_a, "by_columns"_a, "n_threads"_a, "x"_a.noconvert(), "P"_a.noconvert(),
+        "kkt"_a.noconvert(), Unlocked(),
+        "One half-step of cyclic descent on the dense product P; x, P and kkt are out.");
+    m.def(
+        "evaluate_rows",
+        [](In1<std::int64_t> indptr, In1<I> indices, In1<T> values, In2<T> A, In1<double> c,
+           double l2, int n_threads, In2<T> x, Out1<double> value, Out1<double> kkt) {
+            klnmf::evaluate_rows(rows_of(indptr, indices, values), fixed_of(A, c), l2, n_threads,
+                                 x.data(), value.data(), kkt.data());
+        },
+        "indptr"_a.noconvert(), "indices"_a.noconvert(), "values"_a.noconvert(), "A"_a.noconvert(),
+        "c"_a.noconvert(), "l2"_a, "n_threads"_a, "x"_a.noconvert(), "value"_a.noconvert(),
+        "kkt"_a.noconvert(), Unlocked(),
+        "Value and residual of every row at x, in double; value, kkt are out.");
+}
+
+template <class T>
+void bind_factor_kernels(nb::module_& m) {
+    m.def(
+        "column_sums",
+        [](In2<T> factor, int n_threads, Out1<double> sums) {
+            klnmf::column_sums(factor.data(), static_cast<std::int64_t>(factor.shape(0)),
+                               static_cast<int>(factor.shape(1)), n_threads, sums.data());
+        },
+        "factor"_a.noconvert(), "n_threads"_a, "sums"_a.noconvert(), Unlocked(),
+        "Column sums in double, by blocks of 4096 rows; sums is out.");
+    m.def(
+        "column_squares",
+        [](In2<T> factor, int n_threads, Out1<double> squares) {
+            klnmf::column_squares(factor.data(), static_cast<std::int64_t>(factor.shape(0)),
+                                  static_cast<int>(factor.shape(1)), n_threads, squares.data());
+        },
+        "factor"_a.noconvert(), "n_threads"_a, "squares"_a.noconvert(), Unlocked(),
+        "Sums of squares of the columns in double, by blocks of 4096 rows; squares is out.");
+    m.def(
+        "extrapolate",
+        [](In2<T> newest, In2<T> previous, double weight, double keep, int n_threads,
+           Out2<T> target) {
+            klnmf::extrapolate(newest.data(), previous.data(),
+                               static_cast<std::int64_t>(newest.size()), weight, keep, n_threads,
+                               target.data());
+        },
+        "newest"_a.noconvert(), "previous"_a.noconvert(), "weight"_a, "keep"_a, "n_threads"_a,
+        "target"_a.noconvert(), Unlocked(),
+        "target = max(newest + weight (newest - previous), keep newest); target is out.");
+}
+
+} // namespace
+
+NB_MODULE(_core, m) {
+    m.doc() = "Kernels of klnmf. Use klnmf.backends.cpu, which checks what these assume.";
+    bind_row_kernels<float, std::int32_t>(m);
+    bind_row_kernels<float, std::int64_t>(m);
+    bind_row_kernels<double, std::int32_t>(m);
+    bind_row_kernels<double, std::int64_t>(m);
+    bind_factor_kernels<float>(m);
+    bind_factor_kernels<double>(m);
+    m.def(
+        "blocked_sum",
+        [](In1<double> values) {
+            return klnmf::blocked_sum(values.data(), static_cast<std::int64_t>(values.size()));
+        },
+        "values"_a.noconvert(), "Sum by blocks of 4096 values, in order.");
+    m.def("default_threads", &klnmf::default_threads,
+          "What the OpenMP run time would use by itself.");
+    m.def("has_openmp", &klnmf::has_openmp, "Whether this build runs on more than one thread.");
+    m.attr("ROWS_PER_SUM") = klnmf::rows_per_sum;
+    m.attr("TILE") = klnmf::tile;
+}

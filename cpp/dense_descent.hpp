@@ -1,0 +1,84 @@
+// "ccd": Hsieh and Dhillon's cyclic coordinate descent, which keeps the dense product P = W H^T.
+// Every step of one coordinate updates a whole row of P; that is what the sparse methods save.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "objective.hpp"
+#include "parallel.hpp"
+#include "sparse_view.hpp"
+
+namespace klnmf {
+
+struct DenseSettings {
+    double relative_change; // the inner Newton loop ends when |dx| < relative_change * x
+    double floor;           // entries never fall below this, so that P > 0 (and no entry is ever 0)
+    int max_newton;
+};
+
+// Cyclic projected Newton on one row, with y = (A x) for all n_cols columns kept up to date.
+// `columns` is A transposed (rank x n_cols): the update of y then runs along memory.
+template <class T, class I>
+KLNMF_INLINE double dense_row(const SparseRows<T, I>& data, std::int64_t row, std::int64_t n_cols,
+                              const T* columns, int rank, const double* c, double l2, T* x, T* y,
+                              const DenseSettings& settings) {
+    const T* v = data.values + data.begin(row);
+    const I* indices = data.indices + data.begin(row);
+    const std::int64_t length = data.length(row);
+    double total = 0, residual = 0;
+    for (std::int64_t i = 0; i < length; ++i)
+        total += v[i];
+    for (int k = 0; k < rank; ++k) {
+        const T* column = columns + k * n_cols;
+        for (int newton = 0; newton < settings.max_newton; ++newton) {
+            double S = 0, h = 0;
+            for (std::int64_t i = 0; i < length; ++i) {
+                const T t = column[indices[i]] / y[indices[i]];
+                S += v[i] * t;
+                h += v[i] * t * t;
+            }
+            const double g = c[k] + l2 * x[k] - S;
+            const double curvature = h + l2;
+            if (newton == 0 && length > 0)
+                residual = std::max(residual, entry_residual(x[k], c[k], g, total));
+            const T before = x[k];
+            // Where nothing curves f (no nonzero under column k) it is linear: go to the floor.
+            const double target = curvature > 0 ? before - g / curvature : settings.floor;
+            if (!std::isfinite(target))
+                break;
+            x[k] = static_cast<T>(std::max(settings.floor, target));
+            const T delta = x[k] - before;
+            // The true product cannot fall below floor^2; a difference of floats can.
+            const T least = static_cast<T>(settings.floor * settings.floor);
+#pragma omp simd
+            for (std::int64_t j = 0; j < n_cols; ++j)
+                y[j] = std::max(y[j] + delta * column[j], least);
+            if (std::abs(delta) < settings.relative_change * before)
+                break;
+        }
+    }
+    return residual;
+}
+
+// Columns of P that are copied out, updated as rows and copied back together: a cache line's worth.
+constexpr std::int64_t columns_per_block = 16;
+
+template <class T>
+KLNMF_INLINE void copy_columns_out(const T* P, std::int64_t n_rows, std::int64_t n_cols,
+                                   std::int64_t first, std::int64_t count, T* block) {
+    for (std::int64_t i = 0; i < n_rows; ++i)
+        for (std::int64_t j = 0; j < count; ++j)
+            block[j * n_rows + i] = P[i * n_cols + first + j];
+}
+
+template <class T>
+KLNMF_INLINE void copy_columns_back(T* P, std::int64_t n_rows, std::int64_t n_cols,
+                                    std::int64_t first, std::int64_t count, const T* block) {
+    for (std::int64_t i = 0; i < n_rows; ++i)
+        for (std::int64_t j = 0; j < count; ++j)
+            P[i * n_cols + first + j] = block[j * n_rows + i];
+}
+
+} // namespace klnmf

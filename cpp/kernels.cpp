@@ -1,0 +1,325 @@
+#include "kernels.hpp"
+
+#include <algorithm>
+#include <memory>
+#include <new>
+#include <vector>
+
+#include "objective.hpp"
+#include "parallel.hpp"
+#include "row_problem.hpp"
+#include "row_scratch.hpp"
+#include "rule_multiplicative.hpp"
+
+namespace klnmf {
+namespace {
+
+// Sets a row without nonzeros to its minimiser, 0, and reports whether it was one.
+template <class T>
+KLNMF_INLINE bool settle_empty_row(std::int64_t length, int rank, T* x) {
+    if (length > 0)
+        return false;
+    for (int k = 0; k < rank; ++k)
+        x[k] = 0;
+    return true;
+}
+
+template <class T>
+KLNMF_INLINE void store_row(const RowScratch<T>& scratch, int rank, T* x) {
+    for (int k = 0; k < rank; ++k)
+        x[k] = scratch.x[k];
+}
+
+// A with its rows padded with zeros to whole vectors, for the time of a half-step (where they
+// already are whole vectors, A itself), and its slopes in T.
+template <class T>
+class PaddedFactor {
+public:
+    PaddedFactor(const FixedFactor<T>& fixed, std::int64_t n_rows, int n_threads) : fixed_(fixed) {
+        constexpr int lanes = Lanes<T>::count;
+        const std::int64_t stride = (fixed.rank + lanes - 1) / lanes * lanes;
+        slopes_.resize(2 * stride, T(0));
+        for (int k = 0; k < fixed.rank; ++k) {
+            slopes_[k] = static_cast<T>(fixed.c[k]);
+            slopes_[stride + k] = fixed.c[k] > 0 ? static_cast<T>(1 / fixed.c[k]) : T(0);
+        }
+        fixed_.slope = slopes_.data();
+        fixed_.inverse_slope = slopes_.data() + stride;
+        if (stride == fixed.stride)
+            return;
+        memory_.reset(static_cast<T*>(::operator new(n_rows * stride * sizeof(T), alignment)));
+        T* padded = memory_.get();
+        for_each_range(
+            n_rows, n_threads,
+            [&](std::int64_t begin, std::int64_t end, int) {
+                for (std::int64_t i = begin; i < end; ++i) {
+                    const T* row = fixed.row(i);
+                    T* target = padded + i * stride;
+                    for (int k = 0; k < fixed.rank; ++k)
+                        target[k] = row[k];
+                    for (std::int64_t k = fixed.rank; k < stride; ++k)
+                        target[k] = 0;
+                }
+            },
+            rows_per_sum);
+        fixed_.A = padded;
+        fixed_.stride = stride;
+    }
+
+    const FixedFactor<T>& operator*() const { return fixed_; }
+
+private:
+    static constexpr std::align_val_t alignment{64};
+    struct Release {
+        void operator()(T* memory) const { ::operator delete(memory, alignment); }
+    };
+    FixedFactor<T> fixed_;
+    std::vector<T> slopes_;
+    std::unique_ptr<T, Release> memory_;
+};
+
+// The loops below run over the rows of one task; everything in them is inlined and compiled for
+// each instruction set.
+
+template <class T, class I>
+KLNMF_CLONES void guarded_range(const SparseRows<T, I>& data, const FixedFactor<T>& fixed,
+                                double l2, const GuardedSettings& settings, std::int64_t begin,
+                                std::int64_t end, RowScratch<T>& scratch, T* x, double* value,
+                                double* kkt) {
+    for (std::int64_t i = begin; i < end; ++i) {
+        T* x_row = x + i * fixed.rank;
+        RowOutcome outcome{0, 0};
+        if (!settle_empty_row(data.length(i), fixed.rank, x_row)) {
+            outcome = guarded_row(load_row(data, i, fixed, l2, x_row, scratch), settings, scratch);
+            store_row(scratch, fixed.rank, x_row);
+        }
+        value[i] = outcome.value;
+        kkt[i] = outcome.kkt;
+    }
+}
+
+template <class T, class I>
+KLNMF_CLONES void multiplicative_range(const SparseRows<T, I>& data, const FixedFactor<T>& fixed,
+                                       double l2, std::int64_t begin, std::int64_t end,
+                                       RowScratch<T>& scratch, T* x, double* kkt) {
+    for (std::int64_t i = begin; i < end; ++i) {
+        T* x_row = x + i * fixed.rank;
+        kkt[i] = 0;
+        if (settle_empty_row(data.length(i), fixed.rank, x_row))
+            continue;
+        kkt[i] = multiplicative_row(load_row(data, i, fixed, l2, x_row, scratch), scratch).kkt;
+        store_row(scratch, fixed.rank, x_row);
+    }
+}
+
+template <class T, class I>
+KLNMF_CLONES void paper_range(const SparseRows<T, I>& data, const FixedFactor<T>& fixed, double l2,
+                              const PaperSettings& settings, std::int64_t begin, std::int64_t end,
+                              RowScratch<T>& scratch, T* x, double* kkt) {
+    for (std::int64_t i = begin; i < end; ++i) {
+        T* x_row = x + i * fixed.rank;
+        kkt[i] = 0;
+        if (settle_empty_row(data.length(i), fixed.rank, x_row))
+            continue;
+        kkt[i] = paper_row(load_row(data, i, fixed, l2, x_row, scratch), settings, scratch).kkt;
+        store_row(scratch, fixed.rank, x_row);
+    }
+}
+
+// `y` points at the dense product's row `begin`; the rows follow each other.
+template <class T, class I>
+KLNMF_CLONES void dense_range(const SparseRows<T, I>& data, std::int64_t n_cols, const T* columns,
+                              int rank, const double* c, double l2, const DenseSettings& settings,
+                              std::int64_t begin, std::int64_t end, T* x, T* y, double* kkt) {
+    for (std::int64_t i = begin; i < end; ++i)
+        kkt[i] = dense_row(data, i, n_cols, columns, rank, c, l2, x + i * rank,
+                           y + (i - begin) * n_cols, settings);
+}
+
+template <class T, class I>
+KLNMF_CLONES void evaluate_range(const SparseRows<T, I>& data, const FixedFactor<T>& fixed,
+                                 double l2, std::int64_t begin, std::int64_t end,
+                                 RowScratch<T>& scratch, const T* x, double* value, double* kkt) {
+    for (std::int64_t i = begin; i < end; ++i) {
+        const std::int64_t first = data.begin(i);
+        const RowOutcome outcome =
+            evaluate_row(data.values + first, data.indices + first, data.length(i), fixed,
+                         x + i * fixed.rank, l2, scratch);
+        value[i] = outcome.value;
+        kkt[i] = outcome.kkt;
+    }
+}
+
+template <int power, class T>
+KLNMF_CLONES void column_powers_range(const T* factor, std::int64_t begin, std::int64_t end,
+                                      int rank, double* sums) {
+    for (std::int64_t i = begin; i < end; ++i)
+        for (int k = 0; k < rank; ++k) {
+            const double entry = factor[i * rank + k];
+            sums[k] += power == 1 ? entry : entry * entry;
+        }
+}
+
+template <class T>
+KLNMF_CLONES void extrapolate_range(const T* newest, const T* previous, std::int64_t begin,
+                                    std::int64_t end, T weight, T keep, T* target) {
+#pragma omp simd
+    for (std::int64_t i = begin; i < end; ++i) {
+        const T moved = newest[i] + weight * (newest[i] - previous[i]);
+        const T least = keep * newest[i];
+        target[i] = moved > least ? moved : least;
+    }
+}
+
+// Sums of the entries (power 1) or of their squares (power 2), each block of rows on one thread.
+template <int power, class T>
+void column_powers(const T* factor, std::int64_t n_rows, int rank, int n_threads, double* sums) {
+    const std::int64_t n_blocks = (n_rows + rows_per_sum - 1) / rows_per_sum;
+    std::vector<double> partial(static_cast<std::size_t>(n_blocks) * rank, 0.0);
+    for_each_range(
+        n_rows, usable_threads(n_threads),
+        [&](std::int64_t begin, std::int64_t end, int) {
+            column_powers_range<power>(factor, begin, end, rank,
+                                       partial.data() + begin / rows_per_sum * rank);
+        },
+        rows_per_sum);
+    std::fill(sums, sums + rank, 0.0);
+    for (std::int64_t b = 0; b < n_blocks; ++b)
+        for (int k = 0; k < rank; ++k)
+            sums[k] += partial[b * rank + k];
+}
+
+} // namespace
+
+template <class T, class I>
+void guarded_rows(const SparseRows<T, I>& data, const FixedFactor<T>& unpadded, double l2,
+                  std::int64_t n_cols, const GuardedSettings& settings, int n_threads, T* x,
+                  double* value, double* kkt) {
+    const int threads = usable_threads(n_threads);
+    const PaddedFactor<T> padded(unpadded, n_cols, threads);
+    const FixedFactor<T>& fixed = *padded;
+    ScratchPool<T> pool(threads, data.longest_row(), fixed.rank, fixed.stride);
+    for_each_range(data.n_rows, threads, [&](std::int64_t begin, std::int64_t end, int thread) {
+        guarded_range(data, fixed, l2, settings, begin, end, pool[thread], x, value, kkt);
+    });
+}
+
+template <class T, class I>
+void multiplicative_rows(const SparseRows<T, I>& data, const FixedFactor<T>& unpadded, double l2,
+                         std::int64_t n_cols, int n_threads, T* x, double* kkt) {
+    const int threads = usable_threads(n_threads);
+    const PaddedFactor<T> padded(unpadded, n_cols, threads);
+    const FixedFactor<T>& fixed = *padded;
+    ScratchPool<T> pool(threads, data.longest_row(), fixed.rank, fixed.stride);
+    for_each_range(data.n_rows, threads, [&](std::int64_t begin, std::int64_t end, int thread) {
+        multiplicative_range(data, fixed, l2, begin, end, pool[thread], x, kkt);
+    });
+}
+
+template <class T, class I>
+void paper_rows(const SparseRows<T, I>& data, const FixedFactor<T>& unpadded, double l2,
+                std::int64_t n_cols, const PaperSettings& settings, int n_threads, T* x,
+                double* kkt) {
+    const int threads = usable_threads(n_threads);
+    const PaddedFactor<T> padded(unpadded, n_cols, threads);
+    const FixedFactor<T>& fixed = *padded;
+    ScratchPool<T> pool(threads, data.longest_row(), fixed.rank, fixed.stride);
+    for_each_range(data.n_rows, threads, [&](std::int64_t begin, std::int64_t end, int thread) {
+        paper_range(data, fixed, l2, settings, begin, end, pool[thread], x, kkt);
+    });
+}
+
+template <class T, class I>
+void dense_rows(const SparseRows<T, I>& data, std::int64_t n_cols, const T* columns, int rank,
+                const double* c, double l2, const DenseSettings& settings, bool by_columns,
+                int n_threads, T* x, T* P, double* kkt) {
+    const int threads = usable_threads(n_threads);
+    if (!by_columns) {
+        for_each_range(data.n_rows, threads, [&](std::int64_t begin, std::int64_t end, int) {
+            dense_range(data, n_cols, columns, rank, c, l2, settings, begin, end, x,
+                        P + begin * n_cols, kkt);
+        });
+        return;
+    }
+    // The rows of this mode are the columns of P, and P has as many rows as this mode has columns.
+    std::vector<T> blocks(static_cast<std::size_t>(threads) * columns_per_block * n_cols);
+    for_each_range(
+        data.n_rows, threads,
+        [&](std::int64_t begin, std::int64_t end, int thread) {
+            T* block = blocks.data() + thread * columns_per_block * n_cols;
+            copy_columns_out(P, n_cols, data.n_rows, begin, end - begin, block);
+            dense_range(data, n_cols, columns, rank, c, l2, settings, begin, end, x, block, kkt);
+            copy_columns_back(P, n_cols, data.n_rows, begin, end - begin, block);
+        },
+        columns_per_block);
+}
+
+template <class T, class I>
+void evaluate_rows(const SparseRows<T, I>& data, const FixedFactor<T>& fixed, double l2,
+                   int n_threads, const T* x, double* value, double* kkt) {
+    const int threads = usable_threads(n_threads);
+    ScratchPool<T> pool(threads, 0, fixed.rank, fixed.stride);
+    for_each_range(data.n_rows, threads, [&](std::int64_t begin, std::int64_t end, int thread) {
+        evaluate_range(data, fixed, l2, begin, end, pool[thread], x, value, kkt);
+    });
+}
+
+template <class T>
+void column_sums(const T* factor, std::int64_t n_rows, int rank, int n_threads, double* sums) {
+    column_powers<1>(factor, n_rows, rank, n_threads, sums);
+}
+
+template <class T>
+void column_squares(const T* factor, std::int64_t n_rows, int rank, int n_threads,
+                    double* squares) {
+    column_powers<2>(factor, n_rows, rank, n_threads, squares);
+}
+
+double blocked_sum(const double* values, std::int64_t n_values) {
+    double total = 0;
+    for (std::int64_t begin = 0; begin < n_values; begin += rows_per_sum) {
+        double block = 0;
+        const std::int64_t end = std::min(begin + rows_per_sum, n_values);
+        for (std::int64_t i = begin; i < end; ++i)
+            block += values[i];
+        total += block;
+    }
+    return total;
+}
+
+template <class T>
+void extrapolate(const T* newest, const T* previous, std::int64_t size, double weight, double keep,
+                 int n_threads, T* target) {
+    constexpr std::int64_t entries_per_task = 1 << 16;
+    for_each_range(
+        size, usable_threads(n_threads),
+        [&](std::int64_t begin, std::int64_t end, int) {
+            extrapolate_range(newest, previous, begin, end, static_cast<T>(weight),
+                              static_cast<T>(keep), target);
+        },
+        entries_per_task);
+}
+
+#define KLNMF_INSTANTIATE_PAIR(T, I)                                                               \
+    template void guarded_rows(const SparseRows<T, I>&, const FixedFactor<T>&, double,             \
+                               std::int64_t, const GuardedSettings&, int, T*, double*, double*);   \
+    template void multiplicative_rows(const SparseRows<T, I>&, const FixedFactor<T>&, double,      \
+                                      std::int64_t, int, T*, double*);                             \
+    template void paper_rows(const SparseRows<T, I>&, const FixedFactor<T>&, double, std::int64_t, \
+                             const PaperSettings&, int, T*, double*);                              \
+    template void dense_rows(const SparseRows<T, I>&, std::int64_t, const T*, int, const double*,  \
+                             double, const DenseSettings&, bool, int, T*, T*, double*);            \
+    template void evaluate_rows(const SparseRows<T, I>&, const FixedFactor<T>&, double, int,       \
+                                const T*, double*, double*);
+
+#define KLNMF_INSTANTIATE(T)                                                                       \
+    KLNMF_INSTANTIATE_PAIR(T, std::int32_t)                                                        \
+    KLNMF_INSTANTIATE_PAIR(T, std::int64_t)                                                        \
+    template void column_sums(const T*, std::int64_t, int, int, double*);                          \
+    template void column_squares(const T*, std::int64_t, int, int, double*);                       \
+    template void extrapolate(const T*, const T*, std::int64_t, double, double, int, T*);
+
+KLNMF_INSTANTIATE(float)
+KLNMF_INSTANTIATE(double)
+
+} // namespace klnmf

@@ -1,0 +1,135 @@
+// Value and optimality of one row problem, evaluated in double whatever the type of the factors:
+//
+//     f(x) = sum_k c_k x_k + l2/2 |x|^2 - sum_i v_i log y_i,     y = A x at the nonzeros of v.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+
+#include "parallel.hpp"
+#include "row_scratch.hpp"
+#include "sparse_view.hpp"
+
+namespace klnmf {
+
+// log(y) for normal y > 0, written so that a compiler can do several at once: with y = 2^e m and
+// sqrt(1/2) <= m < sqrt(2), s = (m - 1)/(m + 1), log m = 2 atanh(s) = 2 s (1 + s^2/3 + s^4/5 +
+// ...). The series is cut where its next term is below 1e-17 (s^2 < 0.0295).
+KLNMF_INLINE double log_positive(double y) {
+    constexpr std::uint64_t sqrt_half = 0x3fe6a09e667f3bcdULL;
+    constexpr std::uint64_t bias = 1023;
+    std::uint64_t bits;
+    std::memcpy(&bits, &y, sizeof bits);
+    // Biased so that the shift works on a positive number: exponent of y / sqrt(1/2), plus `bias`.
+    const std::uint64_t exponent = (bits - sqrt_half + (bias << 52)) >> 52;
+    const std::uint64_t mantissa = bits - ((exponent - bias) << 52);
+    double m;
+    std::memcpy(&m, &mantissa, sizeof m);
+    // 2^52 + exponent, read as a double, gives the exponent without an integer conversion.
+    const std::uint64_t shifted = 0x4330000000000000ULL | exponent;
+    double e;
+    std::memcpy(&e, &shifted, sizeof e);
+    e -= 4503599627370496.0 + static_cast<double>(bias);
+    const double s = (m - 1.0) / (m + 1.0);
+    const double z = s * s;
+    double series = 1.0 / 19;
+    series = series * z + 1.0 / 17;
+    series = series * z + 1.0 / 15;
+    series = series * z + 1.0 / 13;
+    series = series * z + 1.0 / 11;
+    series = series * z + 1.0 / 9;
+    series = series * z + 1.0 / 7;
+    series = series * z + 1.0 / 5;
+    series = series * z + 1.0 / 3;
+    constexpr double log2_high = 6.93147180369123816490e-01;
+    constexpr double log2_low = 1.90821492927058770002e-10;
+    return e * log2_high + (2.0 * s + (2.0 * s * z * series + e * log2_low));
+}
+
+// sum_i v_i log y_i over a padded row.
+template <class T>
+KLNMF_INLINE double weighted_log_sum(const T* v, const double* y, std::int64_t length) {
+    double sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (std::int64_t i = 0; i < length; ++i)
+        sum += static_cast<double>(v[i]) * log_positive(y[i]);
+    return sum;
+}
+
+// The part of f that does not look at the nonzeros: c.x + l2/2 |x|^2.
+template <class T>
+KLNMF_INLINE double linear_and_quadratic(const T* x, const double* c, double l2, int rank) {
+    double linear = 0, squares = 0;
+    for (int k = 0; k < rank; ++k) {
+        linear += c[k] * static_cast<double>(x[k]);
+        squares += static_cast<double>(x[k]) * static_cast<double>(x[k]);
+    }
+    return linear + 0.5 * l2 * squares;
+}
+
+// Violation of the optimality conditions by one entry, |min(x_k c_k / sum(v), g_k / c_k)|, from its
+// two parts: free of the scale of either factor.
+template <class T>
+KLNMF_INLINE T entry_residual(T slack, T gradient) {
+    const T least = slack < gradient ? slack : gradient;
+    return least < 0 ? -least : least;
+}
+
+// The same from x, c and g; a dead component (c = 0) has no condition to violate.
+KLNMF_INLINE double entry_residual(double x, double c, double g, double total) {
+    return c > 0 ? entry_residual(x * c / total, g / c) : 0.0;
+}
+
+struct RowOutcome {
+    double value; // f at the row's new x, where the kernel was asked for it
+    double kkt;   // the largest violation met
+};
+
+// f(x) and its residual for one row, with every sum in double.
+template <class T, class I>
+KLNMF_INLINE RowOutcome evaluate_row(const T* values, const I* indices, std::int64_t length,
+                                     const FixedFactor<T>& fixed, const T* x, double l2,
+                                     RowScratch<T>& scratch) {
+    const int rank = fixed.rank;
+    RowOutcome outcome{linear_and_quadratic(x, fixed.c, l2, rank), 0};
+    if (length == 0)
+        return outcome;
+    double total = 0, log_sum = 0;
+    bool covered = true;
+    double* S = scratch.S_exact;
+    for (int k = 0; k < rank; ++k)
+        S[k] = 0;
+    for (std::int64_t i = 0; i < length; ++i) {
+        const T* a = fixed.row(indices[i]);
+        const double v = values[i];
+        total += v;
+        double y = 0;
+#pragma omp simd reduction(+ : y)
+        for (int k = 0; k < rank; ++k)
+            y += static_cast<double>(a[k]) * static_cast<double>(x[k]);
+        if (!(y > 0)) {
+            covered = false;
+            continue;
+        }
+        const double ratio = v / y;
+#pragma omp simd
+        for (int k = 0; k < rank; ++k)
+            S[k] += ratio * static_cast<double>(a[k]);
+        log_sum += v * std::log(y);
+    }
+    if (!covered) {
+        constexpr double infinity = std::numeric_limits<double>::infinity();
+        return {infinity, infinity};
+    }
+    outcome.value -= log_sum;
+    for (int k = 0; k < rank; ++k) {
+        const double g = fixed.c[k] + l2 * static_cast<double>(x[k]) - S[k];
+        const double residual = entry_residual(x[k], fixed.c[k], g, total);
+        outcome.kkt = residual > outcome.kkt ? residual : outcome.kkt;
+    }
+    return outcome;
+}
+
+} // namespace klnmf

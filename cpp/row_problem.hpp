@@ -1,0 +1,244 @@
+// What every rule for the row problem
+//
+//     minimise over x >= 0   f(x) = sum_k c_k x_k + l2/2 |x|^2 - sum_i v_i log (A x)_i
+//
+// is built from. Only the rows of A under the nonzeros of v are ever touched.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+
+#include "objective.hpp"
+#include "parallel.hpp"
+#include "row_scratch.hpp"
+#include "sparse_view.hpp"
+#include "vector_lanes.hpp"
+
+namespace klnmf {
+
+// Numbers below this are denormals in waiting.
+template <class T>
+constexpr T smallest_cover() {
+    return std::numeric_limits<T>::min() * T(1e6);
+}
+
+// A nonzero counts as covered where y exceeds both that and this share of v: v / y cannot overflow.
+template <class T>
+constexpr T smallest_share() {
+    return std::numeric_limits<T>::min() * T(1e8);
+}
+
+// One row of the data with the factor that is fixed: what a rule gets to see.
+template <class T, class I>
+struct Row {
+    const I* indices;
+    std::int64_t length;        // nonzeros
+    std::int64_t padded_length; // the same, rounded up; v and y are that long
+    double total;               // sum of v
+    FixedFactor<T> fixed;
+    double l2;
+
+    const T* fixed_row(std::int64_t i) const { return fixed.row(indices[i]); }
+};
+
+// Copies the row's values into the scratch, padded with v = 0 and y = 1, and its x.
+template <class T, class I>
+KLNMF_INLINE Row<T, I> load_row(const SparseRows<T, I>& data, std::int64_t row,
+                                const FixedFactor<T>& fixed, double l2, const T* x,
+                                RowScratch<T>& scratch) {
+    for (int k = 0; k < fixed.rank; ++k)
+        scratch.x[k] = x[k];
+    const std::int64_t begin = data.begin(row);
+    const std::int64_t length = data.length(row);
+    Row<T, I> result{data.indices + begin, length, padded(length), 0, fixed, l2};
+    double total = 0;
+    for (std::int64_t i = 0; i < length; ++i) {
+        scratch.v[i] = data.values[begin + i];
+        total += static_cast<double>(scratch.v[i]);
+    }
+    for (std::int64_t i = length; i < result.padded_length; ++i) {
+        scratch.v[i] = 0;
+        scratch.y[i] = 1;
+    }
+    result.total = total;
+    return result;
+}
+
+// y = A x at the nonzeros and S_k = sum_i v_i A_ik / y_i for all k, in one pass over the rows of A.
+// Nonzeros are taken a vector of them at a time: their products with x share the loads of x, their
+// sums one tree of additions, their quotients one division. Returns whether x leaves a nonzero
+// without cover; such nonzeros are left out of S.
+template <class T, class I>
+KLNMF_INLINE bool product_and_ratios(const Row<T, I>& row, RowScratch<T>& scratch) {
+    using V = typename Lanes<T>::Vector;
+    using Mask = typename Lanes<T>::Mask;
+    constexpr int lanes = Lanes<T>::count;
+    constexpr std::int64_t ahead = 2 * lanes; // rows of A fetched before they are needed
+    const std::int64_t stride = row.fixed.stride;
+    for (std::int64_t k = 0; k < stride; k += lanes)
+        store(scratch.S + k, V{});
+    Mask uncovered{};
+    for (std::int64_t i = 0; i < row.length; i += lanes) {
+        const T* a[lanes];
+        for (int j = 0; j < lanes; ++j) {
+            // Padding repeats the last nonzero's row; its v is 0.
+            const std::int64_t at = i + j < row.length ? i + j : row.length - 1;
+            a[j] = row.fixed_row(at);
+            const std::int64_t next = at + ahead < row.length ? at + ahead : row.length - 1;
+            const T* fetched = row.fixed_row(next);
+            for (std::int64_t k = 0; k < stride; k += 64 / sizeof(T))
+                __builtin_prefetch(fetched + k);
+        }
+        V parts[lanes] = {};
+        for (std::int64_t k = 0; k < stride; k += lanes) {
+            const V x = load(scratch.x + k);
+            for (int j = 0; j < lanes; ++j)
+                parts[j] += load(a[j] + k) * x;
+        }
+        const V y = sum_each(parts), v = load(scratch.v + i);
+        const Mask used = v > 0;
+        const Mask covered = (y > smallest_cover<T>()) & (y > v * smallest_share<T>());
+        uncovered |= used & ~covered;
+        // Padding, and a nonzero dropped by restart_uncovered_row, have v = 0 and keep y = 1.
+        store(scratch.y + i, used ? y : V{} + T(1));
+        const V ratio = covered ? v / y : V{};
+        V weights[lanes];
+        for (int j = 0; j < lanes; ++j)
+            weights[j] = V{} + ratio[j];
+        for (std::int64_t k = 0; k < stride; k += lanes) {
+            V S = load(scratch.S + k);
+            for (int j = 0; j < lanes; ++j)
+                S += weights[j] * load(a[j] + k);
+            store(scratch.S + k, S);
+        }
+    }
+    bool any = false;
+    for (int j = 0; j < lanes; ++j)
+        any |= uncovered[j] != 0;
+    return any;
+}
+
+// Makes f finite where a start left a nonzero without cover: x becomes the same share of every live
+// component, c_k x_k summing to the row's total. Nonzeros that no x can cover (their row of A is
+// zero) are dropped from v; the value of such a row is infinite whatever x is. Returns whether any
+// is.
+template <class T, class I>
+KLNMF_INLINE bool restart_uncovered_row(const Row<T, I>& row, RowScratch<T>& scratch) {
+    const int rank = row.fixed.rank;
+    double slope = 0;
+    for (int k = 0; k < rank; ++k)
+        slope += row.fixed.c[k];
+    for (int k = 0; k < rank; ++k)
+        scratch.x[k] = row.fixed.c[k] > 0 ? static_cast<T>(row.total / slope) : T(0);
+    if (!product_and_ratios(row, scratch))
+        return false;
+    for (std::int64_t i = 0; i < row.length; ++i) {
+        if (scratch.y[i] > smallest_cover<T>() && scratch.y[i] > scratch.v[i] * smallest_share<T>())
+            continue;
+        scratch.v[i] = 0;
+        scratch.y[i] = 1;
+    }
+    return true;
+}
+
+// Copies the columns of A that belong to `components` to scratch.columns, one after the other.
+template <class T, class I>
+KLNMF_INLINE void gather_columns(const Row<T, I>& row, const std::int32_t* components, int count,
+                                 RowScratch<T>& scratch) {
+    const std::int64_t stride = row.padded_length;
+    for (std::int64_t i = 0; i < row.length; ++i) {
+        const T* a = row.fixed_row(i);
+        T* column = scratch.columns + i;
+        for (int j = 0; j < count; ++j)
+            column[j * stride] = a[components[j]];
+    }
+    for (int j = 0; j < count; ++j)
+        for (std::int64_t i = row.length; i < stride; ++i)
+            scratch.columns[j * stride + i] = 0;
+}
+
+// Copies all columns, in the order of the components, by squares transposed in registers.
+template <class T, class I>
+KLNMF_INLINE void gather_all_columns(const Row<T, I>& row, RowScratch<T>& scratch) {
+    using V = typename Lanes<T>::Vector;
+    constexpr int lanes = Lanes<T>::count;
+    const std::int64_t stride = row.padded_length;
+    for (std::int64_t i = 0; i < stride; i += lanes) {
+        for (std::int64_t k = 0; k < row.fixed.stride; k += lanes) {
+            V square[lanes];
+            for (int j = 0; j < lanes; ++j)
+                square[j] = i + j < row.length ? load(row.fixed_row(i + j) + k) : V{};
+            transpose(square);
+            for (int j = 0; j < lanes; ++j)
+                store(scratch.columns + (k + j) * stride + i, square[j]);
+        }
+    }
+}
+
+// y += delta * column: the product after component x_k moved by delta.
+template <class T>
+KLNMF_INLINE void move_product(T* y, T delta, const T* column, std::int64_t padded_length) {
+#pragma omp simd
+    for (std::int64_t i = 0; i < padded_length; ++i)
+        y[i] += delta * column[i];
+}
+
+// y = A x from scratch, for a row whose columns are not all gathered.
+template <class T, class I>
+KLNMF_INLINE void product(const Row<T, I>& row, const T* x, RowScratch<T>& scratch) {
+    const int rank = row.fixed.rank;
+    for (std::int64_t i = 0; i < row.length; ++i) {
+        if (scratch.v[i] == 0)
+            continue; // dropped by restart_uncovered_row: y stays 1
+        const T* a = row.fixed_row(i);
+        T y = 0;
+#pragma omp simd reduction(+ : y)
+        for (int k = 0; k < rank; ++k)
+            y += a[k] * x[k];
+        scratch.y[i] = y;
+    }
+}
+
+// f at x, with y recomputed and summed in double: what decides whether a step is kept must not be
+// rounded to the type of the factors. `components` are all those with x > 0; where their columns
+// are `gathered`, component j's is scratch.slots[j].
+template <class T, class I>
+KLNMF_INLINE double exact_value(const Row<T, I>& row, const std::int32_t* components, int count,
+                                bool gathered, const RowScratch<T>& scratch) {
+    constexpr std::int64_t chunk = 128;
+    double y[chunk];
+    double log_sum = 0;
+    const T* x = scratch.x;
+    for (std::int64_t start = 0; start < row.padded_length; start += chunk) {
+        const std::int64_t size =
+            row.padded_length - start < chunk ? row.padded_length - start : chunk;
+        for (std::int64_t i = 0; i < size; ++i)
+            y[i] = 0;
+        if (gathered) {
+            for (int j = 0; j < count; ++j) {
+                const double weight = x[components[j]];
+                if (weight == 0)
+                    continue;
+                const T* column = scratch.columns + scratch.slots[j] * row.padded_length + start;
+#pragma omp simd
+                for (std::int64_t i = 0; i < size; ++i)
+                    y[i] += weight * static_cast<double>(column[i]);
+            }
+        } else {
+            const std::int64_t real = row.length - start < size ? row.length - start : size;
+            for (std::int64_t i = 0; i < real; ++i) {
+                const T* a = row.fixed_row(start + i);
+                for (int j = 0; j < count; ++j)
+                    y[i] += static_cast<double>(a[components[j]]) *
+                            static_cast<double>(x[components[j]]);
+            }
+        }
+        // Padding and dropped nonzeros have v = 0; give them a y whose logarithm is finite.
+        for (std::int64_t i = 0; i < size; ++i)
+            y[i] = scratch.v[start + i] > 0 ? y[i] : 1.0;
+        log_sum += weighted_log_sum(scratch.v + start, y, size);
+    }
+    return linear_and_quadratic(x, row.fixed.c, row.l2, row.fixed.rank) - log_sum;
+}
+
+} // namespace klnmf

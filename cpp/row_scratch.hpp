@@ -1,0 +1,96 @@
+// Working memory of one thread: what a row problem needs besides the data and the factors.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <new>
+#include <vector>
+
+namespace klnmf {
+
+// Rows are padded to a multiple of this many entries (v = 0, A = 0, y = 1: they add nothing), so
+// that vector loops need no tail.
+constexpr std::int64_t row_padding = 8;
+
+// Nonzeros of a row up to which its slice of A is gathered whole; longer rows are gathered a few
+// components at a time, so that the scratch stays at threads x tile x rank.
+constexpr std::int64_t tile = 16384;
+
+inline std::int64_t padded(std::int64_t length) {
+    return (length + row_padding - 1) / row_padding * row_padding;
+}
+
+template <class T>
+struct RowScratch {
+    T* v;                 // the row's values
+    T* y;                 // (A x)_i at the row's nonzeros
+    T* columns;           // gathered columns of A, one after the other, each `padded(length)` long
+    T* x;                 // the row's x, padded with 0 to the stride of A
+    T* S;                 // S_k = sum_i v_i A_ik / y_i for every component, padded likewise
+    double* S_exact;      // the same in double, where it is evaluated and not only used for a step
+    std::int32_t* active; // the components a half-step visits, in the order of the visits
+    std::int32_t* slots;  // where the column of active[j] stands among the gathered ones
+    std::int64_t columns_capacity;
+
+    // How many columns of a row with `length` nonzeros can be gathered at once; at least one.
+    int columns_at_once(std::int64_t length) const {
+        return static_cast<int>(columns_capacity / padded(length));
+    }
+};
+
+// One allocation for all threads, made before they start: running out of memory is then an
+// exception in the calling thread and nothing else.
+template <class T>
+class ScratchPool {
+public:
+    ScratchPool(int n_threads, std::int64_t longest_row, int rank, std::int64_t stride) {
+        const std::int64_t length = padded(std::max<std::int64_t>(longest_row, 1));
+        const std::int64_t capacity = std::max(std::min(length, tile) * stride, length);
+        const std::size_t per_thread = align(length * sizeof(T)) * 2 + align(capacity * sizeof(T)) +
+                                       align(stride * sizeof(T)) * 2 +
+                                       align(rank * sizeof(double)) +
+                                       align(rank * sizeof(std::int32_t)) * 2;
+        memory_.reset(static_cast<std::byte*>(
+            ::operator new(per_thread * n_threads, std::align_val_t{alignment})));
+        std::byte* next = memory_.get();
+        const auto take = [&next](std::size_t bytes) {
+            std::byte* start = next;
+            next += align(bytes);
+            return start;
+        };
+        threads_.resize(n_threads);
+        for (RowScratch<T>& scratch : threads_) {
+            scratch.v = reinterpret_cast<T*>(take(length * sizeof(T)));
+            scratch.y = reinterpret_cast<T*>(take(length * sizeof(T)));
+            scratch.columns = reinterpret_cast<T*>(take(capacity * sizeof(T)));
+            scratch.x = reinterpret_cast<T*>(take(stride * sizeof(T)));
+            scratch.S = reinterpret_cast<T*>(take(stride * sizeof(T)));
+            std::fill(scratch.x, scratch.x + stride, T(0));
+            scratch.S_exact = reinterpret_cast<double*>(take(rank * sizeof(double)));
+            scratch.active = reinterpret_cast<std::int32_t*>(take(rank * sizeof(std::int32_t)));
+            scratch.slots = reinterpret_cast<std::int32_t*>(take(rank * sizeof(std::int32_t)));
+            scratch.columns_capacity = capacity;
+        }
+    }
+
+    RowScratch<T>& operator[](int thread) { return threads_[thread]; }
+
+private:
+    // A cache line: no two threads share one.
+    static constexpr std::size_t alignment = 64;
+    static constexpr std::size_t align(std::size_t bytes) {
+        return (bytes + alignment - 1) / alignment * alignment;
+    }
+    struct Release {
+        void operator()(std::byte* memory) const {
+            ::operator delete(memory, std::align_val_t{alignment});
+        }
+    };
+
+    std::unique_ptr<std::byte, Release> memory_;
+    std::vector<RowScratch<T>> threads_;
+};
+
+} // namespace klnmf

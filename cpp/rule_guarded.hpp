@@ -1,0 +1,275 @@
+// "srcd": coordinate descent with steps that cannot overshoot, on the coordinates that may move.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+#include "coordinate_steps.hpp"
+#include "row_problem.hpp"
+#include "vector_lanes.hpp"
+
+namespace klnmf {
+
+struct GuardedSettings {
+    const std::int32_t* order; // a permutation of the components, shared by all rows of a half-step
+    int rounds;                // screening passes at most, each followed by `sweeps` sweeps
+    int sweeps;
+    double tolerance; // a row is left alone once its residual is at most this
+    bool want_value;
+};
+
+// Sums of one visit: S = sum v a / y and h = sum v a^2 / y^2.
+template <class T>
+struct Visit {
+    T S, h;
+};
+
+// One pass over the row: y moves by the pending step of the component visited before, and the sums
+// of this one are taken at the new y.
+template <class T>
+KLNMF_INLINE Visit<T> visit_column(const T* v, T* y, const T* column, T pending,
+                                   const T* pending_column, std::int64_t length) {
+    using V = typename Lanes<T>::Vector;
+    constexpr int lanes = Lanes<T>::count;
+    V S{}, h{};
+    for (std::int64_t i = 0; i < length; i += lanes) {
+        const V moved = load(y + i) + pending * load(pending_column + i);
+        store(y + i, moved);
+        const V t = load(column + i) / moved;
+        const V vt = load(v + i) * t;
+        S += vt;
+        h += vt * t;
+    }
+    const auto sums = sum_both(S, h);
+    return {sums.first, sums.second};
+}
+
+// The same sums in double, for the rare column whose squares overflow a float.
+template <class T>
+KLNMF_INLINE Visit<double> visit_in_double(const T* v, const T* y, const T* column,
+                                           std::int64_t length) {
+    double S = 0, h = 0;
+    for (std::int64_t i = 0; i < length; ++i) {
+        const double t = static_cast<double>(column[i]) / static_cast<double>(y[i]);
+        S += static_cast<double>(v[i]) * t;
+        h += static_cast<double>(v[i]) * t * t;
+    }
+    return {S, h};
+}
+
+// What setting x_k to 0 would do: S there, whether every nonzero keeps a share of its y that is not
+// rounding, and whether some y loses so much that the difference should be computed anew.
+template <class T>
+struct ZeroTest {
+    T S;
+    bool keeps_cover, loses_digits;
+};
+
+template <class T>
+KLNMF_INLINE ZeroTest<T> test_zero(const T* v, const T* y, const T* column, T x,
+                                   std::int64_t length) {
+    using V = typename Lanes<T>::Vector;
+    using Mask = typename Lanes<T>::Mask;
+    constexpr int lanes = Lanes<T>::count;
+    constexpr T rounding_share = std::numeric_limits<T>::epsilon() * T(100);
+    constexpr T safe_share = T(1) / 64;
+    V S{};
+    Mask bare{}, thin{};
+    for (std::int64_t i = 0; i < length; i += lanes) {
+        const V whole = load(y + i), a = load(column + i);
+        const V rest = whole - x * a;
+        S += load(v + i) * a / rest;
+        bare |= rest <= whole * rounding_share;
+        thin |= rest <= whole * safe_share;
+    }
+    bool keeps_cover = true, loses_digits = false;
+    for (int j = 0; j < lanes; ++j) {
+        keeps_cover &= bare[j] == 0;
+        loses_digits |= thin[j] != 0;
+    }
+    return {sum_both(S, S).first, keeps_cover, loses_digits};
+}
+
+// y from the gathered columns of all active components.
+template <class T, class I>
+KLNMF_INLINE void recompute_product(const Row<T, I>& row, int n_active, bool gathered,
+                                    RowScratch<T>& scratch) {
+    if (!gathered) {
+        product(row, scratch.x, scratch);
+        return;
+    }
+    for (std::int64_t i = 0; i < row.padded_length; ++i)
+        scratch.y[i] = scratch.v[i] > 0 ? T(0) : T(1);
+    for (int j = 0; j < n_active; ++j)
+        if (scratch.x[scratch.active[j]] != 0)
+            move_product(scratch.y, scratch.x[scratch.active[j]],
+                         scratch.columns + scratch.slots[j] * row.padded_length, row.padded_length);
+}
+
+// Moves component k, whose gathered column is given; returns its new value. `recompute` is set
+// where y must not be updated by difference, because nearly all of some y_i goes away.
+template <class T, class I>
+KLNMF_INLINE T guarded_step(const Row<T, I>& row, int k, Visit<T> visit, const T* column,
+                            const RowScratch<T>& scratch, bool& recompute) {
+    const T x = scratch.x[k];
+    T S = visit.S, h = visit.h;
+    const T c = row.fixed.slope[k];
+    if (!(h < std::numeric_limits<T>::max()) || !(S < std::numeric_limits<T>::max())) {
+        const Visit<double> exact =
+            visit_in_double(scratch.v, scratch.y, column, row.padded_length);
+        // Steps need no more than the ratio S / h and S itself; where those overflow too, stay.
+        const double moved = exact.S > c + row.l2 * x
+                                 ? step_from_left<double>(x, exact.S, exact.h, c, row.l2)
+                                 : step_from_right<double>(x, exact.S, exact.h, c, row.l2);
+        return moved > smallest_cover<T>() && moved < std::numeric_limits<T>::max()
+                   ? static_cast<T>(moved)
+                   : x;
+    }
+    const T g = c + static_cast<T>(row.l2) * x - S;
+    if (g < 0) {
+        const T moved = row.l2 == 0 ? left_numerator(x, S, h, c) * row.fixed.inverse_slope[k]
+                                    : static_cast<T>(step_from_left<double>(x, S, h, c, row.l2));
+        // Rounding of S against h must not turn a step to the right into one to the left.
+        return moved > x && moved < std::numeric_limits<T>::max() ? moved : x;
+    }
+    if (x == 0 || g == 0)
+        return x;
+    if (!(h > 0) || left_numerator(x, S, h, c) <= 0) {
+        const ZeroTest<T> zero = test_zero(scratch.v, scratch.y, column, x, row.padded_length);
+        if (zero.keeps_cover && zero.S <= c) {
+            recompute = zero.loses_digits;
+            return 0;
+        }
+    }
+    const T moved = row.l2 == 0 ? step_from_right<T>(x, S, h, c, 0)
+                                : static_cast<T>(step_from_right<double>(x, S, h, c, row.l2));
+    if (!(moved > smallest_cover<T>()) || !(moved < x))
+        return x;
+    recompute = moved < x / 64;
+    return moved;
+}
+
+// One sweep over the active components; returns the largest violation it met. Rows longer than the
+// tile have their columns gathered a group at a time.
+template <class T, class I>
+KLNMF_INLINE T guarded_sweep(const Row<T, I>& row, int n_active, bool gathered,
+                             RowScratch<T>& scratch) {
+    const std::int64_t length = row.padded_length;
+    const int group = gathered ? n_active : std::min(scratch.columns_at_once(row.length), n_active);
+    const T inverse_total = static_cast<T>(1 / row.total), l2 = static_cast<T>(row.l2);
+    T* x = scratch.x;
+    T violation = 0;
+    for (int first = 0; first < n_active; first += group) {
+        const int count = std::min(group, n_active - first);
+        if (!gathered)
+            gather_columns(row, scratch.active + first, count, scratch);
+        T pending = 0;
+        const T* pending_column = scratch.columns;
+        for (int j = 0; j < count; ++j) {
+            const int k = scratch.active[first + j];
+            const T* column = scratch.columns + (gathered ? scratch.slots[j] : j) * length;
+            const Visit<T> visit =
+                visit_column(scratch.v, scratch.y, column, pending, pending_column, length);
+            const T c = row.fixed.slope[k];
+            violation = std::max(
+                violation, entry_residual(x[k] * c * inverse_total,
+                                          (c + l2 * x[k] - visit.S) * row.fixed.inverse_slope[k]));
+            bool recompute = false;
+            const T moved = guarded_step(row, k, visit, column, scratch, recompute);
+            pending = moved - x[k];
+            pending_column = column;
+            x[k] = moved;
+            if (recompute) {
+                recompute_product(row, n_active, gathered, scratch);
+                pending = 0;
+            }
+        }
+        if (pending != 0)
+            move_product(scratch.y, pending, pending_column, length);
+    }
+    return violation;
+}
+
+// Lists the components that a half-step has to visit: those in use, and those whose gradient says
+// that they would grow. Returns their number, and the residual over all components. A dead
+// component (c = 0, nothing in A) is set to 0.
+template <class T, class I>
+KLNMF_INLINE int screen(const Row<T, I>& row, const std::int32_t* order, RowScratch<T>& scratch,
+                        T& residual) {
+    using V = typename Lanes<T>::Vector;
+    constexpr int lanes = Lanes<T>::count;
+    const T inverse_total = static_cast<T>(1 / row.total), l2 = static_cast<T>(row.l2);
+    V worst{};
+    for (std::int64_t k = 0; k < row.fixed.stride; k += lanes) {
+        const V c = load(row.fixed.slope + k);
+        const V x = c > 0 ? load(scratch.x + k) : V{};
+        const V g = c + l2 * x - load(scratch.S + k);
+        const V slack = x * c * inverse_total, gradient = g * load(row.fixed.inverse_slope + k);
+        const V least = slack < gradient ? slack : gradient;
+        const V size = least < 0 ? -least : least;
+        worst = size > worst ? size : worst;
+        store(scratch.x + k, x);
+        store(scratch.S + k, x > 0 ? V{} - T(1) : g); // from here on: negative where active
+    }
+    residual = 0;
+    for (int j = 0; j < lanes; ++j)
+        residual = std::max(residual, worst[j]);
+    int n_active = 0;
+    for (int j = 0; j < row.fixed.rank; ++j) {
+        scratch.active[n_active] = order[j];
+        n_active += !(scratch.S[order[j]] >= 0);
+    }
+    return n_active;
+}
+
+// Gathers the columns of the active components, all columns where that is quicker.
+template <class T, class I>
+KLNMF_INLINE void gather_active(const Row<T, I>& row, int n_active, RowScratch<T>& scratch) {
+    const bool all =
+        3 * n_active > row.fixed.rank && row.fixed.stride <= scratch.columns_at_once(row.length);
+    for (int j = 0; j < n_active; ++j)
+        scratch.slots[j] = all ? scratch.active[j] : j;
+    if (all)
+        gather_all_columns(row, scratch);
+    else
+        gather_columns(row, scratch.active, n_active, scratch);
+}
+
+template <class T, class I>
+KLNMF_INLINE RowOutcome guarded_row(const Row<T, I>& row, const GuardedSettings& settings,
+                                    RowScratch<T>& scratch) {
+    constexpr double infinity = std::numeric_limits<double>::infinity();
+    const T tolerance = static_cast<T>(settings.tolerance);
+    RowOutcome outcome{0, 0};
+    bool hopeless = false;
+    int n_active = 0;
+    bool gathered = false;
+    for (int round = 0; round < settings.rounds; ++round) {
+        if (product_and_ratios(row, scratch)) {
+            hopeless = restart_uncovered_row(row, scratch);
+            outcome.kkt = infinity;
+        }
+        T residual;
+        n_active = screen(row, settings.order, scratch, residual);
+        if (round == 0)
+            outcome.kkt = std::max<double>(outcome.kkt, residual);
+        gathered = n_active <= scratch.columns_at_once(row.length);
+        const bool done = residual <= tolerance;
+        if (gathered && (!done || settings.want_value))
+            gather_active(row, n_active, scratch);
+        if (done)
+            break;
+        for (int sweep = 0; sweep < settings.sweeps; ++sweep)
+            if (guarded_sweep(row, n_active, gathered, scratch) <= tolerance)
+                break;
+    }
+    if (hopeless)
+        outcome.value = infinity;
+    else if (settings.want_value)
+        outcome.value = exact_value(row, scratch.active, n_active, gathered, scratch);
+    return outcome;
+}
+
+} // namespace klnmf

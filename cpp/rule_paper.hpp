@@ -1,0 +1,80 @@
+// "srcd-paper": Algorithm 2 of the SRCD paper as printed, for comparison: projected Newton steps on
+// one coordinate until they are small, with no guard against overshooting.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "row_problem.hpp"
+
+namespace klnmf {
+
+struct PaperSettings {
+    const std::int32_t* order;
+    double epsilon;         // the paper's epsilon: in log(y + epsilon) and in the loop's test
+    double relative_change; // epsilon_x: the inner loop ends when |dx| < epsilon_x x
+    bool signed_break;      // the test as printed, dx < epsilon_x x, which any downward step passes
+    int max_newton;         // a bound on the inner loop, which the paper does not have
+};
+
+template <class T, class I>
+KLNMF_INLINE double paper_coordinate(const Row<T, I>& row, T& x, double c, const T* column,
+                                     const PaperSettings& settings, RowScratch<T>& scratch) {
+    const std::int64_t length = row.padded_length;
+    const T epsilon = static_cast<T>(settings.epsilon);
+    double violation = 0;
+    for (int newton = 0; newton < settings.max_newton; ++newton) {
+        T S = 0, h = 0;
+#pragma omp simd reduction(+ : S, h)
+        for (std::int64_t i = 0; i < length; ++i) {
+            const T t = column[i] / (scratch.y[i] + epsilon);
+            S += scratch.v[i] * t;
+            h += scratch.v[i] * t * t;
+        }
+        const double g = c + row.l2 * x - S;
+        const double curvature = h + row.l2;
+        if (newton == 0)
+            violation = entry_residual(x, c, g, row.total);
+        const bool goes_on =
+            g < -settings.epsilon || (std::abs(g) > settings.epsilon && x > settings.epsilon);
+        if (!goes_on || !(curvature > 0) || !std::isfinite(g))
+            break;
+        const T before = x;
+        x = static_cast<T>(std::max(0.0, before - g / curvature));
+        const T delta = x - before;
+        move_product(scratch.y, delta, column, length);
+        const double change = settings.signed_break ? delta : std::abs(delta);
+        if (change < settings.relative_change * before)
+            break;
+    }
+    return violation;
+}
+
+template <class T, class I>
+KLNMF_INLINE RowOutcome paper_row(const Row<T, I>& row, const PaperSettings& settings,
+                                  RowScratch<T>& scratch) {
+    T* x = scratch.x;
+    RowOutcome outcome{0, 0};
+    const int rank = row.fixed.rank;
+    product(row, x, scratch);
+    const int group = std::min(scratch.columns_at_once(row.length), rank);
+    for (int first = 0; first < rank; first += group) {
+        const int count = std::min(group, rank - first);
+        gather_columns(row, settings.order + first, count, scratch);
+        for (int j = 0; j < count; ++j) {
+            const int k = settings.order[first + j];
+            const double c = row.fixed.c[k];
+            if (!(c > 0)) {
+                x[k] = 0;
+                continue;
+            }
+            const double violation = paper_coordinate(
+                row, x[k], c, scratch.columns + j * row.padded_length, settings, scratch);
+            outcome.kkt = std::max(outcome.kkt, violation);
+        }
+    }
+    return outcome;
+}
+
+} // namespace klnmf

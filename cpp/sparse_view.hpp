@@ -1,0 +1,43 @@
+// Read-only views of the data and of the fixed factor. They own nothing: Python owns every array.
+#pragma once
+
+#include <cstdint>
+
+namespace klnmf {
+
+// One mode of the data in CSR form: row i holds values[indptr[i] .. indptr[i+1]) at the columns in
+// `indices`. W's rows see X, H's rows see the transpose of X; no kernel knows which one it was
+// given.
+template <class T, class I>
+struct SparseRows {
+    std::int64_t n_rows;
+    const std::int64_t* indptr;
+    const I* indices;
+    const T* values;
+
+    std::int64_t begin(std::int64_t row) const { return indptr[row]; }
+    std::int64_t length(std::int64_t row) const { return indptr[row + 1] - indptr[row]; }
+
+    std::int64_t longest_row() const {
+        std::int64_t longest = 0;
+        for (std::int64_t row = 0; row < n_rows; ++row)
+            longest = length(row) > longest ? length(row) : longest;
+        return longest;
+    }
+};
+
+// The factor that a half-step keeps fixed: A (n_cols x rank, its rows `stride` apart) and the slope
+// of the row problem's linear term, c_k = sum_i A_ik + l1, in double whatever the type of A.
+template <class T>
+struct FixedFactor {
+    const T* A;
+    int rank;
+    const double* c;
+    std::int64_t stride;
+    const T* slope = nullptr;         // c in T, and 1 / c (0 where c is), both padded with 0 to the
+    const T* inverse_slope = nullptr; // stride: set by PaddedFactor, for the rules that step in T
+
+    const T* row(std::int64_t i) const { return A + i * stride; }
+};
+
+} // namespace klnmf

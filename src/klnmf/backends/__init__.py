@@ -1,0 +1,25 @@
+"""Where the row problems are solved; the one table of names."""
+
+from __future__ import annotations
+
+from klnmf.backends.base import Backend
+from klnmf.backends.cpu import CpuBackend
+from klnmf.backends.reference import ReferenceBackend
+from klnmf.sparse_data import SparseData
+
+__all__ = ["BACKENDS", "DEFAULT_BACKEND", "Backend", "make_backend"]
+
+BACKENDS: dict[str, type[CpuBackend] | type[ReferenceBackend]] = {
+    "cpu": CpuBackend,
+    "reference": ReferenceBackend,
+}
+
+DEFAULT_BACKEND = "cpu"
+
+
+def make_backend(name: str, data: SparseData, n_threads: int | None = None) -> Backend:
+    """Back-end by name; "auto" is the fastest one that this machine has."""
+    chosen = DEFAULT_BACKEND if name == "auto" else name
+    if chosen not in BACKENDS:
+        raise ValueError(f"backend must be one of {['auto', *BACKENDS]}, got {name!r}.")
+    return BACKENDS[chosen](data, n_threads)

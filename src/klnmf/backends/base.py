@@ -1,0 +1,114 @@
+"""What a solver may ask of the machine it runs on.
+
+A back-end holds the data and knows how to apply a *rule* to every row problem of one mode. Factors
+live where the back-end wants them: ``upload`` brings an array there, ``download`` brings it back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+import numpy.typing as npt
+
+from klnmf.sparse_data import SparseData
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class GuardedRule:
+    """Coordinate descent with steps that cannot overshoot, on the coordinates that may move."""
+
+    order: Array  # int32 permutation of the components: the order of the visits
+    rounds: int = 1  # screening passes at most, each followed by `sweeps` sweeps
+    sweeps: int = 2
+    tolerance: float = 0.0  # a row is left alone once its residual is at most this
+    want_value: bool = True
+
+
+@dataclass(frozen=True)
+class MultiplicativeRule:
+    """One multiplicative update of every entry."""
+
+
+@dataclass(frozen=True)
+class PaperRule:
+    """The paper's Algorithm 2: unguarded projected Newton on a coordinate until it moves little."""
+
+    order: Array
+    epsilon: float = 1e-10  # in log(y + ε) and in the loop's test on the gradient
+    relative_change: float = 0.1  # ε_x
+    signed_break: bool = False  # the break test as printed, without |·|
+    max_newton: int = 100
+
+
+@dataclass(frozen=True)
+class DenseRule:
+    """Hsieh and Dhillon's cyclic descent, with the dense product P = W Hᵀ kept up to date."""
+
+    product: Any  # from Backend.dense_product; changed in place
+    relative_change: float = 0.5
+    floor: float = 1e-15  # no entry falls below it, so that P > 0
+    max_newton: int = 100
+
+
+Rule = GuardedRule | MultiplicativeRule | PaperRule | DenseRule
+
+
+@dataclass(frozen=True)
+class RowTotals:
+    """Sum of the row problems' values, and the largest residual, over all rows of a mode."""
+
+    value: float
+    kkt: float
+
+
+class Backend(Protocol):
+    """The verbs.
+
+    ``x`` is the factor of ``mode``, ``A`` the other one, c the column sums of A + l1.
+    """
+
+    name: ClassVar[str]
+    rules: ClassVar[frozenset[type]]
+    data: SparseData
+
+    def upload(self, factor: Array) -> Any:
+        """Copy a NumPy array to where this back-end computes."""
+
+    def download(self, factor: Any) -> Array:
+        """Copy a factor back to a C-contiguous NumPy array of its own."""
+
+    def copy_into(self, target: Any, source: Any) -> None:
+        """``target[:] = source``."""
+
+    def column_sums(self, factor: Any) -> Array:
+        """Column sums in float64, by blocks of rows."""
+
+    def column_squares(self, factor: Any) -> Array:
+        """Sum the squares of the columns in float64, by blocks of rows."""
+
+    def scale_columns(self, factor: Any, scales: Array) -> None:
+        """``factor *= scales``, in place."""
+
+    def count_zeros(self, factor: Any) -> int:
+        """How many entries are exactly 0."""
+
+    def extrapolate(
+        self, newest: Any, previous: Any, weight: float, keep: float, target: Any
+    ) -> None:
+        """``target = max(newest + weight · (newest − previous), keep · newest)``."""
+
+    def dense_product(self, W: Any, H: Any) -> Any:
+        """W Hᵀ, dense."""
+
+    def update_rows(self, mode: int, x: Any, A: Any, c: Array, l2: float, rule: Rule) -> RowTotals:
+        """Apply the rule to every row of ``x``, in place.
+
+        The value is that of the new x where the rule computes it (else NaN); the residual is the
+        one met on the way.
+        """
+
+    def evaluate(self, mode: int, x: Any, A: Any, c: Array, l2: float) -> RowTotals:
+        """Value and residual at ``x``, with every sum in float64."""

@@ -1,0 +1,116 @@
+"""The C++ core on the processors of this machine."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, ClassVar
+
+import joblib
+import numpy as np
+import numpy.typing as npt
+
+from klnmf import _core
+from klnmf.backends.base import (
+    DenseRule,
+    GuardedRule,
+    MultiplicativeRule,
+    PaperRule,
+    RowTotals,
+    Rule,
+)
+from klnmf.backends.numpy_factors import NumpyFactors
+from klnmf.sparse_data import SparseData
+
+Array = npt.NDArray[Any]
+
+
+def effective_threads(n_threads: int | None) -> int:
+    """Threads to use: None follows OMP_NUM_THREADS, else the CPUs this process may use.
+
+    Negative numbers count from the end, as in scikit-learn: -1 is all CPUs, -2 all but one.
+    """
+    allowed = joblib.cpu_count()  # affinity masks and cgroup quotas included
+    if n_threads is None:
+        limit = _core.default_threads()  # what threadpoolctl's limits act upon
+        return limit if os.environ.get("OMP_NUM_THREADS") else max(1, min(limit, allowed))
+    if n_threads == 0:
+        raise ValueError(
+            "n_threads must not be 0. Pass None for all CPUs this process may use, a positive "
+            "number, or a negative one to count from the end (-1: all)."
+        )
+    return n_threads if n_threads > 0 else max(1, allowed + 1 + n_threads)
+
+
+class CpuBackend(NumpyFactors):
+    """Rows in parallel on OpenMP threads.
+
+    Every sum is taken in fixed blocks, so that threads change no bit.
+    """
+
+    name: ClassVar[str] = "cpu"
+    rules: ClassVar[frozenset[type]] = frozenset(
+        {GuardedRule, MultiplicativeRule, PaperRule, DenseRule}
+    )
+
+    def __init__(self, data: SparseData, n_threads: int | None = None) -> None:
+        self.data = data
+        self.n_threads = effective_threads(n_threads)
+
+    def column_sums(self, factor: Array) -> Array:
+        """See :class:`~klnmf.backends.base.Backend`."""
+        sums = np.empty(factor.shape[1])
+        _core.column_sums(factor, self.n_threads, sums)
+        return sums
+
+    def column_squares(self, factor: Array) -> Array:
+        """See :class:`~klnmf.backends.base.Backend`."""
+        squares = np.empty(factor.shape[1])
+        _core.column_squares(factor, self.n_threads, squares)
+        return squares
+
+    def extrapolate(
+        self, newest: Array, previous: Array, weight: float, keep: float, target: Array
+    ) -> None:
+        """See :class:`~klnmf.backends.base.Backend`."""
+        _core.extrapolate(newest, previous, weight, keep, self.n_threads, target)
+
+    def update_rows(
+        self, mode: int, x: Array, A: Array, c: Array, l2: float, rule: Rule
+    ) -> RowTotals:
+        """See :class:`~klnmf.backends.base.Backend`."""
+        view = self.data.view(mode)
+        problem = (view.indptr, view.indices, view.values)
+        threads = self.n_threads
+        kkt = np.empty(view.n_rows)
+        value = float("nan")
+        match rule:
+            case GuardedRule():
+                values = np.empty(view.n_rows)
+                settings = (rule.order, rule.rounds, rule.sweeps, rule.tolerance, rule.want_value)
+                guarded = (*problem, A, c, l2, *settings)
+                _core.guarded_rows(*guarded, threads, x, values, kkt)
+                if rule.want_value:
+                    value = _core.blocked_sum(values)
+            case MultiplicativeRule():
+                _core.multiplicative_rows(*problem, A, c, l2, threads, x, kkt)
+            case PaperRule():
+                limits = (rule.epsilon, rule.relative_change, rule.signed_break, rule.max_newton)
+                paper = (*problem, A, c, l2, rule.order, *limits)
+                _core.paper_rows(*paper, threads, x, kkt)
+            case DenseRule():
+                columns = np.ascontiguousarray(A.T)
+                newton = (rule.relative_change, rule.floor, rule.max_newton)
+                by_columns = mode == 1
+                _core.dense_rows(
+                    *problem, columns, c, l2, *newton, by_columns, threads, x, rule.product, kkt
+                )
+        return RowTotals(value, float(kkt.max(initial=0.0)))
+
+    def evaluate(self, mode: int, x: Array, A: Array, c: Array, l2: float) -> RowTotals:
+        """See :class:`~klnmf.backends.base.Backend`."""
+        view = self.data.view(mode)
+        values, kkt = np.empty(view.n_rows), np.empty(view.n_rows)
+        _core.evaluate_rows(
+            view.indptr, view.indices, view.values, A, c, l2, self.n_threads, x, values, kkt
+        )
+        return RowTotals(_core.blocked_sum(values), float(kkt.max(initial=0.0)))

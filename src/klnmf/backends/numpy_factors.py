@@ -1,0 +1,42 @@
+"""The verbs that are the same for every back-end whose factors are NumPy arrays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from klnmf.sparse_data import SparseData
+
+Array = npt.NDArray[Any]
+
+
+class NumpyFactors:
+    """Factors in this process's memory, C-contiguous, of the data's type."""
+
+    data: SparseData
+
+    def upload(self, factor: Array) -> Array:
+        """See :class:`~klnmf.backends.base.Backend`."""
+        return np.array(factor, dtype=self.data.dtype, order="C")
+
+    def download(self, factor: Array) -> Array:
+        """See :class:`~klnmf.backends.base.Backend`."""
+        return factor.copy()
+
+    def copy_into(self, target: Array, source: Array) -> None:
+        """See :class:`~klnmf.backends.base.Backend`."""
+        np.copyto(target, source)
+
+    def scale_columns(self, factor: Array, scales: Array) -> None:
+        """See :class:`~klnmf.backends.base.Backend`."""
+        factor *= scales.astype(factor.dtype)
+
+    def count_zeros(self, factor: Array) -> int:
+        """See :class:`~klnmf.backends.base.Backend`."""
+        return int(factor.size - np.count_nonzero(factor))
+
+    def dense_product(self, W: Array, H: Array) -> Array:
+        """See :class:`~klnmf.backends.base.Backend`."""
+        return W @ H.T

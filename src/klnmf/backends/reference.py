@@ -1,0 +1,262 @@
+"""The slow oracle: every rule row by row in NumPy, as close to the formulas as code can be.
+
+Sums are in the type of the data, as in the C++ core, except where that one uses double.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from klnmf.backends.base import (
+    DenseRule,
+    GuardedRule,
+    MultiplicativeRule,
+    PaperRule,
+    RowTotals,
+    Rule,
+)
+from klnmf.backends.numpy_factors import NumpyFactors
+from klnmf.sparse_data import SparseData, blocked_sum
+
+Array = npt.NDArray[Any]
+
+
+def entry_residuals(x: Array, c: Array, g: Array, total: float) -> Array:
+    """|min(x c / Σv, g / c)| for every component; 0 for a dead one (c = 0)."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        residuals = np.abs(np.minimum(x * c / total, g / c))
+    return np.where(c > 0, residuals, 0.0)
+
+
+def guarded_step(x: float, S: float, h: float, c: float, l2: float) -> tuple[float, bool]:
+    """Return a new value of one coordinate, not past the minimiser, and whether 0 is to be tried.
+
+    With f'(x) = g = c + l2 x − S increasing and concave: from the left (g < 0) Newton on 1/S, from
+    the right (g > 0) Newton on x·S; both functions are concave, so neither step overshoots.
+    """
+    g = c + l2 * x - S
+    numerator = c * x + (S - c) * S / h if h > 0 else -1.0  # sign of the left formula's point
+    if g < 0:
+        if l2 == 0:
+            return max(numerator / c, x), False
+        b = c + l2 * (S / h - x)
+        return max(2 * numerator / (b + math.sqrt(b * b + 4 * l2 * numerator)), x), False
+    if x == 0 or g == 0:
+        return x, False
+    B = c - S + x * h
+    if l2 == 0:
+        return min(x * x * h / B, x), numerator <= 0
+    root = math.sqrt(B * B + 4 * l2 * x * x * h)
+    moved = 2 * x * x * h / (B + root) if B >= 0 else (root - B) / (2 * l2)
+    return min(moved, x), numerator <= 0
+
+
+class RowProblem:
+    """minimise over x ≥ 0  c·x + l2/2 ‖x‖² − Σ_i v_i log (A x)_i, for the nonzeros v of one row."""
+
+    def __init__(self, v: Array, A: Array, c: Array, l2: float) -> None:
+        self.v, self.A, self.c, self.l2 = v, A, c, l2
+        self.total = float(v.sum(dtype=np.float64))
+
+    def restart(self, x: Array) -> None:
+        """Cover every nonzero that can be covered: the same share of every live component."""
+        x[:] = np.where(self.c > 0, self.total / self.c.sum(), 0)
+        coverable = (self.A @ x) > 0
+        self.v, self.A = self.v[coverable], self.A[coverable]
+
+    def ratios(self, x: Array) -> Array:
+        """S_k = Σ_i v_i A_ik / (A x)_i."""
+        return np.asarray((self.v / (self.A @ x)) @ self.A)
+
+    def value(self, x: Array) -> float:
+        """f(x) in float64."""
+        x64 = x.astype(np.float64)
+        y = self.A.astype(np.float64) @ x64
+        if not (y > 0).all():
+            return math.inf
+        return float(self.c @ x64 + 0.5 * self.l2 * x64 @ x64 - self.v @ np.log(y))
+
+    def gradient(self, x: Array) -> Array:
+        """C + l2 x − S."""
+        return np.asarray(self.c + self.l2 * x - self.ratios(x))
+
+    def try_zero(self, x: Array, k: int) -> bool:
+        """Whether x_k = 0 is the minimiser along k: S(0) ≤ c, and every nonzero keeps a cover."""
+        y, a = self.A @ x, self.A[:, k]
+        rest = y - x[k] * a
+        if not (rest > 100 * np.finfo(x.dtype).eps * y).all():
+            return False
+        return bool(np.sum(self.v * a / rest) <= self.c[k])
+
+    def guarded_sweep(self, x: Array, components: Array) -> float:
+        """One sweep of guarded steps over the listed components; the largest violation met."""
+        violation = 0.0
+        for k in components:
+            y, a = self.A @ x, self.A[:, k]
+            S, h = float(np.sum(self.v * a / y)), float(np.sum(self.v * (a / y) ** 2))
+            g = self.c[k] + self.l2 * x[k] - S
+            met = entry_residuals(x[k : k + 1], self.c[k : k + 1], np.array([g]), self.total)
+            violation = max(violation, float(met[0]))
+            moved, may_be_zero = guarded_step(float(x[k]), S, h, float(self.c[k]), self.l2)
+            x[k] = 0 if may_be_zero and self.try_zero(x, k) else moved
+        return violation
+
+
+class ReferenceBackend(NumpyFactors):
+    """One row after the other, no threads, no tricks."""
+
+    name: ClassVar[str] = "reference"
+    rules: ClassVar[frozenset[type]] = frozenset(
+        {GuardedRule, MultiplicativeRule, PaperRule, DenseRule}
+    )
+
+    def __init__(self, data: SparseData, n_threads: int | None = None) -> None:
+        self.data = data
+        self.n_threads = 1
+
+    def column_sums(self, factor: Array) -> Array:
+        """See :class:`~klnmf.backends.base.Backend`."""
+        return np.array([blocked_sum(column) for column in factor.T])
+
+    def column_squares(self, factor: Array) -> Array:
+        """See :class:`~klnmf.backends.base.Backend`."""
+        return np.array([blocked_sum(column.astype(np.float64) ** 2) for column in factor.T])
+
+    def extrapolate(
+        self, newest: Array, previous: Array, weight: float, keep: float, target: Array
+    ) -> None:
+        """See :class:`~klnmf.backends.base.Backend`."""
+        dtype = newest.dtype.type
+        target[:] = np.maximum(newest + dtype(weight) * (newest - previous), dtype(keep) * newest)
+
+    def update_rows(
+        self, mode: int, x: Array, A: Array, c: Array, l2: float, rule: Rule
+    ) -> RowTotals:
+        """See :class:`~klnmf.backends.base.Backend`."""
+        if isinstance(rule, DenseRule):
+            return self._dense_rows(mode, x, A, c, l2, rule)
+        view = self.data.view(mode)
+        values, kkt = np.zeros(view.n_rows), np.zeros(view.n_rows)
+        for i in range(view.n_rows):
+            begin, end = view.indptr[i : i + 2]
+            if begin == end:
+                x[i] = 0
+                continue
+            rows_of_A = A[view.indices[begin:end]]
+            row = RowProblem(view.values[begin:end], rows_of_A, c, l2)
+            x[i, c <= 0] = 0
+            if isinstance(rule, PaperRule):
+                kkt[i] = _paper_row(row, x[i], rule)
+                continue
+            n_nonzeros = len(row.v)
+            if not (row.A @ x[i] > 0).all():
+                row.restart(x[i])
+                kkt[i] = math.inf
+            if isinstance(rule, MultiplicativeRule):
+                kkt[i] = max(kkt[i], _multiplicative_row(row, x[i]))
+            else:
+                kkt[i] = max(kkt[i], _guarded_row(row, x[i], rule))
+                values[i] = row.value(x[i]) if len(row.v) == n_nonzeros else math.inf
+        computed = isinstance(rule, GuardedRule) and rule.want_value
+        return RowTotals(blocked_sum(values) if computed else math.nan, float(kkt.max(initial=0.0)))
+
+    def _dense_rows(
+        self, mode: int, x: Array, A: Array, c: Array, l2: float, rule: DenseRule
+    ) -> RowTotals:
+        product = rule.product if mode == 0 else rule.product.T
+        dense = self.data.view(mode).as_csr().toarray()
+        worst = 0.0
+        for v, y, x_row in zip(dense, product, x, strict=True):
+            for k in range(x.shape[1]):
+                a = A[:, k]
+                for newton in range(rule.max_newton):
+                    g = c[k] + l2 * x_row[k] - float(np.sum(v * a / y))
+                    curvature = float(np.sum(v * (a / y) ** 2)) + l2
+                    if newton == 0 and v.any():
+                        met = entry_residuals(x_row[k], c[k], np.array(g), float(v.sum()))
+                        worst = max(worst, float(met))
+                    before = x_row[k]
+                    target = before - g / curvature if curvature > 0 else rule.floor
+                    x_row[k] = max(rule.floor, target)
+                    y[:] = np.maximum(y + (x_row[k] - before) * a, rule.floor**2)
+                    if abs(x_row[k] - before) < rule.relative_change * before:
+                        break
+        return RowTotals(math.nan, worst)
+
+    def evaluate(self, mode: int, x: Array, A: Array, c: Array, l2: float) -> RowTotals:
+        """See :class:`~klnmf.backends.base.Backend`."""
+        view = self.data.view(mode)
+        x64, A64 = x.astype(np.float64), A.astype(np.float64)
+        values = np.asarray((c * x64).sum(axis=1) + 0.5 * l2 * (x64**2).sum(axis=1))
+        kkt = np.zeros(view.n_rows)
+        for i in range(view.n_rows):
+            begin, end = view.indptr[i : i + 2]
+            if begin == end:
+                continue
+            row = RowProblem(view.values[begin:end], A64[view.indices[begin:end]], c, l2)
+            values[i] = row.value(x64[i])
+            if math.isinf(values[i]):
+                kkt[i] = math.inf
+            else:
+                kkt[i] = entry_residuals(x64[i], c, row.gradient(x64[i]), row.total).max()
+        return RowTotals(blocked_sum(values), float(kkt.max(initial=0.0)))
+
+
+def _multiplicative_row(row: RowProblem, x: Array) -> float:
+    """x_k ← the positive root z of l2 z² + c z = x S (x S / c without l2).
+
+    Returns the residual before it.
+    """
+    S = row.ratios(x)
+    residual = entry_residuals(x, row.c, row.c + row.l2 * x - S, row.total).max()
+    live = row.c > 0
+    c, product = row.c[live], (x * S)[live]
+    x[live] = 2 * product / (c + np.sqrt(c**2 + 4 * row.l2 * product))
+    return float(residual)
+
+
+def _guarded_row(row: RowProblem, x: Array, rule: GuardedRule) -> float:
+    """Do the rounds of screening and sweeps; returns the residual before the first one."""
+    first_residual = 0.0
+    for round_number in range(rule.rounds):
+        gradient = row.gradient(x)
+        residual = float(entry_residuals(x, row.c, gradient, row.total).max())
+        if round_number == 0:
+            first_residual = residual
+        if residual <= rule.tolerance:
+            break
+        movable = (row.c > 0) & ((x > 0) | (gradient < 0))
+        components = rule.order[movable[rule.order]]
+        for _ in range(rule.sweeps):
+            if row.guarded_sweep(x, components) <= rule.tolerance:
+                break
+    return first_residual
+
+
+def _paper_row(row: RowProblem, x: Array, rule: PaperRule) -> float:
+    """Algorithm 2 as printed (see :class:`PaperRule`); the largest violation met."""
+    violation = 0.0
+    epsilon = x.dtype.type(rule.epsilon)
+    y = row.A @ x
+    for k in rule.order[row.c[rule.order] > 0]:
+        a, c = row.A[:, k], float(row.c[k])
+        for newton in range(rule.max_newton):
+            g = c + row.l2 * float(x[k]) - float(np.sum(row.v * a / (y + epsilon)))
+            curvature = float(np.sum(row.v * (a / (y + epsilon)) ** 2)) + row.l2
+            if newton == 0:
+                met = entry_residuals(x[k], np.array(c), np.array(g), row.total)
+                violation = max(violation, float(met))
+            goes_on = g < -rule.epsilon or (abs(g) > rule.epsilon and x[k] > rule.epsilon)
+            if not goes_on or curvature <= 0:
+                break
+            before = x[k]
+            x[k] = max(0.0, float(before) - g / curvature)
+            delta = x[k] - before
+            y += delta * a
+            if (delta if rule.signed_break else abs(delta)) < rule.relative_change * before:
+                break
+    return violation

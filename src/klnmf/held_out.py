@@ -1,0 +1,77 @@
+"""Scoring on data that the scored quantities have not seen: document completion.
+
+The counts of every sample are split in two. W is estimated from one half with the components fixed,
+and the other half is scored under the rates W Hᵀ.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+from scipy.special import gammaln
+
+Array = npt.NDArray[Any]
+
+# Share of every sample's rate that is spread evenly over all features, so that a feature which no
+# component uses has a small rate and not 0: one such count would otherwise cost −∞ under any model.
+BACKGROUND_SHARE = 0.01
+
+
+class Split(NamedTuple):
+    """Two parts of the same samples, and the features (rows of H) that each part is about."""
+
+    estimate: sp.csr_array
+    held_out: sp.csr_array
+    estimate_features: Array | slice
+    held_out_features: Array | slice
+
+
+def is_integer_valued(X: sp.csr_array) -> bool:
+    """Whether every value is a whole number."""
+    return bool(np.all(X.data == np.floor(X.data)))
+
+
+def split_for_completion(X: sp.csr_array, seed: int) -> Split:
+    """Split each sample's data in two halves.
+
+    Whole counts are thinned: each of the X_ij counts falls into either half with probability 1/2;
+    if X is Poisson, the halves are independent with the same rates. Other values cannot be thinned:
+    a random half of the features estimates W, the other half is held out.
+    """
+    generator = np.random.default_rng(seed)
+    if is_integer_valued(X):
+        first = generator.binomial(X.data.astype(np.int64), 0.5).astype(X.dtype)
+        halves = []
+        for data in (first, X.data - first):
+            half = sp.csr_array((data, X.indices.copy(), X.indptr.copy()), shape=X.shape)
+            half.eliminate_zeros()
+            halves.append(half)
+        everything = slice(None)
+        return Split(halves[0], halves[1], everything, everything)
+    order = generator.permutation(X.shape[1])
+    middle = (X.shape[1] + 1) // 2
+    kept, held_out = np.sort(order[:middle]), np.sort(order[middle:])
+    return Split(X[:, kept], X[:, held_out], kept, held_out)
+
+
+def mean_log_likelihood(X: sp.csr_array, W: Array, H: Array) -> float:
+    """Poisson log-likelihood per sample under the rates W Hᵀ with an even background mixed in.
+
+    The rates are (1 − ε) (WHᵀ)_ij + ε (t_i + 1) / m, with t_i = Σ_j (WHᵀ)_ij and ε = 0.01.
+    log X! is log Γ(X + 1), so that any nonnegative value can be scored.
+    """
+    W64, H64 = W.astype(np.float64), H.astype(np.float64)
+    totals = W64 @ H64.sum(axis=0)
+    background = BACKGROUND_SHARE * (totals + 1.0) / max(X.shape[1], 1)
+    log_rates = 0.0
+    for start in range(0, X.shape[0], 4096):  # in blocks: the products take nnz × r numbers
+        block = X[start : start + 4096]
+        rows = np.repeat(np.arange(block.shape[0]), np.diff(block.indptr)) + start
+        rates = np.einsum("pk,pk->p", W64[rows], H64[block.indices])
+        rates = (1.0 - BACKGROUND_SHARE) * rates + background[rows]
+        log_rates += float(np.sum(block.data * np.log(rates) - gammaln(block.data + 1.0)))
+    mass = float(np.sum((1.0 - BACKGROUND_SHARE) * totals + background * X.shape[1]))
+    return float((log_rates - mass) / X.shape[0])

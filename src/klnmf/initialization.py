@@ -1,0 +1,125 @@
+"""Where a fit starts, and the best scale of its components under penalties."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.utils.extmath import randomized_svd
+
+from klnmf.objective import Penalties
+from klnmf.sparse_data import RowView, SparseData
+
+Array = npt.NDArray[Any]
+
+
+def random_start(
+    data: SparseData, n_components: int, generator: np.random.Generator
+) -> tuple[Array, Array]:
+    """Uniform noise scaled to the margins: the sums of WHᵀ start near the row and column sums of X.
+
+    Every entry is positive, so that no solver is locked at a zero.
+    """
+    W, H = (_noise(data.view(mode), n_components, generator, data.dtype) for mode in (0, 1))
+    H /= np.maximum(H.sum(axis=0, dtype=np.float64), np.finfo(np.float64).tiny).astype(data.dtype)
+    return W, H
+
+
+def _noise(
+    view: RowView, n_components: int, generator: np.random.Generator, dtype: np.dtype[Any]
+) -> Array:
+    noise = generator.random((view.n_rows, n_components), dtype=dtype.type)
+    noise += dtype.type(0.01)
+    noise *= (view.row_sums / (0.51 * n_components)).astype(dtype)[:, None]
+    return noise
+
+
+def nndsvd_start(
+    data: SparseData, n_components: int, generator: np.random.Generator
+) -> tuple[Array, Array]:
+    """Nonnegative double SVD (Boutsidis and Gallopoulos): the larger signed part of each pair.
+
+    Zeros are filled with a small share of the margins: X may have nonzeros there. Components beyond
+    the rank of X are random.
+    """
+    W, H = random_start(data, n_components, generator)
+    rank = min(n_components, *data.shape)
+    seed = int(generator.integers(2**31))
+    U, s, Vt = randomized_svd(data.view(0).as_csr(), rank, random_state=seed)
+    filler = 0.01
+    W *= data.dtype.type(filler)
+    H *= data.dtype.type(filler)
+    for k in range(rank):
+        u, v = _larger_signed_part(U[:, k], Vt[k])
+        weight = s[k] * v.sum()  # columns of H sum to 1, as in a random start
+        if weight > 0:
+            W[:, k] += (u * weight).astype(data.dtype)
+            H[:, k] += (v / v.sum()).astype(data.dtype)
+    return W, H
+
+
+def _larger_signed_part(u: Array, v: Array) -> tuple[Array, Array]:
+    positive = np.maximum(u, 0), np.maximum(v, 0)
+    negative = np.maximum(-u, 0), np.maximum(-v, 0)
+    norms = [np.linalg.norm(part[0]) * np.linalg.norm(part[1]) for part in (positive, negative)]
+    return positive if norms[0] >= norms[1] else negative
+
+
+STARTS = {"random": random_start, "nndsvd": nndsvd_start}
+
+
+def cover_columns(H: Array, view: RowView) -> None:
+    """Fill the all-zero rows of H whose column of X is not empty: no W could cover its nonzeros.
+
+    Parameters
+    ----------
+    H : ndarray of shape (n_features, n_components)
+        Starting components, changed in place.
+    view : RowView
+        The data by columns.
+    """
+    bare = (np.diff(view.indptr) > 0) & ~H.any(axis=1)
+    if bare.any():
+        largest = H.max(initial=0)
+        H[bare] = largest if largest > 0 else 1
+
+
+def best_scales(
+    penalties: Penalties, sums: tuple[Array, Array], squares: tuple[Array, Array]
+) -> Array:
+    """Scale s of each component (W_k s, H_k / s) with the least penalty.
+
+    It is the unique s > 0 with  l2_W‖w‖² s⁴ + l1_W‖w‖₁ s³ − l1_H‖h‖₁ s − l2_H‖h‖² = 0. Divided by
+    s² the left side increases in log s, so that bisection there cannot fail. A component that is 0
+    in either factor keeps its scale.
+
+    Parameters
+    ----------
+    penalties : Penalties
+        With a penalty on both factors.
+    sums, squares : pair of ndarray
+        Column sums and column sums of squares of W and H.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> s = best_scales(
+    ...     Penalties(l1_W=1.0, l1_H=1.0),
+    ...     (np.array([1.0]), np.array([4.0])),
+    ...     (np.ones(1), np.ones(1)),
+    ... )
+    >>> np.round(s, 6)  # ‖w‖₁ s = ‖h‖₁ / s
+    array([2.])
+    """
+    cubic, linear = penalties.l1_W * sums[0], penalties.l1_H * sums[1]
+    quartic, constant = penalties.l2_W * squares[0], penalties.l2_H * squares[1]
+    low, high = np.full(len(cubic), -100.0), np.full(len(cubic), 100.0)
+    for _ in range(64):  # 200 / 2⁶⁴ is below the rounding of s
+        t = 0.5 * (low + high)
+        too_large = quartic * np.exp(2 * t) + cubic * np.exp(t) > linear * np.exp(
+            -t
+        ) + constant * np.exp(-2 * t)
+        low, high = np.where(too_large, low, t), np.where(too_large, t, high)
+    alive = (cubic + quartic > 0) & (linear + constant > 0)
+    return np.where(alive, np.exp(0.5 * (low + high)), 1.0)

@@ -1,0 +1,54 @@
+"""A progress bar for long fits."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any
+
+from tqdm.auto import tqdm
+
+# Fits that are over sooner show no bar.
+SECONDS_BEFORE_SHOWN = 3.0
+
+
+class ProgressBar:
+    """Shows iterations, objective and KKT residual; does nothing where it is not wanted.
+
+    Parameters
+    ----------
+    show : {"auto", True, False}
+        "auto" shows it on a terminal only, and only for a fit that takes some seconds.
+    total : int
+        Iterations at most.
+    """
+
+    def __init__(self, show: str | bool, total: int) -> None:
+        automatic = show == "auto"
+        self._bar = tqdm(
+            total=total,
+            desc="klnmf",
+            unit="it",
+            disable=None if automatic else not show,  # None: only where stderr is a terminal
+            delay=SECONDS_BEFORE_SHOWN if automatic else 0,
+            leave=False,
+        )
+
+    def update(self, record: dict[str, Any]) -> None:
+        """Move on by one iteration."""
+        self._bar.set_postfix_str(
+            f"objective {record['objective']:.6g}, KKT {record['kkt_residual']:.1e}", refresh=False
+        )
+        self._bar.update()
+
+    def __enter__(self) -> ProgressBar:
+        """Return the bar."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close the bar, whatever happened."""
+        self._bar.close()

@@ -1,0 +1,190 @@
+"""Counts drawn from known factors, to test whether a method finds them again."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+FloatArray = npt.NDArray[np.float64]
+RandomLike = int | np.integer | np.random.RandomState | np.random.Generator | None
+
+# Draws held at once: 4 million (row, column) pairs are 64 MB, whatever the total count.
+_MAX_DRAWS_AT_ONCE = 1 << 22
+
+
+class SimulatedCounts(NamedTuple):
+    """Counts and the factors that they were drawn from.
+
+    Attributes
+    ----------
+    X : scipy.sparse.csr_matrix of int64, shape (n_samples, n_features)
+        Counts, X_ij ~ Poisson((W Hᵀ)_ij), independent.
+    W : ndarray of float64, shape (n_samples, n_components)
+        Row i sums to the expected total count of sample i.
+    H : ndarray of float64, shape (n_features, n_components)
+        Each column sums to 1.
+    """
+
+    X: sparse.csr_matrix
+    W: FloatArray
+    H: FloatArray
+
+
+def simulate_counts(
+    n_samples: int,
+    n_features: int,
+    n_components: int,
+    *,
+    counts_per_sample: float | npt.ArrayLike = 100.0,
+    sparsity: float = 0.0,
+    concentration_W: float = 0.5,
+    concentration_H: float = 0.1,
+    random_state: RandomLike = None,
+) -> SimulatedCounts:
+    """Draw planted factors W and H and Poisson counts with mean W Hᵀ.
+
+    Rows of W (times the expected total) and columns of H are Dirichlet. The counts are exact
+    Poisson draws without ever forming W Hᵀ: for component k the total N_k is Poisson with mean
+    (Σ_i W_ik)(Σ_j H_jk), and each of its N_k events falls in row i with probability W_ik / Σ W_k
+    and, independently, in column j with probability H_jk / Σ H_k. Splitting a Poisson total in
+    this way gives independent Poisson counts of mean W_ik H_jk, and their sum over k is X.
+    Time is proportional to the total count; memory to the factors and the nonzeros, plus a
+    constant.
+
+    Parameters
+    ----------
+    n_samples, n_features, n_components : int
+        Sizes: X is n_samples × n_features.
+    counts_per_sample : float or array-like of shape (n_samples,), default=100.0
+        Expected total count of each sample.
+    sparsity : float in [0, 1), default=0.0
+        Probability that an entry of W or H is exactly zero. Each row of W and each column of H
+        keeps at least one entry; a row of H may be all zero, its feature then never occurs.
+    concentration_W : float, default=0.5
+        Dirichlet concentration of the rows of W; small values mix few components per sample.
+    concentration_H : float, default=0.1
+        Dirichlet concentration of the columns of H; small values use few features per component.
+    random_state : None, int, RandomState or Generator, default=None
+        Source of randomness; the same int gives the same result.
+
+    Returns
+    -------
+    simulated : SimulatedCounts
+        Named tuple (X, W, H).
+
+    Examples
+    --------
+    >>> from klnmf.simulate import simulate_counts
+    >>> X, W, H = simulate_counts(50, 200, 3, counts_per_sample=80, random_state=0)
+    >>> X.shape, W.shape, H.shape
+    ((50, 200), (50, 3), (200, 3))
+    >>> bool(abs(X.sum() - 50 * 80) < 4 * (50 * 80) ** 0.5)  # the total is Poisson
+    True
+    """
+    sizes: list[tuple[str, object]] = [
+        ("n_samples", n_samples),
+        ("n_features", n_features),
+        ("n_components", n_components),
+    ]
+    for name, size in sizes:
+        if not isinstance(size, int | np.integer) or size < 1:
+            raise ValueError(f"{name} must be an integer of at least 1; got {size!r}.")
+    if not 0.0 <= sparsity < 1.0:
+        raise ValueError(f"sparsity must be in [0, 1); got {sparsity!r}.")
+    for name, value in (("concentration_W", concentration_W), ("concentration_H", concentration_H)):
+        if not (math.isfinite(value) and value > 0.0):
+            raise ValueError(f"{name} must be positive and finite; got {value!r}.")
+    totals = _check_totals(counts_per_sample, n_samples)
+
+    generator = _as_generator(random_state)
+    W = _sparse_dirichlet(generator, n_samples, n_components, concentration_W, sparsity)
+    W *= totals[:, np.newaxis]
+    # Drawn by component (each of its columns is one Dirichlet draw), kept tall.
+    H = np.ascontiguousarray(
+        _sparse_dirichlet(generator, n_components, n_features, concentration_H, sparsity).T
+    )
+    return SimulatedCounts(X=_poisson_counts(generator, W, H), W=W, H=H)
+
+
+def _check_totals(counts_per_sample: float | npt.ArrayLike, n_samples: int) -> FloatArray:
+    """Return the expected total count of each sample, as an array of length n_samples."""
+    given = np.asarray(counts_per_sample, dtype=np.float64)
+    if given.shape not in ((), (n_samples,)):
+        raise ValueError(
+            f"counts_per_sample must be a number or have shape ({n_samples},); "
+            f"got shape {given.shape}."
+        )
+    if not (np.isfinite(given).all() and (given >= 0.0).all()):
+        raise ValueError("counts_per_sample must be nonnegative and finite.")
+    return np.broadcast_to(given, (n_samples,))
+
+
+def _as_generator(random_state: RandomLike) -> np.random.Generator:
+    """Turn any usual seed into a Generator; a RandomState is advanced, as one expects."""
+    if isinstance(random_state, np.random.Generator):
+        return random_state
+    if isinstance(random_state, np.random.RandomState):
+        return np.random.default_rng(random_state.randint(0, 2**31, size=4))
+    if random_state is None:
+        return np.random.default_rng()
+    if isinstance(random_state, int | np.integer):
+        return np.random.default_rng(int(random_state))
+    raise ValueError(
+        "random_state must be None, an int, a numpy RandomState or Generator; "
+        f"got {random_state!r}."
+    )
+
+
+def _sparse_dirichlet(
+    generator: np.random.Generator,
+    n_rows: int,
+    n_columns: int,
+    concentration: float,
+    sparsity: float,
+) -> FloatArray:
+    """Draw rows from a symmetric Dirichlet over a random support; other entries are exactly 0."""
+    # log Gamma(a) = log Gamma(a + 1) + log(U) / a in distribution: no underflow for small a,
+    # where Gamma(a) itself rounds to 0 and a whole row could become 0 / 0.
+    uniform = 1.0 - generator.random((n_rows, n_columns))  # in (0, 1]
+    log_gamma = np.log(generator.standard_gamma(concentration + 1.0, (n_rows, n_columns)))
+    log_gamma += np.log(uniform) / concentration
+    if sparsity > 0.0:
+        dropped = generator.random((n_rows, n_columns)) < sparsity
+        always_kept = generator.integers(n_columns, size=n_rows)
+        dropped[np.arange(n_rows), always_kept] = False
+        log_gamma[dropped] = -np.inf
+    shares = np.exp(log_gamma - log_gamma.max(axis=1, keepdims=True))
+    shares /= shares.sum(axis=1, keepdims=True)
+    return np.asarray(shares)
+
+
+def _poisson_counts(
+    generator: np.random.Generator, W: FloatArray, H: FloatArray
+) -> sparse.csr_matrix:
+    """Exact Poisson draw with mean W Hᵀ, one component and one batch of events at a time."""
+    shape = (W.shape[0], H.shape[0])
+    counts = sparse.csr_matrix(shape, dtype=np.int64)
+    for component in range(W.shape[1]):
+        row_mass, column_mass = W[:, component].sum(), H[:, component].sum()
+        total = int(generator.poisson(row_mass * column_mass))
+        for n_events in _batches(total):
+            # A multinomial over rows gives sorted events, cheaper than one draw for each.
+            events_by_row = generator.multinomial(n_events, W[:, component] / row_mass)
+            rows = np.repeat(np.arange(shape[0]), events_by_row)
+            columns = generator.choice(shape[1], size=n_events, p=H[:, component] / column_mass)
+            events = np.ones(n_events, dtype=np.int64)
+            # Adding up at once keeps memory at the nonzeros: duplicates are summed.
+            counts = counts + sparse.csr_matrix((events, (rows, columns)), shape=shape)
+    return counts
+
+
+def _batches(total: int) -> Iterator[int]:
+    """Split a number of events into batches of bounded size."""
+    while total > 0:
+        yield min(total, _MAX_DRAWS_AT_ONCE)
+        total -= _MAX_DRAWS_AT_ONCE

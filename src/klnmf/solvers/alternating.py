@@ -1,0 +1,118 @@
+"""The one outer loop: iterate, record, stop; and the solve for W alone that ends every fit."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from klnmf.backends.base import GuardedRule
+from klnmf.solvers.base import Evaluation, Problem, Solver, State
+
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class RowSolve:
+    """How far the row problems of W are solved when H is given."""
+
+    tolerance: float
+    rounds: int = 50
+    sweeps: int = 8
+
+
+@dataclass(frozen=True)
+class StopRule:
+    """Stop at this many iterations in all, or once the returned pair's residual is at most tol."""
+
+    max_iter: int
+    tol: float
+
+
+@dataclass
+class Solution:
+    """The pair a fit returns, judged in full."""
+
+    factors: list[Any]
+    evaluation: Evaluation
+    converged: bool
+
+
+@dataclass
+class Run:
+    """One fit: its state, its history, and whom to tell about each record."""
+
+    problem: Problem
+    solver: Solver
+    state: State
+    row_solve: RowSolve
+    on_record: Callable[[Record], bool] = lambda record: False  # True stops the fit
+    history: list[Record] = field(default_factory=list)
+
+    def solve(self, stop: StopRule) -> Solution:
+        """Iterate until the stop rule holds or somebody says stop."""
+        state = self.state
+        next_check = 0
+        while state.iteration < stop.max_iter:
+            self._iterate()
+            if self.on_record(self.history[-1]):
+                break
+            # The residual met on the way belongs to moving iterates: cheap, and no certificate.
+            if state.violation <= stop.tol and state.iteration >= next_check:
+                solution = self.finish(stop.tol)
+                if solution.converged:
+                    return solution
+                next_check = state.iteration + 1 + state.iteration // 10
+        return self.finish(stop.tol)
+
+    def _iterate(self) -> None:
+        state, problem = self.state, self.problem
+        started = time.perf_counter()
+        self.solver.iterate(problem, state)
+        state.iteration += 1
+        state.seconds += time.perf_counter() - started
+        if math.isnan(state.objective):
+            state.objective = problem.objective(state.factors)
+        sizes = [math.prod(factor.shape) for factor in state.factors]
+        zeros = [problem.backend.count_zeros(factor) for factor in state.factors]
+        self.history.append(
+            {
+                "iteration": state.iteration,
+                "seconds": state.seconds,
+                "divergence": problem.divergence(state.objective, state.factors),
+                "objective": state.objective,
+                "kkt_residual": state.violation,
+                "zeros_W": zeros[0] / sizes[0],
+                "zeros_H": zeros[1] / sizes[1],
+            }
+        )
+
+    def finish(self, tol: float) -> Solution:
+        """Solve for W with H as it is, as ``transform`` would, and judge the pair in full.
+
+        The state is left alone: a fit that goes on from it is the one that never stopped.
+        """
+        W = self.problem.backend.upload(self.state.factors[0])
+        H = self.state.factors[1]
+        solve_rows(self.problem, W, H, self.row_solve)
+        evaluation = self.problem.evaluate([W, H])
+        return Solution([W, H], evaluation, converged=evaluation.kkt_residual <= tol)
+
+
+def solve_rows(problem: Problem, W: Any, H: Any, how: RowSolve) -> None:
+    """Solve every row problem of W, in place, with H fixed; W = 0 is a fine start.
+
+    The components are visited in their own order: rows may come alone or together.
+    """
+    rule = GuardedRule(
+        order=np.arange(H.shape[1], dtype=np.int32),
+        rounds=how.rounds,
+        sweeps=how.sweeps,
+        tolerance=how.tolerance,
+        want_value=False,
+    )
+    problem.update(0, W, H, rule)

@@ -1,0 +1,130 @@
+"""What a solver is: a way to do one iteration on a pair of factors.
+
+The loop around it is elsewhere.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from klnmf.backends import Backend
+from klnmf.backends.base import RowTotals, Rule
+from klnmf.objective import Penalties
+
+Array = npt.NDArray[Any]
+
+
+class HalfStep(NamedTuple):
+    """Penalised objective at the new pair, and the residual met."""
+
+    objective: float  # NaN if the rule does not compute it
+    violation: float
+
+
+class Evaluation(NamedTuple):
+    """A pair of factors, judged in full."""
+
+    objective: float  # with penalties
+    divergence: float  # without
+    kkt_residual: float
+
+
+@dataclass(frozen=True)
+class Problem:
+    """The data on a back-end, and the penalties: everything that a solver does not change."""
+
+    backend: Backend
+    penalties: Penalties
+
+    def penalty(self, mode: int, factor: Any) -> float:
+        """Penalty of one factor."""
+        if not self.penalties.penalised_modes[mode]:
+            return 0.0
+        sums = self.backend.column_sums(factor)
+        squares = (
+            self.backend.column_squares(factor) if self.penalties.l2[mode] else np.zeros_like(sums)
+        )
+        return self.penalties.of(mode, sums, squares)
+
+    def _slopes(self, mode: int, A: Any) -> Array:
+        return self.backend.column_sums(A) + self.penalties.l1[mode]
+
+    def update(self, mode: int, x: Any, A: Any, rule: Rule) -> HalfStep:
+        """Apply a rule to the factor ``x`` of ``mode``, in place, with the other (``A``) fixed."""
+        slopes = self._slopes(mode, A)
+        totals = self.backend.update_rows(mode, x, A, slopes, self.penalties.l2[mode], rule)
+        return HalfStep(self._objective(mode, A, totals), totals.kkt)
+
+    def objective(self, factors: list[Any]) -> float:
+        """Penalised objective of a pair, in float64."""
+        return self._objective(0, factors[1], self._evaluate(0, factors))
+
+    def evaluate(self, factors: list[Any]) -> Evaluation:
+        """Objective, divergence and residual of both factors, in float64."""
+        by_rows, by_columns = self._evaluate(0, factors), self._evaluate(1, factors)
+        objective = self._objective(0, factors[1], by_rows)
+        return Evaluation(
+            objective, self.divergence(objective, factors), max(by_rows.kkt, by_columns.kkt)
+        )
+
+    def divergence(self, objective: float, factors: list[Any]) -> float:
+        """KL divergence of a pair whose penalised objective is known."""
+        return objective - sum(self.penalty(mode, factors[mode]) for mode in (0, 1))
+
+    def _evaluate(self, mode: int, factors: list[Any]) -> RowTotals:
+        x, A = factors[mode], factors[1 - mode]
+        return self.backend.evaluate(mode, x, A, self._slopes(mode, A), self.penalties.l2[mode])
+
+    def _objective(self, mode: int, A: Any, totals: RowTotals) -> float:
+        # The row problems hold everything but X log X − X and the penalty of the fixed factor.
+        return totals.value + self.backend.data.divergence_constant + self.penalty(1 - mode, A)
+
+
+@dataclass
+class State:
+    """Where an iteration starts: enough to go on, from memory or from a file, to the same bits."""
+
+    factors: list[Any]  # the pair [W, H] that the objective belongs to
+    seed: int  # the order of the coordinates comes from (seed, iteration)
+    iteration: int = 0
+    objective: float = float("nan")
+    violation: float = float("inf")  # the largest residual met in the last iteration
+    seconds: float = 0.0  # spent in the solver, evaluation not counted
+    memory: dict[str, Any] = field(default_factory=dict)  # what else the solver carries along
+
+    def order(self, n_components: int) -> Array:
+        """Random order of the coordinates, shared by all rows of this iteration."""
+        generator = np.random.default_rng([self.seed, self.iteration])
+        return generator.permutation(n_components).astype(np.int32)
+
+
+class Solver(ABC):
+    """One iteration updates W, then H. Subclasses hold their settings and nothing else."""
+
+    name: ClassVar[str]
+    rules: ClassVar[tuple[type, ...]]  # what it needs of a back-end
+    never_rises: ClassVar[bool]  # whether the objective cannot rise, by proof
+
+    def check_backend(self, backend: Backend) -> None:
+        """Say by name what the back-end lacks, before any work starts."""
+        missing = [rule.__name__ for rule in self.rules if rule not in backend.rules]
+        if missing:
+            raise ValueError(
+                f"solver={self.name!r} needs {', '.join(missing)}, which backend={backend.name!r} "
+                "does not have. Choose another solver or another backend."
+            )
+
+    def prepare(self, problem: Problem, state: State) -> None:  # noqa: B027
+        """Set up what the solver carries along; called once, before the first iteration."""
+
+    @abstractmethod
+    def iterate(self, problem: Problem, state: State) -> None:
+        """Do one iteration: new ``state.factors`` and ``state.violation``.
+
+        ``state.objective`` is set where it is a by-product, and to NaN where it is not.
+        """

@@ -1,0 +1,120 @@
+"""Extrapolation with restart: half-steps against a factor moved on along its last change.
+
+A half-step keeps the pair (fixed factor it used, factor it solved for), and the value it computes
+on the way belongs to exactly that pair. The pair is accepted if this value is no higher than the
+one before; otherwise the momentum is dropped and the half-step is done again from the pair that is
+kept, without extrapolation, which cannot raise the objective.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from klnmf.backends.base import GuardedRule
+from klnmf.solvers.base import HalfStep, Problem, State
+
+# An extrapolated entry keeps at least this share of its value: one that falls to 0 might be the
+# last cover of a nonzero, and an entry that wants to be 0 is set to 0 by the next half-step anyway.
+KEPT_SHARE = 0.01
+
+
+@dataclass(frozen=True)
+class ExtrapolationWeights:
+    """Weight of the last change: grows on success, shrinks on a restart."""
+
+    first: float = 0.5
+    largest: float = 0.99
+    growth: float = 1.1
+    shrinkage: float = 0.75
+
+
+class Momentum:
+    """The factors that the last half-steps solved for, and those before them.
+
+    Four arrays a mode at most are alive: the kept one, the last solved, the one solved before, and
+    one to write to; the last three are recycled here.
+    """
+
+    def __init__(self, state: State, weights: ExtrapolationWeights) -> None:
+        self.weights = weights
+        self.weight = weights.first
+        self.solved: list[Any] = list(state.factors)
+        self.previous: list[Any] = [None, None]
+        self._spare: list[list[Any]] = [[], []]
+
+    def arrays(self, mode: int) -> list[Any]:
+        """Every array of a mode that belongs to the state, apart from the kept factor."""
+        return [array for array in (self.solved[mode], self.previous[mode]) if array is not None]
+
+    def half_step(self, problem: Problem, state: State, mode: int, rule: GuardedRule) -> HalfStep:
+        """Solve for the factor of ``mode`` and keep the better pair; returns the step kept."""
+        if self.previous[1 - mode] is not None:
+            step = self._try(problem, state, mode, rule, self._extrapolated(problem, mode))
+            if step is not None:
+                return step
+            self.weight *= self.weights.shrinkage
+            self._drop_momentum(state)
+        step = self._try(problem, state, mode, rule, None)
+        assert step is not None
+        return step
+
+    def _extrapolated(self, problem: Problem, mode: int) -> Any:
+        other = 1 - mode
+        target = self._take(problem, other)
+        problem.backend.extrapolate(
+            self.solved[other], self.previous[other], self.weight, KEPT_SHARE, target
+        )
+        return target
+
+    def _try(
+        self, problem: Problem, state: State, mode: int, rule: GuardedRule, moved: Any
+    ) -> HalfStep | None:
+        """Half-step against ``moved`` (None: the kept factor); None if the pair would be worse."""
+        other = 1 - mode
+        x = self._take(problem, mode)
+        problem.backend.copy_into(x, state.factors[mode])
+        step = problem.update(mode, x, state.factors[other] if moved is None else moved, rule)
+        if moved is not None and not step.objective <= state.objective:
+            self._give(mode, x)
+            self._give(other, moved)
+            return None
+        old_kept, old_previous = list(state.factors), self.previous[mode]
+        self.previous[mode], self.solved[mode] = self.solved[mode], x
+        # From here on the new pair is the state: one assignment, so that an interrupt finds one
+        # pair.
+        pair = list(state.factors)
+        pair[mode] = x
+        if moved is not None:
+            pair[other] = moved
+        state.factors, state.objective = pair, step.objective
+        for released in (old_kept[mode], old_previous):
+            self._give(mode, released, state)
+        self._give(other, old_kept[other], state)
+        return step
+
+    def _drop_momentum(self, state: State) -> None:
+        for mode in (0, 1):
+            dropped = self.arrays(mode)
+            self.solved[mode], self.previous[mode] = state.factors[mode], None
+            for array in dropped:
+                self._give(mode, array, state)
+
+    def _take(self, problem: Problem, mode: int) -> Any:
+        """Return an array of that mode to write to."""
+        spare = self._spare[mode]
+        return spare.pop() if spare else problem.backend.upload(self.solved[mode])
+
+    def _give(self, mode: int, array: Any, state: State | None = None) -> None:
+        """Take back an array that nothing uses any more."""
+        if array is None:
+            return
+        used = [*self.arrays(mode), *self._spare[mode]]
+        if state is not None:
+            used.append(state.factors[mode])
+        if not any(array is other for other in used):
+            self._spare[mode].append(array)
+
+    def succeeded(self) -> None:
+        """Trust the momentum more: an iteration went through without a restart."""
+        self.weight = min(self.weights.largest, self.weight * self.weights.growth)

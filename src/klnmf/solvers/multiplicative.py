@@ -1,0 +1,68 @@
+"""Multiplicative updates, plain (Lee and Seung) and extrapolated (BMMe)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+from klnmf.backends.base import MultiplicativeRule
+from klnmf.solvers.base import Problem, Solver, State
+
+
+@dataclass(frozen=True)
+class MultiplicativeUpdates(Solver):
+    """Lee and Seung's updates, on the nonzeros only: W_ik ← W_ik S_ik / c_k, then H.
+
+    With L2 penalties the minimiser of the same majoriser takes its place. The objective never
+    rises; an entry that is 0 stays 0.
+    """
+
+    name: ClassVar[str] = "mu"
+    rules: ClassVar[tuple[type, ...]] = (MultiplicativeRule,)
+    never_rises: ClassVar[bool] = True
+
+    def iterate(self, problem: Problem, state: State) -> None:
+        """See :class:`Solver`."""
+        W, H = state.factors
+        of_W = problem.update(0, W, H, MultiplicativeRule())
+        of_H = problem.update(1, H, W, MultiplicativeRule())
+        state.objective = math.nan
+        state.violation = max(of_W.violation, of_H.violation)
+
+
+@dataclass(frozen=True)
+class ExtrapolatedMultiplicativeUpdates(Solver):
+    """Block majorisation-minimisation with extrapolation (BMMe; Hien, Leplat and Gillis).
+
+    Each factor is first moved on by the positive part of its last change, with Nesterov's weights,
+    and then updated multiplicatively. The objective may rise for a while.
+    """
+
+    name: ClassVar[str] = "bmme"
+    rules: ClassVar[tuple[type, ...]] = (MultiplicativeRule,)
+    never_rises: ClassVar[bool] = False
+
+    def prepare(self, problem: Problem, state: State) -> None:
+        """See :class:`Solver`."""
+        upload = problem.backend.upload
+        state.memory["previous"] = [upload(factor) for factor in state.factors]
+        state.memory["spare"] = [upload(factor) for factor in state.factors]
+        state.memory["t"] = 1.0
+
+    def iterate(self, problem: Problem, state: State) -> None:
+        """See :class:`Solver`."""
+        previous, spare = state.memory["previous"], state.memory["spare"]
+        t = 0.5 * (1.0 + math.sqrt(1.0 + 4.0 * state.memory["t"] ** 2))
+        weight = (state.memory["t"] - 1.0) / t
+        state.memory["t"] = t
+        violation = 0.0
+        for mode in (0, 1):
+            factor, moved = state.factors[mode], spare[mode]
+            # keep = 1: only the positive part of the change is extrapolated.
+            problem.backend.extrapolate(factor, previous[mode], weight, 1.0, moved)
+            step = problem.update(mode, moved, state.factors[1 - mode], MultiplicativeRule())
+            state.factors[mode], previous[mode], spare[mode] = moved, factor, previous[mode]
+            violation = max(violation, step.violation)
+        state.objective = math.nan
+        state.violation = violation

@@ -1,0 +1,117 @@
+"""The data as the solvers see it: one CSR view per mode, and the sums every solver needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+from scipy.special import xlogy
+
+Array = npt.NDArray[Any]
+
+# Rows per partial sum. Every total is a sum of such blocks, by row number, so that its bits depend
+# neither on threads nor on how rows are stored; blocks on disk and partitions are multiples of it.
+ROWS_PER_SUM = 4096
+
+
+def blocked_sum(values: Array) -> float:
+    """Sum in float64 over blocks of ``ROWS_PER_SUM`` values, in order."""
+    starts = np.arange(0, len(values), ROWS_PER_SUM)
+    if len(starts) == 0:
+        return 0.0
+    return float(np.add.reduceat(np.asarray(values, dtype=np.float64), starts).sum())
+
+
+@dataclass(frozen=True)
+class RowView:
+    """One mode of the data: row i holds ``values[indptr[i]:indptr[i+1]]`` at ``indices``."""
+
+    indptr: Array  # int64, n_rows + 1
+    indices: Array  # int32 or int64
+    values: Array  # float32 or float64
+    n_columns: int
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return len(self.indptr) - 1
+
+    @cached_property
+    def row_sums(self) -> Array:
+        """Sum of each row, in float64."""
+        sums = np.zeros(self.n_rows)
+        filled = np.flatnonzero(np.diff(self.indptr))
+        if len(filled):
+            # reduceat over the starts of the nonempty rows: each ends where the next one starts.
+            sums[filled] = np.add.reduceat(self.values, self.indptr[filled], dtype=np.float64)
+        return sums
+
+    def as_csr(self) -> sp.csr_array:
+        """Return the view as a SciPy array that shares its memory."""
+        shape = (self.n_rows, self.n_columns)
+        return sp.csr_array((self.values, self.indices, self.indptr), shape=shape)
+
+
+def _view(matrix: sp.csr_array) -> RowView:
+    # SciPy widens both index arrays together (for instance when nnz > 2³¹); a column number rarely
+    # needs 64 bits, and half the index bytes is half the traffic.
+    indices = matrix.indices
+    if indices.dtype != np.int32 and matrix.shape[1] <= np.iinfo(np.int32).max:
+        indices = indices.astype(np.int32)
+    return RowView(
+        indptr=np.ascontiguousarray(matrix.indptr, dtype=np.int64),
+        indices=np.ascontiguousarray(indices),
+        values=np.ascontiguousarray(matrix.data),
+        n_columns=matrix.shape[1],
+    )
+
+
+class SparseData:
+    """X by rows and, when first asked for, by columns.
+
+    Parameters
+    ----------
+    X : scipy.sparse.csr_array
+        Canonical (sorted, no duplicates), positive values, float32 or float64: what
+        :func:`klnmf.validation.check_counts` returns. It is not copied.
+    """
+
+    def __init__(self, X: sp.csr_array) -> None:
+        self.shape: tuple[int, int] = X.shape
+        self.dtype: np.dtype[Any] = X.dtype
+        self._by_rows = _view(X)
+
+    @cached_property
+    def _by_columns(self) -> RowView:
+        return _view(sp.csr_array(self._by_rows.as_csr().T))
+
+    def view(self, mode: int) -> RowView:
+        """Rows of X for mode 0 (the row problems of W), of Xᵀ for mode 1 (those of H)."""
+        return self._by_rows if mode == 0 else self._by_columns
+
+    @property
+    def nnz(self) -> int:
+        """Number of nonzeros of X."""
+        return len(self._by_rows.values)
+
+    @cached_property
+    def total(self) -> float:
+        """Σ X."""
+        return blocked_sum(self._by_rows.row_sums)
+
+    @cached_property
+    def divergence_constant(self) -> float:
+        """Σ (X log X − X): the part of the divergence that does not depend on W and H."""
+        total = 0.0
+        for start in range(0, self.nnz, 1 << 20):  # in pieces: no float64 copy of all the values
+            piece = self._by_rows.values[start : start + (1 << 20)].astype(np.float64)
+            total += float(np.sum(xlogy(piece, piece) - piece))
+        return total
+
+    def fingerprint(self) -> tuple[Any, ...]:
+        """Return what must agree for a state of a solver to belong to this data."""
+        return (self.shape, self.nnz, self.dtype.str, self.total, self.divergence_constant)
