@@ -60,14 +60,15 @@ void bind_row_kernels(nb::module_& m) {
     m.def(
         "multiplicative_rows",
         [](In1<std::int64_t> indptr, In1<I> indices, In1<T> values, In2<T> A, In1<double> c,
-           double l2, int n_threads, Out2<T> x, Out1<double> kkt) {
+           double l2, int relaxed, int n_threads, Out2<T> x, Out1<double> kkt) {
             klnmf::multiplicative_rows(rows_of(indptr, indices, values), fixed_of(A, c), l2,
-                                       static_cast<std::int64_t>(A.shape(0)), n_threads, x.data(),
-                                       kkt.data());
+                                       static_cast<std::int64_t>(A.shape(0)), relaxed, n_threads,
+                                       x.data(), kkt.data());
         },
         "indptr"_a.noconvert(), "indices"_a.noconvert(), "values"_a.noconvert(), "A"_a.noconvert(),
-        "c"_a.noconvert(), "l2"_a, "n_threads"_a, "x"_a.noconvert(), "kkt"_a.noconvert(),
-        Unlocked(), "One half-step of multiplicative updates; x and kkt are out.");
+        "c"_a.noconvert(), "l2"_a, "relaxed"_a, "n_threads"_a, "x"_a.noconvert(),
+        "kkt"_a.noconvert(), Unlocked(),
+        "One half-step of multiplicative updates; x and kkt are out.");
     m.def(
         "paper_rows",
         [](In1<std::int64_t> indptr, In1<I> indices, In1<T> values, In2<T> A, In1<double> c,
@@ -87,7 +88,7 @@ void bind_row_kernels(nb::module_& m) {
         "dense_rows",
         [](In1<std::int64_t> indptr, In1<I> indices, In1<T> values, In2<T> columns, In1<double> c,
            double l2, double relative_change, double floor, int max_newton, bool by_columns,
-           int n_threads, Out2<T> x, Out2<T> P, Out1<double> kkt) {
+           int n_threads, Out2<T> x, Out2<double> P, Out1<double> kkt) {
             const klnmf::DenseSettings settings{relative_change, floor, max_newton};
             klnmf::dense_rows(rows_of(indptr, indices, values),
                               static_cast<std::int64_t>(columns.shape(1)), columns.data(),

@@ -31,12 +31,12 @@ KLNMF_INLINE T step_from_left(T x, T S, T h, T c, T l2) {
 // otherwise the positive root z of l2 z^2 + B z = x^2 h with B = c - S + x h.
 template <class T>
 KLNMF_INLINE T step_from_right(T x, T S, T h, T c, T l2) {
-    const T B = c - S + x * h;
-    const T C = x * x * h;
+    const T xh = x * h; // first: x * x could underflow
+    const T B = c - S + xh;
     if (l2 == 0)
-        return C / B;
-    const T root = std::sqrt(B * B + 4 * l2 * C);
-    return B >= 0 ? 2 * C / (B + root) : (root - B) / (2 * l2);
+        return x * (xh / B);
+    const T root = std::sqrt(B * B + 4 * l2 * x * xh);
+    return B >= 0 ? x * (2 * xh / (B + root)) : (root - B) / (2 * l2);
 }
 
 } // namespace klnmf

@@ -22,8 +22,8 @@ struct DenseSettings {
 // `columns` is A transposed (rank x n_cols): the update of y then runs along memory.
 template <class T, class I>
 KLNMF_INLINE double dense_row(const SparseRows<T, I>& data, std::int64_t row, std::int64_t n_cols,
-                              const T* columns, int rank, const double* c, double l2, T* x, T* y,
-                              const DenseSettings& settings) {
+                              const T* columns, int rank, const double* c, double l2, T* x,
+                              double* y, const DenseSettings& settings) {
     const T* v = data.values + data.begin(row);
     const I* indices = data.indices + data.begin(row);
     const std::int64_t length = data.length(row);
@@ -35,7 +35,7 @@ KLNMF_INLINE double dense_row(const SparseRows<T, I>& data, std::int64_t row, st
         for (int newton = 0; newton < settings.max_newton; ++newton) {
             double S = 0, h = 0;
             for (std::int64_t i = 0; i < length; ++i) {
-                const T t = column[indices[i]] / y[indices[i]];
+                const double t = column[indices[i]] / y[indices[i]];
                 S += v[i] * t;
                 h += v[i] * t * t;
             }
@@ -49,9 +49,11 @@ KLNMF_INLINE double dense_row(const SparseRows<T, I>& data, std::int64_t row, st
             if (!std::isfinite(target))
                 break;
             x[k] = static_cast<T>(std::max(settings.floor, target));
-            const T delta = x[k] - before;
+            // In double: a float difference would lose the floor, and P would part from the
+            // factors.
+            const double delta = static_cast<double>(x[k]) - static_cast<double>(before);
             // The true product cannot fall below floor^2; a difference of floats can.
-            const T least = static_cast<T>(settings.floor * settings.floor);
+            const double least = settings.floor * settings.floor;
 #pragma omp simd
             for (std::int64_t j = 0; j < n_cols; ++j)
                 y[j] = std::max(y[j] + delta * column[j], least);
@@ -65,17 +67,15 @@ KLNMF_INLINE double dense_row(const SparseRows<T, I>& data, std::int64_t row, st
 // Columns of P that are copied out, updated as rows and copied back together: a cache line's worth.
 constexpr std::int64_t columns_per_block = 16;
 
-template <class T>
-KLNMF_INLINE void copy_columns_out(const T* P, std::int64_t n_rows, std::int64_t n_cols,
-                                   std::int64_t first, std::int64_t count, T* block) {
+inline void copy_columns_out(const double* P, std::int64_t n_rows, std::int64_t n_cols,
+                             std::int64_t first, std::int64_t count, double* block) {
     for (std::int64_t i = 0; i < n_rows; ++i)
         for (std::int64_t j = 0; j < count; ++j)
             block[j * n_rows + i] = P[i * n_cols + first + j];
 }
 
-template <class T>
-KLNMF_INLINE void copy_columns_back(T* P, std::int64_t n_rows, std::int64_t n_cols,
-                                    std::int64_t first, std::int64_t count, const T* block) {
+inline void copy_columns_back(double* P, std::int64_t n_rows, std::int64_t n_cols,
+                              std::int64_t first, std::int64_t count, const double* block) {
     for (std::int64_t i = 0; i < n_rows; ++i)
         for (std::int64_t j = 0; j < count; ++j)
             P[i * n_cols + first + j] = block[j * n_rows + i];

@@ -100,14 +100,15 @@ KLNMF_CLONES void guarded_range(const SparseRows<T, I>& data, const FixedFactor<
 
 template <class T, class I>
 KLNMF_CLONES void multiplicative_range(const SparseRows<T, I>& data, const FixedFactor<T>& fixed,
-                                       double l2, std::int64_t begin, std::int64_t end,
+                                       double l2, int relaxed, std::int64_t begin, std::int64_t end,
                                        RowScratch<T>& scratch, T* x, double* kkt) {
     for (std::int64_t i = begin; i < end; ++i) {
         T* x_row = x + i * fixed.rank;
         kkt[i] = 0;
         if (settle_empty_row(data.length(i), fixed.rank, x_row))
             continue;
-        kkt[i] = multiplicative_row(load_row(data, i, fixed, l2, x_row, scratch), scratch).kkt;
+        kkt[i] =
+            multiplicative_row(load_row(data, i, fixed, l2, x_row, scratch), relaxed, scratch).kkt;
         store_row(scratch, fixed.rank, x_row);
     }
 }
@@ -130,7 +131,7 @@ KLNMF_CLONES void paper_range(const SparseRows<T, I>& data, const FixedFactor<T>
 template <class T, class I>
 KLNMF_CLONES void dense_range(const SparseRows<T, I>& data, std::int64_t n_cols, const T* columns,
                               int rank, const double* c, double l2, const DenseSettings& settings,
-                              std::int64_t begin, std::int64_t end, T* x, T* y, double* kkt) {
+                              std::int64_t begin, std::int64_t end, T* x, double* y, double* kkt) {
     for (std::int64_t i = begin; i < end; ++i)
         kkt[i] = dense_row(data, i, n_cols, columns, rank, c, l2, x + i * rank,
                            y + (i - begin) * n_cols, settings);
@@ -177,7 +178,7 @@ void column_powers(const T* factor, std::int64_t n_rows, int rank, int n_threads
     const std::int64_t n_blocks = (n_rows + rows_per_sum - 1) / rows_per_sum;
     std::vector<double> partial(static_cast<std::size_t>(n_blocks) * rank, 0.0);
     for_each_range(
-        n_rows, usable_threads(n_threads),
+        n_rows, usable_threads(n_threads, n_rows * rank),
         [&](std::int64_t begin, std::int64_t end, int) {
             column_powers_range<power>(factor, begin, end, rank,
                                        partial.data() + begin / rows_per_sum * rank);
@@ -195,7 +196,7 @@ template <class T, class I>
 void guarded_rows(const SparseRows<T, I>& data, const FixedFactor<T>& unpadded, double l2,
                   std::int64_t n_cols, const GuardedSettings& settings, int n_threads, T* x,
                   double* value, double* kkt) {
-    const int threads = usable_threads(n_threads);
+    const int threads = usable_threads(n_threads, data.nnz() * unpadded.rank);
     const PaddedFactor<T> padded(unpadded, n_cols, threads);
     const FixedFactor<T>& fixed = *padded;
     ScratchPool<T> pool(threads, data.longest_row(), fixed.rank, fixed.stride);
@@ -206,13 +207,13 @@ void guarded_rows(const SparseRows<T, I>& data, const FixedFactor<T>& unpadded, 
 
 template <class T, class I>
 void multiplicative_rows(const SparseRows<T, I>& data, const FixedFactor<T>& unpadded, double l2,
-                         std::int64_t n_cols, int n_threads, T* x, double* kkt) {
-    const int threads = usable_threads(n_threads);
+                         std::int64_t n_cols, int relaxed, int n_threads, T* x, double* kkt) {
+    const int threads = usable_threads(n_threads, data.nnz() * unpadded.rank);
     const PaddedFactor<T> padded(unpadded, n_cols, threads);
     const FixedFactor<T>& fixed = *padded;
     ScratchPool<T> pool(threads, data.longest_row(), fixed.rank, fixed.stride);
     for_each_range(data.n_rows, threads, [&](std::int64_t begin, std::int64_t end, int thread) {
-        multiplicative_range(data, fixed, l2, begin, end, pool[thread], x, kkt);
+        multiplicative_range(data, fixed, l2, relaxed, begin, end, pool[thread], x, kkt);
     });
 }
 
@@ -220,7 +221,7 @@ template <class T, class I>
 void paper_rows(const SparseRows<T, I>& data, const FixedFactor<T>& unpadded, double l2,
                 std::int64_t n_cols, const PaperSettings& settings, int n_threads, T* x,
                 double* kkt) {
-    const int threads = usable_threads(n_threads);
+    const int threads = usable_threads(n_threads, data.nnz() * unpadded.rank);
     const PaddedFactor<T> padded(unpadded, n_cols, threads);
     const FixedFactor<T>& fixed = *padded;
     ScratchPool<T> pool(threads, data.longest_row(), fixed.rank, fixed.stride);
@@ -232,8 +233,8 @@ void paper_rows(const SparseRows<T, I>& data, const FixedFactor<T>& unpadded, do
 template <class T, class I>
 void dense_rows(const SparseRows<T, I>& data, std::int64_t n_cols, const T* columns, int rank,
                 const double* c, double l2, const DenseSettings& settings, bool by_columns,
-                int n_threads, T* x, T* P, double* kkt) {
-    const int threads = usable_threads(n_threads);
+                int n_threads, T* x, double* P, double* kkt) {
+    const int threads = usable_threads(n_threads, data.n_rows * n_cols * rank);
     if (!by_columns) {
         for_each_range(data.n_rows, threads, [&](std::int64_t begin, std::int64_t end, int) {
             dense_range(data, n_cols, columns, rank, c, l2, settings, begin, end, x,
@@ -242,11 +243,11 @@ void dense_rows(const SparseRows<T, I>& data, std::int64_t n_cols, const T* colu
         return;
     }
     // The rows of this mode are the columns of P, and P has as many rows as this mode has columns.
-    std::vector<T> blocks(static_cast<std::size_t>(threads) * columns_per_block * n_cols);
+    std::vector<double> blocks(static_cast<std::size_t>(threads) * columns_per_block * n_cols);
     for_each_range(
         data.n_rows, threads,
         [&](std::int64_t begin, std::int64_t end, int thread) {
-            T* block = blocks.data() + thread * columns_per_block * n_cols;
+            double* block = blocks.data() + thread * columns_per_block * n_cols;
             copy_columns_out(P, n_cols, data.n_rows, begin, end - begin, block);
             dense_range(data, n_cols, columns, rank, c, l2, settings, begin, end, x, block, kkt);
             copy_columns_back(P, n_cols, data.n_rows, begin, end - begin, block);
@@ -257,7 +258,7 @@ void dense_rows(const SparseRows<T, I>& data, std::int64_t n_cols, const T* colu
 template <class T, class I>
 void evaluate_rows(const SparseRows<T, I>& data, const FixedFactor<T>& fixed, double l2,
                    int n_threads, const T* x, double* value, double* kkt) {
-    const int threads = usable_threads(n_threads);
+    const int threads = usable_threads(n_threads, data.nnz() * fixed.rank);
     ScratchPool<T> pool(threads, 0, fixed.rank, fixed.stride);
     for_each_range(data.n_rows, threads, [&](std::int64_t begin, std::int64_t end, int thread) {
         evaluate_range(data, fixed, l2, begin, end, pool[thread], x, value, kkt);
@@ -292,7 +293,7 @@ void extrapolate(const T* newest, const T* previous, std::int64_t size, double w
                  int n_threads, T* target) {
     constexpr std::int64_t entries_per_task = 1 << 16;
     for_each_range(
-        size, usable_threads(n_threads),
+        size, usable_threads(n_threads, size),
         [&](std::int64_t begin, std::int64_t end, int) {
             extrapolate_range(newest, previous, begin, end, static_cast<T>(weight),
                               static_cast<T>(keep), target);
@@ -304,11 +305,11 @@ void extrapolate(const T* newest, const T* previous, std::int64_t size, double w
     template void guarded_rows(const SparseRows<T, I>&, const FixedFactor<T>&, double,             \
                                std::int64_t, const GuardedSettings&, int, T*, double*, double*);   \
     template void multiplicative_rows(const SparseRows<T, I>&, const FixedFactor<T>&, double,      \
-                                      std::int64_t, int, T*, double*);                             \
+                                      std::int64_t, int, int, T*, double*);                        \
     template void paper_rows(const SparseRows<T, I>&, const FixedFactor<T>&, double, std::int64_t, \
                              const PaperSettings&, int, T*, double*);                              \
     template void dense_rows(const SparseRows<T, I>&, std::int64_t, const T*, int, const double*,  \
-                             double, const DenseSettings&, bool, int, T*, T*, double*);            \
+                             double, const DenseSettings&, bool, int, T*, double*, double*);       \
     template void evaluate_rows(const SparseRows<T, I>&, const FixedFactor<T>&, double, int,       \
                                 const T*, double*, double*);
 

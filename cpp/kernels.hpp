@@ -18,10 +18,10 @@ void guarded_rows(const SparseRows<T, I>& data, const FixedFactor<T>& fixed, dou
                   std::int64_t n_cols, const GuardedSettings& settings, int n_threads, T* x,
                   double* value, double* kkt);
 
-// One half-step of "mu".
+// One half-step of "mu", with so many relaxed steps before the plain one.
 template <class T, class I>
 void multiplicative_rows(const SparseRows<T, I>& data, const FixedFactor<T>& fixed, double l2,
-                         std::int64_t n_cols, int n_threads, T* x, double* kkt);
+                         std::int64_t n_cols, int relaxed, int n_threads, T* x, double* kkt);
 
 // One half-step of "srcd-paper".
 template <class T, class I>
@@ -34,7 +34,7 @@ void paper_rows(const SparseRows<T, I>& data, const FixedFactor<T>& fixed, doubl
 template <class T, class I>
 void dense_rows(const SparseRows<T, I>& data, std::int64_t n_cols, const T* columns, int rank,
                 const double* c, double l2, const DenseSettings& settings, bool by_columns,
-                int n_threads, T* x, T* P, double* kkt);
+                int n_threads, T* x, double* P, double* kkt);
 
 // f and the residual of every row at x (in), in double.
 template <class T, class I>

@@ -23,11 +23,15 @@ void in_forked_child() {
 
 } // namespace
 
-int usable_threads(int requested) {
-    if (!has_openmp() || forked_after_threads || requested <= 1)
+int usable_threads(int requested, std::int64_t work) {
+    // About 50 microseconds: what waking and joining a thread may cost on a busy machine.
+    constexpr std::int64_t work_per_thread = 100'000;
+    const std::int64_t worthwhile = 1 + work / work_per_thread;
+    const int threads = worthwhile < requested ? static_cast<int>(worthwhile) : requested;
+    if (!has_openmp() || forked_after_threads || threads <= 1)
         return 1;
     threads_were_started = true;
-    return requested;
+    return threads;
 }
 
 int default_threads() {

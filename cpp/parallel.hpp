@@ -26,10 +26,10 @@
 
 namespace klnmf {
 
-// Threads a kernel should really use for this request: 1 in a process forked after OpenMP threads
-// were started, because GNU's OpenMP run time would wait there for threads that the fork did not
-// copy.
-int usable_threads(int requested);
+// Threads a kernel should really use for so many multiply-adds of work: never more than pay for
+// being woken, and 1 in a process forked after OpenMP threads were started, because GNU's run time
+// would wait there for threads that the fork did not copy.
+int usable_threads(int requested, std::int64_t work);
 
 // What the OpenMP run time would use by itself (OMP_NUM_THREADS and threadpoolctl's limits
 // included).

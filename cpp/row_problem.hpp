@@ -69,7 +69,7 @@ KLNMF_INLINE Row<T, I> load_row(const SparseRows<T, I>& data, std::int64_t row,
 // sums one tree of additions, their quotients one division. Returns whether x leaves a nonzero
 // without cover; such nonzeros are left out of S.
 template <class T, class I>
-KLNMF_INLINE bool product_and_ratios(const Row<T, I>& row, RowScratch<T>& scratch) {
+KLNMF_CLONES bool product_and_ratios(const Row<T, I>& row, RowScratch<T>& scratch) {
     using V = typename Lanes<T>::Vector;
     using Mask = typename Lanes<T>::Mask;
     constexpr int lanes = Lanes<T>::count;

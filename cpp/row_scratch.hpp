@@ -24,11 +24,14 @@ inline std::int64_t padded(std::int64_t length) {
 
 template <class T>
 struct RowScratch {
-    T* v;                 // the row's values
-    T* y;                 // (A x)_i at the row's nonzeros
-    T* columns;           // gathered columns of A, one after the other, each `padded(length)` long
-    T* x;                 // the row's x, padded with 0 to the stride of A
-    T* S;                 // S_k = sum_i v_i A_ik / y_i for every component, padded likewise
+    T* v;        // the row's values
+    T* y;        // (A x)_i at the row's nonzeros
+    T* columns;  // gathered columns of A, one after the other, each `padded(length)` long
+    T* x;        // the row's x, padded with 0 to the stride of A
+    T* S;        // S_k = sum_i v_i A_ik / y_i for every component, padded likewise
+    T* y_before; // y, x and S where a relaxed step started
+    T* x_before;
+    T* S_before;
     double* S_exact;      // the same in double, where it is evaluated and not only used for a step
     std::int32_t* active; // the components a half-step visits, in the order of the visits
     std::int32_t* slots;  // where the column of active[j] stands among the gathered ones
@@ -48,8 +51,8 @@ public:
     ScratchPool(int n_threads, std::int64_t longest_row, int rank, std::int64_t stride) {
         const std::int64_t length = padded(std::max<std::int64_t>(longest_row, 1));
         const std::int64_t capacity = std::max(std::min(length, tile) * stride, length);
-        const std::size_t per_thread = align(length * sizeof(T)) * 2 + align(capacity * sizeof(T)) +
-                                       align(stride * sizeof(T)) * 2 +
+        const std::size_t per_thread = align(length * sizeof(T)) * 3 + align(capacity * sizeof(T)) +
+                                       align(stride * sizeof(T)) * 4 +
                                        align(rank * sizeof(double)) +
                                        align(rank * sizeof(std::int32_t)) * 2;
         memory_.reset(static_cast<std::byte*>(
@@ -65,6 +68,9 @@ public:
             scratch.v = reinterpret_cast<T*>(take(length * sizeof(T)));
             scratch.y = reinterpret_cast<T*>(take(length * sizeof(T)));
             scratch.columns = reinterpret_cast<T*>(take(capacity * sizeof(T)));
+            scratch.y_before = reinterpret_cast<T*>(take(length * sizeof(T)));
+            scratch.x_before = reinterpret_cast<T*>(take(stride * sizeof(T)));
+            scratch.S_before = reinterpret_cast<T*>(take(stride * sizeof(T)));
             scratch.x = reinterpret_cast<T*>(take(stride * sizeof(T)));
             scratch.S = reinterpret_cast<T*>(take(stride * sizeof(T)));
             std::fill(scratch.x, scratch.x + stride, T(0));

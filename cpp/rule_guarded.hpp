@@ -59,37 +59,47 @@ KLNMF_INLINE Visit<double> visit_in_double(const T* v, const T* y, const T* colu
     return {S, h};
 }
 
-// What setting x_k to 0 would do: S there, whether every nonzero keeps a share of its y that is not
-// rounding, and whether some y loses so much that the difference should be computed anew.
+// y is updated by differences, and a y_i that falls to a share 1/q of what it was computed as has
+// lost q units of rounding. Where that product of all falls may have passed this, y is computed
+// anew.
+template <class T>
+constexpr T most_digits_lost() {
+    return sizeof(T) == 4 ? T(512) : T(1e6);
+}
+
+// A component is set to 0 only on the word of a y that is this good.
+template <class T>
+constexpr T digits_lost_before_zero() {
+    return 8;
+}
+
+// What setting x_k to 0 would do: S there, and the largest y_i / (y_i without x_k); infinite where
+// a nonzero would keep no more than rounding, `lost` units of it having gone already.
 template <class T>
 struct ZeroTest {
-    T S;
-    bool keeps_cover, loses_digits;
+    T S, fall;
 };
 
 template <class T>
-KLNMF_INLINE ZeroTest<T> test_zero(const T* v, const T* y, const T* column, T x,
+KLNMF_INLINE ZeroTest<T> test_zero(const T* v, const T* y, const T* column, T x, T lost,
                                    std::int64_t length) {
     using V = typename Lanes<T>::Vector;
-    using Mask = typename Lanes<T>::Mask;
     constexpr int lanes = Lanes<T>::count;
-    constexpr T rounding_share = std::numeric_limits<T>::epsilon() * T(100);
-    constexpr T safe_share = T(1) / 64;
-    V S{};
-    Mask bare{}, thin{};
+    const T rounding_share = std::numeric_limits<T>::epsilon() * T(100) * lost;
+    constexpr T infinity = std::numeric_limits<T>::infinity();
+    V S{}, fall{};
     for (std::int64_t i = 0; i < length; i += lanes) {
         const V whole = load(y + i), a = load(column + i);
         const V rest = whole - x * a;
-        S += load(v + i) * a / rest;
-        bare |= rest <= whole * rounding_share;
-        thin |= rest <= whole * safe_share;
+        const V inverse = T(1) / rest;
+        S += load(v + i) * a * inverse;
+        const V ratio = rest > whole * rounding_share ? whole * inverse : V{} + infinity;
+        fall = ratio > fall ? ratio : fall;
     }
-    bool keeps_cover = true, loses_digits = false;
-    for (int j = 0; j < lanes; ++j) {
-        keeps_cover &= bare[j] == 0;
-        loses_digits |= thin[j] != 0;
-    }
-    return {sum_both(S, S).first, keeps_cover, loses_digits};
+    T largest = 0;
+    for (int j = 0; j < lanes; ++j)
+        largest = std::max(largest, fall[j]);
+    return {sum_both(S, S).first, largest};
 }
 
 // y from the gathered columns of all active components.
@@ -108,38 +118,49 @@ KLNMF_INLINE void recompute_product(const Row<T, I>& row, int n_active, bool gat
                          scratch.columns + scratch.slots[j] * row.padded_length, row.padded_length);
 }
 
-// Moves component k, whose gathered column is given; returns its new value. `recompute` is set
-// where y must not be updated by difference, because nearly all of some y_i goes away.
+// Whether the minimiser along component k may be 0: f' > 0, and the left formula's point is not
+// positive.
 template <class T, class I>
-KLNMF_INLINE T guarded_step(const Row<T, I>& row, int k, Visit<T> visit, const T* column,
-                            const RowScratch<T>& scratch, bool& recompute) {
-    const T x = scratch.x[k];
-    T S = visit.S, h = visit.h;
-    const T c = row.fixed.slope[k];
-    if (!(h < std::numeric_limits<T>::max()) || !(S < std::numeric_limits<T>::max())) {
+KLNMF_INLINE bool may_be_zero(const Row<T, I>& row, int k, Visit<T> visit,
+                              const RowScratch<T>& scratch) {
+    const T x = scratch.x[k], c = row.fixed.slope[k];
+    if (x == 0 || !(c + static_cast<T>(row.l2) * x > visit.S))
+        return false;
+    return !(visit.h > 0) || left_numerator(x, visit.S, visit.h, c) <= 0;
+}
+
+// Moves component k, whose gathered column is given; returns its new value. `fall` (out) bounds the
+// largest y_i before over after, where x falls.
+template <class T, class I>
+KLNMF_INLINE T guarded_step(const Row<T, I>& row, int k, Visit<T> visit, const T* column, T lost,
+                            const RowScratch<T>& scratch, T& fall) {
+    const T x = scratch.x[k], S = visit.S, h = visit.h, c = row.fixed.slope[k];
+    constexpr T largest = std::numeric_limits<T>::max();
+    if (!(h < largest) || !(S < largest)) {
         const Visit<double> exact =
             visit_in_double(scratch.v, scratch.y, column, row.padded_length);
-        // Steps need no more than the ratio S / h and S itself; where those overflow too, stay.
         const double moved = exact.S > c + row.l2 * x
                                  ? step_from_left<double>(x, exact.S, exact.h, c, row.l2)
                                  : step_from_right<double>(x, exact.S, exact.h, c, row.l2);
-        return moved > smallest_cover<T>() && moved < std::numeric_limits<T>::max()
-                   ? static_cast<T>(moved)
-                   : x;
+        if (!(moved > smallest_cover<T>() && moved < largest))
+            return x;
+        fall = moved < x ? static_cast<T>(x / moved) : T(1);
+        return static_cast<T>(moved);
     }
     const T g = c + static_cast<T>(row.l2) * x - S;
     if (g < 0) {
         const T moved = row.l2 == 0 ? left_numerator(x, S, h, c) * row.fixed.inverse_slope[k]
                                     : static_cast<T>(step_from_left<double>(x, S, h, c, row.l2));
         // Rounding of S against h must not turn a step to the right into one to the left.
-        return moved > x && moved < std::numeric_limits<T>::max() ? moved : x;
+        return moved > x && moved < largest ? moved : x;
     }
     if (x == 0 || g == 0)
         return x;
-    if (!(h > 0) || left_numerator(x, S, h, c) <= 0) {
-        const ZeroTest<T> zero = test_zero(scratch.v, scratch.y, column, x, row.padded_length);
-        if (zero.keeps_cover && zero.S <= c) {
-            recompute = zero.loses_digits;
+    if (may_be_zero(row, k, visit, scratch)) {
+        const ZeroTest<T> zero =
+            test_zero(scratch.v, scratch.y, column, x, lost, row.padded_length);
+        if (zero.fall < largest && zero.S <= c) {
+            fall = zero.fall;
             return 0;
         }
     }
@@ -147,14 +168,15 @@ KLNMF_INLINE T guarded_step(const Row<T, I>& row, int k, Visit<T> visit, const T
                                 : static_cast<T>(step_from_right<double>(x, S, h, c, row.l2));
     if (!(moved > smallest_cover<T>()) || !(moved < x))
         return x;
-    recompute = moved < x / 64;
+    fall = x / moved;
     return moved;
 }
 
-// One sweep over the active components; returns the largest violation it met. Rows longer than the
-// tile have their columns gathered a group at a time.
+// One sweep over the active components; returns the largest violation it met. `lost` (in/out)
+// counts the units of rounding that y may have lost. Rows longer than the tile have their columns
+// gathered a group at a time.
 template <class T, class I>
-KLNMF_INLINE T guarded_sweep(const Row<T, I>& row, int n_active, bool gathered,
+KLNMF_INLINE T guarded_sweep(const Row<T, I>& row, int n_active, bool gathered, T& lost,
                              RowScratch<T>& scratch) {
     const std::int64_t length = row.padded_length;
     const int group = gathered ? n_active : std::min(scratch.columns_at_once(row.length), n_active);
@@ -170,20 +192,27 @@ KLNMF_INLINE T guarded_sweep(const Row<T, I>& row, int n_active, bool gathered,
         for (int j = 0; j < count; ++j) {
             const int k = scratch.active[first + j];
             const T* column = scratch.columns + (gathered ? scratch.slots[j] : j) * length;
-            const Visit<T> visit =
+            Visit<T> visit =
                 visit_column(scratch.v, scratch.y, column, pending, pending_column, length);
+            if (lost > digits_lost_before_zero<T>() && may_be_zero(row, k, visit, scratch)) {
+                recompute_product(row, n_active, gathered, scratch);
+                visit = visit_column(scratch.v, scratch.y, column, T(0), column, length);
+                lost = 1;
+            }
             const T c = row.fixed.slope[k];
             violation = std::max(
                 violation, entry_residual(x[k] * c * inverse_total,
                                           (c + l2 * x[k] - visit.S) * row.fixed.inverse_slope[k]));
-            bool recompute = false;
-            const T moved = guarded_step(row, k, visit, column, scratch, recompute);
+            T fall = 1;
+            const T moved = guarded_step(row, k, visit, column, lost, scratch, fall);
             pending = moved - x[k];
             pending_column = column;
             x[k] = moved;
-            if (recompute) {
+            lost *= fall;
+            if (lost > most_digits_lost<T>()) {
                 recompute_product(row, n_active, gathered, scratch);
                 pending = 0;
+                lost = 1;
             }
         }
         if (pending != 0)
@@ -237,6 +266,19 @@ KLNMF_INLINE void gather_active(const Row<T, I>& row, int n_active, RowScratch<T
         gather_columns(row, scratch.active, n_active, scratch);
 }
 
+// Takes the components that a sweep has set to 0 off the list: what they need next is a screening,
+// not another visit. Returns how many are left.
+template <class T>
+KLNMF_INLINE int drop_zeros(int n_active, RowScratch<T>& scratch) {
+    int kept = 0;
+    for (int j = 0; j < n_active; ++j) {
+        scratch.active[kept] = scratch.active[j];
+        scratch.slots[kept] = scratch.slots[j];
+        kept += scratch.x[scratch.active[j]] > 0;
+    }
+    return kept;
+}
+
 template <class T, class I>
 KLNMF_INLINE RowOutcome guarded_row(const Row<T, I>& row, const GuardedSettings& settings,
                                     RowScratch<T>& scratch) {
@@ -261,9 +303,13 @@ KLNMF_INLINE RowOutcome guarded_row(const Row<T, I>& row, const GuardedSettings&
             gather_active(row, n_active, scratch);
         if (done)
             break;
-        for (int sweep = 0; sweep < settings.sweeps; ++sweep)
-            if (guarded_sweep(row, n_active, gathered, scratch) <= tolerance)
+        T lost = 1;
+        for (int sweep = 0; sweep < settings.sweeps; ++sweep) {
+            const T violation = guarded_sweep(row, n_active, gathered, lost, scratch);
+            n_active = drop_zeros(n_active, scratch);
+            if (violation <= tolerance)
                 break;
+        }
     }
     if (hopeless)
         outcome.value = infinity;

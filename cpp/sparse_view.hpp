@@ -18,6 +18,8 @@ struct SparseRows {
     std::int64_t begin(std::int64_t row) const { return indptr[row]; }
     std::int64_t length(std::int64_t row) const { return indptr[row + 1] - indptr[row]; }
 
+    std::int64_t nnz() const { return indptr[n_rows] - indptr[0]; }
+
     std::int64_t longest_row() const {
         std::int64_t longest = 0;
         for (std::int64_t row = 0; row < n_rows; ++row)

@@ -30,8 +30,8 @@ class Split(NamedTuple):
 
 
 def is_integer_valued(X: sp.csr_array) -> bool:
-    """Whether every value is a whole number."""
-    return bool(np.all(X.data == np.floor(X.data)))
+    """Whether every value is a whole number that a 64-bit integer holds exactly."""
+    return bool(np.all(X.data == np.floor(X.data)) and X.data.max(initial=0) < 2**53)
 
 
 def split_for_completion(X: sp.csr_array, seed: int) -> Split:

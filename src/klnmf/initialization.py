@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse as sp
 from sklearn.utils.extmath import randomized_svd
 
 from klnmf.objective import Penalties
@@ -33,6 +34,40 @@ def _noise(
     noise += dtype.type(0.01)
     noise *= (view.row_sums / (0.51 * n_components)).astype(dtype)[:, None]
     return noise
+
+
+# Samples averaged for the start of a component, and the share of it that the margins keep.
+SAMPLES_PER_COMPONENT = 10
+MARGIN_SHARE = 0.3
+
+
+def sample_start(
+    data: SparseData, n_components: int, generator: np.random.Generator
+) -> tuple[Array, Array]:
+    """Components that start as averages of a few random samples, mixed with the margins and noise.
+
+    They differ from the first iteration on, where components of pure noise first have to part: that
+    saves iterations and ends lower on most data. Every entry is positive.
+    """
+    by_rows, columns = data.view(0), data.view(1)
+    W, H = random_start(data, n_components, generator)
+    nonempty = np.flatnonzero(by_rows.row_sums > 0)
+    if len(nonempty) == 0:
+        return W, H
+    # Few samples: fewer of them each, so that the components still differ.
+    size = int(np.clip(len(nonempty) // (2 * n_components), 1, SAMPLES_PER_COMPONENT))
+    chosen = generator.choice(nonempty, size=(n_components, size))
+    weights = 1.0 / (size * by_rows.row_sums[chosen])
+    rows = np.repeat(np.arange(n_components), size)
+    picker = sp.csr_array(
+        (weights.ravel(), (rows, chosen.ravel())), shape=(n_components, data.shape[0])
+    )
+    averages = (picker @ by_rows.as_csr()).toarray().T  # columns sum to 1
+    margins = columns.row_sums[:, None] / data.total
+    noise = 0.5 + generator.random(H.shape)
+    H[:] = ((1 - MARGIN_SHARE) * averages + MARGIN_SHARE * margins) * noise
+    H /= H.sum(axis=0, dtype=np.float64).astype(data.dtype)
+    return W, H
 
 
 def nndsvd_start(
@@ -66,7 +101,7 @@ def _larger_signed_part(u: Array, v: Array) -> tuple[Array, Array]:
     return positive if norms[0] >= norms[1] else negative
 
 
-STARTS = {"random": random_start, "nndsvd": nndsvd_start}
+STARTS = {"samples": sample_start, "random": random_start, "nndsvd": nndsvd_start}
 
 
 def cover_columns(H: Array, view: RowView) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from types import TracebackType
 from typing import Any
 
@@ -24,17 +25,21 @@ class ProgressBar:
 
     def __init__(self, show: str | bool, total: int) -> None:
         automatic = show == "auto"
-        self._bar = tqdm(
-            total=total,
-            desc="klnmf",
-            unit="it",
-            disable=None if automatic else not show,  # None: only where stderr is a terminal
-            delay=SECONDS_BEFORE_SHOWN if automatic else 0,
-            leave=False,
-        )
+        self._bar: Any = None
+        # Even a disabled bar would start tqdm's monitor thread; where none is wanted, make none.
+        if show is True or (automatic and sys.stderr is not None and sys.stderr.isatty()):
+            self._bar = tqdm(
+                total=total,
+                desc="klnmf",
+                unit="it",
+                delay=SECONDS_BEFORE_SHOWN if automatic else 0,
+                leave=False,
+            )
 
     def update(self, record: dict[str, Any]) -> None:
         """Move on by one iteration."""
+        if self._bar is None:
+            return
         self._bar.set_postfix_str(
             f"objective {record['objective']:.6g}, KKT {record['kkt_residual']:.1e}", refresh=False
         )
@@ -51,4 +56,5 @@ class ProgressBar:
         traceback: TracebackType | None,
     ) -> None:
         """Close the bar, whatever happened."""
-        self._bar.close()
+        if self._bar is not None:
+            self._bar.close()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import warnings
 from typing import Any
 
 import numpy as np
@@ -20,14 +22,51 @@ VALUE_RANGE = {"float32": (1e-15, 1e15), "float64": (1e-140, 1e140)}
 def working_dtype(values: Array, requested: Any = None) -> np.dtype[Any]:
     """Float type to compute in: floats keep theirs, integers get the narrowest that is exact."""
     if requested is not None:
-        dtype: np.dtype[Any] = np.dtype(requested)
+        try:
+            dtype: np.dtype[Any] = np.dtype(requested).newbyteorder("=")
+        except TypeError:
+            dtype = np.dtype(object)
         if dtype.name not in VALUE_RANGE:
             raise ValueError(f"dtype must be None, float32 or float64, got {requested!r}.")
         return dtype
     if values.dtype.kind in "biu":
-        exact = values.size == 0 or values.dtype.kind == "b" or values.max() < EXACT_IN_FLOAT32
-        return np.dtype(np.float32 if exact else np.float64)
+        return np.dtype(np.float32 if values.max(initial=0) < EXACT_IN_FLOAT32 else np.float64)
     return np.dtype(np.float32 if values.dtype.itemsize <= 4 else np.float64)
+
+
+def warn_caller(message: str, category: type[Warning]) -> None:
+    """Warn at the line of the user's code, whatever wrappers stand between it and this call."""
+    frame = inspect.currentframe()
+    level = 1
+    while frame is not None:
+        package = frame.f_globals.get("__name__", "").partition(".")[0]
+        if package not in ("klnmf", "sklearn"):
+            break
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)
+
+
+def _native(values: Array) -> Array:
+    """Return values in a type that SciPy takes: no half floats, no foreign byte order."""
+    if values.dtype.kind == "f" and values.dtype.itemsize < 4:
+        return values.astype(np.float32)
+    return values.astype(values.dtype.newbyteorder("="), copy=False)
+
+
+def _as_csr(X: Any) -> sp.csr_array:
+    """Return X as CSR with valid index arrays, sharing its memory where it is CSR already."""
+    if not sp.issparse(X):
+        return sp.csr_array(_native(np.asarray(X)))
+    csr = X if X.format == "csr" else X.tocsr()
+    csr = sp.csr_array((_native(csr.data), csr.indices, csr.indptr), shape=csr.shape)
+    try:
+        csr.check_format(full_check=True)
+    except ValueError as error:
+        raise ValueError(
+            f"X is not a valid CSR matrix: {error}. Its indptr must rise from 0 to the number of "
+            f"stored values, and its indices lie in [0, {csr.shape[1]})."
+        ) from error
+    return csr
 
 
 def _reject_negative(X: sp.csr_array, name: str) -> None:
@@ -46,7 +85,7 @@ def _reject_out_of_range(values: Array) -> None:
         return
     low, high = VALUE_RANGE[values.dtype.name]
     smallest, largest = values.min(), values.max()
-    if smallest < low or largest > high:
+    if smallest < low or not largest <= high:
         wider = " Pass dtype=numpy.float64, or" if values.dtype == np.float32 else " Please"
         raise ValueError(
             f"The positive values of X run from {smallest:.3g} to {largest:.3g}, but "
@@ -56,10 +95,23 @@ def _reject_out_of_range(values: Array) -> None:
         )
 
 
+def _canonical(csr: sp.csr_array) -> sp.csr_array:
+    """Sort, sum duplicates (in float64: a narrow integer would wrap), drop explicit zeros."""
+    if not csr.has_canonical_format:
+        data = csr.data.astype(np.float64)  # also a copy: the caller's arrays stay as they are
+        csr = sp.csr_array((data, csr.indices.copy(), csr.indptr.copy()), shape=csr.shape)
+        csr.sum_duplicates()
+    if csr.data.size and not csr.data.all():
+        kept = csr.data != 0  # eliminate_zeros would write to memory that may be the caller's
+        indptr = np.concatenate([[0], np.cumsum(kept)])[csr.indptr].astype(csr.indptr.dtype)
+        csr = sp.csr_array((csr.data[kept], csr.indices[kept], indptr), shape=csr.shape)
+    return csr
+
+
 def check_counts(X: Any, *, dtype: Any = None, name: str = "KLNMF") -> sp.csr_array:
     """Return X as a canonical CSR array of positive floats.
 
-    X is not changed, and not copied needlessly.
+    X is never changed, and copied only where it has to be.
 
     Parameters
     ----------
@@ -82,25 +134,24 @@ def check_counts(X: Any, *, dtype: Any = None, name: str = "KLNMF") -> sp.csr_ar
     >>> X.nnz, X.dtype.name
     (2, 'float32')
     """
-    csr = X if isinstance(X, sp.csr_array) else sp.csr_array(X)
-    _reject_negative(csr, name)
-    if not csr.has_canonical_format:
-        csr = csr.copy() if csr is X or np.shares_memory(csr.data, getattr(X, "data", csr)) else csr
-        csr.sum_duplicates()
-    if csr.data.size and not csr.data.all():
-        kept = csr.data != 0  # eliminate_zeros would write to memory that may be the caller's
-        indptr = np.concatenate([[0], np.cumsum(kept)])[csr.indptr].astype(csr.indptr.dtype)
-        csr = sp.csr_array((csr.data[kept], csr.indices[kept], indptr), shape=csr.shape)
-    target = working_dtype(csr.data, dtype)
-    if csr.dtype != target:  # `!=` also catches the other byte order
+    given = _as_csr(X)
+    _reject_negative(given, name)
+    csr = _canonical(given)
+    target = working_dtype(given.data, dtype)
+    if dtype is None and given.dtype.kind in "biu" and csr.data.max(initial=0) >= EXACT_IN_FLOAT32:
+        target = np.dtype(np.float64)  # duplicates may sum to more than any of them
+    if csr.dtype != target:
         with np.errstate(over="ignore"):
             data = csr.data.astype(target)
         if not np.isfinite(data).all():
+            advice = "Multiply X by a small constant."
+            if target == np.float32:
+                advice = "Pass dtype=numpy.float64."
             raise ValueError(
-                f"X holds values up to {csr.data.max():.3g}, which {target} cannot represent. "
-                "Pass dtype=numpy.float64."
+                f"X holds values up to {np.format_float_scientific(csr.data.max(), 3, trim='-')}, "
+                f"which {target} cannot represent. {advice}"
             )
-        csr = sp.csr_array((data, csr.indices, csr.indptr), shape=csr.shape)
+        csr = _canonical(sp.csr_array((data, csr.indices, csr.indptr), shape=csr.shape))
     _reject_out_of_range(csr.data)
     return csr
 
@@ -109,9 +160,24 @@ def check_start(factor: Any, name: str, shape: tuple[int, int], dtype: np.dtype[
     """Return a starting factor as a fresh C-contiguous array, or say what is wrong with it."""
     dense = factor.toarray() if sp.issparse(factor) else np.asarray(factor)
     if dense.shape != shape:
-        raise ValueError(f"The start {name} must have shape {shape}, got {dense.shape}.")
+        hint = ""
+        if dense.shape == shape[::-1] and shape[0] != shape[1]:
+            hint = " It looks transposed: H is given as in components_, components × features."
+        raise ValueError(f"The start {name} must have shape {shape}, got {dense.shape}.{hint}")
     if dense.dtype.kind not in "biuf":
         raise TypeError(f"The start {name} must hold real numbers, got dtype {dense.dtype}.")
-    if not np.isfinite(dense).all() or (dense < 0).any():
-        raise ValueError(f"The start {name} must be finite and nonnegative; it is not.")
+    bad = ~np.isfinite(dense) | (dense < 0)
+    if bad.any():
+        row, column = (int(i) for i in np.argwhere(bad)[0])
+        raise ValueError(
+            f"The start {name} must be finite and nonnegative, but {name}[{row}, {column}] = "
+            f"{dense[row, column]}."
+        )
+    low, high = VALUE_RANGE[dtype.name]
+    largest = float(dense.max(initial=0))
+    if largest > high or 0 < largest < low:
+        raise ValueError(
+            f"The largest entry of the start {name} is {largest:.3g}; {dtype} arithmetic is safe "
+            f"from {low:g} to {high:g} only. Scale {name}: what W gains, H may lose."
+        )
     return np.array(dense, dtype=dtype, order="C")

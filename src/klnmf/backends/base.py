@@ -29,7 +29,13 @@ class GuardedRule:
 
 @dataclass(frozen=True)
 class MultiplicativeRule:
-    """One multiplicative update of every entry."""
+    """One multiplicative update of every entry, x ← x S / c.
+
+    Before it, ``relaxed`` steps x ← x (S / c)², scaled to the row's total, each of them replaced by
+    a plain one where it would not descend; without effect under an L2 penalty.
+    """
+
+    relaxed: int = 0
 
 
 @dataclass(frozen=True)
@@ -101,7 +107,7 @@ class Backend(Protocol):
         """``target = max(newest + weight · (newest − previous), keep · newest)``."""
 
     def dense_product(self, W: Any, H: Any) -> Any:
-        """W Hᵀ, dense."""
+        """W Hᵀ, dense, in float64."""
 
     def update_rows(self, mode: int, x: Any, A: Any, c: Array, l2: float, rule: Rule) -> RowTotals:
         """Apply the rule to every row of ``x``, in place.

@@ -23,6 +23,9 @@ from klnmf.sparse_data import SparseData
 
 Array = npt.NDArray[Any]
 
+# More than any machine has; the run time could not start them anyway.
+MAX_THREADS = 1024
+
 
 def effective_threads(n_threads: int | None) -> int:
     """Threads to use: None follows OMP_NUM_THREADS, else the CPUs this process may use.
@@ -33,10 +36,10 @@ def effective_threads(n_threads: int | None) -> int:
     if n_threads is None:
         limit = _core.default_threads()  # what threadpoolctl's limits act upon
         return limit if os.environ.get("OMP_NUM_THREADS") else max(1, min(limit, allowed))
-    if n_threads == 0:
+    if n_threads == 0 or n_threads > MAX_THREADS:
         raise ValueError(
-            "n_threads must not be 0. Pass None for all CPUs this process may use, a positive "
-            "number, or a negative one to count from the end (-1: all)."
+            f"n_threads must be None, from 1 to {MAX_THREADS}, or negative, got {n_threads}. None "
+            "is all CPUs this process may use; negative numbers count from the end (-1: all)."
         )
     return n_threads if n_threads > 0 else max(1, allowed + 1 + n_threads)
 
@@ -92,7 +95,7 @@ class CpuBackend(NumpyFactors):
                 if rule.want_value:
                     value = _core.blocked_sum(values)
             case MultiplicativeRule():
-                _core.multiplicative_rows(*problem, A, c, l2, threads, x, kkt)
+                _core.multiplicative_rows(*problem, A, c, l2, rule.relaxed, threads, x, kkt)
             case PaperRule():
                 limits = (rule.epsilon, rule.relative_change, rule.signed_break, rule.max_newton)
                 paper = (*problem, A, c, l2, rule.order, *limits)

@@ -39,4 +39,5 @@ class NumpyFactors:
 
     def dense_product(self, W: Array, H: Array) -> Array:
         """See :class:`~klnmf.backends.base.Backend`."""
-        return W @ H.T
+        product: Array = W.astype(np.float64) @ H.T.astype(np.float64)
+        return product

@@ -157,7 +157,7 @@ class ReferenceBackend(NumpyFactors):
                 row.restart(x[i])
                 kkt[i] = math.inf
             if isinstance(rule, MultiplicativeRule):
-                kkt[i] = max(kkt[i], _multiplicative_row(row, x[i]))
+                kkt[i] = max(kkt[i], _multiplicative_row(row, x[i], rule.relaxed))
             else:
                 kkt[i] = max(kkt[i], _guarded_row(row, x[i], rule))
                 values[i] = row.value(x[i]) if len(row.v) == n_nonzeros else math.inf
@@ -182,8 +182,9 @@ class ReferenceBackend(NumpyFactors):
                     before = x_row[k]
                     target = before - g / curvature if curvature > 0 else rule.floor
                     x_row[k] = max(rule.floor, target)
-                    y[:] = np.maximum(y + (x_row[k] - before) * a, rule.floor**2)
-                    if abs(x_row[k] - before) < rule.relative_change * before:
+                    delta = float(x_row[k]) - float(before)
+                    y[:] = np.maximum(y + delta * a.astype(np.float64), rule.floor**2)
+                    if abs(delta) < rule.relative_change * before:
                         break
         return RowTotals(math.nan, worst)
 
@@ -206,17 +207,31 @@ class ReferenceBackend(NumpyFactors):
         return RowTotals(blocked_sum(values), float(kkt.max(initial=0.0)))
 
 
-def _multiplicative_row(row: RowProblem, x: Array) -> float:
-    """x_k ← the positive root z of l2 z² + c z = x S (x S / c without l2).
-
-    Returns the residual before it.
-    """
-    S = row.ratios(x)
-    residual = entry_residuals(x, row.c, row.c + row.l2 * x - S, row.total).max()
+def _multiplicative_row(row: RowProblem, x: Array, relaxed: int) -> float:
+    """x_k ← the positive root z of l2 z² + c z = x S (x S / c without l2); the residual before."""
+    residual = entry_residuals(x, row.c, row.gradient(x), row.total).max()
+    for _ in range(relaxed if row.l2 == 0 else 0):
+        _relaxed_step(row, x)
     live = row.c > 0
-    c, product = row.c[live], (x * S)[live]
+    c, product = row.c[live], (x * row.ratios(x))[live]
     x[live] = 2 * product / (c + np.sqrt(c**2 + 4 * row.l2 * product))
     return float(residual)
+
+
+def _relaxed_step(row: RowProblem, x: Array) -> None:
+    """X ← x (S / c)² scaled to the row's total if that descends, else x S / c.
+
+    f is convex: it has descended if its slope at the new point, along the way there, is ≤ 0.
+    """
+    live = row.c > 0
+    before = x.copy()
+    ratio = row.ratios(x)[live] / row.c[live]
+    x[live] *= ratio**2
+    x *= row.total / (row.c @ x)
+    margin = 8 * np.finfo(x.dtype).eps * row.total
+    covered = (row.A @ x > 0).all()
+    if not covered or row.gradient(x) @ (x - before) + margin > 0:
+        x[live] = before[live] * ratio
 
 
 def _guarded_row(row: RowProblem, x: Array, rule: GuardedRule) -> float:
@@ -232,7 +247,9 @@ def _guarded_row(row: RowProblem, x: Array, rule: GuardedRule) -> float:
         movable = (row.c > 0) & ((x > 0) | (gradient < 0))
         components = rule.order[movable[rule.order]]
         for _ in range(rule.sweeps):
-            if row.guarded_sweep(x, components) <= rule.tolerance:
+            violation = row.guarded_sweep(x, components)
+            components = components[x[components] > 0]  # what became 0 waits for a screening
+            if violation <= rule.tolerance:
                 break
     return first_residual
 

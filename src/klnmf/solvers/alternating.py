@@ -52,6 +52,7 @@ class Run:
     row_solve: RowSolve
     on_record: Callable[[Record], bool] = lambda record: False  # True stops the fit
     history: list[Record] = field(default_factory=list)
+    stopped_early: bool = False  # somebody who was told about a record said stop
 
     def solve(self, stop: StopRule) -> Solution:
         """Iterate until the stop rule holds or somebody says stop."""
@@ -59,7 +60,8 @@ class Run:
         next_check = 0
         while state.iteration < stop.max_iter:
             self._iterate()
-            if self.on_record(self.history[-1]):
+            self.stopped_early = self.on_record(self.history[-1])
+            if self.stopped_early:
                 break
             # The residual met on the way belongs to moving iterates: cheap, and no certificate.
             if state.violation <= stop.tol and state.iteration >= next_check:
@@ -98,21 +100,21 @@ class Run:
         """
         W = self.problem.backend.upload(self.state.factors[0])
         H = self.state.factors[1]
-        solve_rows(self.problem, W, H, self.row_solve)
+        solve_rows(self.problem, 0, W, H, self.row_solve)
         evaluation = self.problem.evaluate([W, H])
         return Solution([W, H], evaluation, converged=evaluation.kkt_residual <= tol)
 
 
-def solve_rows(problem: Problem, W: Any, H: Any, how: RowSolve) -> None:
-    """Solve every row problem of W, in place, with H fixed; W = 0 is a fine start.
+def solve_rows(problem: Problem, mode: int, x: Any, A: Any, how: RowSolve) -> None:
+    """Solve every row problem of a factor, in place, with the other one fixed; 0 is a fine start.
 
     The components are visited in their own order: rows may come alone or together.
     """
     rule = GuardedRule(
-        order=np.arange(H.shape[1], dtype=np.int32),
+        order=np.arange(A.shape[1], dtype=np.int32),
         rounds=how.rounds,
         sweeps=how.sweeps,
         tolerance=how.tolerance,
         want_value=False,
     )
-    problem.update(0, W, H, rule)
+    problem.update(mode, x, A, rule)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from klnmf.backends.base import GuardedRule, PaperRule
+from klnmf.backends.base import GuardedRule, MultiplicativeRule, PaperRule
 from klnmf.initialization import best_scales
 from klnmf.solvers.base import Problem, Solver, State
 from klnmf.solvers.extrapolation import ExtrapolationWeights, Momentum
@@ -18,26 +18,35 @@ from klnmf.solvers.extrapolation import ExtrapolationWeights, Momentum
 class SparseCoordinateDescent(Solver):
     """Sparse randomised coordinate descent with steps that cannot overshoot.
 
-    A half-step screens the coordinates of every row by one gradient pass, then sweeps over those
-    that may move, in a random order from (seed, iteration). The factor that it holds fixed is
-    extrapolated; a pair that would be worse is not kept. Under penalties on both factors each
-    component is brought to its best scale. The objective never rises.
+    The first ``opening`` iterations are over-relaxed multiplicative updates, the cheapest way down
+    while every component is in use everywhere. After them, a half-step screens the coordinates of
+    every row by one gradient pass, then sweeps over those that may move, in a random order from
+    (seed, iteration). The factor that it holds fixed is extrapolated; a pair that would be worse is
+    not kept. Under penalties on both factors each component is brought to its best scale. The
+    objective never rises.
     """
 
     name: ClassVar[str] = "srcd"
-    rules: ClassVar[tuple[type, ...]] = (GuardedRule,)
+    rules: ClassVar[tuple[type, ...]] = (GuardedRule, MultiplicativeRule)
     never_rises: ClassVar[bool] = True
 
+    opening: int = 3
     sweeps: int = 2
     extrapolation: ExtrapolationWeights | None = field(default_factory=ExtrapolationWeights)
 
-    def prepare(self, problem: Problem, state: State) -> None:
-        """See :class:`Solver`."""
-        weights = self.extrapolation or ExtrapolationWeights()
-        state.memory["momentum"] = Momentum(state, weights)
-
     def iterate(self, problem: Problem, state: State) -> None:
         """See :class:`Solver`."""
+        if state.iteration < self.opening:
+            open_with_relaxed_steps(problem, state)
+        else:
+            self._descend(problem, state)
+        if problem.penalties.has_best_scale:
+            _rescale(problem, state)
+
+    def _descend(self, problem: Problem, state: State) -> None:
+        if "momentum" not in state.memory:
+            weights = self.extrapolation or ExtrapolationWeights()
+            state.memory["momentum"] = Momentum(state, weights)
         momentum: Momentum = state.memory["momentum"]
         rule = GuardedRule(order=state.order(state.factors[0].shape[1]), sweeps=self.sweeps)
         weight = momentum.weight
@@ -49,12 +58,23 @@ class SparseCoordinateDescent(Solver):
             violation = max(violation, step.violation)
         if momentum.weight == weight:
             momentum.succeeded()
-        if problem.penalties.has_best_scale:
-            _rescale(problem, state, momentum)
         state.violation = violation
 
 
-def _rescale(problem: Problem, state: State, momentum: Momentum) -> None:
+def open_with_relaxed_steps(problem: Problem, state: State) -> None:
+    """One iteration of multiplicative steps, over-relaxed where that descends.
+
+    At the start every component is in use in every row, and a sweep over all of them costs several
+    multiplicative updates, which move as far.
+    """
+    W, H = state.factors
+    of_W = problem.update(0, W, H, MultiplicativeRule(relaxed=1))
+    of_H = problem.update(1, H, W, MultiplicativeRule(relaxed=1))
+    state.objective = math.nan
+    state.violation = max(of_W.violation, of_H.violation)
+
+
+def _rescale(problem: Problem, state: State) -> None:
     """Bring every component to its best scale, where that gains more than rounding could lose."""
     backend, penalties = problem.backend, problem.penalties
     W, H = state.factors
@@ -71,9 +91,10 @@ def _rescale(problem: Problem, state: State, momentum: Momentum) -> None:
     rounding = 4 * float(np.finfo(backend.data.dtype).eps) * (backend.data.total + before)
     if before - after <= rounding:
         return
+    momentum: Momentum | None = state.memory.get("momentum")
     for mode in (0, 1):
         arrays: list[Any] = [state.factors[mode]]
-        for array in momentum.arrays(mode):
+        for array in momentum.arrays(mode) if momentum is not None else ():
             if not any(array is other for other in arrays):
                 arrays.append(array)
         for array in arrays:

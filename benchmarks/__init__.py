@@ -1,0 +1,1 @@
+"""Measurements behind every statement about speed, memory and quality."""

@@ -1,0 +1,45 @@
+"""What the benchmark scripts share: where the data are, and how starts are drawn."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse as sp
+
+from klnmf.initialization import STARTS
+from klnmf.sparse_data import SparseData
+from klnmf.validation import check_counts
+
+
+def add_data_argument(parser: argparse.ArgumentParser) -> None:
+    """Add ``--data``, which the variable KLNMF_DATA also sets."""
+    parser.add_argument(
+        "--data",
+        type=Path,
+        default=os.environ.get("KLNMF_DATA"),
+        metavar="DIR",
+        help="folder with NAME.npz matrices (scipy.sparse.save_npz); default: $KLNMF_DATA",
+    )
+
+
+def load_matrix(folder: Path | None, name: str, dtype: type = np.float32) -> sp.csr_array:
+    """Counts of one data set, samples × features."""
+    if folder is None:
+        raise SystemExit("Say where the data are: --data DIR, or the variable KLNMF_DATA.")
+    path = Path(folder) / f"{name}.npz"
+    if not path.exists():
+        raise SystemExit(
+            f"{path} does not exist; --data must name the folder that holds {name}.npz."
+        )
+    return check_counts(sp.load_npz(path), dtype=dtype)
+
+
+def start_pair(
+    X: sp.csr_array, n_components: int, seed: int, init: str = "samples"
+) -> tuple[np.ndarray, np.ndarray]:
+    """The start of this seed as ``fit`` takes it: W (n × r) and H (r × m)."""
+    W, H = STARTS[init](SparseData(X), n_components, np.random.default_rng(seed))
+    return W, np.ascontiguousarray(H.T)

@@ -1,0 +1,18 @@
+"""Settings shared by all tests."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+pytest.register_assert_rewrite("kernel_checks", "strategies")
+
+# The same examples on every run and every machine: a failure in CI is a failure here. The thorough
+# versions of the property tests (marked slow) draw new examples each time.
+settings.register_profile(
+    "klnmf",
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+settings.load_profile("klnmf")

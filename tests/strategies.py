@@ -1,0 +1,166 @@
+"""Problems, starts and penalties that the tests share, drawn at random or by hypothesis."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from sklearn.exceptions import ConvergenceWarning
+
+from klnmf import KLNMF
+from klnmf.backends import make_backend
+from klnmf.initialization import cover_columns
+from klnmf.objective import NO_PENALTIES, Penalties
+from klnmf.solvers import make_solver
+from klnmf.solvers.alternating import RowSolve, Run
+from klnmf.solvers.base import Problem, State
+from klnmf.sparse_data import SparseData
+from klnmf.validation import check_counts
+
+Array = np.ndarray
+DTYPES = (np.float32, np.float64)
+PENALTY_SETS = {
+    "none": NO_PENALTIES,
+    "l1_W": Penalties(l1_W=0.7),
+    "l2_W": Penalties(l2_W=0.3),
+    "l1_H": Penalties(l1_H=1.5),
+    "l2_H": Penalties(l2_H=0.9),
+    "all": Penalties(l1_W=0.7, l2_W=0.3, l1_H=1.5, l2_H=0.9),
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """Counts and a pair of factors to start from."""
+
+    X: sp.csr_array
+    W: Array
+    H: Array
+
+    @property
+    def total(self) -> float:
+        return float(self.X.data.sum(dtype=np.float64))
+
+
+# ---- drawn from a seed --------------------------------------------------------------------------
+
+
+def random_case(
+    shape: tuple[int, int],
+    rank: int,
+    *,
+    seed: int = 0,
+    dtype: Any = np.float64,
+    density: float = 0.5,
+    spread: float = 1.0,
+    zeros: float = 0.2,
+) -> Case:
+    """Values and factors without ties: log-normal, with that share of zeros in the factors.
+
+    The first component has none, so that every nonzero is covered.
+    """
+    generator = np.random.default_rng(seed)
+    values = np.exp(generator.normal(size=shape)) * (generator.random(shape) < density)
+
+    def factor(n_rows: int) -> Array:
+        entries = np.exp(spread * generator.normal(size=(n_rows, rank)))
+        dropped = generator.random((n_rows, rank)) < zeros
+        dropped[:, 0] = False
+        return np.where(dropped, 0, entries).astype(dtype)
+
+    return Case(sp.csr_array(values.astype(dtype)), factor(shape[0]), factor(shape[1]))
+
+
+def with_int64_indices(data: SparseData) -> SparseData:
+    """The same data, with the wide indices that only matrices of more than 2³¹ columns get."""
+    views = [
+        replace(view, indices=view.indices.astype(np.int64)) for view in map(data.view, (0, 1))
+    ]
+    data._by_rows, data.__dict__["_by_columns"] = views
+    return data
+
+
+# ---- drawn by hypothesis ------------------------------------------------------------------------
+
+COUNTS = st.sampled_from([0.0, 0.0, 0.0, 1.0, 2.0, 7.0, 0.3, 1e-9, 1e9])
+STARTS = st.sampled_from([0.0, 0.0, 1.0, 0.5, 2.7, 1e-9, 1e-4, 1e5, 1e9])
+
+
+@st.composite
+def cases(draw: st.DrawFn, dtypes: tuple[Any, ...] = DTYPES, max_side: int = 6) -> Case:
+    """Small matrices with empty rows and columns, huge and tiny values; starts with zeros too."""
+    dtype = draw(st.sampled_from(dtypes))
+    n, m = draw(st.integers(1, max_side)), draw(st.integers(1, max_side))
+    rank = draw(st.integers(1, 4))
+    X = draw(hnp.arrays(np.float64, (n, m), elements=COUNTS))
+    W = draw(hnp.arrays(np.float64, (n, rank), elements=STARTS))
+    H = draw(hnp.arrays(np.float64, (m, rank), elements=STARTS))
+    return Case(sp.csr_array(X.astype(dtype)), W.astype(dtype), H.astype(dtype))
+
+
+ALL_PENALTIES = [Penalties(*weights) for weights in product((0.0, 0.01, 50.0), repeat=4)]
+
+
+def penalties() -> st.SearchStrategy[Penalties]:
+    """Every combination of no, small and large penalties."""
+    return st.sampled_from(ALL_PENALTIES)
+
+
+def for_all(check: Callable[..., None], n_examples: int, **strategies: Any) -> None:
+    """Run a check on many examples: a fixed set of them where they are few, new ones where not."""
+    fixed = n_examples <= 200
+    property_test = settings(max_examples=n_examples, derandomize=fixed)(given(**strategies)(check))
+    property_test()
+
+
+# ---- fits ---------------------------------------------------------------------------------------
+
+
+def make_problem(
+    X: sp.csr_array,
+    penalties: Penalties = NO_PENALTIES,
+    *,
+    backend: str = "cpu",
+    n_threads: int = 1,
+) -> Problem:
+    return Problem(make_backend(backend, SparseData(check_counts(X)), n_threads), penalties)
+
+
+def start_run(
+    case: Case,
+    solver: Any = "srcd",
+    penalties: Penalties = NO_PENALTIES,
+    *,
+    n_threads: int = 1,
+    seed: int = 0,
+) -> Run:
+    """A fit that is about to start from the pair of the case, as the estimator would prepare it."""
+    problem = make_problem(case.X, penalties, n_threads=n_threads)
+    upload = problem.backend.upload
+    W, H = upload(case.W), upload(case.H)
+    cover_columns(H, problem.backend.data.view(1))
+    chosen, state = make_solver(solver), State(factors=[W, H], seed=seed)
+    chosen.prepare(problem, state)
+    return Run(problem, chosen, state, RowSolve(tolerance=1e-10))
+
+
+def fit_quietly(X: Any, **settings: Any) -> tuple[Array, KLNMF]:
+    """W and the fitted model, whether it converged or not."""
+    model = settings.pop("model", None) or KLNMF(**{"n_threads": 1, **settings})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return model.fit_transform(X), model
+
+
+def same_bits(*arrays: Array) -> bool:
+    """Whether all arrays hold the same bytes, in the same shape and type."""
+    described = [(array.shape, array.dtype, array.tobytes()) for array in arrays]
+    return all(description == described[0] for description in described)

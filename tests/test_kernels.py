@@ -1,0 +1,363 @@
+"""The C++ core against the slow NumPy oracle and the specification; also run under sanitizers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from kernel_checks import (
+    RULES,
+    SPARSE_RULES,
+    UNGUARDED,
+    assert_same_half_step,
+    case_for,
+    from_the_left,
+    guarded,
+    half_step,
+)
+from klnmf import _core
+from klnmf.backends import CpuBackend, ReferenceBackend
+from klnmf.backends.base import GuardedRule, RowTotals
+from klnmf.objective import Penalties, kkt_residual, kl_divergence, penalised_objective
+from klnmf.solvers.base import Problem
+from klnmf.sparse_data import ROWS_PER_SUM, SparseData, blocked_sum
+from strategies import DTYPES, PENALTY_SETS, Case, random_case, same_bits, with_int64_indices
+
+Array = np.ndarray
+THREADS = (1, 2, 5)
+MODES = pytest.mark.parametrize("mode", [0, 1], ids=["samples", "features"])
+BOTH_DTYPES = pytest.mark.parametrize("dtype", DTYPES)
+EVERY_RULE = pytest.mark.parametrize("make_rule", RULES.values(), ids=RULES)
+COVERING_RULES = [name for name in SPARSE_RULES if "paper" not in name]
+
+
+# ---- one half-step ------------------------------------------------------------------------------
+
+
+@EVERY_RULE
+@BOTH_DTYPES
+@pytest.mark.parametrize("penalties", PENALTY_SETS.values(), ids=PENALTY_SETS)
+def test_a_half_step_is_that_of_the_reference(
+    make_rule: Callable, dtype: type, penalties: Penalties
+) -> None:
+    for mode in (0, 1):
+        case = case_for(make_rule, mode, (20, 33), 5, dtype=dtype, seed=5)
+        x, totals = assert_same_half_step(case, mode, make_rule, penalties)
+        start = (case.W, case.H)[mode]
+        assert not np.allclose(x, start)
+        rule = make_rule(x, (case.H, case.W)[mode], mode)
+        assert np.isfinite(totals.value) == (isinstance(rule, GuardedRule) and rule.want_value)
+        assert np.isfinite(totals.kkt)
+
+
+@EVERY_RULE
+@MODES
+@BOTH_DTYPES
+def test_wide_indices(make_rule: Callable, mode: int, dtype: type) -> None:
+    case = case_for(make_rule, mode, (20, 33), 5, dtype=dtype, seed=6)
+    narrow, wide = SparseData(case.X), with_int64_indices(SparseData(case.X))
+    assert narrow.view(mode).indices.dtype == np.int32
+    assert wide.view(mode).indices.dtype == np.int64
+    assert_same_half_step(case, mode, make_rule, PENALTY_SETS["all"], data=wide)
+    factors = (case.W, case.H)
+    x, A, c = factors[mode], factors[1 - mode], factors[1 - mode].sum(axis=0, dtype=np.float64)
+    judged = [CpuBackend(data).evaluate(mode, x, A, c, 0.1) for data in (narrow, wide)]
+    assert judged[0].value == pytest.approx(judged[1].value, rel=1e-13)
+    assert judged[0].kkt == pytest.approx(judged[1].kkt, rel=1e-11)
+
+
+@EVERY_RULE
+@MODES
+def test_every_shape_and_rank(make_rule: Callable, mode: int) -> None:
+    for n, m, rank in ((9, 14, 1), (3, 4, 11), (1, 7, 2), (7, 1, 2), (1, 1, 3), (2, 90, 17)):
+        case = case_for(make_rule, mode, (n, m), rank, seed=7)
+        assert_same_half_step(case, mode, make_rule, PENALTY_SETS["all"])
+
+
+@MODES
+@BOTH_DTYPES
+@pytest.mark.parametrize("make_rule", SPARSE_RULES.values(), ids=SPARSE_RULES)
+def test_empty_rows_become_zero(make_rule: Callable, mode: int, dtype: type) -> None:
+    case = case_for(make_rule, mode, (12, 15), 3, dtype=dtype, seed=8)
+    X = case.X.toarray()
+    X[[0, 5, 11]] = 0
+    X[:, [0, 7, 14]] = 0
+    case = Case(sp.csr_array(X), case.W, case.H)
+    x, totals = assert_same_half_step(case, mode, make_rule)
+    empty = np.diff(SparseData(case.X).view(mode).indptr) == 0
+    assert empty.any()
+    assert (x[empty] == 0).all()
+    assert x[~empty].any(axis=1).all()
+    assert np.isfinite(totals.kkt)
+
+
+@EVERY_RULE
+@MODES
+def test_a_matrix_without_nonzeros(make_rule: Callable, mode: int) -> None:
+    case = random_case((4, 6), 2, density=0.0)
+    _, totals = assert_same_half_step(case, mode, make_rule)
+    assert totals.kkt == 0
+
+
+@MODES
+@BOTH_DTYPES
+@pytest.mark.parametrize("name", COVERING_RULES)
+def test_a_start_that_covers_nothing_is_replaced(name: str, mode: int, dtype: type) -> None:
+    case = random_case((12, 15), 3, dtype=dtype, seed=9)
+    x, A = (case.W, case.H)[mode], (case.H, case.W)[mode]
+    x[:] = 0
+    moved, totals = assert_same_half_step(case, mode, RULES[name], PENALTY_SETS["all"])
+    assert totals.kkt == np.inf
+    filled = np.diff(SparseData(case.X).view(mode).indptr) > 0
+    assert ((moved @ A.T)[filled] > 0).any(axis=1).all()
+    if name == "guarded":
+        assert np.isfinite(totals.value)
+
+
+@MODES
+@BOTH_DTYPES
+@pytest.mark.parametrize("name", COVERING_RULES)
+def test_nonzeros_that_nothing_can_cover_cost_infinity(name: str, mode: int, dtype: type) -> None:
+    """A row of A is zero: the row problems that need it are infinite, the others are solved."""
+    case = random_case((12, 15), 3, dtype=dtype, seed=10)
+    A = (case.H, case.W)[mode]
+    A[4] = 0
+    _, totals = assert_same_half_step(case, mode, RULES[name])
+    assert totals.kkt == np.inf
+    if "guarded" in name:
+        assert totals.value == np.inf or "no value" in name
+    for backend in (CpuBackend(SparseData(case.X)), ReferenceBackend(SparseData(case.X))):
+        c = backend.column_sums(A)
+        judged = backend.evaluate(mode, (case.W, case.H)[mode], A, c, 0.0)
+        assert judged == RowTotals(np.inf, np.inf)
+    assert kl_divergence(case.X, case.W, case.H) == np.inf
+
+
+@MODES
+@BOTH_DTYPES
+@pytest.mark.parametrize("make_rule", SPARSE_RULES.values(), ids=SPARSE_RULES)
+def test_dead_components_become_zero(make_rule: Callable, mode: int, dtype: type) -> None:
+    for l1 in (0.0, 0.5):
+        case = case_for(make_rule, mode, (12, 15), 4, dtype=dtype, seed=11)
+        (case.H, case.W)[mode][:, 2] = 0
+        x, totals = assert_same_half_step(case, mode, make_rule, Penalties(l1_W=l1, l1_H=l1))
+        if l1 == 0 or make_rule not in UNGUARDED:  # which need a curvature to divide by
+            assert (x[:, 2] == 0).all()
+        assert np.isfinite(totals.kkt)
+
+
+@MODES
+@BOTH_DTYPES
+def test_starts_far_from_the_solution(mode: int, dtype: type) -> None:
+    """Coordinates fall by orders of magnitude: products are computed anew, not by difference."""
+    case = random_case((25, 40), 4, dtype=dtype, seed=12, spread=4.0)
+    assert_same_half_step(case, mode, RULES["guarded"], PENALTY_SETS["l1_W"])
+
+
+@BOTH_DTYPES
+def test_no_row_gives_up_the_last_cover_of_a_nonzero(dtype: type) -> None:
+    """Products fall by orders of magnitude in small steps: what is left of them must be true."""
+    for seed in range(10):
+        generator = np.random.default_rng(seed)
+        X, A, x = (
+            10.0 ** generator.uniform(*decades, shape) * (generator.random(shape) < share)
+            for decades, shape, share in (
+                ((-6, 9), (3000, 6), 0.7),
+                ((0, 4), (6, 5), 0.5),
+                ((-1, 4), (3000, 5), 1.0),
+            )
+        )
+        A[~A.any(axis=1), 0] = 1
+        backend = CpuBackend(SparseData(sp.csr_array(X.astype(dtype))), 2)
+        A, x = backend.upload(A), backend.upload(x)
+        c, order = backend.column_sums(A), np.arange(5, dtype=np.int32)
+        totals = backend.update_rows(0, x, A, c, 1.0, GuardedRule(order))
+        judged = backend.evaluate(0, x, A, c, 1.0)
+        assert np.isfinite(judged.value), f"seed {seed}"
+        assert totals.value == pytest.approx(judged.value, rel=1e-12)
+
+
+# ---- rows longer than the tile ------------------------------------------------------------------
+
+
+def long_case(make_rule: Callable, mode: int, n_columns: int, rank: int, dtype: type) -> Case:
+    """A long row, a short one and an empty one in this mode; only that mode is cheap to check."""
+    case = case_for(make_rule, 0, (3, n_columns), rank, dtype=dtype, seed=13, density=1.1)
+    X = case.X.toarray()
+    X[1, 50:] = 0
+    X[2] = 0
+    case = Case(sp.csr_array(X), case.W, case.H)
+    if make_rule in UNGUARDED:
+        case = from_the_left(case, 0)
+    return case if mode == 0 else Case(sp.csr_array(case.X.T), case.H, case.W)
+
+
+@MODES
+@BOTH_DTYPES
+@pytest.mark.parametrize("name", ["guarded", "multiplicative", "paper"])
+def test_rows_longer_than_the_tile(name: str, mode: int, dtype: type) -> None:
+    # Long enough that even with padding the columns are gathered in three groups or more.
+    for rank in (1, 18):
+        case = long_case(RULES[name], mode, 5 * _core.TILE + 77, rank, dtype)
+        if name != "paper":
+            (case.W, case.H)[mode][0, 0] = 2e3  # falls far: the product is computed anew
+        assert_same_half_step(case, mode, RULES[name], PENALTY_SETS["all"])
+
+
+@MODES
+@BOTH_DTYPES
+def test_a_long_row_with_few_active_components_is_gathered_whole(mode: int, dtype: type) -> None:
+    case = long_case(RULES["guarded"], mode, 5 * _core.TILE + 77, 6, dtype)
+    x = (case.W, case.H)[mode]
+    x[:, 3:] = 0
+    (case.H, case.W)[mode][:, 3:] *= 1e-3  # of no use beside the others, so they stay at 0
+    (case.H, case.W)[mode][0, 3:] = 50.0
+    moved, _ = assert_same_half_step(case, mode, RULES["guarded"])
+    assert (moved[:, :3] > 0).any()
+
+
+@BOTH_DTYPES
+def test_threads_and_long_rows_do_not_interfere(dtype: type) -> None:
+    for name in ("guarded", "multiplicative", "paper"):
+        case = long_case(RULES[name], 0, 5 * _core.TILE + 77, 18, dtype)
+        data = SparseData(case.X)
+        moved = [half_step(CpuBackend(data, t), case, 0, RULES[name])[0] for t in THREADS]
+        assert same_bits(*moved)
+
+
+# ---- sums, extrapolation, evaluation ------------------------------------------------------------
+
+
+@BOTH_DTYPES
+@pytest.mark.parametrize("n_rows", [0, 1, 17, ROWS_PER_SUM, 2 * ROWS_PER_SUM + 5])
+def test_sums_of_columns(dtype: type, n_rows: int) -> None:
+    factor = np.random.default_rng(0).lognormal(0, 4, size=(n_rows, 3)).astype(dtype)
+    exact = factor.astype(np.float64)
+    for kind in (CpuBackend, ReferenceBackend):
+        backend = kind(SparseData(sp.csr_array((1, 1), dtype=dtype)))
+        sums, squares = backend.column_sums(factor), backend.column_squares(factor)
+        assert sums.dtype == squares.dtype == np.float64
+        np.testing.assert_allclose(sums, exact.sum(axis=0), rtol=1e-13)
+        np.testing.assert_allclose(squares, (exact**2).sum(axis=0), rtol=1e-13)
+    values = exact[:, 0].copy()
+    assert _core.blocked_sum(values) == pytest.approx(values.sum(), rel=1e-13)
+    assert blocked_sum(values) == pytest.approx(values.sum(), rel=1e-13)
+
+
+def test_both_sides_sum_in_the_same_blocks() -> None:
+    assert _core.ROWS_PER_SUM == ROWS_PER_SUM
+
+
+@BOTH_DTYPES
+def test_sums_of_the_data_are_in_double(dtype: type) -> None:
+    case = random_case((30, 400), 1, dtype=dtype, seed=18)
+    data, X = SparseData(case.X), case.X.toarray().astype(np.float64)
+    for mode in (0, 1):
+        np.testing.assert_allclose(data.view(mode).row_sums, X.sum(axis=1 - mode), rtol=1e-14)
+    assert data.total == pytest.approx(X.sum(), rel=1e-14)
+    constant = np.sum(X[X > 0] * np.log(X[X > 0]) - X[X > 0])
+    assert data.divergence_constant == pytest.approx(constant, abs=1e-14 * X.sum())
+
+
+@BOTH_DTYPES
+def test_extrapolation_is_that_of_the_reference(dtype: type) -> None:
+    case = random_case((40, 1), 3, dtype=dtype)
+    newest, previous = case.W, random_case((40, 1), 3, dtype=dtype, seed=1).W
+    for weight, keep in ((0.8, 0.01), (0.8, 1.0), (0.0, 0.01)):
+        targets = [np.empty_like(newest), np.empty_like(newest)]
+        for backend, target in zip((CpuBackend, ReferenceBackend), targets, strict=True):
+            backend(SparseData(case.X)).extrapolate(newest, previous, weight, keep, target)
+        rounding = 4 * np.finfo(dtype).eps
+        np.testing.assert_allclose(*targets, rtol=rounding, atol=rounding * newest.max())
+        assert (targets[0] >= keep * newest).all()
+        assert (targets[0][(newest > 0) & (keep > 0)] > 0).all()
+    assert not np.array_equal(targets[0], previous)
+
+
+@BOTH_DTYPES
+@pytest.mark.parametrize("penalties", PENALTY_SETS.values(), ids=PENALTY_SETS)
+@pytest.mark.parametrize("backend", [CpuBackend, ReferenceBackend])
+def test_evaluation_is_the_specification(backend: type, dtype: type, penalties: Penalties) -> None:
+    case = random_case((20, 33), 5, dtype=dtype, seed=14)
+    case.H[:, 1] = 0  # a dead component
+    problem = Problem(backend(SparseData(case.X)), penalties)
+    found = problem.evaluate([case.W, case.H])
+    expected = penalised_objective(case.X, case.W, case.H, penalties)
+    scale = case.total + abs(expected)
+    assert found.objective == pytest.approx(expected, abs=1e-14 * scale)
+    assert problem.objective([case.W, case.H]) == found.objective
+    divergence = kl_divergence(case.X, case.W, case.H)
+    assert found.divergence == pytest.approx(divergence, abs=1e-14 * scale)
+    residual = kkt_residual(case.X, case.W, case.H, penalties)
+    assert found.kkt_residual == pytest.approx(residual, rel=1e-11)
+
+
+# ---- the value that a half-step computes on the way ---------------------------------------------
+
+
+@MODES
+@BOTH_DTYPES
+@pytest.mark.parametrize("rank", [1, 5, 19])
+def test_the_value_of_a_half_step_is_that_of_an_evaluation(
+    mode: int, dtype: type, rank: int
+) -> None:
+    case = random_case((60, 300), rank, dtype=dtype, seed=15, spread=2.0)
+    backend, l2 = CpuBackend(SparseData(case.X), 2), 0.3
+    x, A = (case.W, case.H)[mode], (case.H, case.W)[mode]
+    c = backend.column_sums(A)
+    for settings in ({"sweeps": 1}, {"rounds": 3}, {"tolerance": np.inf}):
+        totals = backend.update_rows(mode, x, A, c, l2, guarded(x, A, **settings))
+        judged = backend.evaluate(mode, x, A, c, l2)
+        scale = case.total + abs(judged.value)
+        assert totals.value == pytest.approx(judged.value, abs=1e-13 * scale)
+
+
+@BOTH_DTYPES
+def test_the_logarithm_is_accurate_over_the_whole_range(dtype: type) -> None:
+    decades = 15 if dtype == np.float32 else 130
+    # y = 1 and its neighbours, where log y is small against everything it is computed from.
+    near_one = 1 + np.outer([-1, 1], np.finfo(dtype).eps * 2.0 ** np.arange(20)).ravel()
+    y = np.concatenate([np.logspace(-decades, decades, 2001), near_one, np.sqrt([0.5, 2, 4])])
+    y = y.astype(dtype)
+    n = len(y)
+    # One nonzero a row, v = 1, A = 1: the value of the row is c x − log x.
+    c = 10.0 ** -(decades + 2)
+    values, kkt, x = np.empty(n), np.empty(n), y[:, None].copy()
+    problem = (np.arange(n + 1), np.zeros(n, np.int32), np.ones(n, dtype), np.ones((1, 1), dtype))
+    settings = (np.zeros(1, np.int32), 1, 1, np.inf, True, 1)
+    _core.guarded_rows(*problem, np.full(1, c), 0.0, *settings, x, values, kkt)
+    assert same_bits(x[:, 0], y)
+    expected = -np.log(y.astype(np.float64)) + c * y.astype(np.float64)
+    np.testing.assert_allclose(values, expected, rtol=3e-16, atol=1e-19)
+
+
+# ---- threads ------------------------------------------------------------------------------------
+
+
+@EVERY_RULE
+@MODES
+@BOTH_DTYPES
+def test_threads_change_no_bit_of_a_half_step(make_rule: Callable, mode: int, dtype: type) -> None:
+    case = random_case((150, 120), 6, dtype=dtype, seed=16, density=0.2)
+    data, penalties = SparseData(case.X), PENALTY_SETS["all"]
+    results = [half_step(CpuBackend(data, t), case, mode, make_rule, penalties) for t in THREADS]
+    assert same_bits(*(x for x, _, _ in results))
+    assert same_bits(*(np.array([totals.value, totals.kkt]) for _, totals, _ in results))
+
+
+@BOTH_DTYPES
+def test_threads_change_no_bit_of_sums_and_evaluations(dtype: type) -> None:
+    case = random_case((3 * ROWS_PER_SUM + 5, 12), 6, dtype=dtype, seed=17, density=0.2)
+    backends = [CpuBackend(SparseData(case.X), t) for t in THREADS]
+    c = backends[0].column_sums(case.H)
+    assert same_bits(*(backend.column_sums(case.W) for backend in backends))
+    assert same_bits(*(backend.column_squares(case.W) for backend in backends))
+    judged = [backend.evaluate(0, case.W, case.H, c, 0.1) for backend in backends]
+    assert same_bits(*(np.array([totals.value, totals.kkt]) for totals in judged))
+    targets = [np.empty_like(case.W) for _ in backends]
+    for backend, target in zip(backends, targets, strict=True):
+        backend.extrapolate(case.W, case.W[::-1].copy(), 0.7, 0.01, target)
+    assert same_bits(*targets)
