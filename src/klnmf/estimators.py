@@ -398,9 +398,10 @@ class KLNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     def _set_fitted(self, run: Run, solution: Solution) -> Array:
         """Set the fitted attributes; returns W."""
-        download = run.problem.backend.download
-        W, H = (download(factor) for factor in solution.factors)
-        components = np.ascontiguousarray(H.T)
+        W, H = (run.problem.backend.download(factor) for factor in solution.factors)
+        if any(W is factor for factor in run.state.factors):
+            W = W.copy()  # a later fit that goes on from the state must not change it
+        components = np.array(H.T, order="C")
         self.components_ = sp.csr_array(components) if self.sparse_output else components
         self.n_components_ = self.n_components
         self.n_iter_ = len(run.history)

@@ -57,15 +57,18 @@ def sample_start(
     # Few samples: fewer of them each, so that the components still differ.
     size = int(np.clip(len(nonempty) // (2 * n_components), 1, SAMPLES_PER_COMPONENT))
     chosen = generator.choice(nonempty, size=(n_components, size))
-    weights = 1.0 / (size * by_rows.row_sums[chosen])
+    weights = (1.0 / (size * by_rows.row_sums[chosen])).astype(data.dtype)
     rows = np.repeat(np.arange(n_components), size)
     picker = sp.csr_array(
         (weights.ravel(), (rows, chosen.ravel())), shape=(n_components, data.shape[0])
     )
-    averages = (picker @ by_rows.as_csr()).toarray().T  # columns sum to 1
-    margins = columns.row_sums[:, None] / data.total
-    noise = 0.5 + generator.random(H.shape)
-    H[:] = ((1 - MARGIN_SHARE) * averages + MARGIN_SHARE * margins) * noise
+    # In place, so that nothing larger than H is made.
+    H[:] = (picker @ by_rows.as_csr()).toarray().T  # averages, whose columns sum to 1
+    H *= data.dtype.type(1 - MARGIN_SHARE)
+    H += (MARGIN_SHARE / data.total * columns.row_sums).astype(data.dtype)[:, None]
+    noise = generator.random(H.shape, dtype=data.dtype.type)
+    noise += data.dtype.type(0.5)
+    H *= noise
     H /= H.sum(axis=0, dtype=np.float64).astype(data.dtype)
     return W, H
 

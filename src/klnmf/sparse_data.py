@@ -45,16 +45,22 @@ class RowView:
     def row_sums(self) -> Array:
         """Sum of each row, in float64."""
         sums = np.zeros(self.n_rows)
-        filled = np.flatnonzero(np.diff(self.indptr))
-        if len(filled):
-            # reduceat over the starts of the nonempty rows: each ends where the next one starts.
-            sums[filled] = np.add.reduceat(self.values, self.indptr[filled], dtype=np.float64)
+        for start in range(0, self.n_rows, ROWS_PER_SUM):  # a float64 copy of one block at a time
+            ends = self.indptr[start : start + ROWS_PER_SUM + 1]
+            filled = np.flatnonzero(np.diff(ends))
+            if len(filled):
+                values = self.values[ends[0] : ends[-1]].astype(np.float64)
+                # From the start of a nonempty row to that of the next one.
+                sums[start + filled] = np.add.reduceat(values, ends[filled] - ends[0])
         return sums
 
     def as_csr(self) -> sp.csr_array:
-        """Return the view as a SciPy array that shares its memory."""
+        """Return the view as a SciPy array that shares its values and indices."""
+        indptr = self.indptr
+        if self.indices.dtype == np.int32 and len(self.values) <= np.iinfo(np.int32).max:
+            indptr = indptr.astype(np.int32)  # SciPy would widen the indices to match
         shape = (self.n_rows, self.n_columns)
-        return sp.csr_array((self.values, self.indices, self.indptr), shape=shape)
+        return sp.csr_array((self.values, self.indices, indptr), shape=shape)
 
 
 def _view(matrix: sp.csr_array) -> RowView:

@@ -84,7 +84,7 @@ class Backend(Protocol):
         """Copy a NumPy array to where this back-end computes."""
 
     def download(self, factor: Any) -> Array:
-        """Copy a factor back to a C-contiguous NumPy array of its own."""
+        """Return a factor as a C-contiguous NumPy array, which may share its memory."""
 
     def copy_into(self, target: Any, source: Any) -> None:
         """``target[:] = source``."""
