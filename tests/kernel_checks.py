@@ -45,6 +45,7 @@ RULES: dict[str, Callable[[Array, Array, int], Rule]] = {
     "guarded, to a tolerance": lambda x, A, mode: guarded(x, A, rounds=9, tolerance=0.05),
     "guarded, no value": lambda x, A, mode: guarded(x, A, want_value=False),
     "multiplicative": lambda x, A, mode: MultiplicativeRule(),
+    "multiplicative, relaxed": lambda x, A, mode: MultiplicativeRule(relaxed=2),
     "paper": lambda x, A, mode: PaperRule(reversed_order(A.shape[1])),
     "paper, signed break": lambda x, A, mode: PaperRule(
         reversed_order(A.shape[1]), signed_break=True

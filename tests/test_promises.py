@@ -42,9 +42,10 @@ from strategies import (
 Array = np.ndarray
 NEVER_RISES = {
     **{name: solver() for name, solver in SOLVERS.items() if solver.never_rises},
-    "srcd without extrapolation": SparseCoordinateDescent(extrapolation=None),
+    "srcd, all opening": SparseCoordinateDescent(opening=10**6),
+    "srcd without extrapolation": SparseCoordinateDescent(opening=0, extrapolation=None),
     "srcd, bold extrapolation": SparseCoordinateDescent(
-        sweeps=1, extrapolation=ExtrapolationWeights(first=0.99)
+        opening=0, sweeps=1, extrapolation=ExtrapolationWeights(first=0.99)
     ),
 }
 ROUNDING = {"float64": 1e-12, "float32": 1e-8}

@@ -10,8 +10,11 @@ import pytest
 import scipy.sparse as sp
 
 from klnmf import KLNMF, objective
+from klnmf.initialization import STARTS
 from klnmf.simulate import simulate_counts
 from klnmf.solvers import SOLVERS
+from klnmf.sparse_data import SparseData
+from klnmf.validation import check_counts
 
 SIMULATED = simulate_counts(60, 40, 3, counts_per_sample=150, random_state=0)
 COUNTS = SIMULATED.X
@@ -238,3 +241,31 @@ def test_bad_parameters(parameter: str, value: Any, message: str) -> None:
     with pytest.raises((ValueError, TypeError), match=message) as caught:
         estimator.fit(COUNTS)
     assert parameter in str(caught.value)
+
+
+# ---- starts of our own --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("init", STARTS)
+@pytest.mark.parametrize("shape", [(1, 7), (7, 1), (3, 4), (300, 40)])
+def test_every_start_is_positive_where_there_are_counts(init: str, shape: tuple[int, int]) -> None:
+    X = np.random.default_rng(0).poisson(1.0, shape).astype(np.float32) + np.eye(*shape)
+    X[:, 0] = 0
+    data = SparseData(check_counts(X))
+    W, H = STARTS[init](data, 5, np.random.default_rng(1))
+    assert W.shape == (shape[0], 5)
+    assert H.shape == (shape[1], 5)
+    assert (W[X.any(axis=1)] > 0).all()
+    assert (H[X.any(axis=0)] > 0).all()
+    assert W.dtype == H.dtype == data.dtype
+
+
+def test_components_that_start_from_samples_differ() -> None:
+    """Averages of samples lie apart from each other, and between the samples and the margins."""
+    X = np.kron(np.eye(3), np.ones((50, 20)))  # three kinds of samples with nothing in common
+    data = SparseData(check_counts(X))
+    _, H = STARTS["samples"](data, 6, np.random.default_rng(0))
+    np.testing.assert_allclose(H.sum(axis=0), 1, rtol=1e-6)
+    by_kind = H.reshape(3, 20, 6).sum(axis=1)
+    assert (by_kind > 0.05).all()  # a share of the margins everywhere
+    assert np.ptp(by_kind, axis=1).min() > 0.1  # and more of some samples than of others

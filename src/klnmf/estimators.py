@@ -61,15 +61,16 @@ class KLNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         product, multiplicative updates, and those with extrapolation.
     init : {"samples", "random", "nndsvd"}, default="samples"
         Where the fit starts, unless ``W`` or ``H`` are passed to ``fit``. "samples" averages a few
-        random samples for each component; on the text sets measured (docs/performance.md) it saves
-        iterations and ends lower than "random", which is noise scaled to the row and column sums of
-        X. "nndsvd" starts from a truncated SVD.
+        random samples for each component, which saves the iterations that "random", noise scaled to
+        the row and column sums of X, needs until its components differ; both end about as low
+        (docs/performance.md). "nndsvd" starts from a truncated SVD.
     l1_W, l2_W, l1_H, l2_H : float, default=0
         Penalties on the factors. A penalty on one factor only has no effect in the end, because the
         factor shrinks while the other grows; it is allowed with a warning. L1 acts on the mass of a
         component and removes whole components; single entries become exactly 0 without any penalty.
-    max_iter : int, default=200
-        Iterations at most. Most of the descent is over after 20; the rest is for the residual.
+    max_iter : int, default=500
+        Iterations at most. On the data sets measured (docs/performance.md) 15 to 50 iterations come
+        within 0.1 % of the final objective, and 90 to 300 reach the default ``tol``.
     tol : float, default=1e-3
         The fit has converged when the KKT residual at the returned factors is at most this. The
         residual is relative: at 1e-3, no entry's share of its sample and no gradient (relative to
@@ -161,7 +162,7 @@ class KLNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         l2_W: float = 0.0,
         l1_H: float = 0.0,
         l2_H: float = 0.0,
-        max_iter: int = 200,
+        max_iter: int = 500,
         tol: float = 1e-3,
         n_threads: int | None = None,
         random_state: int | np.random.RandomState | None = None,

@@ -46,8 +46,8 @@ def sample_start(
 ) -> tuple[Array, Array]:
     """Components that start as averages of a few random samples, mixed with the margins and noise.
 
-    They differ from the first iteration on, where components of pure noise first have to part: that
-    saves iterations and ends lower on most data. Every entry is positive.
+    They differ from the first iteration on, where components of pure noise first have to part.
+    Every entry is positive.
     """
     by_rows, columns = data.view(0), data.view(1)
     W, H = random_start(data, n_components, generator)
