@@ -103,8 +103,7 @@ $(SAN_VENV)/.stamp: $(CORE_SOURCES) $(PY_SOURCES) $(VENV)/.stamp-dev
 	@$(PIP) --python $(SAN_VENV)/bin/python install --quiet --no-build-isolation --no-deps --ignore-installed . \
 	    --config-settings=build-dir=build/sanitize/cmake \
 	    --config-settings=cmake.build-type=Debug \
-	    --config-settings=cmake.define.KLNMF_SANITIZE=address,undefined \
-	    --config-settings=cmake.define.KLNMF_DEBUG_CHECKS=ON
+	    --config-settings=cmake.define.KLNMF_SANITIZE=address,undefined
 	@touch $@
 
 # The runtimes must be loaded before Python, with libstdc++ so that ASan finds the real throw. Python

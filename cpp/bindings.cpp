@@ -38,6 +38,26 @@ klnmf::FixedFactor<T> fixed_of(const In2<T>& A, const In1<double>& c) {
             static_cast<std::int64_t>(A.shape(1))};
 }
 
+void require(bool holds, const char* what) {
+    if (!holds)
+        throw nb::value_error(what);
+}
+
+// Sizes that belong together; the numbers in the arrays (bounds of indices, finite values) are
+// checked in Python once, not at every call.
+template <class T, class I, class X>
+void check_sizes(const In1<std::int64_t>& indptr, const In1<I>& indices, const In1<T>& values,
+                 std::size_t rank, const In1<double>& c, const X& x, const Out1<double>& kkt) {
+    require(indptr.size() > 0, "indptr is empty");
+    const std::size_t n_rows = indptr.size() - 1;
+    const auto nnz = static_cast<std::size_t>(indptr.data()[n_rows]);
+    require(indices.size() >= nnz && values.size() >= nnz, "indices or values end before indptr");
+    require(x.shape(0) == n_rows && x.shape(1) == rank,
+            "x must have a row for each row of the data");
+    require(c.size() == rank, "c must have an entry for each column of A");
+    require(kkt.size() == n_rows, "kkt must have an entry for each row of the data");
+}
+
 template <class T, class I>
 void bind_row_kernels(nb::module_& m) {
     m.def(
@@ -45,6 +65,9 @@ void bind_row_kernels(nb::module_& m) {
         [](In1<std::int64_t> indptr, In1<I> indices, In1<T> values, In2<T> A, In1<double> c,
            double l2, In1<std::int32_t> order, int rounds, int sweeps, double tolerance,
            bool want_value, int n_threads, Out2<T> x, Out1<double> value, Out1<double> kkt) {
+            check_sizes(indptr, indices, values, A.shape(1), c, x, kkt);
+            require(order.size() == A.shape(1) && value.size() == kkt.size(),
+                    "order needs an entry for each column of A, value one for each row");
             const klnmf::GuardedSettings settings{order.data(), rounds, sweeps, tolerance,
                                                   want_value};
             klnmf::guarded_rows(rows_of(indptr, indices, values), fixed_of(A, c), l2,
@@ -61,6 +84,7 @@ void bind_row_kernels(nb::module_& m) {
         "multiplicative_rows",
         [](In1<std::int64_t> indptr, In1<I> indices, In1<T> values, In2<T> A, In1<double> c,
            double l2, int relaxed, int n_threads, Out2<T> x, Out1<double> kkt) {
+            check_sizes(indptr, indices, values, A.shape(1), c, x, kkt);
             klnmf::multiplicative_rows(rows_of(indptr, indices, values), fixed_of(A, c), l2,
                                        static_cast<std::int64_t>(A.shape(0)), relaxed, n_threads,
                                        x.data(), kkt.data());
@@ -74,6 +98,8 @@ void bind_row_kernels(nb::module_& m) {
         [](In1<std::int64_t> indptr, In1<I> indices, In1<T> values, In2<T> A, In1<double> c,
            double l2, In1<std::int32_t> order, double epsilon, double relative_change,
            bool signed_break, int max_newton, int n_threads, Out2<T> x, Out1<double> kkt) {
+            check_sizes(indptr, indices, values, A.shape(1), c, x, kkt);
+            require(order.size() == A.shape(1), "order must have an entry for each column of A");
             const klnmf::PaperSettings settings{order.data(), epsilon, relative_change,
                                                 signed_break, max_newton};
             klnmf::paper_rows(rows_of(indptr, indices, values), fixed_of(A, c), l2,
@@ -89,6 +115,10 @@ void bind_row_kernels(nb::module_& m) {
         [](In1<std::int64_t> indptr, In1<I> indices, In1<T> values, In2<T> columns, In1<double> c,
            double l2, double relative_change, double floor, int max_newton, bool by_columns,
            int n_threads, Out2<T> x, Out2<double> P, Out1<double> kkt) {
+            check_sizes(indptr, indices, values, columns.shape(0), c, x, kkt);
+            require(P.shape(by_columns ? 1 : 0) == x.shape(0) &&
+                        P.shape(by_columns ? 0 : 1) == columns.shape(1),
+                    "P must be the product of the factors");
             const klnmf::DenseSettings settings{relative_change, floor, max_newton};
             klnmf::dense_rows(rows_of(indptr, indices, values),
                               static_cast<std::int64_t>(columns.shape(1)), columns.data(),
@@ -103,13 +133,17 @@ void bind_row_kernels(nb::module_& m) {
     m.def(
         "evaluate_rows",
         [](In1<std::int64_t> indptr, In1<I> indices, In1<T> values, In2<T> A, In1<double> c,
-           double l2, int n_threads, In2<T> x, Out1<double> value, Out1<double> kkt) {
-            klnmf::evaluate_rows(rows_of(indptr, indices, values), fixed_of(A, c), l2, n_threads,
-                                 x.data(), value.data(), kkt.data());
+           double l2, bool want_residual, int n_threads, In2<T> x, Out1<double> value,
+           Out1<double> kkt) {
+            check_sizes(indptr, indices, values, A.shape(1), c, x, kkt);
+            require(value.size() == kkt.size(),
+                    "value must have an entry for each row of the data");
+            klnmf::evaluate_rows(rows_of(indptr, indices, values), fixed_of(A, c), l2,
+                                 want_residual, n_threads, x.data(), value.data(), kkt.data());
         },
         "indptr"_a.noconvert(), "indices"_a.noconvert(), "values"_a.noconvert(), "A"_a.noconvert(),
-        "c"_a.noconvert(), "l2"_a, "n_threads"_a, "x"_a.noconvert(), "value"_a.noconvert(),
-        "kkt"_a.noconvert(), Unlocked(),
+        "c"_a.noconvert(), "l2"_a, "want_residual"_a, "n_threads"_a, "x"_a.noconvert(),
+        "value"_a.noconvert(), "kkt"_a.noconvert(), Unlocked(),
         "Value and residual of every row at x, in double; value, kkt are out.");
 }
 
@@ -118,6 +152,7 @@ void bind_factor_kernels(nb::module_& m) {
     m.def(
         "column_sums",
         [](In2<T> factor, int n_threads, Out1<double> sums) {
+            require(sums.size() == factor.shape(1), "sums must have an entry for each column");
             klnmf::column_sums(factor.data(), static_cast<std::int64_t>(factor.shape(0)),
                                static_cast<int>(factor.shape(1)), n_threads, sums.data());
         },
@@ -126,6 +161,8 @@ void bind_factor_kernels(nb::module_& m) {
     m.def(
         "column_squares",
         [](In2<T> factor, int n_threads, Out1<double> squares) {
+            require(squares.size() == factor.shape(1),
+                    "squares must have an entry for each column");
             klnmf::column_squares(factor.data(), static_cast<std::int64_t>(factor.shape(0)),
                                   static_cast<int>(factor.shape(1)), n_threads, squares.data());
         },
@@ -135,6 +172,8 @@ void bind_factor_kernels(nb::module_& m) {
         "extrapolate",
         [](In2<T> newest, In2<T> previous, double weight, double keep, int n_threads,
            Out2<T> target) {
+            require(newest.size() == previous.size() && newest.size() == target.size(),
+                    "newest, previous and target must have one size");
             klnmf::extrapolate(newest.data(), previous.data(),
                                static_cast<std::int64_t>(newest.size()), weight, keep, n_threads,
                                target.data());

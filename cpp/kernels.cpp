@@ -139,13 +139,14 @@ KLNMF_CLONES void dense_range(const SparseRows<T, I>& data, std::int64_t n_cols,
 
 template <class T, class I>
 KLNMF_CLONES void evaluate_range(const SparseRows<T, I>& data, const FixedFactor<T>& fixed,
-                                 double l2, std::int64_t begin, std::int64_t end,
-                                 RowScratch<T>& scratch, const T* x, double* value, double* kkt) {
+                                 double l2, bool want_residual, std::int64_t begin,
+                                 std::int64_t end, RowScratch<T>& scratch, const T* x,
+                                 double* value, double* kkt) {
     for (std::int64_t i = begin; i < end; ++i) {
         const std::int64_t first = data.begin(i);
         const RowOutcome outcome =
             evaluate_row(data.values + first, data.indices + first, data.length(i), fixed,
-                         x + i * fixed.rank, l2, scratch);
+                         x + i * fixed.rank, l2, want_residual, scratch);
         value[i] = outcome.value;
         kkt[i] = outcome.kkt;
     }
@@ -172,6 +173,18 @@ KLNMF_CLONES void extrapolate_range(const T* newest, const T* previous, std::int
     }
 }
 
+// Calls body(padded A, begin, end, scratch) for ranges of rows that cover all of them.
+template <class T, class I, class Body>
+void for_each_range_padded(const SparseRows<T, I>& data, const FixedFactor<T>& unpadded,
+                           std::int64_t n_cols, int n_threads, Body body) {
+    const int threads = usable_threads(n_threads, data.nnz() * unpadded.rank);
+    const PaddedFactor<T> padded(unpadded, n_cols, threads);
+    ScratchPool<T> pool(threads, data.longest_row(), unpadded.rank, (*padded).stride);
+    for_each_range(data.n_rows, threads, [&](std::int64_t begin, std::int64_t end, int thread) {
+        body(*padded, begin, end, pool[thread]);
+    });
+}
+
 // Sums of the entries (power 1) or of their squares (power 2), each block of rows on one thread.
 template <int power, class T>
 void column_powers(const T* factor, std::int64_t n_rows, int rank, int n_threads, double* sums) {
@@ -196,38 +209,31 @@ template <class T, class I>
 void guarded_rows(const SparseRows<T, I>& data, const FixedFactor<T>& unpadded, double l2,
                   std::int64_t n_cols, const GuardedSettings& settings, int n_threads, T* x,
                   double* value, double* kkt) {
-    const int threads = usable_threads(n_threads, data.nnz() * unpadded.rank);
-    const PaddedFactor<T> padded(unpadded, n_cols, threads);
-    const FixedFactor<T>& fixed = *padded;
-    ScratchPool<T> pool(threads, data.longest_row(), fixed.rank, fixed.stride);
-    for_each_range(data.n_rows, threads, [&](std::int64_t begin, std::int64_t end, int thread) {
-        guarded_range(data, fixed, l2, settings, begin, end, pool[thread], x, value, kkt);
-    });
+    for_each_range_padded(data, unpadded, n_cols, n_threads,
+                          [&](const auto& fixed, auto begin, auto end, auto& scratch) {
+                              guarded_range(data, fixed, l2, settings, begin, end, scratch, x,
+                                            value, kkt);
+                          });
 }
 
 template <class T, class I>
 void multiplicative_rows(const SparseRows<T, I>& data, const FixedFactor<T>& unpadded, double l2,
                          std::int64_t n_cols, int relaxed, int n_threads, T* x, double* kkt) {
-    const int threads = usable_threads(n_threads, data.nnz() * unpadded.rank);
-    const PaddedFactor<T> padded(unpadded, n_cols, threads);
-    const FixedFactor<T>& fixed = *padded;
-    ScratchPool<T> pool(threads, data.longest_row(), fixed.rank, fixed.stride);
-    for_each_range(data.n_rows, threads, [&](std::int64_t begin, std::int64_t end, int thread) {
-        multiplicative_range(data, fixed, l2, relaxed, begin, end, pool[thread], x, kkt);
-    });
+    for_each_range_padded(data, unpadded, n_cols, n_threads,
+                          [&](const auto& fixed, auto begin, auto end, auto& scratch) {
+                              multiplicative_range(data, fixed, l2, relaxed, begin, end, scratch, x,
+                                                   kkt);
+                          });
 }
 
 template <class T, class I>
 void paper_rows(const SparseRows<T, I>& data, const FixedFactor<T>& unpadded, double l2,
                 std::int64_t n_cols, const PaperSettings& settings, int n_threads, T* x,
                 double* kkt) {
-    const int threads = usable_threads(n_threads, data.nnz() * unpadded.rank);
-    const PaddedFactor<T> padded(unpadded, n_cols, threads);
-    const FixedFactor<T>& fixed = *padded;
-    ScratchPool<T> pool(threads, data.longest_row(), fixed.rank, fixed.stride);
-    for_each_range(data.n_rows, threads, [&](std::int64_t begin, std::int64_t end, int thread) {
-        paper_range(data, fixed, l2, settings, begin, end, pool[thread], x, kkt);
-    });
+    for_each_range_padded(data, unpadded, n_cols, n_threads,
+                          [&](const auto& fixed, auto begin, auto end, auto& scratch) {
+                              paper_range(data, fixed, l2, settings, begin, end, scratch, x, kkt);
+                          });
 }
 
 template <class T, class I>
@@ -257,11 +263,11 @@ void dense_rows(const SparseRows<T, I>& data, std::int64_t n_cols, const T* colu
 
 template <class T, class I>
 void evaluate_rows(const SparseRows<T, I>& data, const FixedFactor<T>& fixed, double l2,
-                   int n_threads, const T* x, double* value, double* kkt) {
+                   bool want_residual, int n_threads, const T* x, double* value, double* kkt) {
     const int threads = usable_threads(n_threads, data.nnz() * fixed.rank);
     ScratchPool<T> pool(threads, 0, fixed.rank, fixed.stride);
     for_each_range(data.n_rows, threads, [&](std::int64_t begin, std::int64_t end, int thread) {
-        evaluate_range(data, fixed, l2, begin, end, pool[thread], x, value, kkt);
+        evaluate_range(data, fixed, l2, want_residual, begin, end, pool[thread], x, value, kkt);
     });
 }
 
@@ -310,7 +316,7 @@ void extrapolate(const T* newest, const T* previous, std::int64_t size, double w
                              const PaperSettings&, int, T*, double*);                              \
     template void dense_rows(const SparseRows<T, I>&, std::int64_t, const T*, int, const double*,  \
                              double, const DenseSettings&, bool, int, T*, double*, double*);       \
-    template void evaluate_rows(const SparseRows<T, I>&, const FixedFactor<T>&, double, int,       \
+    template void evaluate_rows(const SparseRows<T, I>&, const FixedFactor<T>&, double, bool, int, \
                                 const T*, double*, double*);
 
 #define KLNMF_INSTANTIATE(T)                                                                       \

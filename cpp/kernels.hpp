@@ -36,10 +36,10 @@ void dense_rows(const SparseRows<T, I>& data, std::int64_t n_cols, const T* colu
                 const double* c, double l2, const DenseSettings& settings, bool by_columns,
                 int n_threads, T* x, double* P, double* kkt);
 
-// f and the residual of every row at x (in), in double.
+// f and, where wanted, the residual of every row at x (in), in double.
 template <class T, class I>
 void evaluate_rows(const SparseRows<T, I>& data, const FixedFactor<T>& fixed, double l2,
-                   int n_threads, const T* x, double* value, double* kkt);
+                   bool want_residual, int n_threads, const T* x, double* value, double* kkt);
 
 // Sums over blocks of this many rows, by row number, are what makes every total independent of
 // threads and of how the rows are stored or distributed.

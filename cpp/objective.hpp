@@ -83,48 +83,47 @@ KLNMF_INLINE double entry_residual(double x, double c, double g, double total) {
 }
 
 struct RowOutcome {
-    double value; // f at the row's new x, where the kernel was asked for it
+    double value; // f at the row's new x, where the rule computes it and was asked to
     double kkt;   // the largest violation met
 };
 
-// f(x) and its residual for one row, with every sum in double.
+// f(x) and its residual for one row, with every sum in double; the residual is 0 where only the
+// value is wanted, which costs half.
 template <class T, class I>
 KLNMF_INLINE RowOutcome evaluate_row(const T* values, const I* indices, std::int64_t length,
                                      const FixedFactor<T>& fixed, const T* x, double l2,
-                                     RowScratch<T>& scratch) {
+                                     bool want_residual, RowScratch<T>& scratch) {
+    constexpr double infinity = std::numeric_limits<double>::infinity();
+    constexpr std::int64_t chunk = 128;
     const int rank = fixed.rank;
     RowOutcome outcome{linear_and_quadratic(x, fixed.c, l2, rank), 0};
-    if (length == 0)
-        return outcome;
-    double total = 0, log_sum = 0;
-    bool covered = true;
+    double total = 0;
+    double y[chunk];
     double* S = scratch.S_exact;
     for (int k = 0; k < rank; ++k)
         S[k] = 0;
-    for (std::int64_t i = 0; i < length; ++i) {
-        const T* a = fixed.row(indices[i]);
-        const double v = values[i];
-        total += v;
-        double y = 0;
-#pragma omp simd reduction(+ : y)
-        for (int k = 0; k < rank; ++k)
-            y += static_cast<double>(a[k]) * static_cast<double>(x[k]);
-        if (!(y > 0)) {
-            covered = false;
-            continue;
-        }
-        const double ratio = v / y;
+    for (std::int64_t start = 0; start < length; start += chunk) {
+        const std::int64_t size = length - start < chunk ? length - start : chunk;
+        for (std::int64_t i = 0; i < size; ++i) {
+            const T* a = fixed.row(indices[start + i]);
+            double product = 0;
+#pragma omp simd reduction(+ : product)
+            for (int k = 0; k < rank; ++k)
+                product += static_cast<double>(a[k]) * static_cast<double>(x[k]);
+            if (!(product > std::numeric_limits<double>::min()))
+                return {infinity, infinity}; // a nonzero without cover
+            y[i] = product;
+            if (!want_residual)
+                continue;
+            const double v = values[start + i], ratio = v / product;
+            total += v;
 #pragma omp simd
-        for (int k = 0; k < rank; ++k)
-            S[k] += ratio * static_cast<double>(a[k]);
-        log_sum += v * std::log(y);
+            for (int k = 0; k < rank; ++k)
+                S[k] += ratio * static_cast<double>(a[k]);
+        }
+        outcome.value -= weighted_log_sum(values + start, y, size);
     }
-    if (!covered) {
-        constexpr double infinity = std::numeric_limits<double>::infinity();
-        return {infinity, infinity};
-    }
-    outcome.value -= log_sum;
-    for (int k = 0; k < rank; ++k) {
+    for (int k = 0; want_residual && length > 0 && k < rank; ++k) {
         const double g = fixed.c[k] + l2 * static_cast<double>(x[k]) - S[k];
         const double residual = entry_residual(x[k], fixed.c[k], g, total);
         outcome.kkt = residual > outcome.kkt ? residual : outcome.kkt;

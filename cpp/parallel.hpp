@@ -9,8 +9,9 @@
 #include <omp.h>
 #endif
 
-// Compiles a kernel once per instruction set and picks one when the library is loaded. Everything
-// the kernel calls must be inlined into it (KLNMF_INLINE), or it would stay at the baseline set.
+// Compiles a function once per instruction set; one is picked when the library is loaded. What it
+// calls must be inlined into it (KLNMF_INLINE) or carry this mark too, or it would stay at the
+// baseline set.
 #if defined(__x86_64__) && defined(__linux__) && defined(__GLIBC__) && defined(__GNUC__) &&        \
     !defined(__clang__) && !defined(KLNMF_NO_CLONES)
 #define KLNMF_CLONES __attribute__((target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")))

@@ -16,6 +16,7 @@ template <class T, class I>
 KLNMF_INLINE void plain_step(const Row<T, I>& row, const T* x_before, const T* S_before, T* x) {
     for (int k = 0; k < row.fixed.rank; ++k) {
         const T moved = x_before[k] * S_before[k] * row.fixed.inverse_slope[k];
+        // Below this an entry is a denormal in waiting.
         x[k] = moved > smallest_cover<T>() ? moved : T(0);
     }
 }
@@ -40,15 +41,15 @@ KLNMF_INLINE void relaxed_step(const Row<T, I>& row, RowScratch<T>& scratch) {
 // by more than the rounding of y could hide.
 template <class T, class I>
 KLNMF_INLINE bool has_descended(const Row<T, I>& row, const RowScratch<T>& scratch) {
-    T slope = 0;
+    double slope = 0, gain = 0;
     for (int k = 0; k < row.fixed.rank; ++k)
-        slope += row.fixed.slope[k] * (scratch.x[k] - scratch.x_before[k]);
-    T gain = 0;
+        slope += row.fixed.c[k] *
+                 (static_cast<double>(scratch.x[k]) - static_cast<double>(scratch.x_before[k]));
 #pragma omp simd reduction(+ : gain)
     for (std::int64_t i = 0; i < row.padded_length; ++i)
-        gain += scratch.v[i] * (scratch.y[i] - scratch.y_before[i]) / scratch.y[i];
-    const T rounding = 8 * std::numeric_limits<T>::epsilon() * static_cast<T>(row.total);
-    return slope + rounding <= gain;
+        gain +=
+            static_cast<double>(scratch.v[i] * (scratch.y[i] - scratch.y_before[i]) / scratch.y[i]);
+    return slope + 8 * std::numeric_limits<T>::epsilon() * row.total <= gain;
 }
 
 // Relaxed steps; on entry and on return y and S belong to x.

@@ -75,8 +75,11 @@ KLNMF_CLONES bool product_and_ratios(const Row<T, I>& row, RowScratch<T>& scratc
     constexpr int lanes = Lanes<T>::count;
     constexpr std::int64_t ahead = 2 * lanes; // rows of A fetched before they are needed
     const std::int64_t stride = row.fixed.stride;
+    const bool in_pieces = row.length > piece;
     for (std::int64_t k = 0; k < stride; k += lanes)
         store(scratch.S + k, V{});
+    for (std::int64_t k = 0; in_pieces && k < stride; ++k)
+        scratch.S_exact[k] = 0;
     Mask uncovered{};
     for (std::int64_t i = 0; i < row.length; i += lanes) {
         const T* a[lanes];
@@ -111,7 +114,14 @@ KLNMF_CLONES bool product_and_ratios(const Row<T, I>& row, RowScratch<T>& scratc
                 S += weights[j] * load(a[j] + k);
             store(scratch.S + k, S);
         }
+        if (in_pieces && (i + lanes) % piece == 0)
+            for (std::int64_t k = 0; k < stride; ++k) {
+                scratch.S_exact[k] += static_cast<double>(scratch.S[k]);
+                scratch.S[k] = 0;
+            }
     }
+    for (std::int64_t k = 0; in_pieces && k < stride; ++k)
+        scratch.S[k] = static_cast<T>(scratch.S_exact[k] + static_cast<double>(scratch.S[k]));
     bool any = false;
     for (int j = 0; j < lanes; ++j)
         any |= uncovered[j] != 0;

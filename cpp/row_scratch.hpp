@@ -18,6 +18,10 @@ constexpr std::int64_t row_padding = 8;
 // components at a time, so that the scratch stays at threads x tile x rank.
 constexpr std::int64_t tile = 16384;
 
+// Nonzeros whose terms are summed in the type of the factors; sums over more are sums of such
+// pieces, in double, so that rounding does not grow with the length of a row.
+constexpr std::int64_t piece = 2048;
+
 inline std::int64_t padded(std::int64_t length) {
     return (length + row_padding - 1) / row_padding * row_padding;
 }
@@ -32,7 +36,7 @@ struct RowScratch {
     T* y_before; // y, x and S where a relaxed step started
     T* x_before;
     T* S_before;
-    double* S_exact;      // the same in double, where it is evaluated and not only used for a step
+    double* S_exact;      // S in double, likewise
     std::int32_t* active; // the components a half-step visits, in the order of the visits
     std::int32_t* slots;  // where the column of active[j] stands among the gathered ones
     std::int64_t columns_capacity;
@@ -53,7 +57,7 @@ public:
         const std::int64_t capacity = std::max(std::min(length, tile) * stride, length);
         const std::size_t per_thread = align(length * sizeof(T)) * 3 + align(capacity * sizeof(T)) +
                                        align(stride * sizeof(T)) * 4 +
-                                       align(rank * sizeof(double)) +
+                                       align(stride * sizeof(double)) +
                                        align(rank * sizeof(std::int32_t)) * 2;
         memory_.reset(static_cast<std::byte*>(
             ::operator new(per_thread * n_threads, std::align_val_t{alignment})));
@@ -74,7 +78,7 @@ public:
             scratch.x = reinterpret_cast<T*>(take(stride * sizeof(T)));
             scratch.S = reinterpret_cast<T*>(take(stride * sizeof(T)));
             std::fill(scratch.x, scratch.x + stride, T(0));
-            scratch.S_exact = reinterpret_cast<double*>(take(rank * sizeof(double)));
+            scratch.S_exact = reinterpret_cast<double*>(take(stride * sizeof(double)));
             scratch.active = reinterpret_cast<std::int32_t*>(take(rank * sizeof(std::int32_t)));
             scratch.slots = reinterpret_cast<std::int32_t*>(take(rank * sizeof(std::int32_t)));
             scratch.columns_capacity = capacity;

@@ -33,17 +33,25 @@ KLNMF_INLINE Visit<T> visit_column(const T* v, T* y, const T* column, T pending,
                                    const T* pending_column, std::int64_t length) {
     using V = typename Lanes<T>::Vector;
     constexpr int lanes = Lanes<T>::count;
-    V S{}, h{};
-    for (std::int64_t i = 0; i < length; i += lanes) {
-        const V moved = load(y + i) + pending * load(pending_column + i);
-        store(y + i, moved);
-        const V t = load(column + i) / moved;
-        const V vt = load(v + i) * t;
-        S += vt;
-        h += vt * t;
+    double S_total = 0, h_total = 0;
+    for (std::int64_t start = 0; start < length; start += piece) {
+        const std::int64_t end = std::min(start + piece, length);
+        V S{}, h{};
+        for (std::int64_t i = start; i < end; i += lanes) {
+            const V moved = load(y + i) + pending * load(pending_column + i);
+            store(y + i, moved);
+            const V t = load(column + i) / moved;
+            const V vt = load(v + i) * t;
+            S += vt;
+            h += vt * t;
+        }
+        const auto sums = sum_both(S, h);
+        if (length <= piece)
+            return {sums.first, sums.second};
+        S_total += static_cast<double>(sums.first);
+        h_total += static_cast<double>(sums.second);
     }
-    const auto sums = sum_both(S, h);
-    return {sums.first, sums.second};
+    return {static_cast<T>(S_total), static_cast<T>(h_total)};
 }
 
 // The same sums in double, for the rare column whose squares overflow a float.
@@ -87,19 +95,25 @@ KLNMF_INLINE ZeroTest<T> test_zero(const T* v, const T* y, const T* column, T x,
     constexpr int lanes = Lanes<T>::count;
     const T rounding_share = std::numeric_limits<T>::epsilon() * T(100) * lost;
     constexpr T infinity = std::numeric_limits<T>::infinity();
-    V S{}, fall{};
-    for (std::int64_t i = 0; i < length; i += lanes) {
-        const V whole = load(y + i), a = load(column + i);
-        const V rest = whole - x * a;
-        const V inverse = T(1) / rest;
-        S += load(v + i) * a * inverse;
-        const V ratio = rest > whole * rounding_share ? whole * inverse : V{} + infinity;
-        fall = ratio > fall ? ratio : fall;
+    double S_total = 0;
+    V fall{};
+    for (std::int64_t start = 0; start < length; start += piece) {
+        const std::int64_t end = std::min(start + piece, length);
+        V S{};
+        for (std::int64_t i = start; i < end; i += lanes) {
+            const V whole = load(y + i), a = load(column + i);
+            const V rest = whole - x * a;
+            const V inverse = T(1) / rest;
+            S += load(v + i) * a * inverse;
+            const V ratio = rest > whole * rounding_share ? whole * inverse : V{} + infinity;
+            fall = ratio > fall ? ratio : fall;
+        }
+        S_total += static_cast<double>(sum_both(S, S).first);
     }
     T largest = 0;
     for (int j = 0; j < lanes; ++j)
         largest = std::max(largest, fall[j]);
-    return {sum_both(S, S).first, largest};
+    return {static_cast<T>(S_total), largest};
 }
 
 // y from the gathered columns of all active components.
@@ -290,7 +304,7 @@ KLNMF_INLINE RowOutcome guarded_row(const Row<T, I>& row, const GuardedSettings&
     bool gathered = false;
     for (int round = 0; round < settings.rounds; ++round) {
         if (product_and_ratios(row, scratch)) {
-            hopeless = restart_uncovered_row(row, scratch);
+            hopeless |= restart_uncovered_row(row, scratch);
             outcome.kkt = infinity;
         }
         T residual;

@@ -46,13 +46,13 @@ KLNMF_INLINE RowOutcome multiplicative_row(const Row<T, I>& row, int relaxed,
         plain_step(row, scratch.x, scratch.S, scratch.x);
         return outcome;
     }
-    const T l2 = static_cast<T>(row.l2);
     for (int k = 0; k < row.fixed.rank; ++k) {
-        const T c = row.fixed.slope[k], product = scratch.x[k] * scratch.S[k];
-        const T moved =
-            product > 0 ? 2 * product / (c + std::sqrt(c * c + 4 * l2 * product)) : T(0);
-        // Below this an entry is a denormal in waiting; the nonzeros it covers have others.
-        scratch.x[k] = moved > smallest_cover<T>() ? moved : T(0);
+        // In double: c^2 may be beyond a float.
+        const double c = row.fixed.c[k];
+        const double product = static_cast<double>(scratch.x[k]) * scratch.S[k];
+        const double moved =
+            product > 0 ? 2 * product / (c + std::sqrt(c * c + 4 * row.l2 * product)) : 0.0;
+        scratch.x[k] = moved > smallest_cover<T>() ? static_cast<T>(moved) : T(0);
     }
     return outcome;
 }

@@ -25,12 +25,18 @@ KLNMF_INLINE double paper_coordinate(const Row<T, I>& row, T& x, double c, const
     const T epsilon = static_cast<T>(settings.epsilon);
     double violation = 0;
     for (int newton = 0; newton < settings.max_newton; ++newton) {
-        T S = 0, h = 0;
-#pragma omp simd reduction(+ : S, h)
-        for (std::int64_t i = 0; i < length; ++i) {
-            const T t = column[i] / (scratch.y[i] + epsilon);
-            S += scratch.v[i] * t;
-            h += scratch.v[i] * t * t;
+        double S = 0, h = 0;
+        for (std::int64_t start = 0; start < length; start += piece) {
+            const std::int64_t end = std::min(start + piece, length);
+            T S_piece = 0, h_piece = 0;
+#pragma omp simd reduction(+ : S_piece, h_piece)
+            for (std::int64_t i = start; i < end; ++i) {
+                const T t = column[i] / (scratch.y[i] + epsilon);
+                S_piece += scratch.v[i] * t;
+                h_piece += scratch.v[i] * t * t;
+            }
+            S += static_cast<double>(S_piece);
+            h += static_cast<double>(h_piece);
         }
         const double g = c + row.l2 * x - S;
         const double curvature = h + row.l2;

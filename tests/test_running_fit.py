@@ -88,7 +88,7 @@ def test_progress_bar_goes_to_stderr(capfd: pytest.CaptureFixture[str]) -> None:
     out, err = capfd.readouterr()
     assert out == ""
     assert "klnmf" in err
-    assert "/200" in err
+    assert "/500" in err
 
 
 @pytest.mark.parametrize("progress", ["auto", False])

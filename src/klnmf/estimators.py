@@ -16,20 +16,21 @@ from sklearn.base import (
     _fit_context,
 )
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
+from sklearn.utils import check_array, check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from klnmf.backends import BACKENDS, make_backend
 from klnmf.held_out import mean_log_likelihood, split_for_completion
-from klnmf.initialization import STARTS, cover_columns
+from klnmf.initialization import STARTS
 from klnmf.objective import Penalties
 from klnmf.progress import ProgressBar
 from klnmf.solvers import SOLVERS, Solver, make_solver
 from klnmf.solvers.alternating import Record, RowSolve, Run, Solution, StopRule, solve_rows
 from klnmf.solvers.base import Problem, State
+from klnmf.solvers.start import start_state
 from klnmf.sparse_data import SparseData
-from klnmf.validation import check_counts, check_start, warn_caller
+from klnmf.validation import check_counts, check_penalties, warn_caller
 
 Array = npt.NDArray[Any]
 
@@ -86,8 +87,9 @@ class KLNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     sparse_output : bool, default=False
         Return W and ``components_`` as CSR arrays; their zeros are true zeros.
     warm_start : bool, default=False
-        Go on from the last fit: from its full state if X is the same, so that two fits of 10
-        iterations are one of 20; otherwise from its components.
+        Go on from the last fit: from its full state if X is the same and that fit had
+        ``warm_start=True`` too, so that two fits of 10 iterations are one of 20; otherwise from its
+        components. Iterations and seconds in ``history_`` then count on.
     backend : {"auto", "cpu", "reference"}, default="auto"
         Where to compute. "auto" is the C++ core; "reference" is slow NumPy, the oracle of the
         tests.
@@ -191,6 +193,7 @@ class KLNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self.progress = progress
         self.callback = callback
 
+    @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
     def fit(self, X: Any, y: Any = None, W: Any = None, H: Any = None) -> Self:
         """Learn the components of X.
 
@@ -209,7 +212,7 @@ class KLNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         -------
         self
         """
-        self.fit_transform(X, W=W, H=H)
+        self._fit(X, W, H)
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
@@ -232,41 +235,7 @@ class KLNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         ndarray or CSR array of shape (n_samples, n_components)
             W, solved for as ``transform`` does with the final components.
         """
-        data = SparseData(self._check(X, reset=True))
-        solver = make_solver(self.solver)
-        problem = self._problem(data)
-        solver.check_backend(problem.backend)
-        if problem.penalties.is_one_sided:
-            warn_caller(
-                "Only one of the factors is penalised. Shrinking it while the other grows takes "
-                "the penalty to 0 without changing the fit, so that there is no minimiser to "
-                "converge to. Set a penalty on the other factor too (for instance the same l1_W "
-                "and l1_H).",
-                UserWarning,
-            )
-        state = self._warm_state(data, solver, W, H)
-        if state is None:
-            state = self._start(problem, W, H)
-            solver.prepare(problem, state)
-        with ProgressBar(self.progress, self.max_iter) as bar:
-
-            def on_record(record: Record) -> bool:
-                bar.update(record)
-                return self.callback is not None and bool(self.callback(record))
-
-            run = Run(problem, solver, state, self._row_solve(), on_record)
-            stop = StopRule(max_iter=state.iteration + self.max_iter, tol=self.tol)
-            try:
-                solution = run.solve(stop)
-            except KeyboardInterrupt:
-                # The state is one valid pair at any moment, the best so far where f never rises.
-                pair = list(state.factors)
-                self._set_fitted(run, Solution(pair, problem.evaluate(pair), converged=False))
-                raise
-        W_solved = self._set_fitted(run, solution)
-        if not self.converged_ and not run.stopped_early:
-            self._warn_not_converged()
-        return self._as_output(W_solved)
+        return self._as_output(self._fit(X, W, H))
 
     def transform(self, X: Any) -> Any:
         """Return W for new samples, with the components fixed: each row's problem is convex.
@@ -280,7 +249,7 @@ class KLNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         -------
         ndarray or CSR array of shape (n_samples, n_components)
         """
-        check_is_fitted(self)
+        check_is_fitted(self, "components_")
         return self._as_output(self._solve_W(self._check(X, reset=False), self._H()))
 
     def inverse_transform(self, X: Any) -> Any:
@@ -295,9 +264,10 @@ class KLNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         -------
         ndarray of shape (n_samples, n_features)
         """
-        check_is_fitted(self)
-        W = X.toarray() if sp.issparse(X) else np.asarray(X)
-        if W.ndim != 2 or W.shape[1] != self.n_components_:
+        check_is_fitted(self, "components_")
+        W = check_array(X, accept_sparse=True, dtype=[np.float64, np.float32], input_name="W")
+        W = W.toarray() if sp.issparse(W) else W
+        if W.shape[1] != self.n_components_:
             raise ValueError(
                 f"W must have shape (n_samples, {self.n_components_}), as transform returns it; "
                 f"got {W.shape}."
@@ -327,7 +297,7 @@ class KLNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         float
             Mean log-likelihood of a sample's held-out half.
         """
-        check_is_fitted(self)
+        check_is_fitted(self, "components_")
         split = split_for_completion(self._check(X, reset=False), SCORE_SEED)
         H = self._H()
         W = self._solve_W(split.estimate, H[split.estimate_features])
@@ -335,17 +305,58 @@ class KLNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     # ---- inside ----------------------------------------------------------------------------------
 
+    def _fit(self, X: Any, W: Any, H: Any) -> Array:
+        """Fit, set the fitted attributes and return W, dense."""
+        data = SparseData(self._check(X, reset=True))
+        solver = make_solver(self.solver)
+        problem = self._problem(data)
+        solver.check_backend(problem.backend)
+        if problem.penalties.is_one_sided:
+            warn_caller(
+                "Only one of the factors is penalised. Shrinking it while the other grows takes "
+                "the penalty to 0 without changing the fit, so that there is no minimiser to "
+                "converge to. Set a penalty on the other factor too (for instance the same l1_W "
+                "and l1_H).",
+                UserWarning,
+            )
+        state = self._warm_state(data, solver, W, H)
+        if state is None:
+            state = self._start(problem, W, H)
+            solver.prepare(problem, state)
+        with ProgressBar(self.progress, self.max_iter) as bar:
+
+            def on_record(record: Record) -> bool:
+                bar.update(record)
+                return self.callback is not None and bool(self.callback(record))
+
+            run = Run(problem, solver, state, self._row_solve(), on_record)
+            stop = StopRule(max_iter=state.iteration + self.max_iter, tol=self.tol)
+            try:
+                solution = run.solve(stop)
+            except KeyboardInterrupt:
+                # Whatever was interrupted, the state holds a valid pair: the best so far, or one
+                # that a half-step was improving.
+                pair = list(state.factors)
+                self._set_fitted(run, Solution(pair, problem.evaluate(pair), converged=False))
+                raise
+        W_solved = self._set_fitted(run, solution)
+        if not self.converged_ and not run.stopped_early:
+            self._warn_not_converged()
+        return W_solved
+
     def _check(self, X: Any, *, reset: bool) -> sp.csr_array:
         X = validate_data(self, X, accept_sparse="csr", reset=reset)
         return check_counts(X, dtype=self.dtype, name=type(self).__name__)
 
     def _problem(self, data: SparseData) -> Problem:
         penalties = Penalties(self.l1_W, self.l2_W, self.l1_H, self.l2_H)
+        check_penalties(penalties, data.dtype)
         return Problem(make_backend(self.backend, data, self.n_threads), penalties)
 
     def _row_solve(self) -> RowSolve:
-        # Tighter than the fit, so that fit + transform and fit_transform agree to its tolerance.
-        return RowSolve(tolerance=min(1e-5, 0.01 * self.tol))
+        # Tighter than the fit, so that fit + transform and fit_transform agree to its tolerance,
+        # but not beyond what float32 can tell.
+        return RowSolve(tolerance=min(1e-5, max(0.01 * self.tol, 1e-7)))
 
     def _solve_W(self, X: sp.csr_array, H: Array) -> Array:  # noqa: N802
         problem = self._problem(SparseData(X))
@@ -354,35 +365,11 @@ class KLNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         return problem.backend.download(W)
 
     def _start(self, problem: Problem, W: Any, H: Any) -> State:
-        data = problem.backend.data
-        n, m = data.shape
-        random_state = check_random_state(self.random_state)
-        seed = int(random_state.randint(np.iinfo(np.int32).max))
-        generator = np.random.default_rng(seed)
-        if H is None and self.warm_start and hasattr(self, "components_"):
-            H = self.components_ if self.components_.shape == (self.n_components, m) else None
-        upload = problem.backend.upload
-        if W is None and H is None:
-            start_W, start_H = STARTS[self.init](data, self.n_components, generator)
-            return State(factors=[upload(start_W), upload(start_H)], seed=seed)
-        # A factor that is not given is solved for, roughly; the solve replaces zeros row by row.
-        shapes = ((n, self.n_components), (self.n_components, m))
-        given = [
-            None if start is None else check_start(start, name, shape, data.dtype)
-            for start, name, shape in zip((W, H), "WH", shapes, strict=True)
-        ]
-        tall_H = None if given[1] is None else np.ascontiguousarray(given[1].T)
-        if tall_H is not None:
-            cover_columns(tall_H, data.view(1))
-        factors = [
-            upload(np.zeros((size, self.n_components)) if start is None else start)
-            for start, size in zip((given[0], tall_H), (n, m), strict=True)
-        ]
-        roughly = RowSolve(tolerance=0.01, rounds=4)
-        for mode in (0, 1):
-            if (W, H)[mode] is None:
-                solve_rows(problem, mode, factors[mode], factors[1 - mode], roughly)
-        return State(factors=factors, seed=seed)
+        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        if W is None and H is None and self.warm_start and hasattr(self, "components_"):
+            fits = self.components_.shape == (self.n_components, problem.backend.data.shape[1])
+            H = self.components_ if fits else None
+        return start_state(problem, self.n_components, self.init, seed, W, H)
 
     def _warm_state(self, data: SparseData, solver: Solver, W: Any, H: Any) -> State | None:
         """State of the last fit, if this one is its continuation."""
@@ -391,11 +378,13 @@ class KLNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         saved = getattr(self, "_saved_state", None)
         if saved is None or saved[0] != self._continuation_key(data, solver):
             return None
-        return saved[1]  # type: ignore[no-any-return]
+        state: State = saved[1]
+        # Loaded from a memory map, it cannot be written to: the components are then the start.
+        return state if all(factor.flags.writeable for factor in state.factors) else None
 
     def _continuation_key(self, data: SparseData, solver: Solver) -> tuple[Any, ...]:
         penalties = (self.l1_W, self.l2_W, self.l1_H, self.l2_H)
-        return (data.fingerprint(), self.n_components, solver.name, repr(solver), penalties)
+        return (data.fingerprint, self.n_components, repr(solver), penalties)
 
     def _set_fitted(self, run: Run, solution: Solution) -> Array:
         """Set the fitted attributes; returns W."""
@@ -410,6 +399,7 @@ class KLNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self.divergence_ = solution.evaluation.divergence
         self.kkt_residual_ = solution.evaluation.kkt_residual
         self.converged_ = solution.converged
+        self._saved_state: tuple[Any, State] | None = None
         if self.warm_start:
             key = self._continuation_key(run.problem.backend.data, run.solver)
             self._saved_state = (key, run.state)
@@ -422,8 +412,8 @@ class KLNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             f"The fit stopped after max_iter={self.max_iter} iterations with a KKT residual of "
             f"{self.kkt_residual_:.2g}, above tol={self.tol:g}; in the last iteration the "
             f"objective fell by {change:.1e} of its value. If that is not enough, increase "
-            "max_iter, or set warm_start=True and fit again to go on from here; if it is, increase "
-            "tol.",
+            "max_iter (fits with warm_start=True go on where the last one stopped); if it is, "
+            "increase tol.",
             ConvergenceWarning,
         )
 

@@ -51,6 +51,11 @@ def split_for_completion(X: sp.csr_array, seed: int) -> Split:
             halves.append(half)
         everything = slice(None)
         return Split(halves[0], halves[1], everything, everything)
+    if X.shape[1] < 2:
+        raise ValueError(
+            "X has one feature, and its values are not whole numbers: there is nothing to hold "
+            "out. Pass counts, or more features."
+        )
     order = generator.permutation(X.shape[1])
     middle = (X.shape[1] + 1) // 2
     kept, held_out = np.sort(order[:middle]), np.sort(order[middle:])

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 from sklearn.utils.extmath import randomized_svd
+from threadpoolctl import threadpool_limits
 
 from klnmf.objective import Penalties
 from klnmf.sparse_data import RowView, SparseData
@@ -20,7 +21,7 @@ def random_start(
 ) -> tuple[Array, Array]:
     """Uniform noise scaled to the margins: the sums of WHᵀ start near the row and column sums of X.
 
-    Every entry is positive, so that no solver is locked at a zero.
+    Every entry of a nonempty row or column is positive: no solver is locked at a zero.
     """
     W, H = (_noise(data.view(mode), n_components, generator, data.dtype) for mode in (0, 1))
     H /= np.maximum(H.sum(axis=0, dtype=np.float64), np.finfo(np.float64).tiny).astype(data.dtype)
@@ -47,7 +48,7 @@ def sample_start(
     """Components that start as averages of a few random samples, mixed with the margins and noise.
 
     They differ from the first iteration on, where components of pure noise first have to part.
-    Every entry is positive.
+    Every entry of a nonempty row or column is positive.
     """
     by_rows, columns = data.view(0), data.view(1)
     W, H = random_start(data, n_components, generator)
@@ -84,7 +85,8 @@ def nndsvd_start(
     W, H = random_start(data, n_components, generator)
     rank = min(n_components, *data.shape)
     seed = int(generator.integers(2**31))
-    U, s, Vt = randomized_svd(data.view(0).as_csr(), rank, random_state=seed)
+    with threadpool_limits(1):  # a threaded BLAS sums in an order of its own
+        U, s, Vt = randomized_svd(data.view(0).as_csr(), rank, random_state=seed)
     filler = 0.01
     W *= data.dtype.type(filler)
     H *= data.dtype.type(filler)
@@ -110,6 +112,8 @@ STARTS = {"samples": sample_start, "random": random_start, "nndsvd": nndsvd_star
 def cover_columns(H: Array, view: RowView) -> None:
     """Fill the all-zero rows of H whose column of X is not empty: no W could cover its nonzeros.
 
+    Each component gets the share of its mass that the column has of X.
+
     Parameters
     ----------
     H : ndarray of shape (n_features, n_components)
@@ -117,10 +121,11 @@ def cover_columns(H: Array, view: RowView) -> None:
     view : RowView
         The data by columns.
     """
-    bare = (np.diff(view.indptr) > 0) & ~H.any(axis=1)
+    bare = (view.row_sums > 0) & ~H.any(axis=1)
     if bare.any():
-        largest = H.max(initial=0)
-        H[bare] = largest if largest > 0 else 1
+        shares = view.row_sums[bare] / view.row_sums.sum()
+        masses = H.sum(axis=0, dtype=np.float64)
+        H[bare] = np.outer(shares, masses if masses.any() else np.ones_like(masses))
 
 
 def best_scales(

@@ -62,6 +62,14 @@ class Penalties:
 NO_PENALTIES = Penalties()
 
 
+def _nonzeros(X: Any) -> sp.csr_array:
+    """X in float64 with its nonzeros alone, as a copy."""
+    csr = sp.csr_array(X).astype(np.float64, copy=True)
+    csr.sum_duplicates()
+    csr.eliminate_zeros()
+    return csr
+
+
 def products_at_nonzeros(X: sp.csr_array, W: Array, H: Array) -> Array:
     """(W Hᵀ)_ij at the nonzeros of X, in the order of ``X.data``."""
     rows = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
@@ -84,7 +92,7 @@ def kl_divergence(X: Any, W: Array, H: Array) -> float:
     >>> round(kl_divergence(X, ones, ones), 6)  # 4 log 2: every cell is estimated as 1
     2.772589
     """
-    X = sp.csr_array(X).astype(np.float64)
+    X = _nonzeros(X)
     y = products_at_nonzeros(X, W, H)
     with np.errstate(divide="ignore"):
         fitted = _column_sums(W) @ _column_sums(H)
@@ -98,7 +106,7 @@ def poisson_deviance(X: Any, W: Array, H: Array) -> float:
 
 def poisson_log_likelihood(X: Any, W: Array, H: Array) -> float:
     """Σ_ij log Poisson(X_ij; (WHᵀ)_ij), with log X! extended to non-integers by log Γ(X + 1)."""
-    X = sp.csr_array(X).astype(np.float64)
+    X = _nonzeros(X)
     y = products_at_nonzeros(X, W, H)
     fitted = _column_sums(W) @ _column_sums(H)
     with np.errstate(divide="ignore"):
@@ -140,8 +148,7 @@ def kkt_residual(X: Any, W: Array, H: Array, penalties: Penalties = NO_PENALTIES
     c_k = Σ_j H_jk + l1_W and g = c + l2_W W − (X / WHᵀ) H is the gradient; the same for H with Xᵀ.
     It does not change when a component is scaled up in W and down in H.
     """
-    X = sp.csr_array(X).astype(np.float64)
-    X.eliminate_zeros()
+    X = _nonzeros(X)
     of_W = _row_residuals(X, W, H, penalties.l1_W, penalties.l2_W)
     of_H = _row_residuals(sp.csr_array(X.T), H, W, penalties.l1_H, penalties.l2_H)
     return float(max(of_W.max(initial=0.0), of_H.max(initial=0.0)))

@@ -119,6 +119,7 @@ class SparseData:
             total += float(np.sum(xlogy(piece, piece) - piece))
         return total
 
+    @cached_property
     def fingerprint(self) -> tuple[Any, ...]:
         """Return what a solver's state must agree with to belong to this data."""
         checksum = 0

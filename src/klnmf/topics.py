@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse as sp
 
 FloatArray = npt.NDArray[np.float64]
 Ranking = Literal["weight", "lift"]
@@ -78,7 +79,7 @@ def top_features(
     return topics
 
 
-def component_shares(components: Any, W: npt.ArrayLike | None = None) -> FloatArray:
+def component_shares(components: Any, W: Any = None) -> FloatArray:
     """Share of the total mass that each component holds; the shares add up to 1.
 
     The mass of component k is Σ_ij w_ik h_jk = (Σ_i w_ik)(Σ_j h_jk). Without W the first sum is
@@ -88,7 +89,7 @@ def component_shares(components: Any, W: npt.ArrayLike | None = None) -> FloatAr
     ----------
     components : array-like or sparse matrix of shape (n_components, n_features)
         Nonnegative components.
-    W : array-like of shape (n_samples, n_components), optional
+    W : array-like or sparse matrix of shape (n_samples, n_components), optional
         Representation of the samples.
 
     Returns
@@ -105,12 +106,12 @@ def component_shares(components: Any, W: npt.ArrayLike | None = None) -> FloatAr
     rows, _ = _checked_rows(components)
     mass = np.array([values.sum() for _, values in rows])
     if W is not None:
-        weights = np.asarray(W, dtype=np.float64)
+        weights = W if sp.issparse(W) else np.asarray(W, dtype=np.float64)
         if weights.ndim != 2 or weights.shape[1] != mass.size:
             raise ValueError(
                 f"W must have one column per component ({mass.size}); got shape {weights.shape}."
             )
-        mass *= weights.sum(axis=0)
+        mass *= np.asarray(weights.sum(axis=0), dtype=np.float64).ravel()
     return _normalised(mass)
 
 
@@ -120,7 +121,7 @@ def format_topics(
     n_top: int = 10,
     by: Ranking = "weight",
     *,
-    W: npt.ArrayLike | None = None,
+    W: Any = None,
     width: int = 88,
 ) -> str:
     """Return a table of the components, largest share of the total mass first.
@@ -129,7 +130,7 @@ def format_topics(
     ----------
     components, feature_names, n_top, by
         As in `top_features`.
-    W : array-like of shape (n_samples, n_components), optional
+    W : array-like or sparse matrix of shape (n_samples, n_components), optional
         Representation of the samples, for the shares; see `component_shares`.
     width : int, default=88
         Longest line, in characters; longer lists go on in the next line.

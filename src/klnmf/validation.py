@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import warnings
 from typing import Any
@@ -9,6 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
+
+from klnmf.objective import Penalties
 
 Array = npt.NDArray[Any]
 
@@ -84,15 +87,29 @@ def _reject_out_of_range(values: Array) -> None:
     if values.size == 0:
         return
     low, high = VALUE_RANGE[values.dtype.name]
-    smallest, largest = values.min(), values.max()
-    if smallest < low or not largest <= high:
+    smallest, largest = float(values.min()), float(values.max())
+    # A nonzero that is alone in its row and column needs a product of about v² / ΣX.
+    product = smallest * (smallest / float(values.sum(dtype=np.float64)))
+    too_far_apart = product < 1e8 * float(np.finfo(values.dtype).tiny)
+    if smallest < low or not largest <= high or too_far_apart:
         wider = " Pass dtype=numpy.float64, or" if values.dtype == np.float32 else " Please"
         raise ValueError(
             f"The positive values of X run from {smallest:.3g} to {largest:.3g}, but "
-            f"{values.dtype} arithmetic is safe from {low:g} to {high:g} only.{wider} multiply X "
-            "by a constant (the components scale with it), or set values that are numerical noise "
-            "to 0."
+            f"{values.dtype} arithmetic is safe from {low:g} to {high:g} only, and not over all of "
+            f"that in one matrix.{wider} multiply X by a constant (the components scale with it), "
+            "or set values that are numerical noise to 0."
         )
+
+
+def check_penalties(penalties: Penalties, dtype: np.dtype[Any]) -> None:
+    """Refuse penalties that the arithmetic cannot hold."""
+    _, high = VALUE_RANGE[dtype.name]
+    for field in dataclasses.fields(penalties):
+        value = getattr(penalties, field.name)
+        if not value <= high:
+            raise ValueError(
+                f"{field.name} must be at most {high:g} when computing in {dtype}, got {value:g}."
+            )
 
 
 def _canonical(csr: sp.csr_array) -> sp.csr_array:
@@ -180,4 +197,5 @@ def check_start(factor: Any, name: str, shape: tuple[int, int], dtype: np.dtype[
             f"The largest entry of the start {name} is {largest:.3g}; {dtype} arithmetic is safe "
             f"from {low:g} to {high:g} only. Scale {name}: what W gains, H may lose."
         )
-    return np.array(dense, dtype=dtype, order="C")
+    # Smaller entries would under- or overflow in products and quotients; 0 can still grow.
+    return np.where(dense < low, 0, dense).astype(dtype)

@@ -86,6 +86,9 @@ class Backend(Protocol):
     def download(self, factor: Any) -> Array:
         """Return a factor as a C-contiguous NumPy array, which may share its memory."""
 
+    def copy(self, factor: Any) -> Any:
+        """Return a factor of this back-end with the same entries and memory of its own."""
+
     def copy_into(self, target: Any, source: Any) -> None:
         """``target[:] = source``."""
 
@@ -116,5 +119,7 @@ class Backend(Protocol):
         one met on the way.
         """
 
-    def evaluate(self, mode: int, x: Any, A: Any, c: Array, l2: float) -> RowTotals:
-        """Value and residual at ``x``, with every sum in float64."""
+    def evaluate(
+        self, mode: int, x: Any, A: Any, c: Array, l2: float, want_residual: bool = True
+    ) -> RowTotals:
+        """Value and, where wanted, residual at ``x``, with every sum in float64."""

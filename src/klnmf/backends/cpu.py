@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any, ClassVar
 
-import joblib
+import joblib  # comes with scikit-learn
 import numpy as np
 import numpy.typing as npt
 
@@ -107,13 +107,16 @@ class CpuBackend(NumpyFactors):
                 _core.dense_rows(
                     *problem, columns, c, l2, *newton, by_columns, threads, x, rule.product, kkt
                 )
+            case _:
+                raise TypeError(f"backend='cpu' has no rule {type(rule).__name__}.")
         return RowTotals(value, float(kkt.max(initial=0.0)))
 
-    def evaluate(self, mode: int, x: Array, A: Array, c: Array, l2: float) -> RowTotals:
+    def evaluate(
+        self, mode: int, x: Array, A: Array, c: Array, l2: float, want_residual: bool = True
+    ) -> RowTotals:
         """See :class:`~klnmf.backends.base.Backend`."""
         view = self.data.view(mode)
         values, kkt = np.empty(view.n_rows), np.empty(view.n_rows)
-        _core.evaluate_rows(
-            view.indptr, view.indices, view.values, A, c, l2, self.n_threads, x, values, kkt
-        )
+        problem = (view.indptr, view.indices, view.values, A, c, l2)
+        _core.evaluate_rows(*problem, want_residual, self.n_threads, x, values, kkt)
         return RowTotals(_core.blocked_sum(values), float(kkt.max(initial=0.0)))

@@ -25,6 +25,10 @@ class NumpyFactors:
         """See :class:`~klnmf.backends.base.Backend`."""
         return factor
 
+    def copy(self, factor: Array) -> Array:
+        """See :class:`~klnmf.backends.base.Backend`."""
+        return factor.copy()
+
     def copy_into(self, target: Array, source: Array) -> None:
         """See :class:`~klnmf.backends.base.Backend`."""
         np.copyto(target, source)

@@ -139,6 +139,8 @@ class ReferenceBackend(NumpyFactors):
         """See :class:`~klnmf.backends.base.Backend`."""
         if isinstance(rule, DenseRule):
             return self._dense_rows(mode, x, A, c, l2, rule)
+        if type(rule) not in self.rules:
+            raise TypeError(f"backend='reference' has no rule {type(rule).__name__}.")
         view = self.data.view(mode)
         values, kkt = np.zeros(view.n_rows), np.zeros(view.n_rows)
         for i in range(view.n_rows):
@@ -188,7 +190,9 @@ class ReferenceBackend(NumpyFactors):
                         break
         return RowTotals(math.nan, worst)
 
-    def evaluate(self, mode: int, x: Array, A: Array, c: Array, l2: float) -> RowTotals:
+    def evaluate(
+        self, mode: int, x: Array, A: Array, c: Array, l2: float, want_residual: bool = True
+    ) -> RowTotals:
         """See :class:`~klnmf.backends.base.Backend`."""
         view = self.data.view(mode)
         x64, A64 = x.astype(np.float64), A.astype(np.float64)
@@ -202,7 +206,7 @@ class ReferenceBackend(NumpyFactors):
             values[i] = row.value(x64[i])
             if math.isinf(values[i]):
                 kkt[i] = math.inf
-            else:
+            elif want_residual:
                 kkt[i] = entry_residuals(x64[i], c, row.gradient(x64[i]), row.total).max()
         return RowTotals(blocked_sum(values), float(kkt.max(initial=0.0)))
 

@@ -57,9 +57,11 @@ class Run:
     def solve(self, stop: StopRule) -> Solution:
         """Iterate until the stop rule holds or somebody says stop."""
         state = self.state
+        solution: Solution | None = None
         next_check = 0
         while state.iteration < stop.max_iter:
             self._iterate()
+            solution = None
             self.stopped_early = self.on_record(self.history[-1])
             if self.stopped_early:
                 break
@@ -69,7 +71,7 @@ class Run:
                 if solution.converged:
                     return solution
                 next_check = state.iteration + 1 + state.iteration // 10
-        return self.finish(stop.tol)
+        return solution or self.finish(stop.tol)
 
     def _iterate(self) -> None:
         state, problem = self.state, self.problem
@@ -98,7 +100,7 @@ class Run:
 
         The state is left alone: a fit that goes on from it is the one that never stopped.
         """
-        W = self.problem.backend.upload(self.state.factors[0])
+        W = self.problem.backend.copy(self.state.factors[0])
         H = self.state.factors[1]
         solve_rows(self.problem, 0, W, H, self.row_solve)
         evaluation = self.problem.evaluate([W, H])

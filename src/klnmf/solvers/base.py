@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from klnmf.backends import Backend
-from klnmf.backends.base import RowTotals, Rule
+from klnmf.backends.base import GuardedRule, RowTotals, Rule
 from klnmf.objective import Penalties
 
 Array = npt.NDArray[Any]
@@ -62,7 +62,7 @@ class Problem:
 
     def objective(self, factors: list[Any]) -> float:
         """Penalised objective of a pair, in float64."""
-        return self._objective(0, factors[1], self._evaluate(0, factors))
+        return self._objective(0, factors[1], self._evaluate(0, factors, want_residual=False))
 
     def evaluate(self, factors: list[Any]) -> Evaluation:
         """Objective, divergence and residual of both factors, in float64."""
@@ -76,9 +76,10 @@ class Problem:
         """KL divergence of a pair whose penalised objective is known."""
         return objective - sum(self.penalty(mode, factors[mode]) for mode in (0, 1))
 
-    def _evaluate(self, mode: int, factors: list[Any]) -> RowTotals:
+    def _evaluate(self, mode: int, factors: list[Any], want_residual: bool = True) -> RowTotals:
         x, A = factors[mode], factors[1 - mode]
-        return self.backend.evaluate(mode, x, A, self._slopes(mode, A), self.penalties.l2[mode])
+        slopes, l2 = self._slopes(mode, A), self.penalties.l2[mode]
+        return self.backend.evaluate(mode, x, A, slopes, l2, want_residual)
 
     def _objective(self, mode: int, A: Any, totals: RowTotals) -> float:
         # The row problems hold everything but X log X − X and the penalty of the fixed factor.
@@ -112,7 +113,9 @@ class Solver(ABC):
 
     def check_backend(self, backend: Backend) -> None:
         """Say by name what the back-end lacks, before any work starts."""
-        missing = [rule.__name__ for rule in self.rules if rule not in backend.rules]
+        # Every fit ends with a solve for W by the guarded rule, as transform does it.
+        needed = dict.fromkeys((*self.rules, GuardedRule))
+        missing = [rule.__name__ for rule in needed if rule not in backend.rules]
         if missing:
             raise ValueError(
                 f"solver={self.name!r} needs {', '.join(missing)}, which backend={backend.name!r} "
@@ -128,3 +131,12 @@ class Solver(ABC):
 
         ``state.objective`` is set where it is a by-product, and to NaN where it is not.
         """
+
+
+def alternate(problem: Problem, state: State, rule: Rule) -> None:
+    """Apply one rule to W and then to H, in place."""
+    state.objective = float("nan")  # from the first change on, the old one belongs to no pair
+    W, H = state.factors
+    of_W = problem.update(0, W, H, rule)
+    of_H = problem.update(1, H, W, rule)
+    state.violation = max(of_W.violation, of_H.violation)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from numbers import Integral
+from typing import ClassVar
 
 import numpy as np
 
 from klnmf.backends.base import GuardedRule, MultiplicativeRule, PaperRule
 from klnmf.initialization import best_scales
-from klnmf.solvers.base import Problem, Solver, State
+from klnmf.solvers.base import Problem, Solver, State, alternate
 from klnmf.solvers.extrapolation import ExtrapolationWeights, Momentum
 
 
@@ -34,47 +34,41 @@ class SparseCoordinateDescent(Solver):
     sweeps: int = 2
     extrapolation: ExtrapolationWeights | None = field(default_factory=ExtrapolationWeights)
 
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        for name, least in (("opening", 0), ("sweeps", 1)):
+            value = getattr(self, name)
+            if not isinstance(value, Integral) or value < least:
+                raise ValueError(
+                    f"{name} must be a whole number of at least {least}, got {value!r}."
+                )
+
+    def prepare(self, problem: Problem, state: State) -> None:
+        """See :class:`Solver`."""
+        state.memory["momentum"] = Momentum(state, self.extrapolation or ExtrapolationWeights())
+
     def iterate(self, problem: Problem, state: State) -> None:
         """See :class:`Solver`."""
-        if state.iteration < self.opening:
-            open_with_relaxed_steps(problem, state)
-        else:
-            self._descend(problem, state)
-        if problem.penalties.has_best_scale:
-            _rescale(problem, state)
-
-    def _descend(self, problem: Problem, state: State) -> None:
-        if "momentum" not in state.memory:
-            weights = self.extrapolation or ExtrapolationWeights()
-            state.memory["momentum"] = Momentum(state, weights)
         momentum: Momentum = state.memory["momentum"]
+        if state.iteration < self.opening:
+            # Every component is still in use in every row: a sweep over all of them would cost
+            # several multiplicative updates, which move as far.
+            alternate(problem, state, MultiplicativeRule(relaxed=1))
+        else:
+            self._descend(problem, state, momentum)
+        if problem.penalties.has_best_scale:
+            _rescale(problem, state, momentum)
+
+    def _descend(self, problem: Problem, state: State, momentum: Momentum) -> None:
         rule = GuardedRule(order=state.order(state.factors[0].shape[1]), sweeps=self.sweeps)
-        weight = momentum.weight
-        violation = 0.0
-        for mode in (0, 1):
-            if self.extrapolation is None:
-                momentum.previous[1 - mode] = None
-            step = momentum.half_step(problem, state, mode, rule)
-            violation = max(violation, step.violation)
-        if momentum.weight == weight:
-            momentum.succeeded()
-        state.violation = violation
+        extrapolate = self.extrapolation is not None
+        of_W = momentum.half_step(problem, state, 0, rule, extrapolate)
+        of_H = momentum.half_step(problem, state, 1, rule, extrapolate)
+        momentum.end_iteration()
+        state.violation = max(of_W.violation, of_H.violation)
 
 
-def open_with_relaxed_steps(problem: Problem, state: State) -> None:
-    """One iteration of multiplicative steps, over-relaxed where that descends.
-
-    At the start every component is in use in every row, and a sweep over all of them costs several
-    multiplicative updates, which move as far.
-    """
-    W, H = state.factors
-    of_W = problem.update(0, W, H, MultiplicativeRule(relaxed=1))
-    of_H = problem.update(1, H, W, MultiplicativeRule(relaxed=1))
-    state.objective = math.nan
-    state.violation = max(of_W.violation, of_H.violation)
-
-
-def _rescale(problem: Problem, state: State) -> None:
+def _rescale(problem: Problem, state: State, momentum: Momentum) -> None:
     """Bring every component to its best scale, where that gains more than rounding could lose."""
     backend, penalties = problem.backend, problem.penalties
     W, H = state.factors
@@ -91,14 +85,7 @@ def _rescale(problem: Problem, state: State) -> None:
     rounding = 4 * float(np.finfo(backend.data.dtype).eps) * (backend.data.total + before)
     if before - after <= rounding:
         return
-    momentum: Momentum | None = state.memory.get("momentum")
-    for mode in (0, 1):
-        arrays: list[Any] = [state.factors[mode]]
-        for array in momentum.arrays(mode) if momentum is not None else ():
-            if not any(array is other for other in arrays):
-                arrays.append(array)
-        for array in arrays:
-            backend.scale_columns(array, by_mode[mode])
+    momentum.rescaled(problem, state, by_mode)
     state.objective = problem.objective(state.factors)
 
 
@@ -133,15 +120,11 @@ class PaperCoordinateDescent(Solver):
 
     def iterate(self, problem: Problem, state: State) -> None:
         """See :class:`Solver`."""
-        W, H = state.factors
         rule = PaperRule(
-            order=state.order(W.shape[1]),
+            order=state.order(state.factors[0].shape[1]),
             epsilon=self.epsilon,
             relative_change=self.relative_change,
             signed_break=self.break_test == "signed",
         )
         # Algorithm 1 solves for F (our W) first, then for its W (our H), with the same order.
-        of_W = problem.update(0, W, H, rule)
-        of_H = problem.update(1, H, W, rule)
-        state.objective = math.nan
-        state.violation = max(of_W.violation, of_H.violation)
+        alternate(problem, state, rule)

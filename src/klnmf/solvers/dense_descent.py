@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,14 +10,14 @@ from typing import ClassVar
 import numpy as np
 
 from klnmf.backends.base import DenseRule
-from klnmf.solvers.base import Problem, Solver, State
+from klnmf.solvers.base import Problem, Solver, State, alternate
 
 # Files that hold this process's memory limit in bytes ("max" or a huge number: none).
 _CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
 def available_memory() -> int | None:
-    """Bytes that a new array could take on this machine, or None where that cannot be told."""
+    """Bytes that a new array could take at most, or None where that cannot be told."""
     found: list[int] = []
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
@@ -73,8 +72,4 @@ class DenseCyclicDescent(Solver):
     def iterate(self, problem: Problem, state: State) -> None:
         """See :class:`Solver`."""
         rule = DenseRule(state.memory["product"], self.relative_change, self.floor)
-        W, H = state.factors
-        of_W = problem.update(0, W, H, rule)
-        of_H = problem.update(1, H, W, rule)
-        state.objective = math.nan
-        state.violation = max(of_W.violation, of_H.violation)
+        alternate(problem, state, rule)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from klnmf.backends.base import GuardedRule
-from klnmf.solvers.base import HalfStep, Problem, State
+from klnmf.solvers.base import Array, HalfStep, Problem, State
 
 # An extrapolated entry keeps at least this share of its value: one that falls to 0 might be the
 # last cover of a nonzero, and an entry that wants to be 0 is set to 0 by the next half-step anyway.
@@ -41,19 +41,23 @@ class Momentum:
         self.weight = weights.first
         self.solved: list[Any] = list(state.factors)
         self.previous: list[Any] = [None, None]
+        self.restarted = False  # since the last iteration that went through
         self._spare: list[list[Any]] = [[], []]
 
     def arrays(self, mode: int) -> list[Any]:
         """Every array of a mode that belongs to the state, apart from the kept factor."""
         return [array for array in (self.solved[mode], self.previous[mode]) if array is not None]
 
-    def half_step(self, problem: Problem, state: State, mode: int, rule: GuardedRule) -> HalfStep:
+    def half_step(
+        self, problem: Problem, state: State, mode: int, rule: GuardedRule, extrapolate: bool = True
+    ) -> HalfStep:
         """Solve for the factor of ``mode`` and keep the better pair; returns the step kept."""
-        if self.previous[1 - mode] is not None:
+        if extrapolate and self.previous[1 - mode] is not None:
             step = self._try(problem, state, mode, rule, self._extrapolated(problem, mode))
             if step is not None:
                 return step
             self.weight *= self.weights.shrinkage
+            self.restarted = True
             self._drop_momentum(state)
         step = self._try(problem, state, mode, rule, None)
         assert step is not None
@@ -103,7 +107,7 @@ class Momentum:
     def _take(self, problem: Problem, mode: int) -> Any:
         """Return an array of that mode to write to."""
         spare = self._spare[mode]
-        return spare.pop() if spare else problem.backend.upload(self.solved[mode])
+        return spare.pop() if spare else problem.backend.copy(self.solved[mode])
 
     def _give(self, mode: int, array: Any, state: State | None = None) -> None:
         """Take back an array that nothing uses any more."""
@@ -115,6 +119,30 @@ class Momentum:
         if not any(array is other for other in used):
             self._spare[mode].append(array)
 
-    def succeeded(self) -> None:
-        """Trust the momentum more: an iteration went through without a restart."""
-        self.weight = min(self.weights.largest, self.weight * self.weights.growth)
+    def end_iteration(self) -> None:
+        """Trust the momentum more if the iteration went through without a restart."""
+        if not self.restarted:
+            self.weight = min(self.weights.largest, self.weight * self.weights.growth)
+        self.restarted = False
+
+    def rescaled(self, problem: Problem, state: State, scales: tuple[Array, Array]) -> None:
+        """Scale the columns of the kept pair and of the momentum.
+
+        The pair is replaced in one assignment, so that an interrupt finds the old one or the new.
+        """
+        pair = []
+        for mode in (0, 1):
+            factor = self._take(problem, mode)
+            problem.backend.copy_into(factor, state.factors[mode])
+            problem.backend.scale_columns(factor, scales[mode])
+            pair.append(factor)
+        old_pair, state.factors = state.factors, pair
+        for mode in (0, 1):
+            if self.solved[mode] is old_pair[mode]:
+                self.solved[mode] = pair[mode]
+            for array in self.arrays(mode):
+                if array is not pair[mode] and array is not old_pair[mode]:
+                    problem.backend.scale_columns(array, scales[mode])
+            if self.previous[mode] is old_pair[mode]:
+                self.previous[mode] = None
+            self._give(mode, old_pair[mode], state)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from klnmf.backends.base import MultiplicativeRule
-from klnmf.solvers.base import Problem, Solver, State
+from klnmf.solvers.base import Problem, Solver, State, alternate
 
 
 @dataclass(frozen=True)
@@ -24,11 +24,7 @@ class MultiplicativeUpdates(Solver):
 
     def iterate(self, problem: Problem, state: State) -> None:
         """See :class:`Solver`."""
-        W, H = state.factors
-        of_W = problem.update(0, W, H, MultiplicativeRule())
-        of_H = problem.update(1, H, W, MultiplicativeRule())
-        state.objective = math.nan
-        state.violation = max(of_W.violation, of_H.violation)
+        alternate(problem, state, MultiplicativeRule())
 
 
 @dataclass(frozen=True)
@@ -45,9 +41,9 @@ class ExtrapolatedMultiplicativeUpdates(Solver):
 
     def prepare(self, problem: Problem, state: State) -> None:
         """See :class:`Solver`."""
-        upload = problem.backend.upload
-        state.memory["previous"] = [upload(factor) for factor in state.factors]
-        state.memory["spare"] = [upload(factor) for factor in state.factors]
+        copy = problem.backend.copy
+        state.memory["previous"] = [copy(factor) for factor in state.factors]
+        state.memory["spare"] = [copy(factor) for factor in state.factors]
         state.memory["t"] = 1.0
 
     def iterate(self, problem: Problem, state: State) -> None:
@@ -56,6 +52,7 @@ class ExtrapolatedMultiplicativeUpdates(Solver):
         t = 0.5 * (1.0 + math.sqrt(1.0 + 4.0 * state.memory["t"] ** 2))
         weight = (state.memory["t"] - 1.0) / t
         state.memory["t"] = t
+        state.objective = math.nan
         violation = 0.0
         for mode in (0, 1):
             factor, moved = state.factors[mode], spare[mode]
@@ -64,5 +61,4 @@ class ExtrapolatedMultiplicativeUpdates(Solver):
             step = problem.update(mode, moved, state.factors[1 - mode], MultiplicativeRule())
             state.factors[mode], previous[mode], spare[mode] = moved, factor, previous[mode]
             violation = max(violation, step.violation)
-        state.objective = math.nan
         state.violation = violation
