@@ -35,6 +35,7 @@ struct Row {
     std::int64_t length;        // nonzeros
     std::int64_t padded_length; // the same, rounded up; v and y are that long
     double total;               // sum of v
+    std::int64_t available; // nonzeros of the data from this row's first on: what may be fetched
     FixedFactor<T> fixed;
     double l2;
 
@@ -50,11 +51,13 @@ KLNMF_INLINE Row<T, I> load_row(const SparseRows<T, I>& data, std::int64_t row,
         scratch.x[k] = x[k];
     const std::int64_t begin = data.begin(row);
     const std::int64_t length = data.length(row);
-    Row<T, I> result{data.indices + begin, length, padded(length), 0, fixed, l2};
+    Row<T, I> result{
+        data.indices + begin, length, padded(length), 0, data.nnz() - begin, fixed, l2};
     double total = 0;
+#pragma omp simd reduction(+ : total)
     for (std::int64_t i = 0; i < length; ++i) {
         scratch.v[i] = data.values[begin + i];
-        total += static_cast<double>(scratch.v[i]);
+        total += static_cast<double>(data.values[begin + i]);
     }
     for (std::int64_t i = length; i < result.padded_length; ++i) {
         scratch.v[i] = 0;
@@ -73,7 +76,8 @@ KLNMF_CLONES bool product_and_ratios(const Row<T, I>& row, RowScratch<T>& scratc
     using V = typename Lanes<T>::Vector;
     using Mask = typename Lanes<T>::Mask;
     constexpr int lanes = Lanes<T>::count;
-    constexpr std::int64_t ahead = 2 * lanes; // rows of A fetched before they are needed
+    constexpr std::int64_t ahead =
+        16; // nonzeros whose rows of A are fetched before they are needed
     const std::int64_t stride = row.fixed.stride;
     const bool in_pieces = row.length > piece;
     for (std::int64_t k = 0; k < stride; k += lanes)
@@ -83,18 +87,21 @@ KLNMF_CLONES bool product_and_ratios(const Row<T, I>& row, RowScratch<T>& scratc
     Mask uncovered{};
     for (std::int64_t i = 0; i < row.length; i += lanes) {
         const T* a[lanes];
-        for (int j = 0; j < lanes; ++j) {
-            // Padding repeats the last nonzero's row; its v is 0.
-            const std::int64_t at = i + j < row.length ? i + j : row.length - 1;
-            a[j] = row.fixed_row(at);
-            const std::int64_t next = at + ahead < row.length ? at + ahead : row.length - 1;
-            const T* fetched = row.fixed_row(next);
-            for (std::int64_t k = 0; k < stride; k += 64 / sizeof(T))
-                __builtin_prefetch(fetched + k);
-        }
+#pragma GCC unroll 8
+        for (int j = 0; j < lanes; ++j) // padding repeats the last nonzero's row; its v is 0
+            a[j] = row.fixed_row(i + j < row.length ? i + j : row.length - 1);
+        // Rows of A that are needed soon, those of the rows to come included.
+        if (i + ahead + lanes <= row.available)
+#pragma GCC unroll 8
+            for (int j = 0; j < lanes; ++j) {
+                const T* fetched = row.fixed_row(i + ahead + j);
+                for (std::int64_t k = 0; k < stride; k += 64 / sizeof(T))
+                    __builtin_prefetch(fetched + k);
+            }
         V parts[lanes] = {};
         for (std::int64_t k = 0; k < stride; k += lanes) {
             const V x = load(scratch.x + k);
+#pragma GCC unroll 8
             for (int j = 0; j < lanes; ++j)
                 parts[j] += load(a[j] + k) * x;
         }
@@ -106,10 +113,12 @@ KLNMF_CLONES bool product_and_ratios(const Row<T, I>& row, RowScratch<T>& scratc
         store(scratch.y + i, used ? y : V{} + T(1));
         const V ratio = covered ? v / y : V{};
         V weights[lanes];
+#pragma GCC unroll 8
         for (int j = 0; j < lanes; ++j)
             weights[j] = V{} + ratio[j];
         for (std::int64_t k = 0; k < stride; k += lanes) {
             V S = load(scratch.S + k);
+#pragma GCC unroll 8
             for (int j = 0; j < lanes; ++j)
                 S += weights[j] * load(a[j] + k);
             store(scratch.S + k, S);
@@ -123,6 +132,7 @@ KLNMF_CLONES bool product_and_ratios(const Row<T, I>& row, RowScratch<T>& scratc
     for (std::int64_t k = 0; in_pieces && k < stride; ++k)
         scratch.S[k] = static_cast<T>(scratch.S_exact[k] + static_cast<double>(scratch.S[k]));
     bool any = false;
+#pragma GCC unroll 8
     for (int j = 0; j < lanes; ++j)
         any |= uncovered[j] != 0;
     return any;

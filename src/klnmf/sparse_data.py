@@ -119,6 +119,10 @@ class SparseData:
             total += float(np.sum(xlogy(piece, piece) - piece))
         return total
 
+    def prepare(self) -> None:
+        """Compute now what would otherwise be computed when it is first asked for."""
+        _ = (self.view(1), self.total, self.divergence_constant)
+
     @cached_property
     def fingerprint(self) -> tuple[Any, ...]:
         """Return what a solver's state must agree with to belong to this data."""

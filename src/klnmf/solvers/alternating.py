@@ -57,6 +57,7 @@ class Run:
     def solve(self, stop: StopRule) -> Solution:
         """Iterate until the stop rule holds or somebody says stop."""
         state = self.state
+        self.problem.backend.data.prepare()  # once for all iterations, and not the solver's time
         solution: Solution | None = None
         next_check = 0
         while state.iteration < stop.max_iter:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from numbers import Integral
 from typing import ClassVar
 
@@ -60,9 +60,16 @@ class SparseCoordinateDescent(Solver):
             _rescale(problem, state, momentum)
 
     def _descend(self, problem: Problem, state: State, momentum: Momentum) -> None:
-        rule = GuardedRule(order=state.order(state.factors[0].shape[1]), sweeps=self.sweeps)
-        extrapolate = self.extrapolation is not None
-        of_W = momentum.half_step(problem, state, 0, rule, extrapolate)
+        # The first time all components are still in use everywhere: one sweep sets most of them to
+        # 0, and there is no direction to follow yet.
+        is_first = state.iteration == self.opening
+        extrapolate = self.extrapolation is not None and not is_first
+        rule = GuardedRule(
+            order=state.order(state.factors[0].shape[1]), sweeps=1 if is_first else self.sweeps
+        )
+        # The value in between is for the test of an extrapolated half-step only.
+        rule_of_W = replace(rule, want_value=extrapolate)
+        of_W = momentum.half_step(problem, state, 0, rule_of_W, extrapolate)
         of_H = momentum.half_step(problem, state, 1, rule, extrapolate)
         momentum.end_iteration()
         state.violation = max(of_W.violation, of_H.violation)
