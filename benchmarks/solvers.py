@@ -94,6 +94,7 @@ def compare(
 ) -> bool:
     """Print one block; True if "srcd" is lowest at every budget, with the paper's zeros."""
     reached: dict[str, list[list[float]]] = {solver: [] for solver in solvers}
+    first: dict[str, list[float]] = {solver: [] for solver in solvers}
     iterations: dict[str, list[float]] = {solver: [] for solver in solvers}
     zeros = []
     units = []
@@ -108,6 +109,7 @@ def compare(
             )
             reached[solver].append([objective_at(history, budget * unit) for budget in BUDGETS])
             iterations[solver].append(len(history))
+            first[solver].append(history[0]["seconds"] / unit)
             if solver == "srcd":
                 zeros.append((100 * history[-1]["zeros_H"], 100 * history[-1]["zeros_W"]))
     medians = {solver: np.median(reached[solver], axis=0) for solver in solvers}
@@ -118,7 +120,9 @@ def compare(
     for solver in solvers:
         with np.errstate(invalid="ignore"):
             above = 100 * (medians[solver] / best - 1)
-        cells = [f"{value:8.2f}" if np.isfinite(value) else "       –" for value in above]
+        # A dash: no iteration was over by then. inf: a nonzero was left without cover.
+        begun = [np.median(first[solver]) <= budget for budget in BUDGETS]
+        cells = [f"{x:8.2f}" if done else "       –" for x, done in zip(above, begun, strict=True)]
         note = f"({np.median(iterations[solver]):.0f} iterations)"
         print(f"  {solver:<12} {note:<33}", *cells)
     ours, theirs = np.median(zeros, axis=0), PAPER_ZEROS[name, rank]

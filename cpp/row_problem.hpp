@@ -92,12 +92,10 @@ KLNMF_CLONES bool product_and_ratios(const Row<T, I>& row, RowScratch<T>& scratc
             a[j] = row.fixed_row(i + j < row.length ? i + j : row.length - 1);
         // Rows of A that are needed soon, those of the rows to come included.
         if (i + ahead + lanes <= row.available)
+            for (std::int64_t k = 0; k < stride; k += 64 / sizeof(T))
 #pragma GCC unroll 8
-            for (int j = 0; j < lanes; ++j) {
-                const T* fetched = row.fixed_row(i + ahead + j);
-                for (std::int64_t k = 0; k < stride; k += 64 / sizeof(T))
-                    __builtin_prefetch(fetched + k);
-            }
+                for (int j = 0; j < lanes; ++j)
+                    __builtin_prefetch(row.fixed_row(i + ahead + j) + k);
         V parts[lanes] = {};
         for (std::int64_t k = 0; k < stride; k += lanes) {
             const V x = load(scratch.x + k);
@@ -117,11 +115,14 @@ KLNMF_CLONES bool product_and_ratios(const Row<T, I>& row, RowScratch<T>& scratc
         for (int j = 0; j < lanes; ++j)
             weights[j] = V{} + ratio[j];
         for (std::int64_t k = 0; k < stride; k += lanes) {
-            V S = load(scratch.S + k);
+            // Two chains of additions: half the wait for the sum before.
+            V first = load(scratch.S + k), second{};
 #pragma GCC unroll 8
-            for (int j = 0; j < lanes; ++j)
-                S += weights[j] * load(a[j] + k);
-            store(scratch.S + k, S);
+            for (int j = 0; j < lanes; j += 2) {
+                first += weights[j] * load(a[j] + k);
+                second += weights[j + 1] * load(a[j + 1] + k);
+            }
+            store(scratch.S + k, first + second);
         }
         if (in_pieces && (i + lanes) % piece == 0)
             for (std::int64_t k = 0; k < stride; ++k) {

@@ -18,8 +18,8 @@ from klnmf.solvers.extrapolation import ExtrapolationWeights, Momentum
 class SparseCoordinateDescent(Solver):
     """Sparse randomised coordinate descent with steps that cannot overshoot.
 
-    The first ``opening`` iterations are over-relaxed multiplicative updates, the cheapest way down
-    while every component is in use everywhere. After them, a half-step screens the coordinates of
+    The first ``opening`` iterations are multiplicative updates, over-relaxed but for the last: the
+    cheapest way down while every component is in use everywhere. After them, a half-step screens the coordinates of
     every row by one gradient pass, then sweeps over those that may move, in a random order from
     (seed, iteration). The factor that it holds fixed is extrapolated; a pair that would be worse is
     not kept. Under penalties on both factors each component is brought to its best scale. The
@@ -30,7 +30,7 @@ class SparseCoordinateDescent(Solver):
     rules: ClassVar[tuple[type, ...]] = (GuardedRule, MultiplicativeRule)
     never_rises: ClassVar[bool] = True
 
-    opening: int = 3
+    opening: int = 4
     sweeps: int = 2
     extrapolation: ExtrapolationWeights | None = field(default_factory=ExtrapolationWeights)
 
@@ -53,7 +53,8 @@ class SparseCoordinateDescent(Solver):
         if state.iteration < self.opening:
             # Every component is still in use in every row: a sweep over all of them would cost
             # several multiplicative updates, which move as far.
-            alternate(problem, state, MultiplicativeRule(relaxed=1))
+            is_last = state.iteration == self.opening - 1
+            alternate(problem, state, MultiplicativeRule(relaxed=0 if is_last else 1))
         else:
             self._descend(problem, state, momentum)
         if problem.penalties.has_best_scale:
