@@ -19,11 +19,11 @@ class SparseCoordinateDescent(Solver):
     """Sparse randomised coordinate descent with steps that cannot overshoot.
 
     The first ``opening`` iterations are multiplicative updates, over-relaxed but for the last: the
-    cheapest way down while every component is in use everywhere. After them, a half-step screens the coordinates of
-    every row by one gradient pass, then sweeps over those that may move, in a random order from
-    (seed, iteration). The factor that it holds fixed is extrapolated; a pair that would be worse is
-    not kept. Under penalties on both factors each component is brought to its best scale. The
-    objective never rises.
+    cheapest way down while every component is in use everywhere. After them, a half-step screens
+    the coordinates of every row by one gradient pass, then sweeps over those that may move, in a
+    random order from (seed, iteration). The factor that it holds fixed is extrapolated; a pair that
+    would be worse is not kept. Under penalties on both factors each component is brought to its
+    best scale. The objective never rises.
     """
 
     name: ClassVar[str] = "srcd"
