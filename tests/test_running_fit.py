@@ -147,10 +147,12 @@ def test_interrupted_fit_can_go_on_with_a_warm_start() -> None:
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX")
 def test_real_signal_in_a_long_fit() -> None:
     code = """
-        import numpy as np
+        import signal
         from klnmf import KLNMF, objective
         from klnmf.simulate import simulate_counts
 
+        # Where the tests run in the background, the shell has set SIGINT to be ignored.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         X = simulate_counts(3000, 500, 5, counts_per_sample=100, random_state=0).X
         say = lambda record: print("iteration", record["iteration"], flush=True)
         model = KLNMF(20, random_state=0, tol=0.0, max_iter=10**9, callback=say)
