@@ -70,8 +70,8 @@ class KLNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         factor shrinks while the other grows; it is allowed with a warning. L1 acts on the mass of a
         component and removes whole components; single entries become exactly 0 without any penalty.
     max_iter : int, default=500
-        Iterations at most. On the text sets measured (docs/performance.md) 12 to 100 iterations come
-        within 0.1 % of the final objective, and most fits reach the default ``tol`` in 90 to 230.
+        Iterations at most. On the text sets measured (docs/performance.md) 12 to 100 iterations
+        come within 0.1 % of the final objective, and most fits reach ``tol`` in 90 to 230.
     tol : float, default=1e-3
         The fit has converged when the KKT residual at the returned factors is at most this. The
         residual is relative: at 1e-3, no entry's share of its sample and no gradient (relative to
