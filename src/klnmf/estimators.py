@@ -56,10 +56,10 @@ class KLNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     n_components : int, default=10
         Number of components r.
     solver : {"srcd", "srcd-paper", "ccd", "mu", "bmme"} or Solver, default="srcd"
-        "srcd" is sparse randomised coordinate descent that never raises the objective and is the
-        fastest of the five on every data set measured (``benchmarks/solvers.py``). The others are
-        there for comparison: the SRCD paper's algorithm as printed, cyclic descent on the dense
-        product, multiplicative updates, and those with extrapolation.
+        "srcd" is sparse randomised coordinate descent that never raises the objective. At equal
+        cost it ends lower than the others on the text sets measured (``benchmarks/solvers.py``,
+        docs/performance.md). They are there for comparison: the SRCD paper's algorithm as printed,
+        cyclic descent on the dense product, multiplicative updates, and those with extrapolation.
     init : {"samples", "random", "nndsvd"}, default="samples"
         Where the fit starts, unless ``W`` or ``H`` are passed to ``fit``. "samples" averages a few
         random samples for each component, which saves the iterations that "random", noise scaled to
@@ -70,8 +70,8 @@ class KLNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         factor shrinks while the other grows; it is allowed with a warning. L1 acts on the mass of a
         component and removes whole components; single entries become exactly 0 without any penalty.
     max_iter : int, default=500
-        Iterations at most. On the text sets measured (docs/performance.md) 12 to 100 iterations
-        come within 0.1 % of the final objective, and most fits reach ``tol`` in 90 to 230.
+        Iterations at most. On the text sets measured (docs/performance.md) most fits come
+        within 0.1 % of the final objective in 12 to 40 and reach ``tol`` in 90 to 230.
     tol : float, default=1e-3
         The fit has converged when the KKT residual at the returned factors is at most this. The
         residual is relative: at 1e-3, no entry's share of its sample and no gradient (relative to
