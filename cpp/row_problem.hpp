@@ -67,41 +67,81 @@ KLNMF_INLINE Row<T, I> load_row(const SparseRows<T, I>& data, std::int64_t row,
     return result;
 }
 
+// sum + sum_j weights[j] * (entries k, k + 1, ... of the row a[j]).
+template <class V, class T, int lanes>
+KLNMF_INLINE V add_weighted(V sum, const V (&weights)[lanes], const T* const (&a)[lanes],
+                            std::int64_t k) {
+    V second{}; // two chains of additions: half the wait for the sum before
+#pragma GCC unroll 8
+    for (int j = 0; j < lanes; j += 2) {
+        sum += weights[j] * load(a[j] + k);
+        second += weights[j + 1] * load(a[j + 1] + k);
+    }
+    return sum + second;
+}
+
 // y = A x at the nonzeros and S_k = sum_i v_i A_ik / y_i for all k, in one pass over the rows of A.
 // Nonzeros are taken a vector of them at a time: their products with x share the loads of x, their
-// sums one tree of additions, their quotients one division. Returns whether x leaves a nonzero
-// without cover; such nonzeros are left out of S.
-template <class T, class I>
-KLNMF_CLONES bool product_and_ratios(const Row<T, I>& row, RowScratch<T>& scratch) {
+// sums one tree of additions, their quotients one division. `blocks` is the number of vectors in a
+// row of A, known when compiling for the usual ranks, so that x and S stay in registers; 0: read
+// from the row. Returns whether x leaves a nonzero without cover; such nonzeros are left out of S.
+template <int blocks, class T, class I>
+KLNMF_INLINE bool product_and_ratios_in(const Row<T, I>& row, RowScratch<T>& scratch) {
     using V = typename Lanes<T>::Vector;
     using Mask = typename Lanes<T>::Mask;
     constexpr int lanes = Lanes<T>::count;
-    constexpr std::int64_t ahead =
-        16; // nonzeros whose rows of A are fetched before they are needed
-    const std::int64_t stride = row.fixed.stride;
+    // Nonzeros whose rows of A are fetched before they are needed, those of the rows to come
+    // included.
+    constexpr std::int64_t ahead = 24;
+    constexpr int in_registers = blocks > 0 ? blocks : 1;
+    const std::int64_t stride = blocks > 0 ? blocks * lanes : row.fixed.stride;
+    const T* const A = row.fixed.A;
     const bool in_pieces = row.length > piece;
-    for (std::int64_t k = 0; k < stride; k += lanes)
-        store(scratch.S + k, V{});
+    V x[in_registers], S[in_registers];
+    if constexpr (blocks > 0) {
+#pragma GCC unroll 8
+        for (int b = 0; b < blocks; ++b) {
+            x[b] = load(scratch.x + b * lanes);
+            S[b] = V{};
+        }
+    } else {
+        for (std::int64_t k = 0; k < stride; k += lanes)
+            store(scratch.S + k, V{});
+    }
     for (std::int64_t k = 0; in_pieces && k < stride; ++k)
         scratch.S_exact[k] = 0;
     Mask uncovered{};
+    I last[lanes];
     for (std::int64_t i = 0; i < row.length; i += lanes) {
-        const T* a[lanes];
-#pragma GCC unroll 8
-        for (int j = 0; j < lanes; ++j) // padding repeats the last nonzero's row; its v is 0
-            a[j] = row.fixed_row(i + j < row.length ? i + j : row.length - 1);
-        // Rows of A that are needed soon, those of the rows to come included.
+        const I* columns = row.indices + i;
         if (i + ahead + lanes <= row.available)
             for (std::int64_t k = 0; k < stride; k += 64 / sizeof(T))
 #pragma GCC unroll 8
                 for (int j = 0; j < lanes; ++j)
-                    __builtin_prefetch(row.fixed_row(i + ahead + j) + k);
-        V parts[lanes] = {};
-        for (std::int64_t k = 0; k < stride; k += lanes) {
-            const V x = load(scratch.x + k);
-#pragma GCC unroll 8
+                    __builtin_prefetch(A + columns[ahead + j] * stride + k);
+        if (i + lanes > row.length) { // padding repeats the last nonzero's row; its v is 0
             for (int j = 0; j < lanes; ++j)
-                parts[j] += load(a[j] + k) * x;
+                last[j] = row.indices[i + j < row.length ? i + j : row.length - 1];
+            columns = last;
+        }
+        const T* a[lanes];
+#pragma GCC unroll 8
+        for (int j = 0; j < lanes; ++j)
+            a[j] = A + columns[j] * stride;
+        V parts[lanes] = {};
+        if constexpr (blocks > 0) {
+#pragma GCC unroll 8
+            for (int b = 0; b < blocks; ++b)
+#pragma GCC unroll 8
+                for (int j = 0; j < lanes; ++j)
+                    parts[j] += load(a[j] + b * lanes) * x[b];
+        } else {
+            for (std::int64_t k = 0; k < stride; k += lanes) {
+                const V part_of_x = load(scratch.x + k);
+#pragma GCC unroll 8
+                for (int j = 0; j < lanes; ++j)
+                    parts[j] += load(a[j] + k) * part_of_x;
+            }
         }
         const V y = sum_each(parts), v = load(scratch.v + i);
         const Mask used = v > 0;
@@ -109,27 +149,32 @@ KLNMF_CLONES bool product_and_ratios(const Row<T, I>& row, RowScratch<T>& scratc
         uncovered |= used & ~covered;
         // Padding, and a nonzero dropped by restart_uncovered_row, have v = 0 and keep y = 1.
         store(scratch.y + i, used ? y : V{} + T(1));
-        const V ratio = covered ? v / y : V{};
         V weights[lanes];
+        repeat_each(covered ? v / y : V{}, weights);
+        if constexpr (blocks > 0) {
 #pragma GCC unroll 8
-        for (int j = 0; j < lanes; ++j)
-            weights[j] = V{} + ratio[j];
-        for (std::int64_t k = 0; k < stride; k += lanes) {
-            // Two chains of additions: half the wait for the sum before.
-            V first = load(scratch.S + k), second{};
-#pragma GCC unroll 8
-            for (int j = 0; j < lanes; j += 2) {
-                first += weights[j] * load(a[j] + k);
-                second += weights[j + 1] * load(a[j + 1] + k);
-            }
-            store(scratch.S + k, first + second);
+            for (int b = 0; b < blocks; ++b)
+                S[b] = add_weighted(S[b], weights, a, b * lanes);
+        } else {
+            for (std::int64_t k = 0; k < stride; k += lanes)
+                store(scratch.S + k, add_weighted(load(scratch.S + k), weights, a, k));
         }
-        if (in_pieces && (i + lanes) % piece == 0)
+        if (in_pieces && (i + lanes) % piece == 0) {
+            if constexpr (blocks > 0)
+                for (int b = 0; b < blocks; ++b) {
+                    store(scratch.S + b * lanes, S[b]);
+                    S[b] = V{};
+                }
             for (std::int64_t k = 0; k < stride; ++k) {
                 scratch.S_exact[k] += static_cast<double>(scratch.S[k]);
                 scratch.S[k] = 0;
             }
+        }
     }
+    if constexpr (blocks > 0)
+#pragma GCC unroll 8
+        for (int b = 0; b < blocks; ++b)
+            store(scratch.S + b * lanes, S[b]);
     for (std::int64_t k = 0; in_pieces && k < stride; ++k)
         scratch.S[k] = static_cast<T>(scratch.S_exact[k] + static_cast<double>(scratch.S[k]));
     bool any = false;
@@ -137,6 +182,30 @@ KLNMF_CLONES bool product_and_ratios(const Row<T, I>& row, RowScratch<T>& scratc
     for (int j = 0; j < lanes; ++j)
         any |= uncovered[j] != 0;
     return any;
+}
+
+template <class T, class I>
+KLNMF_CLONES bool product_and_ratios(const Row<T, I>& row, RowScratch<T>& scratch) {
+    switch (row.fixed.stride / Lanes<T>::count) {
+    case 1:
+        return product_and_ratios_in<1>(row, scratch);
+    case 2:
+        return product_and_ratios_in<2>(row, scratch);
+    case 3:
+        return product_and_ratios_in<3>(row, scratch);
+    case 4:
+        return product_and_ratios_in<4>(row, scratch);
+    case 5:
+        return product_and_ratios_in<5>(row, scratch);
+    case 6:
+        return product_and_ratios_in<6>(row, scratch);
+    case 7:
+        return product_and_ratios_in<7>(row, scratch);
+    case 8:
+        return product_and_ratios_in<8>(row, scratch);
+    default:
+        return product_and_ratios_in<0>(row, scratch);
+    }
 }
 
 // Makes f finite where a start left a nonzero without cover: x becomes the same share of every live
@@ -166,16 +235,30 @@ KLNMF_INLINE bool restart_uncovered_row(const Row<T, I>& row, RowScratch<T>& scr
 template <class T, class I>
 KLNMF_INLINE void gather_columns(const Row<T, I>& row, const std::int32_t* components, int count,
                                  RowScratch<T>& scratch) {
+    using V = typename Lanes<T>::Vector;
+    constexpr int lanes = Lanes<T>::count;
     const std::int64_t stride = row.padded_length;
-    for (std::int64_t i = 0; i < row.length; ++i) {
-        const T* a = row.fixed_row(i);
+    std::int64_t i = 0;
+    for (; i + lanes <= row.length; i += lanes) {
+        const T* a[lanes];
+#pragma GCC unroll 8
+        for (int l = 0; l < lanes; ++l)
+            a[l] = row.fixed_row(i + l);
         T* column = scratch.columns + i;
-        for (int j = 0; j < count; ++j)
-            column[j * stride] = a[components[j]];
+        for (int j = 0; j < count; ++j) {
+            const std::int64_t k = components[j];
+            V gathered{};
+#pragma GCC unroll 8
+            for (int l = 0; l < lanes; ++l)
+                gathered[l] = a[l][k];
+            store(column, gathered);
+            column += stride;
+        }
     }
     for (int j = 0; j < count; ++j)
-        for (std::int64_t i = row.length; i < stride; ++i)
-            scratch.columns[j * stride + i] = 0;
+        for (std::int64_t q = i; q < stride; ++q)
+            scratch.columns[j * stride + q] =
+                q < row.length ? row.fixed_row(q)[components[j]] : T(0);
 }
 
 // Copies all columns, in the order of the components, by squares transposed in registers.

@@ -20,10 +20,11 @@ struct GuardedSettings {
     bool want_value;
 };
 
-// Sums of one visit: S = sum v a / y and h = sum v a^2 / y^2.
+// Sums of one visit, S = sum v a / y and h = sum v a^2 / y^2, and the largest a / y: x times that
+// is the largest share that the component has in any y.
 template <class T>
 struct Visit {
-    T S, h;
+    T S, h, top;
 };
 
 // One pass over the row: y moves by the pending step of the component visited before, and the sums
@@ -34,6 +35,7 @@ KLNMF_INLINE Visit<T> visit_column(const T* v, T* y, const T* column, T pending,
     using V = typename Lanes<T>::Vector;
     constexpr int lanes = Lanes<T>::count;
     double S_total = 0, h_total = 0;
+    V top{};
     for (std::int64_t start = 0; start < length; start += piece) {
         const std::int64_t end = std::min(start + piece, length);
         V S{}, h{};
@@ -44,14 +46,15 @@ KLNMF_INLINE Visit<T> visit_column(const T* v, T* y, const T* column, T pending,
             const V vt = load(v + i) * t;
             S += vt;
             h += vt * t;
+            top = t > top ? t : top;
         }
         const auto sums = sum_both(S, h);
         if (length <= piece)
-            return {sums.first, sums.second};
+            return {sums.first, sums.second, largest_lane(top)};
         S_total += static_cast<double>(sums.first);
         h_total += static_cast<double>(sums.second);
     }
-    return {static_cast<T>(S_total), static_cast<T>(h_total)};
+    return {static_cast<T>(S_total), static_cast<T>(h_total), largest_lane(top)};
 }
 
 // The same sums in double, for the rare column whose squares overflow a float.
@@ -64,7 +67,7 @@ KLNMF_INLINE Visit<double> visit_in_double(const T* v, const T* y, const T* colu
         S += static_cast<double>(v[i]) * t;
         h += static_cast<double>(v[i]) * t * t;
     }
-    return {S, h};
+    return {S, h, 0};
 }
 
 // y is updated by differences, and a y_i that falls to a share 1/q of what it was computed as has
@@ -81,39 +84,11 @@ constexpr T digits_lost_before_zero() {
     return 8;
 }
 
-// What setting x_k to 0 would do: S there, and the largest y_i / (y_i without x_k); infinite where
-// a nonzero would keep no more than rounding, `lost` units of it having gone already.
+// Share of a y that must be left when a component is set to 0, for each unit of rounding that the
+// y may have lost.
 template <class T>
-struct ZeroTest {
-    T S, fall;
-};
-
-template <class T>
-KLNMF_INLINE ZeroTest<T> test_zero(const T* v, const T* y, const T* column, T x, T lost,
-                                   std::int64_t length) {
-    using V = typename Lanes<T>::Vector;
-    constexpr int lanes = Lanes<T>::count;
-    const T rounding_share = std::numeric_limits<T>::epsilon() * T(100) * lost;
-    constexpr T infinity = std::numeric_limits<T>::infinity();
-    double S_total = 0;
-    V fall{};
-    for (std::int64_t start = 0; start < length; start += piece) {
-        const std::int64_t end = std::min(start + piece, length);
-        V S{};
-        for (std::int64_t i = start; i < end; i += lanes) {
-            const V whole = load(y + i), a = load(column + i);
-            const V rest = whole - x * a;
-            const V inverse = T(1) / rest;
-            S += load(v + i) * a * inverse;
-            const V ratio = rest > whole * rounding_share ? whole * inverse : V{} + infinity;
-            fall = ratio > fall ? ratio : fall;
-        }
-        S_total += static_cast<double>(sum_both(S, S).first);
-    }
-    T largest = 0;
-    for (int j = 0; j < lanes; ++j)
-        largest = std::max(largest, fall[j]);
-    return {static_cast<T>(S_total), largest};
+constexpr T zero_margin() {
+    return std::numeric_limits<T>::epsilon() * T(100);
 }
 
 // y from the gathered columns of all active components.
@@ -132,22 +107,21 @@ KLNMF_INLINE void recompute_product(const Row<T, I>& row, int n_active, bool gat
                          scratch.columns + scratch.slots[j] * row.padded_length, row.padded_length);
 }
 
-// Whether the minimiser along component k may be 0: f' > 0, and the left formula's point is not
-// positive.
-template <class T, class I>
-KLNMF_INLINE bool may_be_zero(const Row<T, I>& row, int k, Visit<T> visit,
-                              const RowScratch<T>& scratch) {
-    const T x = scratch.x[k], c = row.fixed.slope[k];
-    if (x == 0 || !(c + static_cast<T>(row.l2) * x > visit.S))
-        return false;
-    return !(visit.h > 0) || left_numerator(x, visit.S, visit.h, c) <= 0;
-}
+template <class T>
+struct Step {
+    T x;            // where the component goes
+    T fall;         // bound on the largest y_i before over after
+    bool imprecise; // it would have been set to 0, had y been better known
+};
 
-// Moves component k, whose gathered column is given; returns its new value. `fall` (out) bounds the
-// largest y_i before over after, where x falls.
+// Where component k goes, whose gathered column is given.
+//
+// It is set to 0 where f' >= 0 there for certain: with q its largest share of any y,
+//     S(0) = sum_i v_i a_i / (y_i - x a_i) <= S + x h / (1 - q) <= c.
+// An entry that wants to be 0 and does not pass shrinks, and passes at one of its next visits.
 template <class T, class I>
-KLNMF_INLINE T guarded_step(const Row<T, I>& row, int k, Visit<T> visit, const T* column, T lost,
-                            const RowScratch<T>& scratch, T& fall) {
+KLNMF_INLINE Step<T> guarded_step(const Row<T, I>& row, int k, Visit<T> visit, const T* column,
+                                  T lost, const RowScratch<T>& scratch) {
     const T x = scratch.x[k], S = visit.S, h = visit.h, c = row.fixed.slope[k];
     constexpr T largest = std::numeric_limits<T>::max();
     if (!(h < largest) || !(S < largest)) {
@@ -157,33 +131,27 @@ KLNMF_INLINE T guarded_step(const Row<T, I>& row, int k, Visit<T> visit, const T
                                  ? step_from_left<double>(x, exact.S, exact.h, c, row.l2)
                                  : step_from_right<double>(x, exact.S, exact.h, c, row.l2);
         if (!(moved > smallest_cover<T>() && moved < largest))
-            return x;
-        fall = moved < x ? static_cast<T>(x / moved) : T(1);
-        return static_cast<T>(moved);
+            return {x, 1, false};
+        return {static_cast<T>(moved), moved < x ? static_cast<T>(x / moved) : T(1), false};
     }
     const T g = c + static_cast<T>(row.l2) * x - S;
     if (g < 0) {
         const T moved = row.l2 == 0 ? left_numerator(x, S, h, c) * row.fixed.inverse_slope[k]
                                     : static_cast<T>(step_from_left<double>(x, S, h, c, row.l2));
         // Rounding of S against h must not turn a step to the right into one to the left.
-        return moved > x && moved < largest ? moved : x;
+        return {moved > x && moved < largest ? moved : x, 1, false};
     }
     if (x == 0 || g == 0)
-        return x;
-    if (may_be_zero(row, k, visit, scratch)) {
-        const ZeroTest<T> zero =
-            test_zero(scratch.v, scratch.y, column, x, lost, row.padded_length);
-        if (zero.fall < largest && zero.S <= c) {
-            fall = zero.fall;
-            return 0;
-        }
-    }
+        return {x, 1, false};
+    const T share = std::min(x * visit.top, T(1)), rest = 1 - share;
+    const bool zero = rest > zero_margin<T>() && x * h <= (c - S) * rest;
+    if (zero && lost <= digits_lost_before_zero<T>() && rest > zero_margin<T>() * lost)
+        return {0, 1 / rest, false};
     const T moved = row.l2 == 0 ? step_from_right<T>(x, S, h, c, 0)
                                 : static_cast<T>(step_from_right<double>(x, S, h, c, row.l2));
     if (!(moved > smallest_cover<T>()) || !(moved < x))
-        return x;
-    fall = x / moved;
-    return moved;
+        return {x, 1, zero};
+    return {moved, 1 / (1 - share * (1 - moved / x)), zero};
 }
 
 // One sweep over the active components; returns the largest violation it met. `lost` (in/out)
@@ -208,21 +176,21 @@ KLNMF_INLINE T guarded_sweep(const Row<T, I>& row, int n_active, bool gathered, 
             const T* column = scratch.columns + (gathered ? scratch.slots[j] : j) * length;
             Visit<T> visit =
                 visit_column(scratch.v, scratch.y, column, pending, pending_column, length);
-            if (lost > digits_lost_before_zero<T>() && may_be_zero(row, k, visit, scratch)) {
+            Step<T> step = guarded_step(row, k, visit, column, lost, scratch);
+            if (step.imprecise) {
                 recompute_product(row, n_active, gathered, scratch);
-                visit = visit_column(scratch.v, scratch.y, column, T(0), column, length);
                 lost = 1;
+                visit = visit_column(scratch.v, scratch.y, column, T(0), column, length);
+                step = guarded_step(row, k, visit, column, lost, scratch);
             }
             const T c = row.fixed.slope[k];
             violation = std::max(
                 violation, entry_residual(x[k] * c * inverse_total,
                                           (c + l2 * x[k] - visit.S) * row.fixed.inverse_slope[k]));
-            T fall = 1;
-            const T moved = guarded_step(row, k, visit, column, lost, scratch, fall);
-            pending = moved - x[k];
+            pending = step.x - x[k];
             pending_column = column;
-            x[k] = moved;
-            lost *= fall;
+            x[k] = step.x;
+            lost *= step.fall;
             if (lost > most_digits_lost<T>()) {
                 recompute_product(row, n_active, gathered, scratch);
                 pending = 0;

@@ -15,7 +15,8 @@
 
 namespace klnmf {
 
-// 32 bytes: 8 floats or 4 doubles. `Loose` may stand at any address of its element type.
+// 32 bytes: 8 floats or 4 doubles. `Loose` may stand at any address of its element type; `Wide` has
+// as many lanes, in double.
 template <class T>
 struct Lanes;
 
@@ -25,6 +26,7 @@ struct Lanes<float> {
     typedef float Vector __attribute__((vector_size(32)));
     typedef float Loose __attribute__((vector_size(32), aligned(4), may_alias));
     typedef std::int32_t Mask __attribute__((vector_size(32)));
+    typedef double Wide __attribute__((vector_size(64)));
 };
 
 template <>
@@ -33,6 +35,7 @@ struct Lanes<double> {
     typedef double Vector __attribute__((vector_size(32)));
     typedef double Loose __attribute__((vector_size(32), aligned(8), may_alias));
     typedef std::int64_t Mask __attribute__((vector_size(32)));
+    typedef double Wide __attribute__((vector_size(32)));
 };
 
 template <class T>
@@ -76,6 +79,25 @@ KLNMF_INLINE Lanes<double>::Vector sum_each(const Lanes<double>::Vector (&parts)
            __builtin_shufflevector(pairs[0], pairs[1], 2, 3, 6, 7);
 }
 
+// repeated[j] is lane j of the vector in every lane.
+KLNMF_INLINE void repeat_each(Lanes<float>::Vector a, Lanes<float>::Vector (&repeated)[8]) {
+    repeated[0] = __builtin_shufflevector(a, a, 0, 0, 0, 0, 0, 0, 0, 0);
+    repeated[1] = __builtin_shufflevector(a, a, 1, 1, 1, 1, 1, 1, 1, 1);
+    repeated[2] = __builtin_shufflevector(a, a, 2, 2, 2, 2, 2, 2, 2, 2);
+    repeated[3] = __builtin_shufflevector(a, a, 3, 3, 3, 3, 3, 3, 3, 3);
+    repeated[4] = __builtin_shufflevector(a, a, 4, 4, 4, 4, 4, 4, 4, 4);
+    repeated[5] = __builtin_shufflevector(a, a, 5, 5, 5, 5, 5, 5, 5, 5);
+    repeated[6] = __builtin_shufflevector(a, a, 6, 6, 6, 6, 6, 6, 6, 6);
+    repeated[7] = __builtin_shufflevector(a, a, 7, 7, 7, 7, 7, 7, 7, 7);
+}
+
+KLNMF_INLINE void repeat_each(Lanes<double>::Vector a, Lanes<double>::Vector (&repeated)[4]) {
+    repeated[0] = __builtin_shufflevector(a, a, 0, 0, 0, 0);
+    repeated[1] = __builtin_shufflevector(a, a, 1, 1, 1, 1);
+    repeated[2] = __builtin_shufflevector(a, a, 2, 2, 2, 2);
+    repeated[3] = __builtin_shufflevector(a, a, 3, 3, 3, 3);
+}
+
 // Sums of the lanes of two vectors at once: half the shuffles of doing one after the other.
 struct FloatPair {
     float first, second;
@@ -97,6 +119,22 @@ KLNMF_INLINE DoublePair sum_both(Lanes<double>::Vector a, Lanes<double>::Vector 
     const V halves =
         __builtin_shufflevector(a, b, 0, 1, 4, 5) + __builtin_shufflevector(a, b, 2, 3, 6, 7);
     return {halves[0] + halves[1], halves[2] + halves[3]};
+}
+
+KLNMF_INLINE float largest_lane(Lanes<float>::Vector a) {
+    using V = Lanes<float>::Vector;
+    const V half = __builtin_shufflevector(a, a, 4, 5, 6, 7, 0, 1, 2, 3);
+    const V b = a > half ? a : half;
+    const V quarter = __builtin_shufflevector(b, b, 2, 3, 0, 1, 6, 7, 4, 5);
+    const V c = b > quarter ? b : quarter;
+    return c[0] > c[1] ? c[0] : c[1];
+}
+
+KLNMF_INLINE double largest_lane(Lanes<double>::Vector a) {
+    using V = Lanes<double>::Vector;
+    const V half = __builtin_shufflevector(a, a, 2, 3, 0, 1);
+    const V b = a > half ? a : half;
+    return b[0] > b[1] ? b[0] : b[1];
 }
 
 // Transposes a square of lanes x lanes numbers held in as many vectors.

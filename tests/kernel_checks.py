@@ -122,7 +122,9 @@ def assert_same_half_step(
     )
     tolerance = 2e-4 if x.dtype == np.float32 else 1e-9
     assert_close(x, expected_x, before, tolerance)
-    assert ((x == 0) == (expected_x == 0)).all()
+    # In float32 an entry on the edge of being set to 0 may take one more visit.
+    differing = np.mean((x == 0) != (expected_x == 0))
+    assert differing <= (0.02 if x.dtype == np.float32 else 0)
     assert totals.kkt == pytest.approx(expected.kkt, rel=5 * tolerance, abs=tolerance)
     # Both values are sums in double, of factors that agree to the tolerance above only.
     assert totals.value == pytest.approx(

@@ -158,6 +158,36 @@ def test_starts_far_from_the_solution(mode: int, dtype: type) -> None:
 
 
 @BOTH_DTYPES
+@pytest.mark.parametrize("rounds", [1, 20])
+def test_a_row_does_not_depend_on_its_neighbours(rounds: int, dtype: type) -> None:
+    """Short rows are solved side by side, those that overflow or lack cover alone."""
+    generator = np.random.default_rng(3)
+    lengths = np.r_[generator.integers(0, 70, 60), 63, 64, 65, 1, 90]
+    X = np.zeros((len(lengths), 90))
+    for row, length in enumerate(lengths):
+        X[row, generator.choice(90, length, replace=False)] = generator.integers(1, 9, length)
+    X[5] *= 1e30
+    A = generator.random((90, 7)).astype(dtype) * (generator.random((90, 7)) < 0.5)
+    A[~A.any(axis=1), 2] = 1
+    x = generator.random((len(lengths), 7)).astype(dtype)
+    x[7] = 0  # leaves its nonzeros without cover
+    rule = GuardedRule(np.arange(7, dtype=np.int32)[::-1].copy(), rounds=rounds, tolerance=1e-3)
+
+    def solved(rows: Array) -> Array:
+        backend = CpuBackend(SparseData(sp.csr_array(X[rows].astype(dtype))), 1)
+        result = backend.upload(x[rows])
+        fixed = backend.upload(A)
+        backend.update_rows(0, result, fixed, backend.column_sums(fixed), 0.0, rule)
+        return result
+
+    everything = np.arange(len(lengths))
+    together = solved(everything)
+    shuffled = generator.permutation(everything)
+    assert same_bits(together[shuffled], solved(shuffled))
+    assert same_bits(together, np.vstack([solved(everything[i : i + 1]) for i in everything]))
+
+
+@BOTH_DTYPES
 def test_no_row_gives_up_the_last_cover_of_a_nonzero(dtype: type) -> None:
     """Products fall by orders of magnitude in small steps: what is left of them must be true."""
     for seed in range(10):

@@ -32,27 +32,34 @@ def entry_residuals(x: Array, c: Array, g: Array, total: float) -> Array:
     return np.where(c > 0, residuals, 0.0)
 
 
-def guarded_step(x: float, S: float, h: float, c: float, l2: float) -> tuple[float, bool]:
-    """Return a new value of one coordinate, not past the minimiser, and whether 0 is to be tried.
+def guarded_step(
+    x: float, S: float, h: float, top: float, c: float, l2: float, margin: float = 0.0
+) -> float:
+    """Return a new value of one coordinate, not past the minimiser.
 
     With f'(x) = g = c + l2 x − S increasing and concave: from the left (g < 0) Newton on 1/S, from
-    the right (g > 0) Newton on x·S; both functions are concave, so neither step overshoots.
+    the right (g > 0) Newton on x·S; both functions are concave, so neither step overshoots. ``top``
+    is the largest a_i / y_i: where x·top stays below 1 by more than ``margin``, S(0) is at most
+    S + x h / (1 − x·top), and 0 is the minimiser if that is at most c.
     """
     g = c + l2 * x - S
-    numerator = c * x + (S - c) * S / h if h > 0 else -1.0  # sign of the left formula's point
     if g < 0:
+        numerator = c * x + (S - c) * S / h
         if l2 == 0:
-            return max(numerator / c, x), False
+            return max(numerator / c, x)
         b = c + l2 * (S / h - x)
-        return max(2 * numerator / (b + math.sqrt(b * b + 4 * l2 * numerator)), x), False
+        return max(2 * numerator / (b + math.sqrt(b * b + 4 * l2 * numerator)), x)
     if x == 0 or g == 0:
-        return x, False
+        return x
+    rest = 1 - min(x * top, 1.0)
+    if rest > margin and x * h <= (c - S) * rest:
+        return 0.0
     B = c - S + x * h
     if l2 == 0:
-        return min(x * x * h / B, x), numerator <= 0
+        return min(x * x * h / B, x)
     root = math.sqrt(B * B + 4 * l2 * x * x * h)
     moved = 2 * x * x * h / (B + root) if B >= 0 else (root - B) / (2 * l2)
-    return min(moved, x), numerator <= 0
+    return min(moved, x)
 
 
 class RowProblem:
@@ -84,25 +91,18 @@ class RowProblem:
         """C + l2 x − S."""
         return np.asarray(self.c + self.l2 * x - self.ratios(x))
 
-    def try_zero(self, x: Array, k: int) -> bool:
-        """Whether x_k = 0 is the minimiser along k: S(0) ≤ c, and every nonzero keeps a cover."""
-        y, a = self.A @ x, self.A[:, k]
-        rest = y - x[k] * a
-        if not (rest > 100 * np.finfo(x.dtype).eps * y).all():
-            return False
-        return bool(np.sum(self.v * a / rest) <= self.c[k])
-
     def guarded_sweep(self, x: Array, components: Array) -> float:
         """One sweep of guarded steps over the listed components; the largest violation met."""
         violation = 0.0
+        margin = 100 * float(np.finfo(x.dtype).eps)  # what a nonzero keeps is more than rounding
         for k in components:
             y, a = self.A @ x, self.A[:, k]
             S, h = float(np.sum(self.v * a / y)), float(np.sum(self.v * (a / y) ** 2))
             g = self.c[k] + self.l2 * x[k] - S
             met = entry_residuals(x[k : k + 1], self.c[k : k + 1], np.array([g]), self.total)
             violation = max(violation, float(met[0]))
-            moved, may_be_zero = guarded_step(float(x[k]), S, h, float(self.c[k]), self.l2)
-            x[k] = 0 if may_be_zero and self.try_zero(x, k) else moved
+            top = float(np.max(a / y))
+            x[k] = guarded_step(float(x[k]), S, h, top, float(self.c[k]), self.l2, margin)
         return violation
 
 

@@ -1,0 +1,255 @@
+// Short rows side by side: lane l of every vector belongs to the l-th row of a batch. Alone, a
+// short row waits for its own sums, quotients and branches at every visit; a batch waits once for
+// all of its rows. What happens in a lane depends on its row alone, so that it makes no difference
+// which rows are batched together.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "objective.hpp"
+#include "row_problem.hpp"
+#include "vector_lanes.hpp"
+
+namespace klnmf {
+
+// Rows of up to this many nonzeros are batched; longer ones do well alone.
+constexpr std::int64_t longest_batched_row = 64;
+
+// Arrays over nonzeros have the lanes innermost: v[i * lanes + l]. A slot is a place in the order
+// of visits; it may stand for another component in each lane.
+template <class T, class I>
+struct RowBatch {
+    static constexpr int lanes = Lanes<T>::count;
+
+    RowBatch(std::int64_t longest_row, std::int64_t stride) {
+        longest = padded(std::min(longest_row, longest_batched_row));
+        for (std::vector<T>* array : {&v, &y, &v_rows, &y_rows})
+            array->resize(longest * lanes);
+        columns.resize(stride * longest * lanes);
+        for (std::vector<T>* array : {&x, &slope, &inverse_slope})
+            array->resize(stride * lanes);
+        for (std::vector<std::int32_t>* array : {&components, &slots})
+            array->resize(stride * lanes);
+        turns.resize(stride);
+        zeros.resize(stride);
+    }
+
+    T* column(int slot) { return columns.data() + slot * length * lanes; }
+    const T* column(int slot) const { return columns.data() + slot * length * lanes; }
+
+    std::int64_t longest; // nonzeros there is room for
+    std::int64_t length;  // of the longest row; the others are padded with v = 0, y = 1, A = 0
+    int n_slots;
+    Row<T, I> rows[lanes]; // of length 0 where a lane is empty
+    T* x_rows[lanes];      // where the new x goes
+    int n_active[lanes];
+    std::vector<T> v_rows, y_rows;          // lane x nonzero, as pass over a row left them
+    std::vector<T> v, y;                    // nonzero x lane
+    std::vector<T> columns;                 // slot x nonzero x lane: gathered from A
+    std::vector<T> x, slope, inverse_slope; // slot x lane
+    std::vector<std::int32_t> components;   // active component j of lane l, and
+    std::vector<std::int32_t> slots;        // the slot where it stands: j x lane
+    std::vector<std::int32_t> turns;        // where a component stands in the order of visits
+    std::vector<T> zeros;                   // row of A of a padding nonzero
+};
+
+template <class Mask>
+KLNMF_INLINE bool any_lane(Mask mask) {
+    auto any = mask[0];
+#pragma GCC unroll 8
+    for (std::size_t l = 1; l < sizeof(Mask) / sizeof(mask[0]); ++l)
+        any |= mask[l];
+    return any != 0;
+}
+
+// Empties the batch.
+template <class T, class I>
+KLNMF_INLINE void clear_batch(RowBatch<T, I>& batch) {
+    batch.length = 0;
+    for (int l = 0; l < batch.lanes; ++l) {
+        batch.rows[l].length = 0;
+        batch.rows[l].padded_length = 0;
+        batch.n_active[l] = 0;
+    }
+}
+
+// The scratch in which a row is screened before it is put into a lane: v and y stay there.
+template <class T, class I>
+KLNMF_INLINE RowScratch<T> scratch_of_lane(const RowScratch<T>& scratch, int lane,
+                                           RowBatch<T, I>& batch) {
+    RowScratch<T> result = scratch;
+    result.v = batch.v_rows.data() + lane * batch.longest;
+    result.y = batch.y_rows.data() + lane * batch.longest;
+    return result;
+}
+
+// Puts a screened row into a lane.
+template <class T, class I>
+KLNMF_INLINE void put_row(const Row<T, I>& row, int lane, T* x_row, int n_active,
+                          const std::int32_t* active, RowBatch<T, I>& batch) {
+    constexpr int lanes = Lanes<T>::count;
+    batch.rows[lane] = row;
+    batch.x_rows[lane] = x_row;
+    batch.n_active[lane] = n_active;
+    batch.length = std::max(batch.length, row.padded_length);
+    for (int j = 0; j < n_active; ++j)
+        batch.components[j * lanes + lane] = active[j];
+}
+
+// Brings v and y of all rows into lanes: squares transposed in registers.
+template <class T, class I>
+KLNMF_INLINE void transpose_rows(RowBatch<T, I>& batch) {
+    using V = typename Lanes<T>::Vector;
+    constexpr int lanes = Lanes<T>::count;
+    for (std::int64_t i = 0; i < batch.length; i += lanes) {
+        V v[lanes], y[lanes];
+#pragma GCC unroll 8
+        for (int l = 0; l < lanes; ++l) {
+            const bool inside = i < batch.rows[l].padded_length;
+            v[l] = inside ? load(batch.v_rows.data() + l * batch.longest + i) : V{};
+            y[l] = inside ? load(batch.y_rows.data() + l * batch.longest + i) : V{} + T(1);
+        }
+        transpose(v);
+        transpose(y);
+#pragma GCC unroll 8
+        for (int l = 0; l < lanes; ++l) {
+            store(batch.v.data() + (i + l) * lanes, v[l]);
+            store(batch.y.data() + (i + l) * lanes, y[l]);
+        }
+    }
+}
+
+// Gathers A by the lanes' own components. Slots that a lane does not use get some component: their
+// x is 0.
+template <class T, class I>
+KLNMF_INLINE void gather_lanes(RowBatch<T, I>& batch) {
+    using V = typename Lanes<T>::Vector;
+    constexpr int lanes = Lanes<T>::count;
+    for (int l = 0; l < lanes; ++l)
+        for (int j = batch.n_active[l]; j < batch.n_slots; ++j)
+            batch.components[j * lanes + l] = 0;
+    for (std::int64_t i = 0; i < batch.length; ++i) {
+        const T* a[lanes];
+#pragma GCC unroll 8
+        for (int l = 0; l < lanes; ++l)
+            a[l] = i < batch.rows[l].length ? batch.rows[l].fixed_row(i) : batch.zeros.data();
+        const std::int32_t* components = batch.components.data();
+        T* target = batch.columns.data() + i * lanes;
+        for (int j = 0; j < batch.n_slots; ++j) {
+            V gathered{};
+#pragma GCC unroll 8
+            for (int l = 0; l < lanes; ++l)
+                gathered[l] = a[l][components[l]];
+            store(target, gathered);
+            components += lanes;
+            target += batch.length * lanes;
+        }
+    }
+}
+
+// Gathers all of A, each component in the slot of its turn: squares transposed in registers.
+template <class T, class I>
+KLNMF_INLINE void gather_everything(const FixedFactor<T>& fixed, RowBatch<T, I>& batch) {
+    using V = typename Lanes<T>::Vector;
+    constexpr int lanes = Lanes<T>::count;
+    for (std::int64_t i = 0; i < batch.length; ++i) {
+        const T* a[lanes];
+#pragma GCC unroll 8
+        for (int l = 0; l < lanes; ++l)
+            a[l] = i < batch.rows[l].length ? batch.rows[l].fixed_row(i) : batch.zeros.data();
+        for (std::int64_t k = 0; k < fixed.stride; k += lanes) {
+            V square[lanes];
+#pragma GCC unroll 8
+            for (int l = 0; l < lanes; ++l)
+                square[l] = load(a[l] + k);
+            transpose(square);
+#pragma GCC unroll 8
+            for (int j = 0; j < lanes; ++j)
+                if (k + j < fixed.rank)
+                    store(batch.column(batch.turns[k + j]) + i * lanes, square[j]);
+        }
+    }
+}
+
+// Slope of a slot without a component: no S reaches it, so that its x = 0 cannot move.
+template <class T>
+constexpr T unused_slope() {
+    return std::numeric_limits<T>::max() / 4;
+}
+
+// Decides on the slots, gathers A and brings x and the slopes to their slots.
+template <class T, class I>
+KLNMF_INLINE void fill_slots(const FixedFactor<T>& fixed, const std::int32_t* order,
+                             RowBatch<T, I>& batch) {
+    constexpr int lanes = Lanes<T>::count;
+    const int most = *std::max_element(batch.n_active, batch.n_active + lanes);
+    const bool everything = 3 * most > 2 * fixed.rank;
+    batch.n_slots = everything ? fixed.rank : most;
+    transpose_rows(batch);
+    if (everything) {
+        for (int j = 0; j < fixed.rank; ++j)
+            batch.turns[order[j]] = j;
+        gather_everything(fixed, batch);
+    } else {
+        gather_lanes(batch);
+    }
+    for (int slot = 0; slot < batch.n_slots * lanes; ++slot) {
+        batch.x[slot] = 0;
+        batch.slope[slot] = unused_slope<T>();
+        batch.inverse_slope[slot] = 0;
+    }
+    for (int l = 0; l < lanes; ++l)
+        for (int j = 0; j < batch.n_active[l]; ++j) {
+            const int k = batch.components[j * lanes + l];
+            const int slot = everything ? batch.turns[k] : j;
+            batch.slots[j * lanes + l] = slot;
+            batch.x[slot * lanes + l] = batch.x_rows[l][k];
+            batch.slope[slot * lanes + l] = fixed.slope[k];
+            batch.inverse_slope[slot * lanes + l] = fixed.inverse_slope[k];
+        }
+}
+
+// Writes the new x of one lane.
+template <class T, class I>
+KLNMF_INLINE void store_lane(const RowBatch<T, I>& batch, int l) {
+    constexpr int lanes = Lanes<T>::count;
+    for (int j = 0; j < batch.n_active[l]; ++j)
+        batch.x_rows[l][batch.components[j * lanes + l]] =
+            batch.x[batch.slots[j * lanes + l] * lanes + l];
+}
+
+// log_sums[l] (out) = sum_i v_i log y_i of every lane, with y computed anew in double.
+template <class T, class I>
+KLNMF_INLINE void log_sums_of_lanes(const RowBatch<T, I>& batch, double* log_sums) {
+    constexpr int lanes = Lanes<T>::count;
+    using V = typename Lanes<T>::Vector;
+    using Wide = typename Lanes<T>::Wide;
+    constexpr std::int64_t chunk = 16;
+    Wide y[chunk], sum{};
+    for (std::int64_t start = 0; start < batch.length; start += chunk) {
+        const std::int64_t size = std::min(chunk, batch.length - start);
+        for (std::int64_t i = 0; i < size; ++i)
+            y[i] = Wide{};
+        for (int slot = 0; slot < batch.n_slots; ++slot) {
+            const V x_of_slot = load(batch.x.data() + slot * lanes);
+            if (!any_lane(x_of_slot > 0))
+                continue;
+            const Wide x = __builtin_convertvector(x_of_slot, Wide);
+            const T* column = batch.column(slot) + start * lanes;
+            for (std::int64_t i = 0; i < size; ++i)
+                y[i] += x * __builtin_convertvector(load(column + i * lanes), Wide);
+        }
+        for (std::int64_t i = 0; i < size; ++i) {
+            const Wide v =
+                __builtin_convertvector(load(batch.v.data() + (start + i) * lanes), Wide);
+            sum += v * log_positive(v > 0 ? y[i] : Wide{} + 1.0);
+        }
+    }
+    for (int l = 0; l < lanes; ++l)
+        log_sums[l] = sum[l];
+}
+
+} // namespace klnmf
