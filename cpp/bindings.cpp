@@ -25,9 +25,9 @@ using Out2 = nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 // Threads never run with the interpreter's lock held.
 using Unlocked = nb::call_guard<nb::gil_scoped_release>;
 
-template <class T, class I>
-klnmf::SparseRows<T, I> rows_of(const In1<std::int64_t>& indptr, const In1<I>& indices,
-                                const In1<T>& values) {
+template <class D, class I>
+klnmf::SparseRows<D, I> rows_of(const In1<std::int64_t>& indptr, const In1<I>& indices,
+                                const In1<D>& values) {
     return {static_cast<std::int64_t>(indptr.shape(0)) - 1, indptr.data(), indices.data(),
             values.data()};
 }
@@ -45,8 +45,8 @@ void require(bool holds, const char* what) {
 
 // Sizes that belong together; the numbers in the arrays (bounds of indices, finite values) are
 // checked in Python once, not at every call.
-template <class T, class I, class X>
-void check_sizes(const In1<std::int64_t>& indptr, const In1<I>& indices, const In1<T>& values,
+template <class D, class I, class X>
+void check_sizes(const In1<std::int64_t>& indptr, const In1<I>& indices, const In1<D>& values,
                  std::size_t rank, const In1<double>& c, const X& x, const Out1<double>& kkt) {
     require(indptr.size() > 0, "indptr is empty");
     const std::size_t n_rows = indptr.size() - 1;
@@ -58,11 +58,12 @@ void check_sizes(const In1<std::int64_t>& indptr, const In1<I>& indices, const I
     require(kkt.size() == n_rows, "kkt must have an entry for each row of the data");
 }
 
-template <class T, class I>
-void bind_row_kernels(nb::module_& m) {
+// Factors of type T, data of type D.
+template <class T, class I, class D>
+void bind_mixed_kernels(nb::module_& m) {
     m.def(
         "guarded_rows",
-        [](In1<std::int64_t> indptr, In1<I> indices, In1<T> values, In2<T> A, In1<double> c,
+        [](In1<std::int64_t> indptr, In1<I> indices, In1<D> values, In2<T> A, In1<double> c,
            double l2, In1<std::int32_t> order, int rounds, int sweeps, double tolerance,
            bool want_value, int n_threads, Out2<T> x, Out1<double> value, Out1<double> kkt) {
             check_sizes(indptr, indices, values, A.shape(1), c, x, kkt);
@@ -82,7 +83,7 @@ void bind_row_kernels(nb::module_& m) {
         "out.");
     m.def(
         "multiplicative_rows",
-        [](In1<std::int64_t> indptr, In1<I> indices, In1<T> values, In2<T> A, In1<double> c,
+        [](In1<std::int64_t> indptr, In1<I> indices, In1<D> values, In2<T> A, In1<double> c,
            double l2, int relaxed, int n_threads, Out2<T> x, Out1<double> kkt) {
             check_sizes(indptr, indices, values, A.shape(1), c, x, kkt);
             klnmf::multiplicative_rows(rows_of(indptr, indices, values), fixed_of(A, c), l2,
@@ -93,6 +94,26 @@ void bind_row_kernels(nb::module_& m) {
         "c"_a.noconvert(), "l2"_a, "relaxed"_a, "n_threads"_a, "x"_a.noconvert(),
         "kkt"_a.noconvert(), Unlocked(),
         "One half-step of multiplicative updates; x and kkt are out.");
+    m.def(
+        "evaluate_rows",
+        [](In1<std::int64_t> indptr, In1<I> indices, In1<D> values, In2<T> A, In1<double> c,
+           double l2, bool want_residual, int n_threads, In2<T> x, Out1<double> value,
+           Out1<double> kkt) {
+            check_sizes(indptr, indices, values, A.shape(1), c, x, kkt);
+            require(value.size() == kkt.size(),
+                    "value must have an entry for each row of the data");
+            klnmf::evaluate_rows(rows_of(indptr, indices, values), fixed_of(A, c), l2,
+                                 want_residual, n_threads, x.data(), value.data(), kkt.data());
+        },
+        "indptr"_a.noconvert(), "indices"_a.noconvert(), "values"_a.noconvert(), "A"_a.noconvert(),
+        "c"_a.noconvert(), "l2"_a, "want_residual"_a, "n_threads"_a, "x"_a.noconvert(),
+        "value"_a.noconvert(), "kkt"_a.noconvert(), Unlocked(),
+        "Value and residual of every row at x, in double; value, kkt are out.");
+}
+
+template <class T, class I>
+void bind_row_kernels(nb::module_& m) {
+    bind_mixed_kernels<T, I, T>(m);
     m.def(
         "paper_rows",
         [](In1<std::int64_t> indptr, In1<I> indices, In1<T> values, In2<T> A, In1<double> c,
@@ -130,21 +151,6 @@ void bind_row_kernels(nb::module_& m) {
         "max_newton"_a, "by_columns"_a, "n_threads"_a, "x"_a.noconvert(), "P"_a.noconvert(),
         "kkt"_a.noconvert(), Unlocked(),
         "One half-step of cyclic descent on the dense product P; x, P and kkt are out.");
-    m.def(
-        "evaluate_rows",
-        [](In1<std::int64_t> indptr, In1<I> indices, In1<T> values, In2<T> A, In1<double> c,
-           double l2, bool want_residual, int n_threads, In2<T> x, Out1<double> value,
-           Out1<double> kkt) {
-            check_sizes(indptr, indices, values, A.shape(1), c, x, kkt);
-            require(value.size() == kkt.size(),
-                    "value must have an entry for each row of the data");
-            klnmf::evaluate_rows(rows_of(indptr, indices, values), fixed_of(A, c), l2,
-                                 want_residual, n_threads, x.data(), value.data(), kkt.data());
-        },
-        "indptr"_a.noconvert(), "indices"_a.noconvert(), "values"_a.noconvert(), "A"_a.noconvert(),
-        "c"_a.noconvert(), "l2"_a, "want_residual"_a, "n_threads"_a, "x"_a.noconvert(),
-        "value"_a.noconvert(), "kkt"_a.noconvert(), Unlocked(),
-        "Value and residual of every row at x, in double; value, kkt are out.");
 }
 
 template <class T>
@@ -191,6 +197,8 @@ NB_MODULE(_core, m) {
     bind_row_kernels<float, std::int64_t>(m);
     bind_row_kernels<double, std::int32_t>(m);
     bind_row_kernels<double, std::int64_t>(m);
+    bind_mixed_kernels<float, std::int32_t, double>(m);
+    bind_mixed_kernels<float, std::int64_t, double>(m);
     bind_factor_kernels<float>(m);
     bind_factor_kernels<double>(m);
     m.def(

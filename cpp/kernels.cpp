@@ -91,8 +91,8 @@ struct BatchScratch {
 // each instruction set.
 
 // One row alone, to the end.
-template <class T, class I>
-KLNMF_INLINE void guarded_row_alone(const SparseRows<T, I>& data, const FixedFactor<T>& fixed,
+template <class T, class I, class D>
+KLNMF_INLINE void guarded_row_alone(const SparseRows<D, I>& data, const FixedFactor<T>& fixed,
                                     double l2, const GuardedSettings& settings, std::int64_t i,
                                     bool want_kkt, RowScratch<T>& scratch, T* x, double* value,
                                     double* kkt) {
@@ -107,8 +107,8 @@ KLNMF_INLINE void guarded_row_alone(const SparseRows<T, I>& data, const FixedFac
 
 // One round for a batch of short rows: screening, sweeps, value. Rows that have not arrived stay in
 // the list; returns how many of them.
-template <class T, class I>
-KLNMF_INLINE int guarded_batch(const SparseRows<T, I>& data, const FixedFactor<T>& fixed,
+template <class T, class I, class D>
+KLNMF_INLINE int guarded_batch(const SparseRows<D, I>& data, const FixedFactor<T>& fixed,
                                const GuardedSettings& settings, bool is_first, bool is_last,
                                std::int64_t* rows, int count, RowScratch<T>& scratch,
                                RowBatch<T, I>& batch, T* x, double* value, double* kkt) {
@@ -171,8 +171,8 @@ inline void sort_by_length(const std::int64_t* indptr, std::int64_t longest,
     rows.swap(sorted);
 }
 
-template <class T, class I>
-KLNMF_CLONES void guarded_range(const SparseRows<T, I>& data, const FixedFactor<T>& fixed,
+template <class T, class I, class D>
+KLNMF_CLONES void guarded_range(const SparseRows<D, I>& data, const FixedFactor<T>& fixed,
                                 double l2, const GuardedSettings& settings, std::int64_t begin,
                                 std::int64_t end, RowScratch<T>& scratch,
                                 BatchScratch<T, I>& batches, T* x, double* value, double* kkt) {
@@ -206,8 +206,8 @@ KLNMF_CLONES void guarded_range(const SparseRows<T, I>& data, const FixedFactor<
     }
 }
 
-template <class T, class I>
-KLNMF_CLONES void multiplicative_range(const SparseRows<T, I>& data, const FixedFactor<T>& fixed,
+template <class T, class I, class D>
+KLNMF_CLONES void multiplicative_range(const SparseRows<D, I>& data, const FixedFactor<T>& fixed,
                                        double l2, int relaxed, std::int64_t begin, std::int64_t end,
                                        RowScratch<T>& scratch, T* x, double* kkt) {
     for (std::int64_t i = begin; i < end; ++i) {
@@ -245,8 +245,8 @@ KLNMF_CLONES void dense_range(const SparseRows<T, I>& data, std::int64_t n_cols,
                            y + (i - begin) * n_cols, settings);
 }
 
-template <class T, class I>
-KLNMF_CLONES void evaluate_range(const SparseRows<T, I>& data, const FixedFactor<T>& fixed,
+template <class T, class I, class D>
+KLNMF_CLONES void evaluate_range(const SparseRows<D, I>& data, const FixedFactor<T>& fixed,
                                  double l2, bool want_residual, std::int64_t begin,
                                  std::int64_t end, RowScratch<T>& scratch, const T* x,
                                  double* value, double* kkt) {
@@ -282,8 +282,8 @@ KLNMF_CLONES void extrapolate_range(const T* newest, const T* previous, std::int
 }
 
 // Calls body(padded A, begin, end, scratch) for ranges of rows that cover all of them.
-template <class T, class I, class Body>
-void for_each_range_padded(const SparseRows<T, I>& data, const FixedFactor<T>& unpadded,
+template <class T, class I, class D, class Body>
+void for_each_range_padded(const SparseRows<D, I>& data, const FixedFactor<T>& unpadded,
                            std::int64_t n_cols, int n_threads, Body body) {
     const int threads = usable_threads(n_threads, data.nnz() * unpadded.rank);
     const PaddedFactor<T> padded(unpadded, n_cols, threads);
@@ -313,8 +313,8 @@ void column_powers(const T* factor, std::int64_t n_rows, int rank, int n_threads
 
 } // namespace
 
-template <class T, class I>
-void guarded_rows(const SparseRows<T, I>& data, const FixedFactor<T>& unpadded, double l2,
+template <class T, class I, class D>
+void guarded_rows(const SparseRows<D, I>& data, const FixedFactor<T>& unpadded, double l2,
                   std::int64_t n_cols, const GuardedSettings& settings, int n_threads, T* x,
                   double* value, double* kkt) {
     const int threads = usable_threads(n_threads, data.nnz() * unpadded.rank);
@@ -333,8 +333,8 @@ void guarded_rows(const SparseRows<T, I>& data, const FixedFactor<T>& unpadded, 
         128);
 }
 
-template <class T, class I>
-void multiplicative_rows(const SparseRows<T, I>& data, const FixedFactor<T>& unpadded, double l2,
+template <class T, class I, class D>
+void multiplicative_rows(const SparseRows<D, I>& data, const FixedFactor<T>& unpadded, double l2,
                          std::int64_t n_cols, int relaxed, int n_threads, T* x, double* kkt) {
     for_each_range_padded(data, unpadded, n_cols, n_threads,
                           [&](const auto& fixed, auto begin, auto end, auto& scratch) {
@@ -378,8 +378,8 @@ void dense_rows(const SparseRows<T, I>& data, std::int64_t n_cols, const T* colu
         columns_per_block);
 }
 
-template <class T, class I>
-void evaluate_rows(const SparseRows<T, I>& data, const FixedFactor<T>& fixed, double l2,
+template <class T, class I, class D>
+void evaluate_rows(const SparseRows<D, I>& data, const FixedFactor<T>& fixed, double l2,
                    bool want_residual, int n_threads, const T* x, double* value, double* kkt) {
     const int threads = usable_threads(n_threads, data.nnz() * fixed.rank);
     ScratchPool<T> pool(threads, 0, fixed.rank, fixed.stride);
@@ -424,17 +424,21 @@ void extrapolate(const T* newest, const T* previous, std::int64_t size, double w
         entries_per_task);
 }
 
-#define KLNMF_INSTANTIATE_PAIR(T, I)                                                               \
-    template void guarded_rows(const SparseRows<T, I>&, const FixedFactor<T>&, double,             \
+// T: type of the factors, D: type of the data.
+#define KLNMF_INSTANTIATE_MIXED(T, I, D)                                                           \
+    template void guarded_rows(const SparseRows<D, I>&, const FixedFactor<T>&, double,             \
                                std::int64_t, const GuardedSettings&, int, T*, double*, double*);   \
-    template void multiplicative_rows(const SparseRows<T, I>&, const FixedFactor<T>&, double,      \
+    template void multiplicative_rows(const SparseRows<D, I>&, const FixedFactor<T>&, double,      \
                                       std::int64_t, int, int, T*, double*);                        \
+    template void evaluate_rows(const SparseRows<D, I>&, const FixedFactor<T>&, double, bool, int, \
+                                const T*, double*, double*);
+
+#define KLNMF_INSTANTIATE_PAIR(T, I)                                                               \
+    KLNMF_INSTANTIATE_MIXED(T, I, T)                                                               \
     template void paper_rows(const SparseRows<T, I>&, const FixedFactor<T>&, double, std::int64_t, \
                              const PaperSettings&, int, T*, double*);                              \
     template void dense_rows(const SparseRows<T, I>&, std::int64_t, const T*, int, const double*,  \
-                             double, const DenseSettings&, bool, int, T*, double*, double*);       \
-    template void evaluate_rows(const SparseRows<T, I>&, const FixedFactor<T>&, double, bool, int, \
-                                const T*, double*, double*);
+                             double, const DenseSettings&, bool, int, T*, double*, double*);
 
 #define KLNMF_INSTANTIATE(T)                                                                       \
     KLNMF_INSTANTIATE_PAIR(T, std::int32_t)                                                        \
@@ -445,5 +449,7 @@ void extrapolate(const T* newest, const T* previous, std::int64_t size, double w
 
 KLNMF_INSTANTIATE(float)
 KLNMF_INSTANTIATE(double)
+KLNMF_INSTANTIATE_MIXED(float, std::int32_t, double)
+KLNMF_INSTANTIATE_MIXED(float, std::int64_t, double)
 
 } // namespace klnmf

@@ -9,18 +9,19 @@
 #include "rule_paper.hpp"
 #include "sparse_view.hpp"
 
+// T is the type of the factors; D that of the data, which may be wider.
 namespace klnmf {
 
 // One half-step of "srcd": every row of x (in/out) descends on its row problem. `value` (out)
 // receives f of each row where settings.want_value, `kkt` (out) the residual met before the step.
-template <class T, class I>
-void guarded_rows(const SparseRows<T, I>& data, const FixedFactor<T>& fixed, double l2,
+template <class T, class I, class D>
+void guarded_rows(const SparseRows<D, I>& data, const FixedFactor<T>& fixed, double l2,
                   std::int64_t n_cols, const GuardedSettings& settings, int n_threads, T* x,
                   double* value, double* kkt);
 
 // One half-step of "mu", with so many relaxed steps before the plain one.
-template <class T, class I>
-void multiplicative_rows(const SparseRows<T, I>& data, const FixedFactor<T>& fixed, double l2,
+template <class T, class I, class D>
+void multiplicative_rows(const SparseRows<D, I>& data, const FixedFactor<T>& fixed, double l2,
                          std::int64_t n_cols, int relaxed, int n_threads, T* x, double* kkt);
 
 // One half-step of "srcd-paper".
@@ -37,8 +38,8 @@ void dense_rows(const SparseRows<T, I>& data, std::int64_t n_cols, const T* colu
                 int n_threads, T* x, double* P, double* kkt);
 
 // f and, where wanted, the residual of every row at x (in), in double.
-template <class T, class I>
-void evaluate_rows(const SparseRows<T, I>& data, const FixedFactor<T>& fixed, double l2,
+template <class T, class I, class D>
+void evaluate_rows(const SparseRows<D, I>& data, const FixedFactor<T>& fixed, double l2,
                    bool want_residual, int n_threads, const T* x, double* value, double* kkt);
 
 // Sums over blocks of this many rows, by row number, are what makes every total independent of

@@ -96,8 +96,8 @@ struct RowOutcome {
 
 // f(x) and its residual for one row, with every sum in double; the residual is 0 where only the
 // value is wanted, which costs half.
-template <class T, class I>
-KLNMF_INLINE RowOutcome evaluate_row(const T* values, const I* indices, std::int64_t length,
+template <class T, class I, class D>
+KLNMF_INLINE RowOutcome evaluate_row(const D* values, const I* indices, std::int64_t length,
                                      const FixedFactor<T>& fixed, const T* x, double l2,
                                      bool want_residual, RowScratch<T>& scratch) {
     constexpr double infinity = std::numeric_limits<double>::infinity();

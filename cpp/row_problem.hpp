@@ -42,9 +42,10 @@ struct Row {
     const T* fixed_row(std::int64_t i) const { return fixed.row(indices[i]); }
 };
 
-// Copies the row's values into the scratch, padded with v = 0 and y = 1, and its x.
-template <class T, class I>
-KLNMF_INLINE Row<T, I> load_row(const SparseRows<T, I>& data, std::int64_t row,
+// Copies the row's values, which may be of a wider type D, into the scratch, padded with v = 0 and
+// y = 1, and its x.
+template <class T, class I, class D>
+KLNMF_INLINE Row<T, I> load_row(const SparseRows<D, I>& data, std::int64_t row,
                                 const FixedFactor<T>& fixed, double l2, const T* x,
                                 RowScratch<T>& scratch) {
     for (int k = 0; k < fixed.rank; ++k)
@@ -56,7 +57,7 @@ KLNMF_INLINE Row<T, I> load_row(const SparseRows<T, I>& data, std::int64_t row,
     double total = 0;
 #pragma omp simd reduction(+ : total)
     for (std::int64_t i = 0; i < length; ++i) {
-        scratch.v[i] = data.values[begin + i];
+        scratch.v[i] = static_cast<T>(data.values[begin + i]);
         total += static_cast<double>(data.values[begin + i]);
     }
     for (std::int64_t i = length; i < result.padded_length; ++i) {

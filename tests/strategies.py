@@ -141,13 +141,14 @@ def start_run(
     *,
     n_threads: int = 1,
     seed: int = 0,
+    was_drawn: bool = False,
 ) -> Run:
     """A fit that is about to start from the pair of the case, as the estimator would prepare it."""
     problem = make_problem(case.X, penalties, n_threads=n_threads)
     upload = problem.backend.upload
     W, H = upload(case.W), upload(case.H)
     cover_columns(H, problem.backend.data.view(1))
-    chosen, state = make_solver(solver), State(factors=[W, H], seed=seed)
+    chosen, state = make_solver(solver), State([W, H], seed, was_drawn=was_drawn)
     chosen.prepare(problem, state)
     return Run(problem, chosen, state, RowSolve(tolerance=1e-10))
 

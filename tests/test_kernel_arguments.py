@@ -56,7 +56,7 @@ REFUSED: dict[str, tuple[str, Callable[[Array], Any]]] = {
     "kkt with two axes": ("kkt", lambda kkt: kkt[:, None]),
     "A of another float type": ("A", lambda A: A.astype(np.float64)),
     "A by columns": ("A", np.asfortranarray),
-    "values of another float type": ("values", lambda values: values.astype(np.float64)),
+    "values in half precision": ("values", lambda values: values.astype(np.float16)),
     "c in single precision": ("c", lambda c: c.astype(np.float32)),
     "narrow indptr": ("indptr", lambda indptr: indptr.astype(np.int32)),
     "unsigned indices": ("indices", lambda indices: indices.astype(np.uint32)),

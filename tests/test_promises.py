@@ -25,7 +25,9 @@ from klnmf.objective import (
 from klnmf.simulate import simulate_counts
 from klnmf.solvers import SOLVERS, SparseCoordinateDescent
 from klnmf.solvers.alternating import StopRule
+from klnmf.solvers.base import Problem, State, alternate
 from klnmf.solvers.extrapolation import ExtrapolationWeights
+from klnmf.solvers.multiplicative import MultiplicativeUpdates
 from strategies import (
     PENALTY_SETS,
     Case,
@@ -40,9 +42,19 @@ from strategies import (
 )
 
 Array = np.ndarray
+
+
+class RelaxedUpdates(MultiplicativeUpdates):
+    """The over-relaxed steps that a fit opens with, one iteration each."""
+
+    def iterate(self, problem: Problem, state: State) -> None:
+        alternate(problem, state, MultiplicativeRule(relaxed=1))
+
+
 NEVER_RISES = {
     **{name: solver() for name, solver in SOLVERS.items() if solver.never_rises},
-    "srcd, all opening": SparseCoordinateDescent(opening=10**6),
+    "srcd, long opening": SparseCoordinateDescent(opening=20),
+    "the steps of the opening": RelaxedUpdates(),
     "srcd without extrapolation": SparseCoordinateDescent(opening=0, extrapolation=None),
     "srcd, bold extrapolation": SparseCoordinateDescent(
         opening=0, sweeps=1, extrapolation=ExtrapolationWeights(first=0.99)
@@ -97,6 +109,43 @@ def test_the_objective_never_rises_in_a_long_run(
 ) -> None:
     case = random_case((40, 30), 6, seed=1, dtype=dtype, density=0.3, spread=2.0)
     check_never_rises(case, weights, solver, n_iterations=80)
+
+
+@pytest.mark.parametrize("weights", PENALTY_SETS.values(), ids=PENALTY_SETS)
+def test_the_objective_never_rises_from_single_to_double_precision(weights: Penalties) -> None:
+    case = random_case((40, 30), 6, seed=1, density=0.3, spread=2.0)
+    case.X.data = np.ceil(case.X.data)
+    run = start_run(case, penalties=weights, was_drawn=True)
+    dtypes, before = [], math.inf
+    for _ in range(200):
+        run.solver.iterate(run.problem, run.state)
+        run.state.iteration += 1
+        dtypes.append(run.state.factors[0].dtype.name)
+        objective = penalised_objective(case.X, *run.state.factors, weights)
+        assert objective <= before + 1e-12 * (case.total + abs(objective))
+        assert run.state.objective == pytest.approx(objective, rel=1e-12)
+        before = objective
+    n_narrow = dtypes.count("float32")
+    assert 0 < n_narrow < 100
+    assert dtypes == ["float32"] * n_narrow + ["float64"] * (200 - n_narrow)
+
+
+def test_single_precision_is_for_data_that_it_holds_and_starts_that_were_drawn() -> None:
+    case = random_case((40, 30), 6, seed=1)
+    case.X.data = np.ceil(case.X.data)
+    assert start_run(case, was_drawn=True).state.factors[0].dtype == np.float32
+    assert start_run(case, was_drawn=False).state.factors[0].dtype == np.float64
+    case.X.data[3] += 1e-9
+    assert start_run(case, was_drawn=True).state.factors[0].dtype == np.float64
+    case.X.data[3] = 1e60
+    assert start_run(case, was_drawn=True).state.factors[0].dtype == np.float64
+
+
+def test_a_fit_that_ends_in_single_precision_returns_double() -> None:
+    X = simulate_counts(60, 50, 3, random_state=0).X.astype(np.float64)
+    W, model = fit_quietly(X, n_components=3, max_iter=1, random_state=0)
+    assert W.dtype == model.components_.dtype == np.float64
+    assert model.divergence_ == pytest.approx(kl_divergence(X, W, model.components_.T), rel=1e-12)
 
 
 @pytest.mark.parametrize(

@@ -111,6 +111,16 @@ class SparseData:
         return blocked_sum(self._by_rows.row_sums)
 
     @cached_property
+    def is_exact_in_float32(self) -> bool:
+        """Whether the values are float64 and lose nothing in float32, as whole numbers do."""
+        if self.dtype != np.float64:
+            return False
+        values = self._by_rows.values
+        pieces = (values[start : start + (1 << 16)] for start in range(0, self.nnz, 1 << 16))
+        with np.errstate(over="ignore"):
+            return all(np.array_equal(piece, piece.astype(np.float32)) for piece in pieces)
+
+    @cached_property
     def divergence_constant(self) -> float:
         """Σ (X log X − X): the part of the divergence that does not depend on W and H."""
         total = 0.0

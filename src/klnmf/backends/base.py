@@ -79,15 +79,19 @@ class Backend(Protocol):
     name: ClassVar[str]
     rules: ClassVar[frozenset[type]]
     data: SparseData
+    narrow_dtype: Any  # a type below the data's that factors may also have; None if there is none
 
     def upload(self, factor: Array) -> Any:
         """Copy a NumPy array to where this back-end computes."""
 
     def download(self, factor: Any) -> Array:
-        """Return a factor as a C-contiguous NumPy array, which may share its memory."""
+        """Return a factor as a C-contiguous NumPy array of the data's type, perhaps not a copy."""
 
     def copy(self, factor: Any) -> Any:
         """Return a factor of this back-end with the same entries and memory of its own."""
+
+    def converted(self, factor: Any, dtype: Any) -> Any:
+        """Return a copy of a factor in another type: the data's or ``narrow_dtype``."""
 
     def copy_into(self, target: Any, source: Any) -> None:
         """``target[:] = source``."""

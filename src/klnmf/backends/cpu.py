@@ -58,6 +58,7 @@ class CpuBackend(NumpyFactors):
     def __init__(self, data: SparseData, n_threads: int | None = None) -> None:
         self.data = data
         self.n_threads = effective_threads(n_threads)
+        self.narrow_dtype = np.dtype(np.float32) if data.is_exact_in_float32 else None
 
     def column_sums(self, factor: Array) -> Array:
         """See :class:`~klnmf.backends.base.Backend`."""

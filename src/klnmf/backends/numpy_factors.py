@@ -16,6 +16,7 @@ class NumpyFactors:
     """Factors in this process's memory, C-contiguous, of the data's type."""
 
     data: SparseData
+    narrow_dtype: Any = None
 
     def upload(self, factor: Array) -> Array:
         """See :class:`~klnmf.backends.base.Backend`."""
@@ -23,7 +24,11 @@ class NumpyFactors:
 
     def download(self, factor: Array) -> Array:
         """See :class:`~klnmf.backends.base.Backend`."""
-        return factor
+        return factor.astype(self.data.dtype, copy=False)
+
+    def converted(self, factor: Array, dtype: Any) -> Array:
+        """See :class:`~klnmf.backends.base.Backend`."""
+        return factor.astype(dtype)
 
     def copy(self, factor: Array) -> Array:
         """See :class:`~klnmf.backends.base.Backend`."""

@@ -101,8 +101,10 @@ class Run:
 
         The state is left alone: a fit that goes on from it is the one that never stopped.
         """
-        W = self.problem.backend.copy(self.state.factors[0])
-        H = self.state.factors[1]
+        backend, (W, H) = self.problem.backend, self.state.factors
+        dtype = backend.data.dtype
+        # W is solved for in place; H is as it is, but in the type of the data.
+        W, H = backend.converted(W, dtype), H if H.dtype == dtype else backend.converted(H, dtype)
         solve_rows(self.problem, 0, W, H, self.row_solve)
         evaluation = self.problem.evaluate([W, H])
         return Solution([W, H], evaluation, converged=evaluation.kkt_residual <= tol)

@@ -96,6 +96,7 @@ class State:
     objective: float = float("nan")
     violation: float = float("inf")  # the largest residual met in the last iteration
     seconds: float = 0.0  # spent in the solver, evaluation not counted
+    was_drawn: bool = False  # the start was drawn: nobody counts on its digits
     memory: dict[str, Any] = field(default_factory=dict)  # what else the solver carries along
 
     def order(self, n_components: int) -> Array:

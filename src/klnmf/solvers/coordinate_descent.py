@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from numbers import Integral
 from typing import ClassVar
@@ -18,12 +19,16 @@ from klnmf.solvers.extrapolation import ExtrapolationWeights, Momentum
 class SparseCoordinateDescent(Solver):
     """Sparse randomised coordinate descent with steps that cannot overshoot.
 
-    The first ``opening`` iterations are multiplicative updates, over-relaxed but for the last: the
-    cheapest way down while every component is in use everywhere. After them, a half-step screens
-    the coordinates of every row by one gradient pass, then sweeps over those that may move, in a
-    random order from (seed, iteration). The factor that it holds fixed is extrapolated; a pair that
-    would be worse is not kept. Under penalties on both factors each component is brought to its
-    best scale. The objective never rises.
+    The first iteration opens with ``opening`` multiplicative updates, over-relaxed but for the
+    last: the cheapest way down while every component is in use everywhere. Then, as in all others,
+    a half-step screens the coordinates of every row by one gradient pass and sweeps over those that
+    may move, in a random order from (seed, iteration). The factor that it holds fixed is
+    extrapolated; a pair that would be worse is not kept. Under penalties on both factors each
+    component is brought to its best scale. The objective never rises.
+
+    Double precision is for the end of a fit: from a start that was drawn, and for data that single
+    precision holds exactly, the factors are in single precision while an iteration still gains more
+    than ``narrow_gain`` of the objective (which is in double precision all the time).
     """
 
     name: ClassVar[str] = "srcd"
@@ -32,6 +37,7 @@ class SparseCoordinateDescent(Solver):
 
     opening: int = 4
     sweeps: int = 2
+    narrow_gain: float = 1e-4
     extrapolation: ExtrapolationWeights | None = field(default_factory=ExtrapolationWeights)
 
     def __post_init__(self) -> None:
@@ -45,28 +51,53 @@ class SparseCoordinateDescent(Solver):
 
     def prepare(self, problem: Problem, state: State) -> None:
         """See :class:`Solver`."""
+        if state.was_drawn and problem.backend.narrow_dtype is not None:
+            state.factors = [
+                problem.backend.converted(factor, problem.backend.narrow_dtype)
+                for factor in state.factors
+            ]
         state.memory["momentum"] = Momentum(state, self.extrapolation or ExtrapolationWeights())
 
     def iterate(self, problem: Problem, state: State) -> None:
         """See :class:`Solver`."""
+        if not self._iterate_narrow(problem, state):
+            self._iterate(problem, state)
+
+    def _iterate_narrow(self, problem: Problem, state: State) -> bool:
+        """Do an iteration in single precision, if that is still good enough."""
+        backend = problem.backend
+        if state.factors[0].dtype == backend.data.dtype:
+            return False
+        before, objective = [backend.copy(factor) for factor in state.factors], state.objective
+        self._iterate(problem, state)
+        gain = objective - state.objective  # NaN in the first iteration
+        went_down = math.isfinite(state.objective) and not gain < 0
+        if not went_down:
+            state.factors, state.objective = before, objective
+        if not went_down or gain < self.narrow_gain * abs(state.objective):
+            state.memory["momentum"].widen(problem, state)
+        return went_down
+
+    def _iterate(self, problem: Problem, state: State) -> None:
         momentum: Momentum = state.memory["momentum"]
-        if state.iteration < self.opening:
+        if state.iteration == 0:
             # Every component is still in use in every row: a sweep over all of them would cost
             # several multiplicative updates, which move as far.
-            is_last = state.iteration == self.opening - 1
-            alternate(problem, state, MultiplicativeRule(relaxed=0 if is_last else 1))
-        else:
-            self._descend(problem, state, momentum)
+            for step in range(self.opening):
+                is_last = step == self.opening - 1
+                alternate(problem, state, MultiplicativeRule(relaxed=0 if is_last else 1))
+        self._descend(problem, state, momentum)
         if problem.penalties.has_best_scale:
             _rescale(problem, state, momentum)
 
     def _descend(self, problem: Problem, state: State, momentum: Momentum) -> None:
-        # The first time all components are still in use everywhere: one sweep sets most of them to
-        # 0, and there is no direction to follow yet.
-        is_first = state.iteration == self.opening
+        # After the opening all components are still in use everywhere: one sweep sets most of them
+        # to 0. There is no direction to follow yet.
+        is_first = state.iteration == 0
         extrapolate = self.extrapolation is not None and not is_first
         rule = GuardedRule(
-            order=state.order(state.factors[0].shape[1]), sweeps=1 if is_first else self.sweeps
+            order=state.order(state.factors[0].shape[1]),
+            sweeps=1 if is_first and self.opening > 0 else self.sweeps,
         )
         # The value in between is for the test of an extrapolated half-step only.
         rule_of_W = replace(rule, want_value=extrapolate)
@@ -90,7 +121,7 @@ def _rescale(problem: Problem, state: State, momentum: Momentum) -> None:
         for mode in (0, 1)
     )
     # Rounding the entries anew changes W Hᵀ by two units in the last place at most.
-    rounding = 4 * float(np.finfo(backend.data.dtype).eps) * (backend.data.total + before)
+    rounding = 4 * float(np.finfo(W.dtype).eps) * (backend.data.total + before)
     if before - after <= rounding:
         return
     momentum.rescaled(problem, state, by_mode)

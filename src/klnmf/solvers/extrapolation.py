@@ -25,7 +25,7 @@ class ExtrapolationWeights:
 
     first: float = 0.5
     largest: float = 0.99
-    growth: float = 1.1
+    growth: float = 1.05
     shrinkage: float = 0.75
 
 
@@ -124,6 +124,13 @@ class Momentum:
         if not self.restarted:
             self.weight = min(self.weights.largest, self.weight * self.weights.growth)
         self.restarted = False
+
+    def widen(self, problem: Problem, state: State) -> None:
+        """Bring the pair to the type of the data; the momentum is dropped."""
+        self.solved, self.previous, self._spare = [None, None], [None, None], [[], []]
+        dtype = problem.backend.data.dtype
+        state.factors = [problem.backend.converted(factor, dtype) for factor in state.factors]
+        self.solved = list(state.factors)
 
     def rescaled(self, problem: Problem, state: State, scales: tuple[Array, Array]) -> None:
         """Scale the columns of the kept pair and of the momentum.

@@ -39,7 +39,7 @@ def start_state(
     n, m = data.shape
     if W is None and H is None:
         start = STARTS[init](data, n_components, np.random.default_rng(seed))
-        return State(factors=[upload(factor) for factor in start], seed=seed)
+        return State(factors=[upload(factor) for factor in start], seed=seed, was_drawn=True)
     # Rows of zeros are replaced by the first half-step, or by the solve for a missing factor.
     factors = [np.zeros((n, n_components)), np.zeros((m, n_components))]
     if W is not None:
