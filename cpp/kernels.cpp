@@ -31,6 +31,9 @@ KLNMF_INLINE void store_row(const RowScratch<T>& scratch, int rank, T* x) {
         x[k] = scratch.x[k];
 }
 
+// What a core keeps close at hand, on the machines of these years.
+constexpr std::int64_t own_cache_bytes = 1 << 20;
+
 // A with its rows padded with zeros to whole vectors, for the time of a half-step (where they
 // already are whole vectors, A itself), and its slopes in T.
 template <class T>
@@ -44,6 +47,8 @@ public:
             slopes_[k] = static_cast<T>(fixed.c[k]);
             slopes_[stride + k] = fixed.c[k] > 0 ? static_cast<T>(1 / fixed.c[k]) : T(0);
         }
+        fixed_.fetch_ahead =
+            n_rows * stride * static_cast<std::int64_t>(sizeof(T)) > own_cache_bytes;
         fixed_.slope = slopes_.data();
         fixed_.inverse_slope = slopes_.data() + stride;
         if (stride == fixed.stride)

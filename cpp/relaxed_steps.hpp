@@ -11,28 +11,34 @@
 
 namespace klnmf {
 
+// x, S and the slopes are padded with 0 to the stride of A: loops go over whole vectors.
+
 // x = x_before S_before / c: the plain multiplicative step, which never raises f (without L2).
 template <class T, class I>
 KLNMF_INLINE void plain_step(const Row<T, I>& row, const T* x_before, const T* S_before, T* x) {
-    for (int k = 0; k < row.fixed.rank; ++k) {
-        const T moved = x_before[k] * S_before[k] * row.fixed.inverse_slope[k];
+    using V = typename Lanes<T>::Vector;
+    for (std::int64_t k = 0; k < row.fixed.stride; k += Lanes<T>::count) {
+        const V moved = load(x_before + k) * load(S_before + k) * load(row.fixed.inverse_slope + k);
         // Below this an entry is a denormal in waiting.
-        x[k] = moved > smallest_cover<T>() ? moved : T(0);
+        store(x + k, moved > smallest_cover<T>() ? moved : V{});
     }
 }
 
 template <class T, class I>
 KLNMF_INLINE void relaxed_step(const Row<T, I>& row, RowScratch<T>& scratch) {
-    T mass = 0;
-    for (int k = 0; k < row.fixed.rank; ++k) {
-        const T ratio = scratch.S_before[k] * row.fixed.inverse_slope[k];
-        const T moved = scratch.x_before[k] * ratio * ratio;
-        scratch.x[k] = moved > smallest_cover<T>() ? moved : T(0);
-        mass += scratch.x[k] * row.fixed.slope[k];
+    using V = typename Lanes<T>::Vector;
+    constexpr int lanes = Lanes<T>::count;
+    V masses{};
+    for (std::int64_t k = 0; k < row.fixed.stride; k += lanes) {
+        const V ratio = load(scratch.S_before + k) * load(row.fixed.inverse_slope + k);
+        const V moved = load(scratch.x_before + k) * ratio * ratio;
+        const V x = moved > smallest_cover<T>() ? moved : V{};
+        store(scratch.x + k, x);
+        masses += x * load(row.fixed.slope + k);
     }
-    const T scale = static_cast<T>(row.total) / mass;
-    for (int k = 0; k < row.fixed.rank; ++k)
-        scratch.x[k] *= scale;
+    const T scale = static_cast<T>(row.total) / sum_both(masses, masses).first;
+    for (std::int64_t k = 0; k < row.fixed.stride; k += lanes)
+        store(scratch.x + k, load(scratch.x + k) * scale);
 }
 
 // Whether f at the new x is no higher than before. f is convex, so that it is enough that its slope
@@ -41,26 +47,32 @@ KLNMF_INLINE void relaxed_step(const Row<T, I>& row, RowScratch<T>& scratch) {
 // by more than the rounding of y could hide.
 template <class T, class I>
 KLNMF_INLINE bool has_descended(const Row<T, I>& row, const RowScratch<T>& scratch) {
-    double slope = 0, gain = 0;
-    for (int k = 0; k < row.fixed.rank; ++k)
-        slope += row.fixed.c[k] *
-                 (static_cast<double>(scratch.x[k]) - static_cast<double>(scratch.x_before[k]));
-#pragma omp simd reduction(+ : gain)
-    for (std::int64_t i = 0; i < row.padded_length; ++i)
-        gain +=
-            static_cast<double>(scratch.v[i] * (scratch.y[i] - scratch.y_before[i]) / scratch.y[i]);
-    return slope + 8 * std::numeric_limits<T>::epsilon() * row.total <= gain;
+    using V = typename Lanes<T>::Vector;
+    using Wide = typename Lanes<T>::Wide;
+    constexpr int lanes = Lanes<T>::count;
+    Wide slopes{}, gains{};
+    for (std::int64_t k = 0; k < row.fixed.stride; k += lanes)
+        slopes += __builtin_convertvector(load(row.fixed.slope + k), Wide) *
+                  (__builtin_convertvector(load(scratch.x + k), Wide) -
+                   __builtin_convertvector(load(scratch.x_before + k), Wide));
+    for (std::int64_t i = 0; i < row.padded_length; i += lanes) {
+        const V y = load(scratch.y + i);
+        const V gain = load(scratch.v + i) * (y - load(scratch.y_before + i)) / y;
+        gains += __builtin_convertvector(gain, Wide);
+    }
+    return 8 * std::numeric_limits<T>::epsilon() * row.total <= sum_lanes(gains - slopes);
 }
 
 // Relaxed steps; on entry and on return y and S belong to x.
 template <class T, class I>
 KLNMF_INLINE void relaxed_rounds(const Row<T, I>& row, int rounds, RowScratch<T>& scratch) {
     for (int round = 0; round < rounds; ++round) {
-        for (std::int64_t i = 0; i < row.padded_length; ++i)
-            scratch.y_before[i] = scratch.y[i];
-        for (int k = 0; k < row.fixed.rank; ++k) {
-            scratch.x_before[k] = scratch.x[k];
-            scratch.S_before[k] = scratch.S[k];
+        constexpr int lanes = Lanes<T>::count;
+        for (std::int64_t i = 0; i < row.padded_length; i += lanes)
+            store(scratch.y_before + i, load(scratch.y + i));
+        for (std::int64_t k = 0; k < row.fixed.stride; k += lanes) {
+            store(scratch.x_before + k, load(scratch.x + k));
+            store(scratch.S_before + k, load(scratch.S + k));
         }
         relaxed_step(row, scratch);
         if (product_and_ratios(row, scratch) || !has_descended(row, scratch)) {

@@ -54,17 +54,29 @@ KLNMF_INLINE Row<T, I> load_row(const SparseRows<D, I>& data, std::int64_t row,
     const std::int64_t length = data.length(row);
     Row<T, I> result{
         data.indices + begin, length, padded(length), 0, data.nnz() - begin, fixed, l2};
-    double total = 0;
-#pragma omp simd reduction(+ : total)
-    for (std::int64_t i = 0; i < length; ++i) {
-        scratch.v[i] = static_cast<T>(data.values[begin + i]);
-        total += static_cast<double>(data.values[begin + i]);
+    constexpr int lanes = Lanes<T>::count;
+    using V = typename Lanes<T>::Vector;
+    using Wide = typename Lanes<T>::Wide;
+    Wide totals{};
+    std::int64_t i = 0;
+    for (; i + lanes <= length; i += lanes) {
+        const V values = load_as<T>(data.values + begin + i);
+        store(scratch.v + i, values);
+        totals += __builtin_convertvector(values, Wide);
     }
-    for (std::int64_t i = length; i < result.padded_length; ++i) {
-        scratch.v[i] = 0;
-        scratch.y[i] = 1;
+    if (i < length) {
+        V values{};
+        for (int l = 0; l < lanes; ++l)
+            values[l] = i + l < length ? static_cast<T>(data.values[begin + i + l]) : T(0);
+        store(scratch.v + i, values);
+        totals += __builtin_convertvector(values, Wide);
+        i += lanes;
     }
-    result.total = total;
+    // Rows are padded to whole vectors of floats, which may be two of doubles.
+    for (; i < result.padded_length; i += lanes)
+        store(scratch.v + i, V{});
+    store(scratch.y + result.padded_length - lanes, V{} + T(1));
+    result.total = sum_lanes(totals);
     return result;
 }
 
@@ -115,7 +127,7 @@ KLNMF_INLINE bool product_and_ratios_in(const Row<T, I>& row, RowScratch<T>& scr
     I last[lanes];
     for (std::int64_t i = 0; i < row.length; i += lanes) {
         const I* columns = row.indices + i;
-        if (i + ahead + lanes <= row.available)
+        if (row.fixed.fetch_ahead && i + ahead + lanes <= row.available)
             for (std::int64_t k = 0; k < stride; k += 64 / sizeof(T))
 #pragma GCC unroll 8
                 for (int j = 0; j < lanes; ++j)

@@ -224,9 +224,7 @@ KLNMF_INLINE int screen(const Row<T, I>& row, const std::int32_t* order, RowScra
         store(scratch.x + k, x);
         store(scratch.S + k, x > 0 ? V{} - T(1) : g); // from here on: negative where active
     }
-    residual = 0;
-    for (int j = 0; j < lanes; ++j)
-        residual = std::max(residual, worst[j]);
+    residual = largest_lane(worst);
     int n_active = 0;
     for (int j = 0; j < row.fixed.rank; ++j) {
         scratch.active[n_active] = order[j];

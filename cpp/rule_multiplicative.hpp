@@ -11,20 +11,24 @@
 
 namespace klnmf {
 
-// The largest violation of the optimality conditions at x, to which S belongs.
+// Largest violation of the optimality conditions at x, from S. A dead component (c = 0, nothing in
+// A) has none, and is set to 0.
 template <class T, class I>
-KLNMF_INLINE T row_residual(const Row<T, I>& row, const RowScratch<T>& scratch) {
-    const T* c = row.fixed.slope;
+KLNMF_INLINE double settle_dead_and_measure(const Row<T, I>& row, RowScratch<T>& scratch) {
+    using V = typename Lanes<T>::Vector;
     const T inverse_total = static_cast<T>(1 / row.total), l2 = static_cast<T>(row.l2);
-    T worst = 0;
-#pragma omp simd reduction(max : worst)
-    for (int k = 0; k < row.fixed.rank; ++k) {
-        const T x = scratch.x[k];
-        const T residual = entry_residual(x * c[k] * inverse_total, (c[k] + l2 * x - scratch.S[k]) *
-                                                                        row.fixed.inverse_slope[k]);
-        worst = residual > worst ? residual : worst;
+    V worst{};
+    for (std::int64_t k = 0; k < row.fixed.stride; k += Lanes<T>::count) {
+        const V c = load(row.fixed.slope + k);
+        const V x = c > 0 ? load(scratch.x + k) : V{};
+        store(scratch.x + k, x);
+        const V slack = x * c * inverse_total;
+        const V gradient = (c + l2 * x - load(scratch.S + k)) * load(row.fixed.inverse_slope + k);
+        const V least = slack < gradient ? slack : gradient;
+        const V size = least < 0 ? -least : least;
+        worst = size > worst ? size : worst;
     }
-    return worst;
+    return largest_lane(worst);
 }
 
 // The residual is the one met before the first step.
@@ -32,14 +36,11 @@ template <class T, class I>
 KLNMF_INLINE RowOutcome multiplicative_row(const Row<T, I>& row, int relaxed,
                                            RowScratch<T>& scratch) {
     RowOutcome outcome{0, 0};
-    // A dead component (c = 0, nothing in A) is set to 0.
-    for (int k = 0; k < row.fixed.rank; ++k)
-        scratch.x[k] = row.fixed.slope[k] > 0 ? scratch.x[k] : T(0);
     if (product_and_ratios(row, scratch)) {
         restart_uncovered_row(row, scratch);
         outcome.kkt = std::numeric_limits<double>::infinity();
     }
-    const double residual = row_residual(row, scratch);
+    const double residual = settle_dead_and_measure(row, scratch);
     outcome.kkt = residual > outcome.kkt ? residual : outcome.kkt;
     if (row.l2 == 0) {
         relaxed_rounds(row, relaxed, scratch);

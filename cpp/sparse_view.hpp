@@ -39,6 +39,8 @@ struct FixedFactor {
     const T* slope = nullptr;         // c in T, and 1 / c (0 where c is), both padded with 0 to the
     const T* inverse_slope = nullptr; // stride: set by PaddedFactor, for the rules that step in T
 
+    bool fetch_ahead = false; // whether A is larger than a core's own cache
+
     const T* row(std::int64_t i) const { return A + i * stride; }
 };
 

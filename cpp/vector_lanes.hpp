@@ -48,6 +48,20 @@ KLNMF_INLINE void store(T* to, typename Lanes<T>::Vector value) {
     *reinterpret_cast<typename Lanes<T>::Loose*>(to) = value;
 }
 
+// As many numbers of a type that may be wider, rounded to T.
+template <class T>
+KLNMF_INLINE typename Lanes<T>::Vector load_as(const T* from) {
+    return load(from);
+}
+
+template <class T>
+    requires(sizeof(T) == 4)
+KLNMF_INLINE typename Lanes<T>::Vector load_as(const double* from) {
+    typename Lanes<T>::Wide wide;
+    __builtin_memcpy(&wide, from, sizeof wide);
+    return __builtin_convertvector(wide, typename Lanes<T>::Vector);
+}
+
 // Lane j of the result is the sum of the lanes of parts[j]: a tree of additions on interleaved
 // pairs.
 KLNMF_INLINE Lanes<float>::Vector sum_each(const Lanes<float>::Vector (&parts)[8]) {
@@ -119,6 +133,16 @@ KLNMF_INLINE DoublePair sum_both(Lanes<double>::Vector a, Lanes<double>::Vector 
     const V halves =
         __builtin_shufflevector(a, b, 0, 1, 4, 5) + __builtin_shufflevector(a, b, 2, 3, 6, 7);
     return {halves[0] + halves[1], halves[2] + halves[3]};
+}
+
+// Sum of the lanes of a vector of doubles, by halves.
+KLNMF_INLINE double sum_lanes(Lanes<double>::Wide a) {
+    return (a[0] + a[2]) + (a[1] + a[3]);
+}
+
+KLNMF_INLINE double sum_lanes(Lanes<float>::Wide a) {
+    return sum_lanes(__builtin_shufflevector(a, a, 0, 1, 2, 3) +
+                     __builtin_shufflevector(a, a, 4, 5, 6, 7));
 }
 
 KLNMF_INLINE float largest_lane(Lanes<float>::Vector a) {
