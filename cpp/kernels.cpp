@@ -5,31 +5,16 @@
 #include <new>
 #include <vector>
 
+#include "guarded_range.hpp"
 #include "objective.hpp"
 #include "parallel.hpp"
 #include "row_problem.hpp"
 #include "row_scratch.hpp"
-#include "rule_guarded_batch.hpp"
+#include "row_tasks.hpp"
 #include "rule_multiplicative.hpp"
 
 namespace klnmf {
 namespace {
-
-// Sets a row without nonzeros to its minimiser, 0, and reports whether it was one.
-template <class T>
-KLNMF_INLINE bool settle_empty_row(std::int64_t length, int rank, T* x) {
-    if (length > 0)
-        return false;
-    for (int k = 0; k < rank; ++k)
-        x[k] = 0;
-    return true;
-}
-
-template <class T>
-KLNMF_INLINE void store_row(const RowScratch<T>& scratch, int rank, T* x) {
-    for (int k = 0; k < rank; ++k)
-        x[k] = scratch.x[k];
-}
 
 // What a core keeps close at hand, on the machines of these years.
 constexpr std::int64_t own_cache_bytes = 1 << 20;
@@ -84,132 +69,8 @@ private:
     std::unique_ptr<T, Release> memory_;
 };
 
-// What one thread needs besides its RowScratch to work on batches of rows.
-template <class T, class I>
-struct BatchScratch {
-    RowBatch<T, I> batch;
-    std::vector<std::int64_t> rows, sorted; // of a task
-    std::vector<std::int32_t> ends;
-};
-
 // The loops below run over the rows of one task; everything in them is inlined and compiled for
 // each instruction set.
-
-// One row alone, to the end.
-template <class T, class I, class D>
-KLNMF_INLINE void guarded_row_alone(const SparseRows<D, I>& data, const FixedFactor<T>& fixed,
-                                    double l2, const GuardedSettings& settings, std::int64_t i,
-                                    bool want_kkt, RowScratch<T>& scratch, T* x, double* value,
-                                    double* kkt) {
-    T* x_row = x + i * fixed.rank;
-    const RowOutcome outcome =
-        guarded_row(load_row(data, i, fixed, l2, x_row, scratch), settings, scratch);
-    store_row(scratch, fixed.rank, x_row);
-    value[i] = outcome.value;
-    if (want_kkt)
-        kkt[i] = outcome.kkt;
-}
-
-// One round for a batch of short rows: screening, sweeps, value. Rows that have not arrived stay in
-// the list; returns how many of them.
-template <class T, class I, class D>
-KLNMF_INLINE int guarded_batch(const SparseRows<D, I>& data, const FixedFactor<T>& fixed,
-                               const GuardedSettings& settings, bool is_first, bool is_last,
-                               std::int64_t* rows, int count, RowScratch<T>& scratch,
-                               RowBatch<T, I>& batch, T* x, double* value, double* kkt) {
-    using Mask = typename Lanes<T>::Mask;
-    constexpr int lanes = Lanes<T>::count;
-    clear_batch(batch);
-    Mask moving{}, alone{};
-    for (int l = 0; l < count; ++l) {
-        RowScratch<T> of_lane = scratch_of_lane(scratch, l, batch);
-        T* x_row = x + rows[l] * fixed.rank;
-        const Row<T, I> row = load_row(data, rows[l], fixed, 0.0, x_row, of_lane);
-        if (product_and_ratios(row, of_lane)) {
-            alone[l] = -1;
-            continue;
-        }
-        T residual;
-        const int n_active = screen(row, settings.order, of_lane, residual);
-        if (is_first)
-            kkt[rows[l]] = residual;
-        store_row(of_lane, fixed.rank, x_row); // dead components are 0 now
-        moving[l] = residual > static_cast<T>(settings.tolerance) ? -1 : 0;
-        if (moving[l] || settings.want_value)
-            put_row(row, l, x_row, n_active, of_lane.active, batch);
-    }
-    fill_slots(fixed, settings.order, batch);
-    alone |= guarded_lanes(settings, moving, batch);
-    double log_sums[lanes];
-    if (settings.want_value)
-        log_sums_of_lanes(batch, log_sums);
-    int left = 0;
-    for (int l = 0; l < count; ++l) {
-        const std::int64_t i = rows[l];
-        if (alone[l]) {
-            guarded_row_alone(data, fixed, 0.0, settings, i, is_first, scratch, x, value, kkt);
-            continue;
-        }
-        store_lane(batch, l);
-        value[i] =
-            settings.want_value
-                ? linear_and_quadratic(x + i * fixed.rank, fixed.c, 0.0, fixed.rank) - log_sums[l]
-                : 0.0;
-        if (moving[l] && !is_last)
-            rows[left++] = i;
-    }
-    return left;
-}
-
-// Puts rows in the order of their lengths (at most `longest`), so that batches have little padding.
-inline void sort_by_length(const std::int64_t* indptr, std::int64_t longest,
-                           std::vector<std::int64_t>& rows, std::vector<std::int64_t>& sorted,
-                           std::vector<std::int32_t>& ends) {
-    ends.assign(longest + 2, 0);
-    for (const std::int64_t i : rows)
-        ++ends[indptr[i + 1] - indptr[i] + 1];
-    for (std::int64_t length = 1; length <= longest + 1; ++length)
-        ends[length] += ends[length - 1];
-    sorted.resize(rows.size());
-    for (const std::int64_t i : rows)
-        sorted[ends[indptr[i + 1] - indptr[i]]++] = i;
-    rows.swap(sorted);
-}
-
-template <class T, class I, class D>
-KLNMF_CLONES void guarded_range(const SparseRows<D, I>& data, const FixedFactor<T>& fixed,
-                                double l2, const GuardedSettings& settings, std::int64_t begin,
-                                std::int64_t end, RowScratch<T>& scratch,
-                                BatchScratch<T, I>& batches, T* x, double* value, double* kkt) {
-    constexpr int lanes = Lanes<T>::count;
-    const std::int64_t longest = l2 == 0 ? longest_batched_row : 0;
-    std::vector<std::int64_t>& rows = batches.rows;
-    rows.clear();
-    for (std::int64_t i = begin; i < end; ++i) {
-        value[i] = kkt[i] = 0;
-        if (settle_empty_row(data.length(i), fixed.rank, x + i * fixed.rank))
-            continue;
-        if (data.length(i) > longest)
-            guarded_row_alone(data, fixed, l2, settings, i, true, scratch, x, value, kkt);
-        else
-            rows.push_back(i);
-    }
-    if (rows.empty())
-        return;
-    sort_by_length(data.indptr, longest, rows, batches.sorted, batches.ends);
-    for (int round = 0; round < settings.rounds && !rows.empty(); ++round) {
-        std::size_t left = 0;
-        for (std::size_t first = 0; first < rows.size(); first += lanes) {
-            const int count = static_cast<int>(std::min<std::size_t>(lanes, rows.size() - first));
-            const int kept =
-                guarded_batch(data, fixed, settings, round == 0, round == settings.rounds - 1,
-                              rows.data() + first, count, scratch, batches.batch, x, value, kkt);
-            std::copy_n(rows.begin() + first, kept, rows.begin() + left);
-            left += kept;
-        }
-        rows.resize(left);
-    }
-}
 
 template <class T, class I, class D>
 KLNMF_CLONES void multiplicative_range(const SparseRows<D, I>& data, const FixedFactor<T>& fixed,
@@ -293,7 +154,7 @@ void for_each_range_padded(const SparseRows<D, I>& data, const FixedFactor<T>& u
     const int threads = usable_threads(n_threads, data.nnz() * unpadded.rank);
     const PaddedFactor<T> padded(unpadded, n_cols, threads);
     ScratchPool<T> pool(threads, data.longest_row(), unpadded.rank, (*padded).stride);
-    for_each_range(data.n_rows, threads, [&](std::int64_t begin, std::int64_t end, int thread) {
+    for_each_task(data, threads, [&](std::int64_t begin, std::int64_t end, int thread) {
         body(*padded, begin, end, pool[thread]);
     });
 }
@@ -329,13 +190,10 @@ void guarded_rows(const SparseRows<D, I>& data, const FixedFactor<T>& unpadded, 
     std::vector<BatchScratch<T, I>> batches;
     for (int t = 0; t < threads; ++t)
         batches.push_back({RowBatch<T, I>(longest, (*padded).stride), {}, {}, {}});
-    for_each_range(
-        data.n_rows, threads,
-        [&](std::int64_t begin, std::int64_t end, int thread) {
-            guarded_range(data, *padded, l2, settings, begin, end, pool[thread], batches[thread], x,
-                          value, kkt);
-        },
-        128);
+    for_each_task(data, threads, [&](std::int64_t begin, std::int64_t end, int thread) {
+        guarded_range(data, *padded, l2, settings, begin, end, pool[thread], batches[thread], x,
+                      value, kkt);
+    });
 }
 
 template <class T, class I, class D>
@@ -364,10 +222,13 @@ void dense_rows(const SparseRows<T, I>& data, std::int64_t n_cols, const T* colu
                 int n_threads, T* x, double* P, double* kkt) {
     const int threads = usable_threads(n_threads, data.n_rows * n_cols * rank);
     if (!by_columns) {
-        for_each_range(data.n_rows, threads, [&](std::int64_t begin, std::int64_t end, int) {
-            dense_range(data, n_cols, columns, rank, c, l2, settings, begin, end, x,
-                        P + begin * n_cols, kkt);
-        });
+        for_each_range(
+            data.n_rows, threads,
+            [&](std::int64_t begin, std::int64_t end, int) {
+                dense_range(data, n_cols, columns, rank, c, l2, settings, begin, end, x,
+                            P + begin * n_cols, kkt);
+            },
+            columns_per_block);
         return;
     }
     // The rows of this mode are the columns of P, and P has as many rows as this mode has columns.
@@ -388,7 +249,7 @@ void evaluate_rows(const SparseRows<D, I>& data, const FixedFactor<T>& fixed, do
                    bool want_residual, int n_threads, const T* x, double* value, double* kkt) {
     const int threads = usable_threads(n_threads, data.nnz() * fixed.rank);
     ScratchPool<T> pool(threads, 0, fixed.rank, fixed.stride);
-    for_each_range(data.n_rows, threads, [&](std::int64_t begin, std::int64_t end, int thread) {
+    for_each_task(data, threads, [&](std::int64_t begin, std::int64_t end, int thread) {
         evaluate_range(data, fixed, l2, want_residual, begin, end, pool[thread], x, value, kkt);
     });
 }

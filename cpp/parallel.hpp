@@ -38,16 +38,11 @@ int default_threads();
 
 bool has_openmp();
 
-// Rows handed to a thread at a time: small enough to balance rows of uneven length, large enough
-// that the shared counter costs nothing.
-constexpr std::int64_t rows_per_task = 16;
-
 // Calls body(begin, end, thread) for ranges of rows that cover [0, n_rows), on `n_threads` threads,
 // `task` rows at a time. The body calls a KLNMF_CLONES function: the parallel region itself is
 // compiled once, because compilers outline it before they clone.
 template <class Body>
-void for_each_range(std::int64_t n_rows, int n_threads, Body body,
-                    std::int64_t task = rows_per_task) {
+void for_each_range(std::int64_t n_rows, int n_threads, Body body, std::int64_t task) {
     const std::int64_t n_tasks = (n_rows + task - 1) / task;
     const auto run = [&](std::int64_t t, int thread) {
         const std::int64_t begin = t * task;

@@ -64,20 +64,33 @@ KLNMF_INLINE Row<T, I> load_row(const SparseRows<D, I>& data, std::int64_t row,
         store(scratch.v + i, values);
         totals += __builtin_convertvector(values, Wide);
     }
-    if (i < length) {
+    // Rows are padded to whole vectors of floats, which may be two of doubles.
+    for (; i < result.padded_length; i += lanes) {
         V values{};
         for (int l = 0; l < lanes; ++l)
             values[l] = i + l < length ? static_cast<T>(data.values[begin + i + l]) : T(0);
         store(scratch.v + i, values);
+        store(scratch.y + i, V{} + T(1));
         totals += __builtin_convertvector(values, Wide);
-        i += lanes;
     }
-    // Rows are padded to whole vectors of floats, which may be two of doubles.
-    for (; i < result.padded_length; i += lanes)
-        store(scratch.v + i, V{});
-    store(scratch.y + result.padded_length - lanes, V{} + T(1));
     result.total = sum_lanes(totals);
     return result;
+}
+
+// Sets a row without nonzeros to its minimiser, 0, and reports whether it was one.
+template <class T>
+KLNMF_INLINE bool settle_empty_row(std::int64_t length, int rank, T* x) {
+    if (length > 0)
+        return false;
+    for (int k = 0; k < rank; ++k)
+        x[k] = 0;
+    return true;
+}
+
+template <class T>
+KLNMF_INLINE void store_row(const RowScratch<T>& scratch, int rank, T* x) {
+    for (int k = 0; k < rank; ++k)
+        x[k] = scratch.x[k];
 }
 
 // sum + sum_j weights[j] * (entries k, k + 1, ... of the row a[j]).

@@ -236,8 +236,8 @@ KLNMF_INLINE int screen(const Row<T, I>& row, const std::int32_t* order, RowScra
 // Gathers the columns of the active components, all columns where that is quicker.
 template <class T, class I>
 KLNMF_INLINE void gather_active(const Row<T, I>& row, int n_active, RowScratch<T>& scratch) {
-    const bool all =
-        3 * n_active > 2 * row.fixed.rank && row.fixed.stride <= scratch.columns_at_once(row.length);
+    const bool all = 3 * n_active > 2 * row.fixed.rank &&
+                     row.fixed.stride <= scratch.columns_at_once(row.length);
     for (int j = 0; j < n_active; ++j)
         scratch.slots[j] = all ? scratch.active[j] : j;
     if (all)

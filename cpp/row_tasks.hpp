@@ -1,0 +1,55 @@
+// Which rows a thread is handed at a time: about as many nonzeros in every task, so that rows of
+// very uneven length keep all threads busy. How the rows are divided changes no result.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "parallel.hpp"
+#include "sparse_view.hpp"
+
+namespace klnmf {
+
+// Rows in a task at most: enough to find rows of one length for a batch.
+constexpr std::int64_t rows_per_task = 128;
+
+struct RowTask {
+    std::int64_t begin, end;
+};
+
+template <class T, class I>
+std::vector<RowTask> row_tasks(const SparseRows<T, I>& data, int n_threads) {
+    // Many tasks for each thread, so that the last ones end together, but none too small to be
+    // worth the shared counter.
+    const std::int64_t share = std::max<std::int64_t>(2048, data.nnz() / (32 * n_threads));
+    std::vector<RowTask> tasks;
+    for (std::int64_t begin = 0; begin < data.n_rows;) {
+        std::int64_t end = begin + 1;
+        while (end < data.n_rows && end - begin < rows_per_task &&
+               data.indptr[end + 1] - data.indptr[begin] <= share)
+            ++end;
+        tasks.push_back({begin, end});
+        begin = end;
+    }
+    // Rows that are long by themselves come first: nobody should start one when the rest is done.
+    std::stable_partition(tasks.begin(), tasks.end(), [&](const RowTask& task) {
+        return data.indptr[task.end] - data.indptr[task.begin] > share;
+    });
+    return tasks;
+}
+
+// Calls body(begin, end, thread) for ranges of rows that cover all rows of the data.
+template <class T, class I, class Body>
+void for_each_task(const SparseRows<T, I>& data, int n_threads, Body body) {
+    const std::vector<RowTask> tasks = row_tasks(data, n_threads);
+    for_each_range(
+        static_cast<std::int64_t>(tasks.size()), n_threads,
+        [&](std::int64_t first, std::int64_t last, int thread) {
+            for (std::int64_t t = first; t < last; ++t)
+                body(tasks[t].begin, tasks[t].end, thread);
+        },
+        1);
+}
+
+} // namespace klnmf
