@@ -49,6 +49,7 @@ STATES = ("first", "warm")
 WARM_ITERATIONS = 12
 MIN_REPEATS = 5
 
+ZEROS = "zeros of x (share)"  # what the guarded rule's cost depends on
 MU, GUARDED, GUARDED_VALUE = "mu", "guarded, 2 sweeps", "guarded, 2 sweeps, value"
 # (set, rule, rank): nanoseconds for each nonzero × component to compare with, mean of W and H.
 FLOORS = {
@@ -222,24 +223,30 @@ def measure_simulated(dtype: Any, seconds: float) -> list[Figure]:
     for length in LENGTHS:
         X = equal_rows(length, SIMULATED_NONZEROS, SIMULATED_FEATURES, dtype)
         for rank in SIMULATED_RANKS:
-            case = simulated_case(X, rank)
-            key = {"length": length, "rank": rank, "zeros_x": float(np.mean(case.x == 0))}
-            for name in (MU, GUARDED):
-                cost = case.nanoseconds(rules_of(rank)[name], seconds)
-                figures.append({**key, "rule": name, "nanoseconds": cost})
+            case, rules = simulated_case(X, rank), rules_of(rank)
+            costs = {name: case.nanoseconds(rules[name], seconds) for name in (MU, GUARDED)}
+            figures.append(
+                {"length": length, "rank": rank, **costs, ZEROS: float(np.mean(case.x == 0))}
+            )
     return figures
 
 
 def print_simulated(figures: list[Figure]) -> None:
     """Print a table for each rule: a row for each length, a column for each rank."""
-    cost = {(f["rule"], f["length"], f["rank"]): f["nanoseconds"] for f in figures}
+    found = {(f["length"], f["rank"]): f for f in figures}
     print("\nSimulated rows of one length, the samples' half-step (ns per nonzero × component)")
-    for rule in (MU, GUARDED):
-        rows = {n: [cost[rule, n, rank] for rank in SIMULATED_RANKS] for n in LENGTHS}
-        print_table(f"{rule}; nonzeros", [f"r={rank}" for rank in SIMULATED_RANKS], rows)
+    for name in (MU, GUARDED, ZEROS):
+        rows = {n: [found[n, rank][name] for rank in SIMULATED_RANKS] for n in LENGTHS}
+        print_table(name, [f"r = {rank}" for rank in SIMULATED_RANKS], rows)
 
 
 # ---- instructions --------------------------------------------------------------------------------
+
+
+def counted_case(length: int, dtype: Any) -> Case:
+    """One of the half-steps that are counted."""
+    X = equal_rows(length, COUNTED_NONZEROS, COUNTED_FEATURES, dtype)
+    return simulated_case(X, COUNTED_RANK)
 
 
 def run_counted(dtype: Any) -> None:
@@ -250,8 +257,7 @@ def run_counted(dtype: Any) -> None:
 
     prepared = []
     for length in COUNTED_LENGTHS:
-        X = equal_rows(length, COUNTED_NONZEROS, COUNTED_FEATURES, dtype)
-        case = simulated_case(X, COUNTED_RANK)
+        case = counted_case(length, dtype)
         backend = case.problem.backend
         for name in COUNTED_RULES:
             fixed = (case.A, backend.column_sums(case.A), 0.0, rules_of(COUNTED_RANK)[name])
@@ -295,12 +301,13 @@ def count_instructions(dtype: str) -> list[Figure]:
         command = [*valgrind, f"--callgrind-out-file={folder}/out", *child]
         root = Path(__file__).parents[1]
         subprocess.run(command, cwd=root, env=env, check=True, capture_output=True, text=True)
-        keys = [(length, rule) for length in COUNTED_LENGTHS for rule in COUNTED_RULES]
-        counts = parts_between_marks(Path(folder), len(keys))
+        counts = parts_between_marks(Path(folder), len(COUNTED_LENGTHS) * len(COUNTED_RULES))
     figures = []
-    for (length, rule), count in zip(keys, counts, strict=True):
-        cost = per_unit(count, round(COUNTED_NONZEROS / length) * length, COUNTED_RANK)
-        figures.append({"length": length, "rule": rule, "total": count, "instructions": cost})
+    for i, length in enumerate(COUNTED_LENGTHS):
+        case, of_case = counted_case(length, np.dtype(dtype)), counts[i * len(COUNTED_RULES) :]
+        costs = [per_unit(n, case.problem.backend.data.nnz, COUNTED_RANK) for n in of_case]
+        by_rule = dict(zip(COUNTED_RULES, costs, strict=False))
+        figures.append({"length": length, **by_rule, ZEROS: float(np.mean(case.x == 0))})
     return figures
 
 
@@ -315,13 +322,12 @@ def report_instructions(dtype: str) -> list[Figure] | None:
     except subprocess.CalledProcessError as error:
         print(f"  valgrind failed (exit status {error.returncode}):\n{error.stderr[-2000:]}")
         return None
-    count = {(f["length"], f["rule"]): f["instructions"] for f in figures}
     size = f"{COUNTED_NONZEROS} nonzeros, {COUNTED_FEATURES} features, r = {COUNTED_RANK}"
     print(f"  Simulated, {size}; one child under callgrind.")
     if platform.machine() in ("x86_64", "AMD64"):
         print("  Valgrind shows a CPU without AVX-512: the counts are those of the AVX2 clone.")
-    rows = {n: [count[n, rule] for rule in COUNTED_RULES] for n in COUNTED_LENGTHS}
-    print_table("nonzeros a row", list(COUNTED_RULES), rows)
+    columns = [*COUNTED_RULES, ZEROS]
+    print_table("row length", columns, {f["length"]: [f[c] for c in columns] for f in figures})
     return figures
 
 

@@ -145,8 +145,8 @@ def test_the_instruction_set_is_the_highest_one_with_all_its_flags(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(platform, "machine", lambda: "x86_64")
-    v3 = set("fpu avx avx2 bmi1 bmi2 f16c fma abm movbe".split())
-    v4 = v3 | set("avx512f avx512bw avx512cd avx512dq avx512vl".split())
+    v3 = {"fpu", "avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe"}
+    v4 = v3 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
     assert "AVX-512" in instruction_set(v4)
     assert "AVX2" in instruction_set(v4 - {"avx512bw"})
     assert "baseline" in instruction_set(v4 - {"fma"})
