@@ -68,9 +68,8 @@ ZEROS_OF_A = 0.7
 COUNTED_LENGTHS = (16, 128, 1024)
 COUNTED_RULES = (MU, GUARDED, GUARDED_VALUE)
 COUNTED_NONZEROS, COUNTED_FEATURES, COUNTED_RANK = 100_000, 2_000, 20
-# The extension carries no symbols to switch the counting by. So the child calls this function of
-# libc, which nothing else calls meanwhile, before and after each half-step, and callgrind writes
-# and resets its counts at every call.
+# The extension has no symbols to switch the counting by. So the child calls this function of libc
+# before and after each half-step, and callgrind writes and resets its counts at every call.
 MARK = "getsid"
 
 
@@ -225,9 +224,8 @@ def measure_simulated(dtype: Any, seconds: float) -> list[Figure]:
         for rank in SIMULATED_RANKS:
             case, rules = simulated_case(X, rank), rules_of(rank)
             costs = {name: case.nanoseconds(rules[name], seconds) for name in (MU, GUARDED)}
-            figures.append(
-                {"length": length, "rank": rank, **costs, ZEROS: float(np.mean(case.x == 0))}
-            )
+            costs[ZEROS] = float(np.mean(case.x == 0))
+            figures.append({"length": length, "rank": rank, **costs})
     return figures
 
 
@@ -251,10 +249,7 @@ def counted_case(length: int, dtype: Any) -> Case:
 
 def run_counted(dtype: Any) -> None:
     """What the child does under callgrind: each counted half-step between two marks."""
-
-    def mark() -> None:
-        getattr(os, MARK)(0)
-
+    mark = getattr(os, MARK)
     prepared = []
     for length in COUNTED_LENGTHS:
         case = counted_case(length, dtype)
@@ -263,12 +258,12 @@ def run_counted(dtype: Any) -> None:
             fixed = (case.A, backend.column_sums(case.A), 0.0, rules_of(COUNTED_RANK)[name])
             backend.update_rows(0, case.x.copy(), *fixed)  # loads what it needs
             prepared.append((backend, case.x.copy(), fixed))
-    mark()
-    mark()
+    mark(0)
+    mark(0)
     for backend, x, fixed in prepared:
-        mark()
+        mark(0)
         backend.update_rows(0, x, *fixed)
-        mark()
+        mark(0)
 
 
 def instructions_of(profile: str) -> int:
@@ -296,18 +291,19 @@ def count_instructions(dtype: str) -> list[Figure]:
     """Instructions by unit, from one run of this module under callgrind."""
     child = [sys.executable, "-m", "benchmarks.kernels", "--counted-child", "--dtype", dtype]
     valgrind = ["valgrind", "--tool=callgrind", f"--dump-before={MARK}"]
+    root = Path(__file__).parents[1]
     env = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     with tempfile.TemporaryDirectory() as folder:
         command = [*valgrind, f"--callgrind-out-file={folder}/out", *child]
-        root = Path(__file__).parents[1]
         subprocess.run(command, cwd=root, env=env, check=True, capture_output=True, text=True)
-        counts = parts_between_marks(Path(folder), len(COUNTED_LENGTHS) * len(COUNTED_RULES))
+        keys = list(itertools.product(COUNTED_LENGTHS, COUNTED_RULES))
+        counts = dict(zip(keys, parts_between_marks(Path(folder), len(keys)), strict=True))
     figures = []
-    for i, length in enumerate(COUNTED_LENGTHS):
-        case, of_case = counted_case(length, np.dtype(dtype)), counts[i * len(COUNTED_RULES) :]
-        costs = [per_unit(n, case.problem.backend.data.nnz, COUNTED_RANK) for n in of_case]
-        by_rule = dict(zip(COUNTED_RULES, costs, strict=False))
-        figures.append({"length": length, **by_rule, ZEROS: float(np.mean(case.x == 0))})
+    for length in COUNTED_LENGTHS:
+        case = counted_case(length, np.dtype(dtype))
+        nnz = case.problem.backend.data.nnz
+        costs = {rule: per_unit(counts[length, rule], nnz, COUNTED_RANK) for rule in COUNTED_RULES}
+        figures.append({"length": length, **costs, ZEROS: float(np.mean(case.x == 0))})
     return figures
 
 
@@ -319,11 +315,10 @@ def report_instructions(dtype: str) -> list[Figure] | None:
         return None
     try:
         figures = count_instructions(dtype)
-    except subprocess.CalledProcessError as error:
-        print(f"  valgrind failed (exit status {error.returncode}):\n{error.stderr[-2000:]}")
+    except (subprocess.CalledProcessError, ValueError) as error:
+        print(f"  not counted: {error}\n{getattr(error, 'stderr', '')[-2000:]}")
         return None
-    size = f"{COUNTED_NONZEROS} nonzeros, {COUNTED_FEATURES} features, r = {COUNTED_RANK}"
-    print(f"  Simulated, {size}; one child under callgrind.")
+    print(f"  {COUNTED_NONZEROS} nonzeros among {COUNTED_FEATURES} features, r = {COUNTED_RANK}.")
     if platform.machine() in ("x86_64", "AMD64"):
         print("  Valgrind shows a CPU without AVX-512: the counts are those of the AVX2 clone.")
     columns = [*COUNTED_RULES, ZEROS]
@@ -340,17 +335,16 @@ def instruction_set(flags: set[str]) -> str:
     v4 = v3 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
     if platform.machine() not in ("x86_64", "AMD64") or not flags:
         return platform.machine()
-    if not v3 <= flags:
-        return "x86-64 (baseline)"
-    return "x86-64-v4 (AVX-512)" if v4 <= flags else "x86-64-v3 (AVX2)"
+    if v4 <= flags:
+        return "x86-64-v4 (AVX-512)"
+    return "x86-64-v3 (AVX2)" if v3 <= flags else "x86-64 (baseline)"
 
 
 def machine() -> dict[str, Any]:
     """Processor, caches of one core, instruction set, and the load when this began."""
     information = Path("/proc/cpuinfo")
-    lines = information.read_text().splitlines() if information.exists() else []
-    pairs = (line.partition(":") for line in lines)
-    fields = {name.strip(): value.strip() for name, _, value in pairs}
+    text = information.read_text() if information.exists() else ""
+    fields = dict(re.findall(r"^(.+?)\s*:\s*(.*)$", text, flags=re.MULTILINE))
     caches = []
     for folder in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
         level, kind, size = ((folder / f).read_text().strip() for f in ("level", "type", "size"))

@@ -57,7 +57,9 @@ KLNMF_INLINE double weighted_log_sum(const T* v, const double* y, std::int64_t l
         sum += weights * log_positive(load(y + i));
     }
     Four last_y = Four{} + 1.0, last_weights{};
-    for (int j = 0; i + j < length; ++j) {
+    for (int j = 0; j < 4; ++j) {
+        if (i + j >= length)
+            break;
         last_y[j] = y[i + j];
         last_weights[j] = v[i + j];
     }

@@ -26,7 +26,7 @@ from klnmf.initialization import STARTS
 from klnmf.objective import Penalties
 from klnmf.progress import ProgressBar
 from klnmf.solvers import SOLVERS, Solver, make_solver
-from klnmf.solvers.alternating import Record, RowSolve, Run, Solution, StopRule, solve_rows
+from klnmf.solvers.alternating import Record, RowSolve, Run, Solution, StopRule, solved_rows
 from klnmf.solvers.base import Problem, State
 from klnmf.solvers.start import start_state
 from klnmf.sparse_data import SparseData
@@ -360,8 +360,7 @@ class KLNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     def _solve_W(self, X: sp.csr_array, H: Array) -> Array:  # noqa: N802
         problem = self._problem(SparseData(X))
-        W = problem.backend.upload(np.zeros((X.shape[0], H.shape[1])))
-        solve_rows(problem, 0, W, problem.backend.upload(H), self._row_solve())
+        W = solved_rows(problem, 0, problem.backend.upload(H), self._row_solve())
         return problem.backend.download(W)
 
     def _start(self, problem: Problem, W: Any, H: Any) -> State:

@@ -51,10 +51,10 @@ def sample_start(
     Every entry of a nonempty row or column is positive.
     """
     by_rows, columns = data.view(0), data.view(1)
-    W, H = random_start(data, n_components, generator)
     nonempty = np.flatnonzero(by_rows.row_sums > 0)
     if len(nonempty) == 0:
-        return W, H
+        return random_start(data, n_components, generator)
+    W = _noise(by_rows, n_components, generator, data.dtype)
     # Few samples: fewer of them each, so that the components still differ.
     size = int(np.clip(len(nonempty) // (2 * n_components), 1, SAMPLES_PER_COMPONENT))
     chosen = generator.choice(nonempty, size=(n_components, size))
@@ -63,8 +63,9 @@ def sample_start(
     picker = sp.csr_array(
         (weights.ravel(), (rows, chosen.ravel())), shape=(n_components, data.shape[0])
     )
-    # In place, so that nothing larger than H is made.
-    H[:] = (picker @ by_rows.as_csr()).toarray().T  # averages, whose columns sum to 1
+    # Averages, whose columns sum to 1; in place, so that nothing larger than H is made.
+    H = np.empty((data.shape[1], n_components), dtype=data.dtype)
+    H[:] = (picker @ by_rows.as_csr()).toarray().T
     H *= data.dtype.type(1 - MARGIN_SHARE)
     H += (MARGIN_SHARE / data.total * columns.row_sums).astype(data.dtype)[:, None]
     noise = generator.random(H.shape, dtype=data.dtype.type)

@@ -125,8 +125,15 @@ class SparseData:
         """Σ (X log X − X): the part of the divergence that does not depend on W and H."""
         total = 0.0
         for start in range(0, self.nnz, 1 << 20):  # in pieces: no float64 copy of all the values
-            piece = self._by_rows.values[start : start + (1 << 20)].astype(np.float64)
-            total += float(np.sum(xlogy(piece, piece) - piece))
+            values = self._by_rows.values[start : start + (1 << 20)]
+            weights: Array | float = 1.0
+            if values.max() < 1 << 16:  # so casting is safe; most counts are few different numbers
+                whole = values.astype(np.int32)
+                if np.array_equal(whole, values):
+                    weights = np.bincount(whole)
+                    values = np.arange(len(weights))
+            piece = values.astype(np.float64)
+            total += float(np.sum(weights * (xlogy(piece, piece) - piece)))
         return total
 
     def prepare(self) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from klnmf.backends.base import GuardedRule
+from klnmf.backends.base import GuardedRule, MultiplicativeRule
 from klnmf.solvers.base import Evaluation, Problem, Solver, State
 
 Record = dict[str, Any]
@@ -110,8 +110,23 @@ class Run:
         return Solution([W, H], evaluation, converged=evaluation.kkt_residual <= tol)
 
 
+def solved_rows(problem: Problem, mode: int, A: Any, how: RowSolve) -> Any:
+    """Solve for a factor of which nothing is known, with the other one fixed.
+
+    A few multiplicative steps come first, the cheapest way while every component is in use.
+    """
+    data = problem.backend.data
+    slope = float(problem.slopes(mode, A).sum())
+    # The same share of every component, the row's total in all: every nonzero is covered.
+    shares = data.view(mode).row_sums / slope if slope > 0 else np.zeros(data.shape[mode])
+    x = problem.backend.upload(np.repeat(shares.astype(data.dtype)[:, None], A.shape[1], axis=1))
+    problem.update(mode, x, A, MultiplicativeRule(relaxed=2))
+    solve_rows(problem, mode, x, A, how)
+    return x
+
+
 def solve_rows(problem: Problem, mode: int, x: Any, A: Any, how: RowSolve) -> None:
-    """Solve every row problem of a factor, in place, with the other one fixed; 0 is a fine start.
+    """Solve every row problem of a factor, in place, with the other one fixed.
 
     The components are visited in their own order: rows may come alone or together.
     """

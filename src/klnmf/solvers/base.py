@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from klnmf.backends import Backend
-from klnmf.backends.base import GuardedRule, RowTotals, Rule
+from klnmf.backends.base import GuardedRule, MultiplicativeRule, RowTotals, Rule
 from klnmf.objective import Penalties
 
 Array = npt.NDArray[Any]
@@ -51,12 +51,13 @@ class Problem:
         )
         return self.penalties.of(mode, sums, squares)
 
-    def _slopes(self, mode: int, A: Any) -> Array:
+    def slopes(self, mode: int, A: Any) -> Array:
+        """Slope c of the row problems' linear term: column sums of the fixed factor, plus L1."""
         return self.backend.column_sums(A) + self.penalties.l1[mode]
 
     def update(self, mode: int, x: Any, A: Any, rule: Rule) -> HalfStep:
         """Apply a rule to the factor ``x`` of ``mode``, in place, with the other (``A``) fixed."""
-        slopes = self._slopes(mode, A)
+        slopes = self.slopes(mode, A)
         totals = self.backend.update_rows(mode, x, A, slopes, self.penalties.l2[mode], rule)
         return HalfStep(self._objective(mode, A, totals), totals.kkt)
 
@@ -78,7 +79,7 @@ class Problem:
 
     def _evaluate(self, mode: int, factors: list[Any], want_residual: bool = True) -> RowTotals:
         x, A = factors[mode], factors[1 - mode]
-        slopes, l2 = self._slopes(mode, A), self.penalties.l2[mode]
+        slopes, l2 = self.slopes(mode, A), self.penalties.l2[mode]
         return self.backend.evaluate(mode, x, A, slopes, l2, want_residual)
 
     def _objective(self, mode: int, A: Any, totals: RowTotals) -> float:
@@ -114,8 +115,8 @@ class Solver(ABC):
 
     def check_backend(self, backend: Backend) -> None:
         """Say by name what the back-end lacks, before any work starts."""
-        # Every fit ends with a solve for W by the guarded rule, as transform does it.
-        needed = dict.fromkeys((*self.rules, GuardedRule))
+        # Every fit ends with a solve for W as transform does it.
+        needed = dict.fromkeys((*self.rules, GuardedRule, MultiplicativeRule))
         missing = [rule.__name__ for rule in needed if rule not in backend.rules]
         if missing:
             raise ValueError(

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from klnmf.initialization import STARTS, cover_columns
-from klnmf.solvers.alternating import RowSolve, solve_rows
+from klnmf.solvers.alternating import RowSolve, solved_rows
 from klnmf.solvers.base import Problem, State
 from klnmf.validation import check_start
 
@@ -40,7 +40,7 @@ def start_state(
     if W is None and H is None:
         start = STARTS[init](data, n_components, np.random.default_rng(seed))
         return State(factors=[upload(factor) for factor in start], seed=seed, was_drawn=True)
-    # Rows of zeros are replaced by the first half-step, or by the solve for a missing factor.
+    # Rows of zeros are replaced by the first half-step.
     factors = [np.zeros((n, n_components)), np.zeros((m, n_components))]
     if W is not None:
         factors[0] = check_start(W, "W", (n, n_components), data.dtype)
@@ -50,5 +50,5 @@ def start_state(
     state = State(factors=[upload(factor) for factor in factors], seed=seed)
     for mode, given in enumerate((W, H)):
         if given is None:
-            solve_rows(problem, mode, state.factors[mode], state.factors[1 - mode], ROUGHLY)
+            state.factors[mode] = solved_rows(problem, mode, state.factors[1 - mode], ROUGHLY)
     return state
