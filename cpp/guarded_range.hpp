@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "row_batch.hpp"
+#include "row_tasks.hpp"
 #include "rule_guarded.hpp"
 #include "rule_guarded_batch.hpp"
 
@@ -14,6 +15,13 @@ namespace klnmf {
 // What one thread needs besides its RowScratch to work on batches of rows.
 template <class T, class I>
 struct BatchScratch {
+    BatchScratch(std::int64_t longest_row, std::int64_t stride) : batch(longest_row, stride) {
+        rows.reserve(rows_per_task);
+        sorted.reserve(rows_per_task);
+        ends.reserve(longest_batched_row + 2);
+    }
+
+    // All of their memory is reserved here: a task must not allocate.
     RowBatch<T, I> batch;
     std::vector<std::int64_t> rows, sorted; // of a task
     std::vector<std::int32_t> ends;

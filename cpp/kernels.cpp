@@ -188,8 +188,9 @@ void guarded_rows(const SparseRows<D, I>& data, const FixedFactor<T>& unpadded, 
     const std::int64_t longest = data.longest_row();
     ScratchPool<T> pool(threads, longest, unpadded.rank, (*padded).stride);
     std::vector<BatchScratch<T, I>> batches;
+    batches.reserve(threads); // a copy would not keep what is reserved
     for (int t = 0; t < threads; ++t)
-        batches.push_back({RowBatch<T, I>(longest, (*padded).stride), {}, {}, {}});
+        batches.emplace_back(longest, (*padded).stride);
     for_each_task(data, threads, [&](std::int64_t begin, std::int64_t end, int thread) {
         guarded_range(data, *padded, l2, settings, begin, end, pool[thread], batches[thread], x,
                       value, kkt);
