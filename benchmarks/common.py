@@ -38,7 +38,7 @@ def load_matrix(folder: Path | None, name: str, dtype: type = np.float32) -> sp.
 
 
 def start_pair(
-    X: sp.csr_array, n_components: int, seed: int, init: str = "random"
+    X: sp.csr_array, n_components: int, seed: int, init: str = "samples"
 ) -> tuple[np.ndarray, np.ndarray]:
     """The start of this seed as ``fit`` takes it: W (n × r) and H (r × m)."""
     W, H = STARTS[init](SparseData(X), n_components, np.random.default_rng(seed))

@@ -142,7 +142,7 @@ def main() -> int:
     add_data_argument(parser)
     parser.add_argument("--sets", nargs="+", default=["reuters21578", "tdt2_top30"])
     parser.add_argument("--ranks", nargs="+", type=int, default=[10, 20])
-    parser.add_argument("--init", default="random", choices=STARTS)
+    parser.add_argument("--init", default="samples", choices=STARTS)
     parser.add_argument("--repeats", type=int, default=3, help="runs from each start")
     parser.add_argument("--starts", type=int, default=5)
     parser.add_argument("--solvers", nargs="+", default=list(SOLVERS), choices=SOLVERS)

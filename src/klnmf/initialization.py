@@ -107,7 +107,7 @@ def _larger_signed_part(u: Array, v: Array) -> tuple[Array, Array]:
     return positive if norms[0] >= norms[1] else negative
 
 
-STARTS = {"random": random_start, "samples": sample_start, "nndsvd": nndsvd_start}
+STARTS = {"samples": sample_start, "random": random_start, "nndsvd": nndsvd_start}
 
 
 def cover_columns(H: Array, view: RowView) -> None:
