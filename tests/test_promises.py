@@ -123,7 +123,8 @@ def test_the_objective_never_rises_from_single_to_double_precision(weights: Pena
         dtypes.append(run.state.factors[0].dtype.name)
         objective = penalised_objective(case.X, *run.state.factors, weights)
         assert objective <= before + 1e-12 * (case.total + abs(objective))
-        assert run.state.objective == pytest.approx(objective, rel=1e-12)
+        if run.state.iteration > 1:  # the opening does not compute it
+            assert run.state.objective == pytest.approx(objective, rel=1e-12)
         before = objective
     n_narrow = dtypes.count("float32")
     assert 0 < n_narrow < 100

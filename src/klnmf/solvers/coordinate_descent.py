@@ -19,8 +19,8 @@ from klnmf.solvers.extrapolation import ExtrapolationWeights, Momentum
 class SparseCoordinateDescent(Solver):
     """Sparse randomised coordinate descent with steps that cannot overshoot.
 
-    The first iteration opens with ``opening`` multiplicative updates, over-relaxed but for the
-    last: the cheapest way down while every component is in use everywhere. Then, as in all others,
+    The first iteration is an opening of ``opening`` multiplicative updates, over-relaxed but for
+    the last: the cheapest way down while every component is in use everywhere. In all others,
     a half-step screens the coordinates of every row by one gradient pass and sweeps over those that
     may move, in a random order from (seed, iteration). The factor that it holds fixed is
     extrapolated; a pair that would be worse is not kept. Under penalties on both factors each
@@ -68,9 +68,12 @@ class SparseCoordinateDescent(Solver):
         backend = problem.backend
         if state.factors[0].dtype == backend.data.dtype:
             return False
+        if state.iteration == 0:
+            self._iterate(problem, state)
+            return True
         before, objective = [backend.copy(factor) for factor in state.factors], state.objective
         self._iterate(problem, state)
-        gain = objective - state.objective  # NaN in the first iteration
+        gain = objective - state.objective
         went_down = math.isfinite(state.objective) and not gain < 0
         if not went_down:
             state.factors, state.objective = before, objective
@@ -80,20 +83,21 @@ class SparseCoordinateDescent(Solver):
 
     def _iterate(self, problem: Problem, state: State) -> None:
         momentum: Momentum = state.memory["momentum"]
-        if state.iteration == 0:
+        if state.iteration == 0 and self.opening > 0:
             # Every component is still in use in every row: a sweep over all of them would cost
             # several multiplicative updates, which move as far.
             for step in range(self.opening):
                 is_last = step == self.opening - 1
                 alternate(problem, state, MultiplicativeRule(relaxed=0 if is_last else 1))
-        self._descend(problem, state, momentum)
+        else:
+            self._descend(problem, state, momentum)
         if problem.penalties.has_best_scale:
             _rescale(problem, state, momentum)
 
     def _descend(self, problem: Problem, state: State, momentum: Momentum) -> None:
         # After the opening all components are still in use everywhere: one sweep sets most of them
         # to 0. There is no direction to follow yet.
-        is_first = state.iteration == 0
+        is_first = state.iteration == (1 if self.opening > 0 else 0)
         extrapolate = self.extrapolation is not None and not is_first
         rule = GuardedRule(
             order=state.order(state.factors[0].shape[1]),
