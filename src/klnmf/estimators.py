@@ -63,16 +63,17 @@ class KLNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     init : {"samples", "random", "nndsvd"}, default="samples"
         Where the fit starts, unless ``W`` or ``H`` are passed to ``fit``. "samples" averages a few
         random samples for each component and is about an iteration ahead of "random", noise scaled
-        to the row and column sums of X, which on the text sets measured ends slightly lower in the
-        median (docs/performance.md). "nndsvd" starts from a truncated SVD and hardly depends on
-        ``random_state``.
+        to the row and column sums of X; fits end alike (docs/performance.md). "nndsvd" starts from
+        a truncated SVD and hardly depends on ``random_state``. From each of these, "srcd" also
+        tries to leave local optima by swaps of components; from a start of your own it does not.
     l1_W, l2_W, l1_H, l2_H : float, default=0
         Penalties on the factors. A penalty on one factor only has no effect in the end, because the
         factor shrinks while the other grows; it is allowed with a warning. L1 acts on the mass of a
         component and removes whole components; single entries become exactly 0 without any penalty.
     max_iter : int, default=500
         Iterations at most. On the text sets measured (docs/performance.md) most fits come
-        within 0.1 % of the final objective in 12 to 40 and reach ``tol`` in 90 to 230.
+        within 0.1 % of the final objective in 12 to 40 and reach ``tol`` in 90 to 230. What leads
+        to a successful swap (see ``init``), a few steps, is one iteration.
     tol : float, default=1e-3
         The fit has converged when the KKT residual at the returned factors is at most this. The
         residual is relative: at 1e-3, no entry's share of its sample and no gradient (relative to

@@ -105,6 +105,17 @@ class Backend(Protocol):
     def scale_columns(self, factor: Any, scales: Array) -> None:
         """``factor *= scales``, in place."""
 
+    def take_rows(self, factor: Any, rows: Array) -> Array:
+        """Return these rows of a factor as a NumPy array in float64."""
+
+    def merge_columns(
+        self, factor: Any, pair: tuple[int, int], weights: tuple[float, float], column: Array | None
+    ) -> None:
+        """Replace the first column of the pair by a weighted sum of both, the second by ``column``.
+
+        ``column`` None is a column of zeros. In place.
+        """
+
     def count_zeros(self, factor: Any) -> int:
         """How many entries are exactly 0."""
 

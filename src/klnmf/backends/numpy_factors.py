@@ -42,6 +42,22 @@ class NumpyFactors:
         """See :class:`~klnmf.backends.base.Backend`."""
         factor *= scales.astype(factor.dtype)
 
+    def take_rows(self, factor: Array, rows: Array) -> Array:
+        """See :class:`~klnmf.backends.base.Backend`."""
+        return factor[rows].astype(np.float64)
+
+    def merge_columns(
+        self,
+        factor: Array,
+        pair: tuple[int, int],
+        weights: tuple[float, float],
+        column: Array | None,
+    ) -> None:
+        """See :class:`~klnmf.backends.base.Backend`."""
+        first, second = pair
+        factor[:, first] = weights[0] * factor[:, first] + weights[1] * factor[:, second]
+        factor[:, second] = 0.0 if column is None else column
+
     def count_zeros(self, factor: Array) -> int:
         """See :class:`~klnmf.backends.base.Backend`."""
         return int(factor.size - np.count_nonzero(factor))

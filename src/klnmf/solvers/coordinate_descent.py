@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 from numbers import Integral
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from klnmf.backends.base import GuardedRule, MultiplicativeRule, PaperRule
 from klnmf.initialization import best_scales
-from klnmf.solvers.base import Problem, Solver, State, alternate
+from klnmf.solvers.base import Array, Problem, Solver, State, alternate
 from klnmf.solvers.extrapolation import ExtrapolationWeights, Momentum
+from klnmf.solvers.swaps import Swap, propose_swap, sampled_rows
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,11 @@ class SparseCoordinateDescent(Solver):
     extrapolated; a pair that would be worse is not kept. Under penalties on both factors each
     component is brought to its best scale. The objective never rises.
 
+    From a start that was drawn, a fit that hardly moves any more (an iteration gains less than
+    ``swap_gain`` of the objective) tries to leave its local optimum by swaps of components, see
+    :mod:`klnmf.solvers.swaps`: each is given up to ``swap_descents`` descents, and is undone where
+    these do not end lower. After ``swap_failures`` in a row that were no use there are no more.
+
     Double precision is for the end of a fit: from a start that was drawn, and for data that single
     precision holds exactly, the factors are in single precision while an iteration still gains more
     than ``narrow_gain`` of the objective (which is in double precision all the time).
@@ -38,11 +44,19 @@ class SparseCoordinateDescent(Solver):
     opening: int = 4
     sweeps: int = 2
     narrow_gain: float = 1e-4
+    swap_gain: float = 3e-4
+    swap_descents: int = 10
+    swap_failures: int = 3
     extrapolation: ExtrapolationWeights | None = field(default_factory=ExtrapolationWeights)
 
     def __post_init__(self) -> None:
         """Check the settings."""
-        for name, least in (("opening", 0), ("sweeps", 1)):
+        for name, least in (
+            ("opening", 0),
+            ("sweeps", 1),
+            ("swap_descents", 1),
+            ("swap_failures", 0),
+        ):
             value = getattr(self, name)
             if not isinstance(value, Integral) or value < least:
                 raise ValueError(
@@ -56,12 +70,52 @@ class SparseCoordinateDescent(Solver):
                 problem.backend.converted(factor, problem.backend.narrow_dtype)
                 for factor in state.factors
             ]
-        state.memory["momentum"] = Momentum(state, self.extrapolation or ExtrapolationWeights())
+        state.memory["momentum"] = self._new_momentum(state)
+        # Nobody wants to be led away from a start of his own.
+        state.memory["swap_failures_left"] = self.swap_failures if state.was_drawn else 0
+        state.memory["gain"] = math.inf
+
+    def _new_momentum(self, state: State) -> Momentum:
+        return Momentum(state, self.extrapolation or ExtrapolationWeights())
 
     def iterate(self, problem: Problem, state: State) -> None:
         """See :class:`Solver`."""
+        memory, before = state.memory, state.objective
+        while memory["swap_failures_left"] > 0 and memory["gain"] < self.swap_gain:
+            if self._try_swap(problem, state):
+                memory["swap_failures_left"], memory["gain"] = self.swap_failures, math.inf
+                return
+            memory["swap_failures_left"] -= 1
         if not self._iterate_narrow(problem, state):
             self._iterate(problem, state)
+        memory["gain"] = math.inf
+        if math.isfinite(before):
+            memory["gain"] = (before - state.objective) / (abs(state.objective) or 1.0)
+
+    def _try_swap(self, problem: Problem, state: State) -> bool:
+        """Do a swap and some descents from there; keep what they lead to if that is lower."""
+        generator = np.random.default_rng(
+            [state.seed, state.iteration, state.memory["swap_failures_left"]]
+        )
+        swap = _promising_swap(problem, state, generator)
+        if swap is None:
+            return False
+        state.memory["momentum"].release(state)  # its memory is the trial's for now
+        trial = State(_swapped(problem, state, swap), state.seed, state.iteration)
+        momentum = self._new_momentum(trial)
+        for descents_left in reversed(range(self.swap_descents)):
+            before = trial.objective
+            self._descend(problem, trial, momentum)
+            self._rescale_if_useful(problem, trial, momentum)
+            trial.iteration += 1
+            if trial.objective < state.objective:
+                state.factors, state.objective = trial.factors, trial.objective
+                state.violation, state.memory["momentum"] = trial.violation, momentum
+                return True
+            # Descents gain less and less: this one is not going to arrive.
+            if trial.objective - descents_left * (before - trial.objective) > state.objective:
+                break
+        return False
 
     def _iterate_narrow(self, problem: Problem, state: State) -> bool:
         """Do an iteration in single precision, if that is still good enough."""
@@ -91,6 +145,9 @@ class SparseCoordinateDescent(Solver):
                 alternate(problem, state, MultiplicativeRule(relaxed=0 if is_last else 1))
         else:
             self._descend(problem, state, momentum)
+        self._rescale_if_useful(problem, state, momentum)
+
+    def _rescale_if_useful(self, problem: Problem, state: State, momentum: Momentum) -> None:
         if problem.penalties.has_best_scale:
             _rescale(problem, state, momentum)
 
@@ -109,6 +166,38 @@ class SparseCoordinateDescent(Solver):
         of_H = momentum.half_step(problem, state, 1, rule, extrapolate)
         momentum.end_iteration()
         state.violation = max(of_W.violation, of_H.violation)
+
+
+def _promising_swap(problem: Problem, state: State, generator: np.random.Generator) -> Swap | None:
+    """Swap that is worth a trial, found on a sample of the rows."""
+    backend, (W, H) = problem.backend, state.factors
+    by_rows = backend.data.view(0)
+    rows = sampled_rows(by_rows.indptr, generator)
+    scales = _column_scales(problem, H)
+    swap = propose_swap(
+        by_rows.as_csr()[rows],
+        backend.take_rows(W, rows) * scales,
+        backend.download(H) / scales,
+        generator,
+    )
+    return swap if swap is not None and swap.is_promising else None
+
+
+def _swapped(problem: Problem, state: State, swap: Swap) -> list[Any]:
+    """Return a pair after the swap; the new component waits for the first half-step to use it."""
+    W, H = (problem.backend.copy(factor) for factor in state.factors)
+    scales = _column_scales(problem, H)
+    problem.backend.scale_columns(W, scales)
+    problem.backend.scale_columns(H, 1.0 / scales)
+    problem.backend.merge_columns(W, swap.pair, (1.0, 1.0), None)
+    problem.backend.merge_columns(H, swap.pair, swap.shares, swap.column)
+    return [W, H]
+
+
+def _column_scales(problem: Problem, H: Any) -> Array:
+    """Column sums of H, 1 where there is nothing to scale."""
+    sums = problem.backend.column_sums(H)
+    return np.where(sums > 0, sums, 1.0)
 
 
 def _rescale(problem: Problem, state: State, momentum: Momentum) -> None:

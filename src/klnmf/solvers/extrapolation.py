@@ -127,10 +127,14 @@ class Momentum:
 
     def widen(self, problem: Problem, state: State) -> None:
         """Bring the pair to the type of the data; the momentum is dropped."""
-        self.solved, self.previous, self._spare = [None, None], [None, None], [[], []]
+        self.release(state)
         dtype = problem.backend.data.dtype
         state.factors = [problem.backend.converted(factor, dtype) for factor in state.factors]
         self.solved = list(state.factors)
+
+    def release(self, state: State) -> None:
+        """Drop the momentum and free its memory; what it learnt about its weight stays."""
+        self.solved, self.previous, self._spare = list(state.factors), [None, None], [[], []]
 
     def rescaled(self, problem: Problem, state: State, scales: tuple[Array, Array]) -> None:
         """Scale the columns of the kept pair and of the momentum.

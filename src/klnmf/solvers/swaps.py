@@ -1,0 +1,164 @@
+"""The way out of a local optimum: two components become one, and a new one takes the free place.
+
+Where a fit is stuck, two topics often share one component while another topic has two. No small
+step leads out of that. A swap does: it merges the two components that lose least by it, and fits a
+new one to what the model explains worst. Both are chosen on a sample of the rows, at a cost that
+does not grow with the data beyond a limit; whether the swap is kept, a few iterations must show.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+from threadpoolctl import threadpool_limits
+
+Array = npt.NDArray[Any]
+
+# The sample: this share of the nonzeros, within limits.
+SAMPLE_SHARE = 1 / 16
+SAMPLE_LEAST, SAMPLE_MOST = 50_000, 300_000
+# Pairs whose merge is computed, out of those that an estimate ranks first.
+PAIRS = 8
+# New components that are tried, and the multiplicative updates that each gets.
+CANDIDATES = 3
+UPDATES = 10
+# A trial is worth its time if the merge loses at most this many times what the new component gains
+# next to all the old ones: the others make room for it, so that it gains more in the end.
+LOSS_TO_GAIN = 5.0
+
+
+class Swap(NamedTuple):
+    """Merge the components of ``pair``, and put a new one into the place of the second.
+
+    With masses s (column sums of W, where those of H are 1) the merged one has w = w_j + w_k and
+    h = (s_j h_j + s_k h_k) / (s_j + s_k): every nonzero keeps its cover, and W Hᵀ its row sums.
+    """
+
+    pair: tuple[int, int]
+    shares: tuple[float, float]  # s_j and s_k over their sum
+    column: Array  # the new component's column of H, which sums to 1
+    loss: float  # of the merge, in Σ v log y over the sample
+    gain: float  # of the new component, next to all the old ones
+
+    @property
+    def is_promising(self) -> bool:
+        """Whether a few iterations may make it pay."""
+        return self.loss <= LOSS_TO_GAIN * self.gain
+
+
+def sampled_rows(indptr: Array, generator: np.random.Generator) -> Array:
+    """Sorted numbers of random rows, with a limited number of nonzeros in all."""
+    size = np.clip(SAMPLE_SHARE * indptr[-1], SAMPLE_LEAST, SAMPLE_MOST)
+    rows = generator.permutation(len(indptr) - 1)
+    ends = np.cumsum(np.diff(indptr)[rows])
+    return np.sort(rows[: int(np.searchsorted(ends, size)) + 1])
+
+
+def propose_swap(
+    X: sp.csr_array, W: Array, H: Array, generator: np.random.Generator
+) -> Swap | None:
+    """Most promising swap on a sample; None if there is nothing to merge or nothing to gain.
+
+    Parameters
+    ----------
+    X : csr_array of shape (n_sampled, n_features)
+        The sampled rows.
+    W, H : ndarray of shape (n_sampled, n_components), (n_features, n_components)
+        Their factors, in float64; the columns of H sum to 1.
+    generator : numpy.random.Generator
+        Draws the rows that new components start from.
+    """
+    if W.shape[1] < 2 or X.nnz == 0:
+        return None
+    sample = _Sample(X, W, H)
+    addition = _best_addition(sample, generator)
+    if addition is None:
+        return None
+    pair, shares, loss = _cheapest_merge(sample, W, H)
+    return Swap(pair, shares, addition[1], loss, addition[0])
+
+
+class _Sample:
+    """The sampled nonzeros v and their products y = (W Hᵀ) there, row after row."""
+
+    def __init__(self, X: sp.csr_array, W: Array, H: Array) -> None:
+        self.shape, self.indptr, self.columns = X.shape, X.indptr, X.indices
+        self.lengths = np.diff(X.indptr)
+        self.v = X.data.astype(np.float64)
+        self.y = np.zeros(X.nnz)
+        for k in range(W.shape[1]):
+            self.y += self.outer(W[:, k], H[:, k])
+
+    def outer(self, w: Array, h: Array) -> Array:
+        """Entries of w hᵀ at the nonzeros."""
+        entries: Array = np.repeat(w, self.lengths) * h[self.columns]
+        return entries
+
+    def matrix(self, entries: Array) -> sp.csr_array:
+        """Sparse matrix with these entries at the nonzeros, which it shares."""
+        return sp.csr_array((entries, self.columns, self.indptr), shape=self.shape)
+
+
+def _cheapest_merge(
+    sample: _Sample, W: Array, H: Array
+) -> tuple[tuple[int, int], tuple[float, float], float]:
+    """Pair with the least Σ v log(y / y'), its shares, and that loss; y' is y after the merge.
+
+    y' − y = s_j s_k / (s_j + s_k) · (w_j/s_j − w_k/s_k)(h_k − h_j) is a product of what tells the
+    two components' rows apart and what tells their columns apart. So the pairs are ranked by the
+    mass in front times the two (squared) Hellinger distances, and the first few are computed.
+    """
+    s = np.maximum(W.sum(axis=0), np.finfo(np.float64).tiny)
+    with threadpool_limits(1):  # a threaded BLAS sums in an order of its own
+        alike_W, alike_H = (root.T @ root for root in (np.sqrt(W / s), np.sqrt(H)))
+    first, second = np.triu_indices(W.shape[1], 1)
+    masses = s[first] / (s[first] + s[second]) * s[second]
+    estimates = masses * (1 - alike_W[first, second]) * (1 - alike_H[first, second])
+    losses = {}
+    for number in np.argsort(estimates, kind="stable")[:PAIRS]:
+        j, k = int(first[number]), int(second[number])
+        change = sample.outer(masses[number] * (W[:, j] / s[j] - W[:, k] / s[k]), H[:, k] - H[:, j])
+        # Rounding may take y' below 0 where nearly all of y was the pair's.
+        relative = np.maximum(change / sample.y, -1 + 1e-9)
+        losses[j, k] = -float(np.sum(sample.v * np.log1p(relative)))
+    j, k = min(losses, key=lambda pair: losses[pair])
+    share = float(s[j] / (s[j] + s[k]))
+    return (j, k), (share, 1 - share), losses[j, k]
+
+
+def _best_addition(sample: _Sample, generator: np.random.Generator) -> tuple[float, Array] | None:
+    """Component u hᵀ, Σ h = 1, that gains most next to the old ones, which do not change.
+
+    It maximises Σ v log(1 + u h / y) − Σ u by multiplicative updates, from the profiles of a few
+    rows, drawn in proportion to their misfit Σ v log(v / y).
+    """
+    v, y = sample.v, sample.y
+    ratios = np.empty_like(v)
+    by_rows = sample.matrix(ratios)  # sees what is written to `ratios`
+    by_columns = by_rows.T
+    ratios[:] = v * np.log(v / y)
+    misfit = np.maximum(by_rows.sum(axis=1), 0)
+    if not misfit.sum() > 0:
+        return None
+    ratios[:] = v
+    totals, margins = by_rows.sum(axis=1), by_rows.sum(axis=0) / v.sum()
+    best: tuple[float, Array] | None = None
+    for row in generator.choice(len(misfit), size=CANDIDATES, p=misfit / misfit.sum()):
+        own = slice(sample.indptr[row], sample.indptr[row + 1])
+        u, h = 0.1 * totals, 0.1 * margins
+        h[sample.columns[own]] += 0.9 * v[own] / totals[row]
+        for _ in range(UPDATES):
+            np.divide(v, y + sample.outer(u, h), out=ratios)
+            u = u * (by_rows @ h)
+            np.divide(v, y + sample.outer(u, h), out=ratios)
+            h = h * (by_columns @ u)
+            if not h.sum() > 0:
+                break
+            h /= h.sum()
+        gain = float(np.sum(v * np.log1p(sample.outer(u, h) / y)) - u.sum())
+        if gain > (best[0] if best else 0.0):
+            best = (gain, h)
+    return best
