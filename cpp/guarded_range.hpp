@@ -12,19 +12,29 @@
 
 namespace klnmf {
 
+// Lengths and counts of components in use that sorting tells apart.
+constexpr std::int64_t key_lengths = 4;
+constexpr std::int64_t most_counted = 31;
+
+struct SortScratch {
+    std::vector<std::int64_t> sorted;
+    std::vector<std::int32_t> keys, ends;
+};
+
 // What one thread needs besides its RowScratch to work on batches of rows.
 template <class T, class I>
 struct BatchScratch {
     BatchScratch(std::int64_t longest_row, std::int64_t stride) : batch(longest_row, stride) {
         rows.reserve(rows_per_task);
-        sorted.reserve(rows_per_task);
-        ends.reserve(longest_batched_row + 2);
+        sorting.sorted.reserve(rows_per_task);
+        sorting.keys.reserve(rows_per_task);
+        sorting.ends.reserve((longest_batched_row / key_lengths + 1) * (most_counted + 1) + 1);
     }
 
     // All of their memory is reserved here: a task must not allocate.
     RowBatch<T, I> batch;
-    std::vector<std::int64_t> rows, sorted; // of a task
-    std::vector<std::int32_t> ends;
+    std::vector<std::int64_t> rows; // of a task
+    SortScratch sorting;
 };
 
 // One row alone, to the end.
@@ -93,19 +103,31 @@ KLNMF_INLINE int guarded_batch(const SparseRows<D, I>& data, const FixedFactor<T
     return left;
 }
 
-// Puts rows in the order of their lengths (at most `longest`), so that batches have little padding.
-inline void sort_by_length(const std::int64_t* indptr, std::int64_t longest,
-                           std::vector<std::int64_t>& rows, std::vector<std::int64_t>& sorted,
-                           std::vector<std::int32_t>& ends) {
-    ends.assign(longest + 2, 0);
-    for (const std::int64_t i : rows)
-        ++ends[indptr[i + 1] - indptr[i] + 1];
-    for (std::int64_t length = 1; length <= longest + 1; ++length)
-        ends[length] += ends[length - 1];
-    sorted.resize(rows.size());
-    for (const std::int64_t i : rows)
-        sorted[ends[indptr[i + 1] - indptr[i]]++] = i;
-    rows.swap(sorted);
+// Puts rows in an order in which neighbours have about the same length and about as many components
+// in use: a batch costs what its longest row costs, as often as its fullest one is visited.
+template <class T>
+KLNMF_INLINE void sort_for_batches(const std::int64_t* indptr, std::int64_t longest, const T* x,
+                                   int rank, SortScratch& scratch,
+                                   std::vector<std::int64_t>& rows) {
+    const std::int64_t n_keys = (longest / key_lengths + 1) * (most_counted + 1);
+    scratch.ends.assign(n_keys + 1, 0);
+    scratch.keys.clear();
+    for (const std::int64_t i : rows) {
+        int in_use = 0;
+        for (int k = 0; k < rank; ++k)
+            in_use += x[i * rank + k] > 0;
+        const std::int64_t length = indptr[i + 1] - indptr[i];
+        const std::int64_t key = (length - 1) / key_lengths * (most_counted + 1) +
+                                 std::min<std::int64_t>(in_use, most_counted);
+        scratch.keys.push_back(static_cast<std::int32_t>(key));
+        ++scratch.ends[key + 1];
+    }
+    for (std::int64_t key = 0; key < n_keys; ++key)
+        scratch.ends[key + 1] += scratch.ends[key];
+    scratch.sorted.resize(rows.size());
+    for (std::size_t j = 0; j < rows.size(); ++j)
+        scratch.sorted[scratch.ends[scratch.keys[j]]++] = rows[j];
+    rows.swap(scratch.sorted);
 }
 
 template <class T, class I, class D>
@@ -128,7 +150,7 @@ KLNMF_CLONES void guarded_range(const SparseRows<D, I>& data, const FixedFactor<
     }
     if (rows.empty())
         return;
-    sort_by_length(data.indptr, longest, rows, batches.sorted, batches.ends);
+    sort_for_batches(data.indptr, longest, x, fixed.rank, batches.sorting, rows);
     for (int round = 0; round < settings.rounds && !rows.empty(); ++round) {
         std::size_t left = 0;
         for (std::size_t first = 0; first < rows.size(); first += lanes) {

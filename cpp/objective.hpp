@@ -71,10 +71,11 @@ KLNMF_INLINE double weighted_log_sum(const T* v, const double* y, std::int64_t l
 template <class T>
 KLNMF_INLINE double linear_and_quadratic(const T* x, const double* c, double l2, int rank) {
     double linear = 0, squares = 0;
-    for (int k = 0; k < rank; ++k) {
+#pragma omp simd reduction(+ : linear)
+    for (int k = 0; k < rank; ++k)
         linear += c[k] * static_cast<double>(x[k]);
+    for (int k = 0; l2 > 0 && k < rank; ++k)
         squares += static_cast<double>(x[k]) * static_cast<double>(x[k]);
-    }
     return linear + 0.5 * l2 * squares;
 }
 

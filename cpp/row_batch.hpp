@@ -41,7 +41,7 @@ struct RowBatch {
     const T* column(int slot) const { return columns.data() + slot * length * lanes; }
 
     std::int64_t longest; // nonzeros there is room for
-    std::int64_t length;  // of the longest row; the others are padded with v = 0, y = 1, A = 0
+    std::int64_t length;  // of the longest row, made even; padded with v = 0, y = 1, A = 0
     int n_slots;
     Row<T, I> rows[lanes]; // of length 0 where a lane is empty
     T* x_rows[lanes];      // where the new x goes
@@ -94,7 +94,7 @@ KLNMF_INLINE void put_row(const Row<T, I>& row, int lane, T* x_row, int n_active
     batch.rows[lane] = row;
     batch.x_rows[lane] = x_row;
     batch.n_active[lane] = n_active;
-    batch.length = std::max(batch.length, row.padded_length);
+    batch.length = std::max(batch.length, row.length + row.length % 2);
     for (int j = 0; j < n_active; ++j)
         batch.components[j * lanes + lane] = active[j];
 }

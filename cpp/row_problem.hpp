@@ -5,6 +5,7 @@
 // is built from. Only the rows of A under the nonzeros of v are ever touched.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 
@@ -42,6 +43,24 @@ struct Row {
     const T* fixed_row(std::int64_t i) const { return fixed.row(indices[i]); }
 };
 
+// The first `count` of the numbers at `from` as a vector of T, and 0 for the others; `available` is
+// how many numbers there are to read.
+template <class T, class D>
+KLNMF_INLINE typename Lanes<T>::Vector load_first(const D* from, std::int64_t count,
+                                                  std::int64_t available) {
+    using V = typename Lanes<T>::Vector;
+    constexpr int lanes = Lanes<T>::count;
+    if (available >= lanes) {
+        const auto limit = static_cast<std::int32_t>(std::clamp<std::int64_t>(count, 0, lanes));
+        return lane_numbers<T>() < limit ? load_as<T>(from) : V{};
+    }
+    V values{};
+    for (int l = 0; l < lanes; ++l)
+        if (l < count)
+            values[l] = static_cast<T>(from[l]);
+    return values;
+}
+
 // Copies the row's values, which may be of a wider type D, into the scratch, padded with v = 0 and
 // y = 1, and its x.
 template <class T, class I, class D>
@@ -66,9 +85,7 @@ KLNMF_INLINE Row<T, I> load_row(const SparseRows<D, I>& data, std::int64_t row,
     }
     // Rows are padded to whole vectors of floats, which may be two of doubles.
     for (; i < result.padded_length; i += lanes) {
-        V values{};
-        for (int l = 0; l < lanes; ++l)
-            values[l] = i + l < length ? static_cast<T>(data.values[begin + i + l]) : T(0);
+        const V values = load_first<T>(data.values + begin + i, length - i, result.available - i);
         store(scratch.v + i, values);
         store(scratch.y + i, V{} + T(1));
         totals += __builtin_convertvector(values, Wide);

@@ -12,7 +12,7 @@
 namespace klnmf {
 
 // Rows in a task at most: enough to find rows of one length for a batch.
-constexpr std::int64_t rows_per_task = 128;
+constexpr std::int64_t rows_per_task = 512;
 
 struct RowTask {
     std::int64_t begin, end;

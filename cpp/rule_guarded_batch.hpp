@@ -97,9 +97,10 @@ KLNMF_INLINE LaneStep<T> lane_step(V x, V c, V inverse_c, const LaneVisit<T>& vi
     return {moved, moved < x ? fall : V{} + T(1), zero & ~precise};
 }
 
-// One sweep over the slots.
+// One sweep over the slots; nobody needs y after the last one.
 template <class T, class I>
-KLNMF_INLINE void sweep_lanes(bool is_first, LaneState<T>& state, RowBatch<T, I>& batch) {
+KLNMF_INLINE void sweep_lanes(bool is_first, bool is_last, LaneState<T>& state,
+                              RowBatch<T, I>& batch) {
     using V = typename Lanes<T>::Vector;
     using Mask = typename Lanes<T>::Mask;
     constexpr int lanes = Lanes<T>::count;
@@ -145,7 +146,7 @@ KLNMF_INLINE void sweep_lanes(bool is_first, LaneState<T>& state, RowBatch<T, I>
             state.lost = worn ? V{} + T(1) : state.lost;
         }
     }
-    for (std::int64_t i = 0; i < batch.length; ++i) {
+    for (std::int64_t i = 0; !is_last && i < batch.length; ++i) {
         T* y = batch.y.data() + i * lanes;
         store(y, load(y) + pending * load(pending_column + i * lanes));
     }
@@ -165,7 +166,7 @@ KLNMF_INLINE typename Lanes<T>::Mask guarded_lanes(const GuardedSettings& settin
     LaneState<T> state{load(inverse_totals), V{} + T(1), V{}, moving};
     const T tolerance = static_cast<T>(settings.tolerance);
     for (int sweep = 0; sweep < settings.sweeps && any_lane(state.moving); ++sweep) {
-        sweep_lanes(sweep == 0, state, batch);
+        sweep_lanes(sweep == 0, sweep == settings.sweeps - 1, state, batch);
         state.moving &= state.violation > tolerance;
     }
     return state.hard;

@@ -62,6 +62,15 @@ KLNMF_INLINE typename Lanes<T>::Vector load_as(const double* from) {
     return __builtin_convertvector(wide, typename Lanes<T>::Vector);
 }
 
+// 0, 1, 2, ...: what tells the lanes apart.
+template <class T>
+KLNMF_INLINE typename Lanes<T>::Mask lane_numbers() {
+    typename Lanes<T>::Mask numbers{};
+    for (int l = 0; l < Lanes<T>::count; ++l)
+        numbers[l] = l;
+    return numbers;
+}
+
 // Lane j of the result is the sum of the lanes of parts[j]: a tree of additions on interleaved
 // pairs.
 KLNMF_INLINE Lanes<float>::Vector sum_each(const Lanes<float>::Vector (&parts)[8]) {

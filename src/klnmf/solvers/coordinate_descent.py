@@ -20,10 +20,10 @@ from klnmf.solvers.swaps import Swap, propose_swap, sampled_rows
 class SparseCoordinateDescent(Solver):
     """Sparse randomised coordinate descent with steps that cannot overshoot.
 
-    The first iteration is an opening of ``opening`` multiplicative updates, over-relaxed but for
-    the last: the cheapest way down while every component is in use everywhere. In all others,
-    a half-step screens the coordinates of every row by one gradient pass and sweeps over those that
-    may move, in a random order from (seed, iteration). The factor that it holds fixed is
+    The first iteration begins with an opening of ``opening`` multiplicative updates, over-relaxed
+    but for the last: the cheapest way down while every component is in use everywhere. From then
+    on, a half-step screens the coordinates of every row by one gradient pass and sweeps over those
+    that may move, in a random order from (seed, iteration). The factor that it holds fixed is
     extrapolated; a pair that would be worse is not kept. Under penalties on both factors each
     component is brought to its best scale. The objective never rises.
 
@@ -143,8 +143,7 @@ class SparseCoordinateDescent(Solver):
             for step in range(self.opening):
                 is_last = step == self.opening - 1
                 alternate(problem, state, MultiplicativeRule(relaxed=0 if is_last else 1))
-        else:
-            self._descend(problem, state, momentum)
+        self._descend(problem, state, momentum)
         self._rescale_if_useful(problem, state, momentum)
 
     def _rescale_if_useful(self, problem: Problem, state: State, momentum: Momentum) -> None:
@@ -154,7 +153,7 @@ class SparseCoordinateDescent(Solver):
     def _descend(self, problem: Problem, state: State, momentum: Momentum) -> None:
         # After the opening all components are still in use everywhere: one sweep sets most of them
         # to 0. There is no direction to follow yet.
-        is_first = state.iteration == (1 if self.opening > 0 else 0)
+        is_first = state.iteration == 0
         extrapolate = self.extrapolation is not None and not is_first
         rule = GuardedRule(
             order=state.order(state.factors[0].shape[1]),
