@@ -1,0 +1,150 @@
+"""Where the files of a data set are: in a folder of the user's, in the cache, or on the network."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+DATA_VARIABLE = "KLNMF_DATA"
+
+
+@dataclass(frozen=True)
+class RemoteFile:
+    """A file on the network.
+
+    ``checksum`` is "sha256:..." or "md5:...", None where the publisher's file was not at hand: what
+    it holds is then checked by its shape and its number of nonzeros alone.
+    """
+
+    name: str
+    url: str
+    checksum: str | None = None
+
+
+def search_folders(data_home: str | os.PathLike[str] | None) -> list[Path]:
+    """Where files are looked for: ``data_home``, else the folder KLNMF_DATA and the cache.
+
+    The last one is where downloads go. Without pooch there is no cache, and no download.
+    """
+    if data_home is not None:
+        return [Path(data_home).expanduser()]
+    named = os.environ.get(DATA_VARIABLE)
+    folders = [Path(named).expanduser()] if named else []
+    if not folders or find_spec("pooch"):
+        folders.append(Path(_pooch().os_cache("klnmf")))
+    return folders
+
+
+def find(names: Sequence[str], folders: Sequence[Path]) -> Path | None:
+    """First file of one of these names."""
+    for folder in folders:
+        for name in names:
+            if (folder / name).is_file():
+                return folder / name
+    return None
+
+
+def obtain(
+    file: RemoteFile, data_home: str | os.PathLike[str] | None, download_if_missing: bool
+) -> Path:
+    """Path of a file: one that is there already is used as it is; otherwise it is downloaded.
+
+    A download that was cut off is taken up where it stopped; a file under the final name is
+    complete and has the right checksum.
+
+    Raises
+    ------
+    OSError
+        If the file is missing and may not or cannot be downloaded. The message says which file is
+        wanted, from where, and where to put it.
+    """
+    folders = search_folders(data_home)
+    found = find([file.name], folders)
+    if found is not None:
+        return found
+    target = folders[-1]
+    if not download_if_missing:
+        raise OSError(
+            f"{file.name} was not found and download_if_missing is False. {_hint(file, folders)}"
+        )
+    pooch = _pooch()
+    try:
+        path = pooch.retrieve(
+            file.url,
+            known_hash=file.checksum,
+            fname=file.name,
+            path=target,
+            downloader=_ResumingDownload(target / f"{file.name}.part"),
+        )
+    except ValueError as error:  # a wrong checksum; pooch keeps nothing under the final name
+        (target / f"{file.name}.part").unlink(missing_ok=True)
+        raise OSError(
+            f"What {file.url} sent as {file.name} has another checksum than expected: it was "
+            "damaged on the way, or the publisher changed it. Nothing was kept. "
+            + _hint(file, folders)
+        ) from error
+    except OSError as error:  # requests' errors are OSErrors
+        raise OSError(
+            f"{file.name} could not be downloaded: {error}. What has arrived is kept, and the next "
+            f"call goes on from there. {_hint(file, folders)}"
+        ) from error
+    return Path(path)
+
+
+def _hint(file: RemoteFile, folders: Sequence[Path]) -> str:
+    places = " or ".join(str(folder) for folder in folders)
+    return (
+        f"Get {file.url} on a machine with a network and put it, as {file.name}, into {places} (or "
+        f"into any folder, named by data_home or by the variable {DATA_VARIABLE})."
+    )
+
+
+def _pooch() -> Any:
+    try:
+        import pooch
+    except ImportError as error:
+        raise ImportError(
+            "Downloading data sets needs the package pooch, which is not installed. Install it "
+            'with: pip install "klnmf[datasets]"'
+        ) from error
+    return pooch
+
+
+class _ResumingDownload:
+    """Downloader for pooch that goes on with what an earlier try left in a ``.part`` file."""
+
+    def __init__(self, part: Path, chunk: int = 1 << 16, timeout: float = 30.0) -> None:
+        self.part, self.chunk, self.timeout = part, chunk, timeout
+
+    def __call__(self, url: str, output_file: str, pooch: Any) -> None:
+        import requests
+
+        done = self.part.stat().st_size if self.part.exists() else 0
+        headers = {"Range": f"bytes={done}-"} if done else {}
+        with requests.get(url, headers=headers, stream=True, timeout=self.timeout) as response:
+            if response.status_code == requests.codes.requested_range_not_satisfiable:
+                # Everything was there already, or the file has changed: the checksum will tell.
+                os.replace(self.part, output_file)
+                return
+            response.raise_for_status()
+            goes_on = response.status_code == requests.codes.partial_content
+            expected = _length(response, done if goes_on else 0)
+            with self.part.open("ab" if goes_on else "wb") as stream:
+                for piece in response.iter_content(self.chunk):
+                    stream.write(piece)
+        arrived = self.part.stat().st_size
+        if expected is not None and arrived < expected:
+            raise OSError(f"the connection ended after {arrived:,} of {expected:,} bytes")
+        os.replace(self.part, output_file)
+
+
+def _length(response: Any, done: int) -> int | None:
+    """Bytes that the whole file should have, if the server says so and does not compress."""
+    length = response.headers.get("Content-Length")
+    if length is None or response.headers.get("Content-Encoding"):
+        return None
+    return done + int(length)

@@ -1,0 +1,361 @@
+"""Text data sets: words counted in documents."""
+
+from __future__ import annotations
+
+import gzip
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+import scipy.io
+import scipy.sparse as sp
+from sklearn.utils import Bunch
+
+from klnmf.datasets.files import RemoteFile, find, obtain, search_folders
+from klnmf.datasets.prepared import Folder, Source, Table, load
+from klnmf.datasets.weighting import tf_idf as weigh
+
+Array = npt.NDArray[Any]
+
+_CAI = "http://www.cad.zju.edu.cn/home/dengcai/Data"
+_UCI = "https://archive.ics.uci.edu/ml/machine-learning-databases/bag-of-words"
+_QWONE = "http://qwone.com/~jason/20Newsgroups"
+
+REUTERS = RemoteFile("Reuters21578.mat", f"{_CAI}/Reuters21578/Reuters21578.mat")
+TDT2 = RemoteFile("TDT2.mat", f"{_CAI}/TDT2/TDT2.mat")
+RCV1 = RemoteFile("RCV1_4Class.mat", f"{_CAI}/RCV1/RCV1_4Class.mat")
+NEWSGROUPS = (
+    RemoteFile("20news-bydate-matlab.tgz", f"{_QWONE}/20news-bydate-matlab.tgz"),
+    RemoteFile("vocabulary.txt", f"{_QWONE}/vocabulary.txt"),
+)
+
+# Documents, words and nonzeros: the three lines that each file begins with.
+UCI_SIZES = {
+    "kos": (3_430, 6_906, 353_160),
+    "nips": (1_500, 12_419, 746_316),
+    "enron": (39_861, 28_102, 3_710_420),
+    "nytimes": (300_000, 102_660, 69_679_427),
+    "pubmed": (8_200_000, 141_043, 483_450_157),
+}
+
+GROUPS = (
+    "alt.atheism",
+    "comp.graphics",
+    "comp.os.ms-windows.misc",
+    "comp.sys.ibm.pc.hardware",
+    "comp.sys.mac.hardware",
+    "comp.windows.x",
+    "misc.forsale",
+    "rec.autos",
+    "rec.motorcycles",
+    "rec.sport.baseball",
+    "rec.sport.hockey",
+    "sci.crypt",
+    "sci.electronics",
+    "sci.med",
+    "sci.space",
+    "soc.religion.christian",
+    "talk.politics.guns",
+    "talk.politics.mideast",
+    "talk.politics.misc",
+    "talk.religion.misc",
+)
+
+
+def fetch_reuters21578(
+    *, data_home: Folder = None, download_if_missing: bool = True, tf_idf: bool = False
+) -> Bunch:
+    """Reuters-21578, documents of a single category: 8293 × 18,933 counts, 65 categories.
+
+    Parameters
+    ----------
+    data_home : path, default=None
+        Folder that holds or gets the files. None is the folder that the variable KLNMF_DATA names,
+        where it has them, else the cache of klnmf.
+    download_if_missing : bool, default=True
+        Whether to download what is not there.
+    tf_idf : bool, default=False
+        Return tf-idf weights (see :func:`tf_idf`) instead of counts.
+
+    Returns
+    -------
+    sklearn.utils.Bunch
+        data (CSR matrix), target, target_names, feature_names (None here), DESCR.
+    """
+    source = Source("reuters21578", _DESCRIPTIONS["reuters21578"], (8_293, 18_933), 389_455)
+    return _from_cai(source, REUTERS, data_home, download_if_missing, tf_idf)
+
+
+def fetch_tdt2(
+    *, data_home: Folder = None, download_if_missing: bool = True, tf_idf: bool = False
+) -> Bunch:
+    """NIST TDT2, the 30 largest categories: 9394 × 36,771 counts.
+
+    Parameters
+    ----------
+    data_home : path, default=None
+        Folder that holds or gets the files. None is the folder that the variable KLNMF_DATA names,
+        where it has them, else the cache of klnmf.
+    download_if_missing : bool, default=True
+        Whether to download what is not there.
+    tf_idf : bool, default=False
+        Return tf-idf weights (see :func:`tf_idf`) instead of counts.
+
+    Returns
+    -------
+    sklearn.utils.Bunch
+        data (CSR matrix), target, target_names, feature_names (None here), DESCR.
+    """
+    source = Source("tdt2_top30", _DESCRIPTIONS["tdt2_top30"], (9_394, 36_771), 1_224_135)
+    return _from_cai(source, TDT2, data_home, download_if_missing, tf_idf)
+
+
+def fetch_rcv1_4class(
+    *, data_home: Folder = None, download_if_missing: bool = True, tf_idf: bool = False
+) -> Bunch:
+    """Four categories of Reuters RCV1: 9625 × 29,992.
+
+    Parameters
+    ----------
+    data_home : path, default=None
+        Folder that holds or gets the files. None is the folder that the variable KLNMF_DATA names,
+        where it has them, else the cache of klnmf.
+    download_if_missing : bool, default=True
+        Whether to download what is not there.
+    tf_idf : bool, default=False
+        Return tf-idf weights (see :func:`tf_idf`) instead of counts.
+
+    Returns
+    -------
+    sklearn.utils.Bunch
+        data (CSR matrix), target, target_names, feature_names (None here), DESCR.
+    """
+    source = Source("rcv1_4class", _DESCRIPTIONS["rcv1_4class"], (9_625, 29_992), 730_879)
+    return _from_cai(source, RCV1, data_home, download_if_missing, tf_idf)
+
+
+def fetch_20newsgroups(
+    *, data_home: Folder = None, download_if_missing: bool = True, tf_idf: bool = False
+) -> Bunch:
+    """20 Newsgroups, "bydate", training and test part together, with their words.
+
+    Parameters
+    ----------
+    data_home : path, default=None
+        Folder that holds or gets the files. None is the folder that the variable KLNMF_DATA names,
+        where it has them, else the cache of klnmf.
+    download_if_missing : bool, default=True
+        Whether to download what is not there.
+    tf_idf : bool, default=False
+        Return tf-idf weights (see :func:`tf_idf`) instead of counts.
+
+    Returns
+    -------
+    sklearn.utils.Bunch
+        data (CSR matrix), target, target_names, feature_names, DESCR.
+    """
+
+    def read() -> Table:
+        archive, vocabulary = (obtain(f, data_home, download_if_missing) for f in NEWSGROUPS)
+        return _read_newsgroups(archive, vocabulary)
+
+    source = Source("20newsgroups_qwone", _DESCRIPTIONS["20newsgroups_qwone"])
+    return _weighted(load(source, read, data_home), tf_idf)
+
+
+def fetch_uci_bag_of_words(
+    name: str, *, data_home: Folder = None, download_if_missing: bool = True, tf_idf: bool = False
+) -> Bunch:
+    """One of the five bags of words of the UCI repository, with their words.
+
+    Parameters
+    ----------
+    name : {"kos", "nips", "enron", "nytimes", "pubmed"}
+        Which one: 0.35, 0.75, 3.7, 70 and 483 million nonzeros.
+    data_home : path, default=None
+        Folder that holds or gets the files. None is the folder that the variable KLNMF_DATA names,
+        where it has them, else the cache of klnmf.
+    download_if_missing : bool, default=True
+        Whether to download what is not there.
+    tf_idf : bool, default=False
+        Return tf-idf weights (see :func:`tf_idf`) instead of counts.
+
+    Returns
+    -------
+    sklearn.utils.Bunch
+        data (CSR matrix), target (None: there are no labels), target_names, feature_names, DESCR.
+    """
+    if name not in UCI_SIZES:
+        raise ValueError(f"name must be one of {sorted(UCI_SIZES)}, got {name!r}.")
+    docword, vocab = (
+        RemoteFile(file, f"{_UCI}/{file}")
+        for file in (f"docword.{name}.txt.gz", f"vocab.{name}.txt")
+    )
+
+    def read() -> Table:
+        unpacked = find([docword.name.removesuffix(".gz")], search_folders(data_home))
+        path = unpacked or obtain(docword, data_home, download_if_missing)
+        words = obtain(vocab, data_home, download_if_missing).read_text(encoding="utf-8").split()
+        return Table(read_docword(path), feature_names=np.array(words))
+
+    n, m, nnz = UCI_SIZES[name]
+    source = Source(f"uci_{name}", _DESCRIPTIONS["uci"].format(name=name), (n, m), nnz)
+    return _weighted(load(source, read, data_home), tf_idf)
+
+
+# ---- readers -------------------------------------------------------------------------------------
+
+
+def _from_cai(
+    source: Source, file: RemoteFile, data_home: Folder, download_if_missing: bool, tf_idf: bool
+) -> Bunch:
+    def read() -> Table:
+        return _read_mat(obtain(file, data_home, download_if_missing))
+
+    return _weighted(load(source, read, data_home), tf_idf)
+
+
+def _weighted(bunch: Bunch, tf_idf: bool) -> Bunch:
+    if tf_idf:
+        bunch.data = weigh(bunch.data)
+    return bunch
+
+
+def _read_mat(path: Path) -> Table:
+    """MATLAB file with the matrix ``fea`` (samples × features) and the labels ``gnd``."""
+    try:
+        content = scipy.io.loadmat(path, variable_names=["fea", "gnd"])
+        counts, labels = sp.csr_array(content["fea"]), content["gnd"].ravel()
+    except (ValueError, KeyError, TypeError, OSError, NotImplementedError) as error:
+        raise OSError(
+            f"{path} is not a MATLAB file with the variables fea and gnd: {error!r}. Remove it and "
+            "download it again."
+        ) from error
+    counts.eliminate_zeros()
+    counts.sort_indices()
+    return Table(_smallest(counts), labels.astype(np.int64))
+
+
+def _read_newsgroups(archive: Path, vocabulary: Path) -> Table:
+    """``train`` and ``test`` one below the other: lines of document, word, count, from 1 on."""
+    words = np.array(vocabulary.read_text(encoding="utf-8").split())
+    parts, labels = [], []
+    with tarfile.open(archive) as tar:
+        members = {Path(member.name).name: member for member in tar.getmembers()}
+        for part in ("train", "test"):
+            label_stream = tar.extractfile(members[f"{part}.label"])
+            data_stream = tar.extractfile(members[f"{part}.data"])
+            assert label_stream is not None
+            assert data_stream is not None
+            of_part = np.array(label_stream.read().split(), dtype=np.int64)
+            labels.append(of_part)
+            triplets = np.concatenate(list(_number_blocks(data_stream, 3)))
+            parts.append(_from_triplets(triplets, (len(of_part), len(words)), str(archive)))
+    counts = sp.csr_array(sp.vstack(parts, format="csr"))
+    return Table(_smallest(counts), np.array(GROUPS)[np.concatenate(labels) - 1], words)
+
+
+def read_docword(path: Path) -> sp.csr_array:
+    """UCI's ``docword`` file, packed or not: D, W and NNZ, then lines of document, word, count.
+
+    It is read in blocks: what is in memory at any time is the result and one block.
+    """
+    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
+        try:
+            n, m, nnz = (int(stream.readline()) for _ in range(3))
+        except ValueError as error:
+            raise OSError(
+                f"{path} does not begin with the three lines D, W, NNZ of a docword file: {error}."
+            ) from error
+        rows_at = np.zeros(n + 1, dtype=np.int64)
+        columns, values = np.empty(nnz, np.int32), np.empty(nnz, np.int32)
+        done, last = 0, 1
+        for block in _number_blocks(stream, 3):
+            size = len(block)
+            if done + size > nnz:
+                raise OSError(f"{path} says NNZ = {nnz:,} and has more lines than that.")
+            documents = block[:, 0]
+            if documents[0] < last or (np.diff(documents) < 0).any() or documents[-1] > n:
+                raise OSError(f"{path}: document numbers must rise from 1 to {n:,}.")
+            if block[:, 1].min() < 1 or block[:, 1].max() > m:
+                raise OSError(f"{path}: word numbers must be from 1 to {m:,}.")
+            rows_at[1:] += np.bincount(documents - 1, minlength=n)
+            columns[done : done + size], values[done : done + size] = block[:, 1] - 1, block[:, 2]
+            done, last = done + size, int(documents[-1])
+    if done != nnz:
+        raise OSError(f"{path} says NNZ = {nnz:,} and has {done:,} lines: it is cut off.")
+    counts = sp.csr_array((values, columns, np.cumsum(rows_at)), shape=(n, m))
+    counts.sort_indices()
+    return _smallest(counts)
+
+
+def _number_blocks(stream: BinaryIO | Any, width: int, size: int = 1 << 24) -> Iterator[Array]:
+    """Lines of ``width`` whole numbers, a block of them at a time."""
+    rest = b""
+    while True:
+        piece = stream.read(size)
+        text = rest + piece
+        cut = len(text) if not piece else text.rfind(b"\n") + 1
+        block, rest = text[:cut], text[cut:]
+        if block.strip():
+            numbers = np.array(block.split(), dtype=np.int64)
+            if len(numbers) % width:
+                raise OSError(f"A line does not have {width} numbers, near {block[-60:]!r}.")
+            yield numbers.reshape(-1, width)
+        if not piece:
+            return
+
+
+def _from_triplets(triplets: Array, shape: tuple[int, int], where: str) -> sp.csr_array:
+    rows, columns, values = triplets.T
+    for numbers, largest, what in ((rows, shape[0], "document"), (columns, shape[1], "word")):
+        if len(numbers) and (numbers.min() < 1 or numbers.max() > largest):
+            raise OSError(f"{where}: {what} numbers must be from 1 to {largest:,}.")
+    return sp.csr_array(sp.coo_array((values, (rows - 1, columns - 1)), shape=shape))
+
+
+def _smallest(counts: sp.csr_array) -> sp.csr_array:
+    """Return the same in the smallest integer type, if the values are whole numbers."""
+    largest = counts.data.max(initial=0)
+    if counts.data.dtype.kind == "f" and not (counts.data == np.round(counts.data)).all():
+        return counts
+    for kind in (np.uint8, np.uint16, np.int32, np.int64):
+        if largest <= np.iinfo(kind).max:
+            return counts.astype(kind)
+    return counts
+
+
+_DESCRIPTIONS = {
+    "reuters21578": """\
+Reuters-21578, ModApte version
+------------------------------
+8293 newswire stories (samples) x 18,933 words (features), 389,455 nonzeros; 65 categories. Stories
+with several categories are left out. Counts from Deng Cai's text data in MATLAB format.
+""",
+    "tdt2_top30": """\
+NIST Topic Detection and Tracking corpus, the 30 largest categories
+-------------------------------------------------------------------
+9394 documents of 1998 (samples) x 36,771 words (features, 678 of them empty), 1,224,135 nonzeros;
+30 categories. Counts from Deng Cai's text data in MATLAB format.
+""",
+    "rcv1_4class": """\
+Reuters RCV1, four categories (C15, ECAT, GCAT, MCAT)
+-----------------------------------------------------
+9625 documents (samples) x 29,992 words (features), 730,879 nonzeros. From Deng Cai's text data in
+MATLAB format.
+""",
+    "20newsgroups_qwone": """\
+20 Newsgroups, sorted by date, duplicates and some headers removed
+------------------------------------------------------------------
+Posts of 20 newsgroups (samples) x words (features), training and test part together; stop words are
+kept. Counts by Jason Rennie.
+""",
+    "uci": """\
+UCI bag of words: {name}
+------------------------
+Documents (samples) x words (features), stop words and rare words left out. No labels.
+""",
+}
