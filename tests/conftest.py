@@ -16,3 +16,5 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.load_profile("klnmf")
+
+from local_server import no_folders_of_the_user, server  # noqa: F401

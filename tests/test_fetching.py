@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import gzip
-import hashlib
-import http.server
 import io
 import tarfile
-import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,163 +14,15 @@ import scipy.io
 import scipy.sparse as sp
 
 from klnmf import datasets
-from klnmf.datasets import files, images, prepared, single_cells, texts
-from klnmf.datasets.files import RemoteFile, obtain
+from klnmf.datasets import images, prepared, single_cells, texts
+from local_server import offer
 
 pytest.importorskip("pooch", reason="downloading is an extra: klnmf[datasets]")
+pytestmark = pytest.mark.usefixtures("no_folders_of_the_user")
 
 GENERATOR = np.random.default_rng(0)
 COUNTS = sp.csr_array(GENERATOR.poisson(0.5, size=(12, 7)).astype(np.uint8))
 LABELS = np.repeat([1, 2, 10], 4)
-CONTENT = GENERATOR.bytes(500_000)
-
-
-class Handler(http.server.BaseHTTPRequestHandler):
-    """Serves ``server.content`` with ranges; cuts the first ``server.cuts`` answers short."""
-
-    def do_GET(self) -> None:
-        server: Any = self.server
-        content = server.content.get(self.path.lstrip("/"))
-        server.requests.append((self.path, self.headers.get("Range")))
-        if content is None:
-            self.send_error(404)
-            return
-        start = 0
-        if server.ranges and "Range" in self.headers:
-            start = int(self.headers["Range"].removeprefix("bytes=").rstrip("-"))
-            if start >= len(content):
-                self.send_error(416)
-                return
-        self.send_response(206 if start else 200)
-        self.send_header("Content-Length", str(len(content) - start))
-        self.end_headers()
-        body = content[start:]
-        if server.cuts:
-            server.cuts -= 1
-            body = body[: len(body) // 2]
-        self.wfile.write(body)
-
-    def log_message(self, *arguments: Any) -> None:
-        pass
-
-
-@pytest.fixture
-def server() -> Iterator[Any]:
-    """A web server whose files are the entries of ``server.content``."""
-    running: Any = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    running.content, running.requests, running.cuts, running.ranges = {}, [], 0, True
-    running.url = f"http://127.0.0.1:{running.server_address[1]}"
-    thread = threading.Thread(target=running.serve_forever, daemon=True)
-    thread.start()
-    yield running
-    running.shutdown()
-    thread.join()
-    running.server_close()
-
-
-@pytest.fixture(autouse=True)
-def no_folders_of_the_user(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.delenv("KLNMF_DATA", raising=False)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-
-
-def offer(server: Any, name: str, content: bytes, checksum: bool = True) -> RemoteFile:
-    """Put a file on the server."""
-    server.content[name] = content
-    digest = "sha256:" + hashlib.sha256(content).hexdigest()
-    return RemoteFile(name, f"{server.url}/{name}", digest if checksum else None)
-
-
-# ---- files ---------------------------------------------------------------------------------------
-
-
-def test_a_file_is_downloaded_once(server: Any, tmp_path: Path) -> None:
-    file = offer(server, "a.bin", CONTENT)
-    for _ in range(2):
-        assert obtain(file, tmp_path, True).read_bytes() == CONTENT
-    assert len(server.requests) == 1
-    assert [path.name for path in tmp_path.iterdir()] == ["a.bin"]
-
-
-@pytest.mark.parametrize("ranges", [True, False], ids=["with ranges", "without"])
-def test_a_download_that_was_cut_off_goes_on(server: Any, tmp_path: Path, ranges: bool) -> None:
-    file = offer(server, "a.bin", CONTENT)
-    server.cuts, server.ranges = 1, ranges
-    with pytest.raises(OSError, match=r"a\.bin could not be downloaded.*the next call goes on"):
-        obtain(file, tmp_path, True)
-    assert not (tmp_path / "a.bin").exists()
-    assert obtain(file, tmp_path, True).read_bytes() == CONTENT
-    asked_for = [header for _, header in server.requests]
-    assert asked_for[0] is None
-    arrived = int(asked_for[1].removeprefix("bytes=").removesuffix("-"))
-    assert 150_000 < arrived <= 250_000  # of the half that was sent, but for the last piece
-
-
-def test_a_complete_part_is_not_downloaded_again(server: Any, tmp_path: Path) -> None:
-    file = offer(server, "a.bin", CONTENT)
-    (tmp_path / "a.bin.part").write_bytes(CONTENT)
-    assert obtain(file, tmp_path, True).read_bytes() == CONTENT
-
-
-def test_a_wrong_checksum_keeps_nothing(server: Any, tmp_path: Path) -> None:
-    file = offer(server, "a.bin", CONTENT)
-    server.content["a.bin"] = CONTENT[::-1]
-    with pytest.raises(
-        OSError, match=r"another checksum than expected.*Nothing was kept.*Get http"
-    ):
-        obtain(file, tmp_path, True)
-    assert list(tmp_path.iterdir()) == []
-    server.content["a.bin"] = CONTENT
-    assert obtain(file, tmp_path, True).read_bytes() == CONTENT
-
-
-def test_a_file_of_the_users_is_used_as_it_is(
-    server: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = offer(server, "a.bin", CONTENT)
-    (tmp_path / "a.bin").write_bytes(b"mine")
-    assert obtain(file, tmp_path, True).read_bytes() == b"mine"
-    monkeypatch.setenv("KLNMF_DATA", str(tmp_path))
-    assert obtain(file, None, True).read_bytes() == b"mine"
-    assert server.requests == []
-
-
-def test_downloads_go_to_the_cache_and_not_to_the_users_folder(
-    server: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    own = tmp_path / "own"
-    own.mkdir()
-    monkeypatch.setenv("KLNMF_DATA", str(own))
-    path = obtain(offer(server, "a.bin", CONTENT), None, True)
-    assert tmp_path / "cache" in path.parents
-    assert list(own.iterdir()) == []
-
-
-@pytest.mark.parametrize("download", [True, False], ids=["no network", "no download wanted"])
-def test_a_missing_file_says_what_to_put_where(tmp_path: Path, download: bool) -> None:
-    file = RemoteFile("a.bin", "http://127.0.0.1:9/a.bin")
-    with pytest.raises(OSError, match=r"Get http://127\.0\.0\.1:9/a\.bin") as caught:
-        obtain(file, tmp_path, download)
-    assert str(tmp_path) in str(caught.value)
-    assert "KLNMF_DATA" in str(caught.value)
-
-
-def test_a_file_that_is_not_on_the_server_says_so(server: Any, tmp_path: Path) -> None:
-    with pytest.raises(OSError, match=r"404.*Get http"):
-        obtain(RemoteFile("b.bin", f"{server.url}/b.bin"), tmp_path, True)
-    assert [path for path in tmp_path.iterdir() if path.suffix != ".part"] == []
-
-
-def test_without_pooch_files_at_hand_still_work(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("KLNMF_DATA", str(tmp_path))
-    monkeypatch.setattr(files, "find_spec", lambda name: None)
-    monkeypatch.setitem(__import__("sys").modules, "pooch", None)
-    (tmp_path / "a.bin").write_bytes(b"mine")
-    assert obtain(RemoteFile("a.bin", "http://127.0.0.1:9/a.bin"), None, True).is_file()
-    with pytest.raises(ImportError, match=r'pip install "klnmf\[datasets\]"'):
-        obtain(RemoteFile("b.bin", "http://127.0.0.1:9/b.bin"), None, True)
 
 
 # ---- the data sets -------------------------------------------------------------------------------
@@ -244,7 +92,7 @@ def test_matlab_files(
     for _ in range(2):  # the second time from the prepared form
         bunch = fetch(data_home=tmp_path)
         check_bunch(bunch)
-        assert bunch.data.dtype == np.uint8
+        assert bunch.data.dtype == np.int32
         np.testing.assert_array_equal(bunch.target_names, [1, 2, 10])
         (tmp_path / "x.mat").unlink(missing_ok=True)
     assert len(server.requests) == 1
@@ -322,6 +170,21 @@ def test_broken_docword_files(change: Any, message: str, tmp_path: Path) -> None
         texts.read_docword(path)
 
 
+def test_packed_docword_files_that_end_early(tmp_path: Path) -> None:
+    path = tmp_path / "docword.x.txt.gz"
+    path.write_bytes(gzip.compress(docword())[:-20])
+    with pytest.raises(OSError, match=r"is damaged or cut off.*Download it again"):
+        texts.read_docword(path)
+
+
+def test_archives_of_newsgroups_that_are_none(tmp_path: Path) -> None:
+    (tmp_path / "words").write_text("a b c")
+    for content in (b"no archive", packed(train__data=b"1 1 1\n")):
+        (tmp_path / "news.tgz").write_bytes(content)
+        with pytest.raises(OSError, match="is not Jason Rennie's archive"):
+            texts._read_newsgroups(tmp_path / "news.tgz", tmp_path / "words")
+
+
 def idx(array: Any) -> bytes:
     header = bytes([0, 0, 8, array.ndim]) + b"".join(n.to_bytes(4, "big") for n in array.shape)
     return gzip.compress(header + array.astype(np.uint8).tobytes())
@@ -343,6 +206,7 @@ def test_mnist(server: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         (b"no gzip", "not a complete gzip file"),
         (idx(LABELS)[:-9], "not a complete gzip file"),
         (gzip.compress(b"PNG..."), "not an IDX file of bytes"),
+        (gzip.compress(bytes([0, 0, 8, 3, 0])), "ends within its header"),
         (
             gzip.compress(bytes([0, 0, 8, 1, 0, 0, 0, 9, 1])),
             "holds 1 numbers where 9 are announced",
@@ -404,7 +268,8 @@ def test_another_version_of_the_data_is_refused(tmp_path: Path) -> None:
     ("name", "content", "message"),
     [
         ("npz", b"nonsense", "not a matrix that scipy.sparse.save_npz wrote"),
-        ("labels.txt", b"1\n2\n", r"labels\.txt has 2 lines; tdt2_top30\.npz needs 12"),
+        ("npz", b"", "not a matrix that scipy.sparse.save_npz wrote"),
+        ("labels.txt", b"1\n2\n", "has 2 labels where 12 are needed"),
     ],
 )
 def test_broken_prepared_files(name: str, content: bytes, message: str, tmp_path: Path) -> None:
@@ -412,6 +277,32 @@ def test_broken_prepared_files(name: str, content: bytes, message: str, tmp_path
     (tmp_path / f"tdt2_top30.{name}").write_bytes(content)
     with pytest.raises((OSError, ValueError), match=message):
         datasets.fetch_tdt2(data_home=tmp_path)
+
+
+def test_indices_out_of_place_are_found_before_anything_is_read_there(tmp_path: Path) -> None:
+    broken = COUNTS.copy()
+    broken.indices[3] = 1_000_000
+    sp.save_npz(tmp_path / "tdt2_top30.npz", broken)
+    with pytest.raises(OSError, match=r"not a matrix that scipy.sparse.save_npz wrote"):
+        datasets.fetch_tdt2(data_home=tmp_path)
+
+
+@pytest.mark.parametrize("value", [-1, 2**40])
+def test_counts_that_are_none_are_refused(value: int) -> None:
+    with pytest.raises(ValueError, match=r"cannot be negative|is beyond"):
+        prepared.checked_csr(sp.csr_array(np.array([[1, value]])))
+
+
+def test_names_that_do_not_belong_to_the_matrix_are_refused(
+    server: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sized(monkeypatch)
+    monkeypatch.setattr(texts, "_UCI", server.url)
+    offer(server, "docword.kos.txt.gz", gzip.compress(docword()))
+    offer(server, "vocab.kos.txt", b"a\nb\n")
+    with pytest.raises(ValueError, match="has 2 feature names where 7 are needed"):
+        datasets.fetch_uci_bag_of_words("kos", data_home=tmp_path)
+    assert not (tmp_path / "uci_kos.npz").exists()
 
 
 # ---- tf-idf --------------------------------------------------------------------------------------

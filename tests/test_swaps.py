@@ -13,8 +13,16 @@ import scipy.sparse as sp
 from klnmf import KLNMF
 from klnmf.backends.numpy_factors import NumpyFactors
 from klnmf.simulate import simulate_counts
-from klnmf.solvers import SparseCoordinateDescent
-from klnmf.solvers.swaps import SAMPLE_LEAST, Swap, propose_swap, sampled_rows
+from klnmf.solvers import SparseCoordinateDescent, coordinate_descent
+from klnmf.solvers.swaps import (
+    ROWS_PER_COMPONENT,
+    SAMPLE_LEAST,
+    SAMPLE_MOST,
+    Swap,
+    draw_sample,
+    propose_swap,
+)
+from klnmf.sparse_data import RowView, SparseData
 
 Array = Any
 
@@ -59,6 +67,11 @@ def after(swap: Swap, W: Array, H: Array) -> tuple[Array, Array]:
     return W, H
 
 
+def propose(W: Array, H: Array, seed: int = 0) -> Swap | None:
+    """The swap proposed for a pair on all of the data."""
+    return propose_swap(PLANTED.X, W, H, W.sum(axis=0), np.random.default_rng(seed))
+
+
 def log_likelihood(X: sp.csr_array, W: Array, H: Array) -> float:
     """Σ v log (W Hᵀ) over the nonzeros."""
     rows, columns = X.nonzero()
@@ -70,7 +83,7 @@ def log_likelihood(X: sp.csr_array, W: Array, H: Array) -> float:
 
 def test_a_topic_with_two_components_gives_one_to_a_topic_without() -> None:
     W, H = stuck_pair()
-    swap = propose_swap(PLANTED.X, W, H, np.random.default_rng(0))
+    swap = propose(W, H)
     assert swap is not None
     assert swap.pair == (1, 2)
     assert swap.is_promising
@@ -83,13 +96,13 @@ def test_a_topic_with_two_components_gives_one_to_a_topic_without() -> None:
 def test_no_swap_is_promising_at_the_planted_optimum() -> None:
     W, H = planted_pair()
     for seed in range(5):
-        swap = propose_swap(PLANTED.X, W, H, np.random.default_rng(seed))
+        swap = propose(W, H, seed)
         assert swap is None or not swap.is_promising
 
 
 def test_the_loss_is_that_of_the_cheapest_merge() -> None:
     W, H = planted_pair()
-    swap = propose_swap(PLANTED.X, W, H, np.random.default_rng(0))
+    swap = propose(W, H)
     assert swap is not None
     losses = {}
     for pair in combinations(range(RANK), 2):
@@ -104,7 +117,7 @@ def test_the_loss_is_that_of_the_cheapest_merge() -> None:
 
 def test_the_gain_is_reached_by_some_weights_of_the_new_component() -> None:
     W, H = stuck_pair()
-    swap = propose_swap(PLANTED.X, W, H, np.random.default_rng(0))
+    swap = propose(W, H)
     assert swap is not None
     assert swap.column.min() >= 0
     assert swap.column.sum() == pytest.approx(1)
@@ -120,7 +133,7 @@ def test_the_gain_is_reached_by_some_weights_of_the_new_component() -> None:
 
 def test_a_swap_keeps_row_sums_and_covers() -> None:
     W, H = stuck_pair()
-    swap = propose_swap(PLANTED.X, W, H, np.random.default_rng(0))
+    swap = propose(W, H)
     assert swap is not None
     W_new, H_new = after(swap, W, H)
     np.testing.assert_allclose(W_new @ H_new.sum(axis=0), W @ H.sum(axis=0), rtol=1e-12)
@@ -128,24 +141,64 @@ def test_a_swap_keeps_row_sums_and_covers() -> None:
     assert ((W_new[rows] * H_new[columns]).sum(axis=1) > 0).all()
 
 
-def test_no_swap_without_a_pair_a_nonzero_or_a_misfit() -> None:
+def test_no_swap_without_a_pair_a_nonzero_a_misfit_or_a_cover() -> None:
     generator = np.random.default_rng(0)
     one = np.ones((2, 1))
-    assert propose_swap(sp.csr_array(np.ones((2, 2))), one, one / 2, generator) is None
+    assert propose_swap(sp.csr_array(np.ones((2, 2))), one, one / 2, np.ones(1), generator) is None
     W, H = np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([[0.5, 0.25], [0.5, 0.75]])
-    assert propose_swap(sp.csr_array((2, 2)), W, H, generator) is None
-    assert propose_swap(sp.csr_array(W @ H.T), W, H, generator) is None
+    masses = W.sum(axis=0)
+    assert propose_swap(sp.csr_array((2, 2)), W, H, masses, generator) is None
+    assert propose_swap(sp.csr_array(W @ H.T), W, H, masses, generator) is None
+    W[0] = 0
+    assert propose_swap(sp.csr_array(np.ones((2, 2))), W, H, masses, generator) is None
 
 
-def test_the_sample_is_limited_and_random() -> None:
-    indptr = np.arange(0, 100_001 * 10, 10)
-    rows = sampled_rows(indptr, np.random.default_rng(0))
-    assert len(rows) * 10 == pytest.approx(max(SAMPLE_LEAST, 1_000_000 / 16), rel=1e-3)
-    assert (np.diff(rows) > 0).all()
-    other = sampled_rows(indptr, np.random.default_rng(1))
-    assert not np.array_equal(rows, other)
-    few = np.arange(0, 101, 10)
-    np.testing.assert_array_equal(sampled_rows(few, np.random.default_rng(0)), np.arange(10))
+def test_a_component_that_the_sample_does_not_know_is_not_merged() -> None:
+    W, H = stuck_pair()
+    known = W[:, 3] == 0
+    part = sp.csr_array(PLANTED.X[known])
+    # Without its rows, component 3 could go at no loss; the split topic's pair costs something.
+    for masses, expected in ((W.sum(axis=0), (1, 2)), (W[known].sum(axis=0), 3)):
+        swap = propose_swap(part, W[known], H, masses, np.random.default_rng(0))
+        assert swap is not None
+        assert swap.pair == expected or expected in swap.pair
+
+
+def view_of(n_rows: int, row_length: int, n_columns: int) -> RowView:
+    """Rows of equal length at random columns."""
+    generator = np.random.default_rng(0)
+    columns = [
+        np.sort(generator.choice(n_columns, row_length, replace=False)) for _ in range(n_rows)
+    ]
+    X = sp.csr_array(
+        (np.ones(n_rows * row_length), np.concatenate(columns), np.arange(n_rows + 1) * row_length),
+        shape=(n_rows, n_columns),
+    )
+    return SparseData(X).view(0)
+
+
+def test_the_sample_is_rows_of_the_data_with_the_columns_they_use() -> None:
+    view = view_of(20_000, 5, 3_000)
+    samples = [draw_sample(view, 4, np.random.default_rng(seed)) for seed in (0, 1)]
+    for rows, columns, X in samples:
+        assert X.nnz == pytest.approx(SAMPLE_LEAST, rel=1e-3)
+        assert (np.diff(rows) > 0).all()
+        expected = view.as_csr()[rows].toarray()
+        np.testing.assert_array_equal(X.toarray(), expected[:, columns])
+        assert X.sum() == expected.sum()
+    assert not np.array_equal(samples[0].rows, samples[1].rows)
+    small = view_of(10, 3, 8)
+    np.testing.assert_array_equal(
+        draw_sample(small, 2, np.random.default_rng(0)).rows, np.arange(10)
+    )
+
+
+def test_a_sample_of_long_rows_leaves_columns_out() -> None:
+    view = view_of(120, 20_000, 50_000)
+    rows, columns, X = draw_sample(view, 4, np.random.default_rng(0))
+    assert len(rows) == 4 * ROWS_PER_COMPONENT
+    assert X.nnz <= 1.2 * SAMPLE_MOST
+    np.testing.assert_array_equal(X.toarray(), view.as_csr()[rows].toarray()[:, columns])
 
 
 # ---- what a fit makes of it ----------------------------------------------------------------------
@@ -219,6 +272,39 @@ def test_a_failed_trial_leaves_the_pair_alone() -> None:
         for record in model(random_state=0, solver=hasty).fit(PLANTED.X).history_
     ]
     assert (np.diff(objectives) <= 1e-8 * PLANTED.X.sum()).all()
+
+
+def test_an_interrupted_trial_leaves_the_pair_from_before_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def interrupted(*arguments: Any) -> None:
+        raise KeyboardInterrupt
+
+    fit = model(random_state=swapping_seed())
+    monkeypatch.setattr(coordinate_descent, "_swapped", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        fit.fit(PLANTED.X)
+    assert len(fit.history_) > 1
+    assert fit.divergence_ == pytest.approx(fit.history_[-1]["divergence"], rel=1e-6)
+
+
+@pytest.mark.parametrize("penalties", [{"l1_W": 1.0}, {"l2_H": 1.0}])
+@pytest.mark.filterwarnings("ignore:Only one of the factors is penalised")
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_no_swaps_where_the_scale_alone_decides(penalties: dict[str, float]) -> None:
+    ends = [
+        model(random_state=swapping_seed(), max_iter=40, **penalties, **how).fit(PLANTED.X)
+        for how in ({}, {"solver": NO_SWAPS})
+    ]
+    np.testing.assert_array_equal(ends[0].components_, ends[1].components_)
+
+
+def test_swaps_pay_under_penalties_on_both_factors() -> None:
+    ends = [
+        model(random_state=swapping_seed(), l1_W=0.3, l2_H=0.3, **how).fit(PLANTED.X)
+        for how in ({}, {"solver": NO_SWAPS})
+    ]
+    assert ends[0].history_[-1]["objective"] < 0.995 * ends[1].history_[-1]["objective"]
 
 
 @pytest.mark.parametrize("name", ["swap_descents", "swap_failures"])

@@ -72,8 +72,8 @@ class KLNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         component and removes whole components; single entries become exactly 0 without any penalty.
     max_iter : int, default=500
         Iterations at most. On the text sets measured (docs/performance.md) most fits come
-        within 0.1 % of the final objective in 12 to 40 and reach ``tol`` in 90 to 230. What leads
-        to a successful swap (see ``init``), a few steps, is one iteration.
+        within 0.1 % of the final objective in 12 to 40 and reach ``tol`` in 90 to 230. The
+        trials of swaps (see ``init``) belong to the iteration that follows them.
     tol : float, default=1e-3
         The fit has converged when the KKT residual at the returned factors is at most this. The
         residual is relative: at 1e-3, no entry's share of its sample and no gradient (relative to

@@ -54,6 +54,13 @@ class RowView:
                 sums[start + filled] = np.add.reduceat(values, ends[filled] - ends[0])
         return sums
 
+    def take_rows(self, rows: Array) -> tuple[Array, Array, Array]:
+        """Return indptr, indices and values of these rows, and of nothing else."""
+        starts, lengths = self.indptr[rows], np.diff(self.indptr)[rows]
+        indptr = np.concatenate([[0], np.cumsum(lengths)])
+        places = np.repeat(starts - indptr[:-1], lengths) + np.arange(indptr[-1])
+        return indptr, self.indices[places], self.values[places]
+
     def as_csr(self) -> sp.csr_array:
         """Return the view as a SciPy array that shares its values and indices."""
         indptr = self.indptr

@@ -80,17 +80,16 @@ def obtain(
             path=target,
             downloader=_ResumingDownload(target / f"{file.name}.part"),
         )
-    except ValueError as error:  # a wrong checksum; pooch keeps nothing under the final name
-        (target / f"{file.name}.part").unlink(missing_ok=True)
-        raise OSError(
-            f"What {file.url} sent as {file.name} has another checksum than expected: it was "
-            "damaged on the way, or the publisher changed it. Nothing was kept. "
-            + _hint(file, folders)
-        ) from error
     except OSError as error:  # requests' errors are OSErrors
         raise OSError(
             f"{file.name} could not be downloaded: {error}. What has arrived is kept, and the next "
             f"call goes on from there. {_hint(file, folders)}"
+        ) from error
+    except ValueError as error:  # a wrong checksum; pooch keeps nothing under the final name
+        raise OSError(
+            f"What {file.url} sent as {file.name} has another checksum than expected: it was "
+            "damaged on the way, or the publisher changed it. Nothing was kept. "
+            + _hint(file, folders)
         ) from error
     return Path(path)
 
@@ -124,11 +123,17 @@ class _ResumingDownload:
         import requests
 
         done = self.part.stat().st_size if self.part.exists() else 0
-        headers = {"Range": f"bytes={done}-"} if done else {}
+        # Not compressed on the way: the part's length must be a place in the file.
+        headers = {"Accept-Encoding": "identity"}
+        if done:
+            headers["Range"] = f"bytes={done}-"
         with requests.get(url, headers=headers, stream=True, timeout=self.timeout) as response:
             if response.status_code == requests.codes.requested_range_not_satisfiable:
-                # Everything was there already, or the file has changed: the checksum will tell.
-                os.replace(self.part, output_file)
+                if response.headers.get("Content-Range") == f"bytes */{done}":
+                    os.replace(self.part, output_file)  # everything was there already
+                    return
+                self.part.unlink()  # of another file: from the beginning
+                self(url, output_file, pooch)
                 return
             response.raise_for_status()
             goes_on = response.status_code == requests.codes.partial_content
@@ -143,8 +148,6 @@ class _ResumingDownload:
 
 
 def _length(response: Any, done: int) -> int | None:
-    """Bytes that the whole file should have, if the server says so and does not compress."""
+    """Bytes that the whole file should have, if the server says so."""
     length = response.headers.get("Content-Length")
-    if length is None or response.headers.get("Content-Encoding"):
-        return None
-    return done + int(length)
+    return None if length is None else done + int(length)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -64,10 +65,12 @@ def read_idx(path: Path) -> npt.NDArray[Any]:
     """Array of an IDX file of bytes: 0, 0, 8, number of dimensions, sizes (big-endian), numbers."""
     try:
         content = gzip.decompress(path.read_bytes())
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise OSError(f"{path} is not a complete gzip file: {error}. Download it again.") from error
     if len(content) < 4 or content[:3] != b"\x00\x00\x08":
         raise OSError(f"{path} is not an IDX file of bytes: it begins with {content[:4]!r}.")
+    if len(content) < 4 + 4 * content[3]:
+        raise OSError(f"{path} ends within its header.")
     sizes = np.frombuffer(content, ">u4", count=content[3], offset=4).astype(np.int64)
     numbers = np.frombuffer(content, np.uint8, offset=4 + 4 * content[3])
     if len(numbers) != sizes.prod():

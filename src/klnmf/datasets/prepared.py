@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 import numpy.typing as npt
@@ -56,7 +57,7 @@ def load(source: Source, read: Callable[[], Table], data_home: Folder) -> Bunch:
         _check(source, table, str(prepared))
     else:
         table = read()
-        _check(source, table, "what was read")
+        _check(source, table, f"what was read from the files in {folders[-1]}")
         with suppress(OSError):  # a folder that cannot be written to costs time, nothing else
             write_prepared(folders[-1], source.name, table)
     return _bunch(source, table)
@@ -65,23 +66,13 @@ def load(source: Source, read: Callable[[], Table], data_home: Folder) -> Bunch:
 def read_prepared(path: Path) -> Table:
     """Matrix, labels and names of ``NAME.npz``."""
     try:
-        counts = sp.csr_array(sp.load_npz(path))
-    except (OSError, ValueError, KeyError) as error:
+        counts = checked_csr(sp.load_npz(path))
+    except (OSError, EOFError, ValueError, KeyError, BadZipFile) as error:
         raise OSError(
             f"{path} is not a matrix that scipy.sparse.save_npz wrote: {error}. Remove it, or put "
             "a good one there."
         ) from error
-    table = Table(counts, *(_lines(path, kind) for kind in ("labels", "vocab")))
-    for names, expected, what in (
-        (table.labels, counts.shape[0], "labels"),
-        (table.feature_names, counts.shape[1], "vocab"),
-    ):
-        if names is not None and len(names) != expected:
-            raise ValueError(
-                f"{path.with_suffix('')}.{what}.txt has {len(names):,} lines; {path.name} needs "
-                f"{expected:,}."
-            )
-    return table
+    return Table(counts, *(_lines(path, kind) for kind in ("labels", "vocab")))
 
 
 def write_prepared(folder: Path, name: str, table: Table) -> None:
@@ -114,7 +105,42 @@ def _lines(path: Path, kind: str) -> Array | None:
     return np.array(beside.read_text(encoding="utf-8").splitlines())
 
 
+def checked_csr(matrix: Any) -> sp.csr_array:
+    """CSR form of a matrix from a file, with its indices, signs and the size of its values checked.
+
+    Whole numbers are returned as int32, in which sums and products do not wrap as soon as in the
+    smaller types that files use.
+
+    Raises
+    ------
+    ValueError
+        If an index is out of place, or a value is negative or beyond int32.
+    """
+    if sp.issparse(matrix) and matrix.format in ("csr", "csc"):
+        matrix.check_format(full_check=True)
+    counts = sp.csr_array(matrix)
+    counts.sum_duplicates()
+    counts.eliminate_zeros()
+    least, largest = counts.data.min(initial=0), counts.data.max(initial=0)
+    if not least >= 0:
+        raise ValueError(f"counts cannot be negative, and one is {least}")
+    if counts.data.dtype.kind == "f" and not (counts.data == np.round(counts.data)).all():
+        return counts
+    if largest > np.iinfo(np.int32).max:
+        raise ValueError(f"the count {largest} is beyond 2147483647")
+    return counts.astype(np.int32)
+
+
 def _check(source: Source, table: Table, where: str) -> None:
+    for names, expected, what in (
+        (table.labels, table.counts.shape[0], "labels"),
+        (table.feature_names, table.counts.shape[1], "feature names"),
+    ):
+        if names is not None and len(names) != expected:
+            raise ValueError(
+                f"{source.name}: {where} has {len(names):,} {what} where {expected:,} are needed: "
+                "a file is damaged, or does not belong to the others."
+            )
     found, expected = (table.counts.shape, table.counts.nnz), (source.shape, source.nnz)
     if any(e is not None and f != e for f, e in zip(found, expected, strict=True)):
         raise ValueError(

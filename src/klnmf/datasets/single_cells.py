@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tarfile
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ import scipy.sparse as sp
 from sklearn.utils import Bunch
 
 from klnmf.datasets.files import RemoteFile, obtain
-from klnmf.datasets.prepared import Folder, Source, Table, load
+from klnmf.datasets.prepared import Folder, Source, Table, checked_csr, load
 
 PBMC3K = RemoteFile(
     "pbmc3k_filtered_gene_bc_matrices.tar.gz",
@@ -55,16 +56,17 @@ def read_10x_archive(path: Path) -> Table:
     """``matrix.mtx`` (genes × cells) and ``genes.tsv`` of a packed 10x folder, as cells × genes."""
     try:
         with tarfile.open(path) as tar:
-            members = {Path(member.name).name: member for member in tar.getmembers()}
+            members = {Path(m.name).name: m for m in tar.getmembers() if m.isfile()}
             matrix, genes = (tar.extractfile(members[n]) for n in ("matrix.mtx", "genes.tsv"))
-            assert matrix is not None
-            assert genes is not None
-            counts = sp.csr_array(scipy.io.mmread(matrix).T)
-            names = [line.split("\t")[-1] for line in genes.read().decode().splitlines()]
-    except (tarfile.TarError, KeyError, ValueError, EOFError) as error:
+            counts = checked_csr(scipy.io.mmread(matrix).T)
+            lines = genes.read().decode().splitlines() if genes else []
+        names = np.array([line.split("\t")[-1] for line in lines])
+        if len(names) != counts.shape[1]:
+            raise ValueError(f"{len(names):,} genes are named, and {counts.shape[1]:,} counted")
+    except (tarfile.TarError, KeyError, ValueError, EOFError, zlib.error) as error:
         raise OSError(
             f"{path} is not a packed 10x folder with matrix.mtx and genes.tsv: {error!r}. Remove "
             "it and download it again."
         ) from error
     kept = np.bincount(counts.indices, minlength=counts.shape[1]) >= CELLS_PER_GENE
-    return Table(sp.csr_array(counts[:, kept].astype(np.int32)), None, np.array(names)[kept])
+    return Table(sp.csr_array(counts[:, kept]), None, names[kept])

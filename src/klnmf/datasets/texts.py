@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import tarfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -15,7 +16,7 @@ import scipy.sparse as sp
 from sklearn.utils import Bunch
 
 from klnmf.datasets.files import RemoteFile, find, obtain, search_folders
-from klnmf.datasets.prepared import Folder, Source, Table, load
+from klnmf.datasets.prepared import Folder, Source, Table, checked_csr, load
 from klnmf.datasets.weighting import tf_idf as weigh
 
 Array = npt.NDArray[Any]
@@ -29,7 +30,7 @@ TDT2 = RemoteFile("TDT2.mat", f"{_CAI}/TDT2/TDT2.mat")
 RCV1 = RemoteFile("RCV1_4Class.mat", f"{_CAI}/RCV1/RCV1_4Class.mat")
 NEWSGROUPS = (
     RemoteFile("20news-bydate-matlab.tgz", f"{_QWONE}/20news-bydate-matlab.tgz"),
-    RemoteFile("vocabulary.txt", f"{_QWONE}/vocabulary.txt"),
+    RemoteFile("20news-vocabulary.txt", f"{_QWONE}/vocabulary.txt"),
 )
 
 # Documents, words and nonzeros: the three lines that each file begins with.
@@ -228,34 +229,44 @@ def _read_mat(path: Path) -> Table:
     """MATLAB file with the matrix ``fea`` (samples × features) and the labels ``gnd``."""
     try:
         content = scipy.io.loadmat(path, variable_names=["fea", "gnd"])
-        counts, labels = sp.csr_array(content["fea"]), content["gnd"].ravel()
+        counts, labels = checked_csr(content["fea"]), content["gnd"].ravel()
     except (ValueError, KeyError, TypeError, OSError, NotImplementedError) as error:
         raise OSError(
             f"{path} is not a MATLAB file with the variables fea and gnd: {error!r}. Remove it and "
             "download it again."
         ) from error
-    counts.eliminate_zeros()
-    counts.sort_indices()
-    return Table(_smallest(counts), labels.astype(np.int64))
+    return Table(counts, labels.astype(np.int64))
 
 
 def _read_newsgroups(archive: Path, vocabulary: Path) -> Table:
     """``train`` and ``test`` one below the other: lines of document, word, count, from 1 on."""
     words = np.array(vocabulary.read_text(encoding="utf-8").split())
     parts, labels = [], []
-    with tarfile.open(archive) as tar:
-        members = {Path(member.name).name: member for member in tar.getmembers()}
-        for part in ("train", "test"):
-            label_stream = tar.extractfile(members[f"{part}.label"])
-            data_stream = tar.extractfile(members[f"{part}.data"])
-            assert label_stream is not None
-            assert data_stream is not None
-            of_part = np.array(label_stream.read().split(), dtype=np.int64)
-            labels.append(of_part)
-            triplets = np.concatenate(list(_number_blocks(data_stream, 3)))
-            parts.append(_from_triplets(triplets, (len(of_part), len(words)), str(archive)))
-    counts = sp.csr_array(sp.vstack(parts, format="csr"))
-    return Table(_smallest(counts), np.array(GROUPS)[np.concatenate(labels) - 1], words)
+    try:
+        with tarfile.open(archive) as tar:
+            for part in ("train", "test"):
+                of_part = np.array(_member(tar, f"{part}.label").read().split(), dtype=np.int64)
+                labels.append(of_part)
+                triplets = np.concatenate(list(_number_blocks(_member(tar, f"{part}.data"), 3)))
+                parts.append(_from_triplets(triplets, (len(of_part), len(words))))
+        groups = np.concatenate(labels)
+        if groups.min() < 1 or groups.max() > len(GROUPS):
+            raise ValueError(f"groups must be from 1 to {len(GROUPS)}")
+    except (tarfile.TarError, KeyError, ValueError, EOFError, zlib.error) as error:
+        raise OSError(
+            f"{archive} is not Jason Rennie's archive of 20 Newsgroups, or {vocabulary.name} does "
+            f"not belong to it: {error!r}. Remove both and download them again."
+        ) from error
+    counts = checked_csr(sp.vstack(parts, format="csr"))
+    return Table(counts, np.array(GROUPS)[groups - 1], words)
+
+
+def _member(tar: tarfile.TarFile, name: str) -> Any:
+    """Stream of the file of that name, in whatever folder; nothing is unpacked to the disk."""
+    for member in tar.getmembers():
+        if Path(member.name).name == name and member.isfile():
+            return tar.extractfile(member)
+    raise KeyError(name)
 
 
 def read_docword(path: Path) -> sp.csr_array:
@@ -263,33 +274,38 @@ def read_docword(path: Path) -> sp.csr_array:
 
     It is read in blocks: what is in memory at any time is the result and one block.
     """
-    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
-        try:
-            n, m, nnz = (int(stream.readline()) for _ in range(3))
-        except ValueError as error:
-            raise OSError(
-                f"{path} does not begin with the three lines D, W, NNZ of a docword file: {error}."
-            ) from error
-        rows_at = np.zeros(n + 1, dtype=np.int64)
-        columns, values = np.empty(nnz, np.int32), np.empty(nnz, np.int32)
-        done, last = 0, 1
-        for block in _number_blocks(stream, 3):
-            size = len(block)
-            if done + size > nnz:
-                raise OSError(f"{path} says NNZ = {nnz:,} and has more lines than that.")
-            documents = block[:, 0]
-            if documents[0] < last or (np.diff(documents) < 0).any() or documents[-1] > n:
-                raise OSError(f"{path}: document numbers must rise from 1 to {n:,}.")
-            if block[:, 1].min() < 1 or block[:, 1].max() > m:
-                raise OSError(f"{path}: word numbers must be from 1 to {m:,}.")
-            rows_at[1:] += np.bincount(documents - 1, minlength=n)
-            columns[done : done + size], values[done : done + size] = block[:, 1] - 1, block[:, 2]
-            done, last = done + size, int(documents[-1])
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
+            return _read_docword(stream, str(path))
+    except (EOFError, ValueError, zlib.error, gzip.BadGzipFile) as error:
+        raise OSError(f"{path} is damaged or cut off: {error}. Download it again.") from error
+
+
+def _read_docword(stream: Any, path: str) -> sp.csr_array:
+    try:
+        n, m, nnz = (int(stream.readline()) for _ in range(3))
+    except ValueError as error:
+        raise OSError(
+            f"{path} does not begin with the three lines D, W, NNZ of a docword file: {error}."
+        ) from error
+    rows_at = np.zeros(n + 1, dtype=np.int64)
+    columns, values = np.empty(nnz, np.int32), np.empty(nnz, np.int32)
+    done, last = 0, 1
+    for block in _number_blocks(stream, 3):
+        size = len(block)
+        if done + size > nnz:
+            raise OSError(f"{path} says NNZ = {nnz:,} and has more lines than that.")
+        documents = block[:, 0]
+        if documents[0] < last or (np.diff(documents) < 0).any() or documents[-1] > n:
+            raise OSError(f"{path}: document numbers must rise from 1 to {n:,}.")
+        if block[:, 1].min() < 1 or block[:, 1].max() > m:
+            raise OSError(f"{path}: word numbers must be from 1 to {m:,}.")
+        rows_at[1:] += np.bincount(documents - 1, minlength=n)
+        columns[done : done + size], values[done : done + size] = block[:, 1] - 1, block[:, 2]
+        done, last = done + size, int(documents[-1])
     if done != nnz:
         raise OSError(f"{path} says NNZ = {nnz:,} and has {done:,} lines: it is cut off.")
-    counts = sp.csr_array((values, columns, np.cumsum(rows_at)), shape=(n, m))
-    counts.sort_indices()
-    return _smallest(counts)
+    return checked_csr(sp.csr_array((values, columns, np.cumsum(rows_at)), shape=(n, m)))
 
 
 def _number_blocks(stream: BinaryIO | Any, width: int, size: int = 1 << 24) -> Iterator[Array]:
@@ -303,29 +319,18 @@ def _number_blocks(stream: BinaryIO | Any, width: int, size: int = 1 << 24) -> I
         if block.strip():
             numbers = np.array(block.split(), dtype=np.int64)
             if len(numbers) % width:
-                raise OSError(f"A line does not have {width} numbers, near {block[-60:]!r}.")
+                raise ValueError(f"a line does not have {width} numbers, near {block[-60:]!r}")
             yield numbers.reshape(-1, width)
         if not piece:
             return
 
 
-def _from_triplets(triplets: Array, shape: tuple[int, int], where: str) -> sp.csr_array:
+def _from_triplets(triplets: Array, shape: tuple[int, int]) -> sp.csr_array:
     rows, columns, values = triplets.T
     for numbers, largest, what in ((rows, shape[0], "document"), (columns, shape[1], "word")):
         if len(numbers) and (numbers.min() < 1 or numbers.max() > largest):
-            raise OSError(f"{where}: {what} numbers must be from 1 to {largest:,}.")
+            raise ValueError(f"{what} numbers must be from 1 to {largest:,}")
     return sp.csr_array(sp.coo_array((values, (rows - 1, columns - 1)), shape=shape))
-
-
-def _smallest(counts: sp.csr_array) -> sp.csr_array:
-    """Return the same in the smallest integer type, if the values are whole numbers."""
-    largest = counts.data.max(initial=0)
-    if counts.data.dtype.kind == "f" and not (counts.data == np.round(counts.data)).all():
-        return counts
-    for kind in (np.uint8, np.uint16, np.int32, np.int64):
-        if largest <= np.iinfo(kind).max:
-            return counts.astype(kind)
-    return counts
 
 
 _DESCRIPTIONS = {

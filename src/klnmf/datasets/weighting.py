@@ -37,6 +37,7 @@ def tf_idf(X: Any, *, log_counts: bool = True, normalise: bool = True) -> sp.csr
            [0., 0.]])
     """
     counts = sp.csr_array(X, dtype=np.float64, copy=True)
+    counts.sum_duplicates()
     counts.eliminate_zeros()
     if counts.nnz and counts.data.min() < 0:
         raise ValueError(f"Counts cannot be negative; the smallest given is {counts.data.min():g}.")

@@ -13,7 +13,7 @@ from klnmf.backends.base import GuardedRule, MultiplicativeRule, PaperRule
 from klnmf.initialization import best_scales
 from klnmf.solvers.base import Array, Problem, Solver, State, alternate
 from klnmf.solvers.extrapolation import ExtrapolationWeights, Momentum
-from klnmf.solvers.swaps import Swap, propose_swap, sampled_rows
+from klnmf.solvers.swaps import Swap, draw_sample, propose_swap
 
 
 @dataclass(frozen=True)
@@ -71,8 +71,12 @@ class SparseCoordinateDescent(Solver):
                 for factor in state.factors
             ]
         state.memory["momentum"] = self._new_momentum(state)
-        # Nobody wants to be led away from a start of his own.
-        state.memory["swap_failures_left"] = self.swap_failures if state.was_drawn else 0
+        # Nobody wants to be led away from a start of his own; and a penalty on one factor alone has
+        # no minimiser, so that only the scale decides which of two pairs is lower.
+        may_swap = (
+            state.was_drawn and state.factors[0].shape[1] > 1 and not problem.penalties.is_one_sided
+        )
+        state.memory["swap_failures_left"] = self.swap_failures if may_swap else 0
         state.memory["gain"] = math.inf
 
     def _new_momentum(self, state: State) -> Momentum:
@@ -103,6 +107,7 @@ class SparseCoordinateDescent(Solver):
         state.memory["momentum"].release(state)  # its memory is the trial's for now
         trial = State(_swapped(problem, state, swap), state.seed, state.iteration)
         momentum = self._new_momentum(trial)
+        self._rescale_if_useful(problem, trial, momentum)
         for descents_left in reversed(range(self.swap_descents)):
             before = trial.objective
             self._descend(problem, trial, momentum)
@@ -168,28 +173,36 @@ class SparseCoordinateDescent(Solver):
 
 
 def _promising_swap(problem: Problem, state: State, generator: np.random.Generator) -> Swap | None:
-    """Swap that is worth a trial, found on a sample of the rows."""
+    """Swap that is worth a trial, found on a sample."""
     backend, (W, H) = problem.backend, state.factors
-    by_rows = backend.data.view(0)
-    rows = sampled_rows(by_rows.indptr, generator)
+    sample = draw_sample(backend.data.view(0), W.shape[1], generator)
     scales = _column_scales(problem, H)
     swap = propose_swap(
-        by_rows.as_csr()[rows],
-        backend.take_rows(W, rows) * scales,
-        backend.download(H) / scales,
+        sample.X,
+        backend.take_rows(W, sample.rows) * scales,
+        backend.take_rows(H, sample.columns) / scales,
+        backend.column_sums(W) * scales,
         generator,
     )
-    return swap if swap is not None and swap.is_promising else None
+    if swap is None or not swap.is_promising:
+        return None
+    column = np.zeros(H.shape[0])
+    column[sample.columns] = swap.column
+    return swap._replace(column=column)
 
 
 def _swapped(problem: Problem, state: State, swap: Swap) -> list[Any]:
-    """Return a pair after the swap; the new component waits for the first half-step to use it."""
+    """Return a pair after the swap; the new component waits for the first half-step to use it.
+
+    The merged component has the scale of the first of the pair, the new one that of the second.
+    """
     W, H = (problem.backend.copy(factor) for factor in state.factors)
-    scales = _column_scales(problem, H)
-    problem.backend.scale_columns(W, scales)
-    problem.backend.scale_columns(H, 1.0 / scales)
-    problem.backend.merge_columns(W, swap.pair, (1.0, 1.0), None)
-    problem.backend.merge_columns(H, swap.pair, swap.shares, swap.column)
+    first, second = _column_scales(problem, H)[list(swap.pair)]
+    of_first, of_second = swap.shares
+    problem.backend.merge_columns(W, swap.pair, (1.0, second / first), None)
+    problem.backend.merge_columns(
+        H, swap.pair, (of_first, of_second * first / second), second * swap.column
+    )
     return [W, H]
 
 

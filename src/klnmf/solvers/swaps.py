@@ -2,8 +2,8 @@
 
 Where a fit is stuck, two topics often share one component while another topic has two. No small
 step leads out of that. A swap does: it merges the two components that lose least by it, and fits a
-new one to what the model explains worst. Both are chosen on a sample of the rows, at a cost that
-does not grow with the data beyond a limit; whether the swap is kept, a few iterations must show.
+new one to what the model explains worst. Both are chosen on a sample, at a cost that does not grow
+with the data beyond a limit; whether the swap is kept, a few iterations must show.
 """
 
 from __future__ import annotations
@@ -15,11 +15,14 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from threadpoolctl import threadpool_limits
 
+from klnmf.sparse_data import RowView
+
 Array = npt.NDArray[Any]
 
-# The sample: this share of the nonzeros, within limits.
+# The sample: this share of the nonzeros, within limits, and rows for every component.
 SAMPLE_SHARE = 1 / 16
 SAMPLE_LEAST, SAMPLE_MOST = 50_000, 300_000
+ROWS_PER_COMPONENT = 20
 # Pairs whose merge is computed, out of those that an estimate ranks first.
 PAIRS = 8
 # New components that are tried, and the multiplicative updates that each gets.
@@ -49,39 +52,69 @@ class Swap(NamedTuple):
         return self.loss <= LOSS_TO_GAIN * self.gain
 
 
-def sampled_rows(indptr: Array, generator: np.random.Generator) -> Array:
-    """Sorted numbers of random rows, with a limited number of nonzeros in all."""
-    size = np.clip(SAMPLE_SHARE * indptr[-1], SAMPLE_LEAST, SAMPLE_MOST)
-    rows = generator.permutation(len(indptr) - 1)
-    ends = np.cumsum(np.diff(indptr)[rows])
-    return np.sort(rows[: int(np.searchsorted(ends, size)) + 1])
+class Sample(NamedTuple):
+    """Some rows of X, and the columns in which they have nonzeros."""
+
+    rows: Array  # which rows, and
+    columns: Array  # which columns of X; the matrix has these alone
+    X: sp.csr_array
+
+
+def draw_sample(view: RowView, n_components: int, generator: np.random.Generator) -> Sample:
+    """Draw random rows with a limited number of nonzeros in all.
+
+    There are rows for every component even if rows are long: it is columns that are left out then.
+    """
+    size = np.clip(SAMPLE_SHARE * len(view.values), SAMPLE_LEAST, SAMPLE_MOST)
+    rows = generator.permutation(view.n_rows)
+    ends = np.cumsum(np.diff(view.indptr)[rows])
+    n_rows = max(int(np.searchsorted(ends, size)) + 1, ROWS_PER_COMPONENT * n_components)
+    rows = np.sort(rows[:n_rows])
+    indptr, indices, values = view.take_rows(rows)
+    used = np.zeros(view.n_columns, dtype=bool)
+    used[indices] = True
+    if len(values) > 2 * size:
+        used &= generator.random(view.n_columns) < size / len(values)
+    kept = used[indices]
+    columns = np.flatnonzero(used)
+    numbers = np.cumsum(used) - 1
+    ends_of_kept = np.concatenate([[0], np.cumsum(kept)])
+    X = sp.csr_array(
+        (values[kept], numbers[indices[kept]], ends_of_kept[indptr]),
+        shape=(len(rows), len(columns)),
+    )
+    return Sample(rows, columns, X)
 
 
 def propose_swap(
-    X: sp.csr_array, W: Array, H: Array, generator: np.random.Generator
+    X: sp.csr_array, W: Array, H: Array, masses: Array, generator: np.random.Generator
 ) -> Swap | None:
     """Most promising swap on a sample; None if there is nothing to merge or nothing to gain.
 
     Parameters
     ----------
-    X : csr_array of shape (n_sampled, n_features)
-        The sampled rows.
-    W, H : ndarray of shape (n_sampled, n_components), (n_features, n_components)
-        Their factors, in float64; the columns of H sum to 1.
+    X : csr_array of shape (n_sampled, n_columns)
+        The sample.
+    W, H : ndarray of shape (n_sampled, n_components), (n_columns, n_components)
+        The rows of the factors that belong to it, in float64; the columns of the whole H sum to 1.
+    masses : ndarray of shape (n_components,)
+        Column sums of the whole W.
     generator : numpy.random.Generator
         Draws the rows that new components start from.
     """
     if W.shape[1] < 2 or X.nnz == 0:
         return None
-    sample = _Sample(X, W, H)
-    addition = _best_addition(sample, generator)
-    if addition is None:
+    sample = _Nonzeros(X, W, H)
+    if not sample.y.min() > 0:  # what is not covered has no finite loss
         return None
-    pair, shares, loss = _cheapest_merge(sample, W, H)
-    return Swap(pair, shares, addition[1], loss, addition[0])
+    addition = _best_addition(sample, generator)
+    merge = _cheapest_merge(sample, W, H, masses)
+    if addition is None or merge is None:
+        return None
+    return Swap(merge[0], merge[1], addition[1], merge[2], addition[0])
 
 
-class _Sample:
+class _Nonzeros:
     """The sampled nonzeros v and their products y = (W Hᵀ) there, row after row."""
 
     def __init__(self, X: sp.csr_array, W: Array, H: Array) -> None:
@@ -103,33 +136,42 @@ class _Sample:
 
 
 def _cheapest_merge(
-    sample: _Sample, W: Array, H: Array
-) -> tuple[tuple[int, int], tuple[float, float], float]:
+    sample: _Nonzeros, W: Array, H: Array, s: Array
+) -> tuple[tuple[int, int], tuple[float, float], float] | None:
     """Pair with the least Σ v log(y / y'), its shares, and that loss; y' is y after the merge.
 
     y' − y = s_j s_k / (s_j + s_k) · (w_j/s_j − w_k/s_k)(h_k − h_j) is a product of what tells the
     two components' rows apart and what tells their columns apart. So the pairs are ranked by the
     mass in front times the two (squared) Hellinger distances, and the first few are computed.
     """
-    s = np.maximum(W.sum(axis=0), np.finfo(np.float64).tiny)
+    tiny = np.finfo(np.float64).tiny
+    sampled = W.sum(axis=0)
+    # A component that the sample hardly knows would seem to cost nothing.
+    is_known = sampled * s.sum() >= 0.1 * s * sampled.sum()
     with threadpool_limits(1):  # a threaded BLAS sums in an order of its own
-        alike_W, alike_H = (root.T @ root for root in (np.sqrt(W / s), np.sqrt(H)))
+        alike_W, alike_H = (
+            root.T @ root for root in (np.sqrt(F / np.maximum(F.sum(axis=0), tiny)) for F in (W, H))
+        )
     first, second = np.triu_indices(W.shape[1], 1)
-    masses = s[first] / (s[first] + s[second]) * s[second]
-    estimates = masses * (1 - alike_W[first, second]) * (1 - alike_H[first, second])
+    both_known = is_known[first] & is_known[second]
+    first, second = first[both_known], second[both_known]
+    share = s[first] / np.maximum(s[first] + s[second], tiny)
+    distances = (1 - alike_W[first, second]) * (1 - alike_H[first, second])
     losses = {}
-    for number in np.argsort(estimates, kind="stable")[:PAIRS]:
-        j, k = int(first[number]), int(second[number])
-        change = sample.outer(masses[number] * (W[:, j] / s[j] - W[:, k] / s[k]), H[:, k] - H[:, j])
+    for number in np.argsort(share * s[second] * distances, kind="stable")[:PAIRS]:
+        j, k, of_j = int(first[number]), int(second[number]), float(share[number])
+        change = sample.outer((1 - of_j) * W[:, j] - of_j * W[:, k], H[:, k] - H[:, j])
         # Rounding may take y' below 0 where nearly all of y was the pair's.
         relative = np.maximum(change / sample.y, -1 + 1e-9)
-        losses[j, k] = -float(np.sum(sample.v * np.log1p(relative)))
-    j, k = min(losses, key=lambda pair: losses[pair])
-    share = float(s[j] / (s[j] + s[k]))
-    return (j, k), (share, 1 - share), losses[j, k]
+        losses[j, k] = (-float(np.sum(sample.v * np.log1p(relative))), of_j)
+    if not losses:
+        return None
+    pair = min(losses, key=lambda pair: losses[pair])
+    loss, of_j = losses[pair]
+    return pair, (of_j, 1 - of_j), loss
 
 
-def _best_addition(sample: _Sample, generator: np.random.Generator) -> tuple[float, Array] | None:
+def _best_addition(sample: _Nonzeros, generator: np.random.Generator) -> tuple[float, Array] | None:
     """Component u hᵀ, Σ h = 1, that gains most next to the old ones, which do not change.
 
     It maximises Σ v log(1 + u h / y) − Σ u by multiplicative updates, from the profiles of a few
