@@ -6,6 +6,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 pytest.register_assert_rewrite("kernel_checks", "strategies")
+pytest_plugins = ["local_server"]
 
 # The same examples on every run and every machine: a failure in CI is a failure here. The thorough
 # versions of the property tests (marked slow) draw new examples each time.
@@ -16,5 +17,3 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.load_profile("klnmf")
-
-from local_server import no_folders_of_the_user, server  # noqa: F401
