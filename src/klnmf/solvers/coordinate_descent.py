@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from numbers import Integral
 from typing import Any, ClassVar
 
@@ -164,12 +164,7 @@ class SparseCoordinateDescent(Solver):
             order=state.order(state.factors[0].shape[1]),
             sweeps=1 if is_first and self.opening > 0 else self.sweeps,
         )
-        # The value in between is for the test of an extrapolated half-step only.
-        rule_of_W = replace(rule, want_value=extrapolate)
-        of_W = momentum.half_step(problem, state, 0, rule_of_W, extrapolate)
-        of_H = momentum.half_step(problem, state, 1, rule, extrapolate)
-        momentum.end_iteration()
-        state.violation = max(of_W.violation, of_H.violation)
+        state.violation = momentum.iterate(problem, state, rule, extrapolate)
 
 
 def _promising_swap(problem: Problem, state: State, generator: np.random.Generator) -> Swap | None:

@@ -4,11 +4,14 @@ A half-step keeps the pair (fixed factor it used, factor it solved for), and the
 on the way belongs to exactly that pair. The pair is accepted if this value is no higher than the
 one before; otherwise the momentum is dropped and the half-step is done again from the pair that is
 kept, without extrapolation, which cannot raise the objective.
+
+At first, until that happens once, both half-steps of an iteration are judged together, by the value
+of the second: one value less to compute, and none of the first iterations fails as a rule.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from klnmf.backends.base import GuardedRule
@@ -42,11 +45,31 @@ class Momentum:
         self.solved: list[Any] = list(state.factors)
         self.previous: list[Any] = [None, None]
         self.restarted = False  # since the last iteration that went through
+        self.has_failed = False  # ever
         self._spare: list[list[Any]] = [[], []]
 
     def arrays(self, mode: int) -> list[Any]:
         """Every array of a mode that belongs to the state, apart from the kept factor."""
         return [array for array in (self.solved[mode], self.previous[mode]) if array is not None]
+
+    def iterate(
+        self, problem: Problem, state: State, rule: GuardedRule, extrapolate: bool
+    ) -> float:
+        """Solve for W and then for H, keep the better pairs; returns the largest residual met."""
+        violation = None
+        if extrapolate and not self.has_failed and self.previous[1] is not None:
+            violation = self._try_both(problem, state, rule)
+        if violation is None:
+            # The value in between is for the test of an extrapolated half-step only.
+            rule_of_W = replace(rule, want_value=extrapolate)
+            of_W = self.half_step(problem, state, 0, rule_of_W, extrapolate)
+            of_H = self.half_step(problem, state, 1, rule, extrapolate)
+            violation = max(of_W.violation, of_H.violation)
+        if not self.restarted:
+            # The momentum is trusted more after an iteration without a restart.
+            self.weight = min(self.weights.largest, self.weight * self.weights.growth)
+        self.restarted = False
+        return violation
 
     def half_step(
         self, problem: Problem, state: State, mode: int, rule: GuardedRule, extrapolate: bool = True
@@ -56,12 +79,46 @@ class Momentum:
             step = self._try(problem, state, mode, rule, self._extrapolated(problem, mode))
             if step is not None:
                 return step
-            self.weight *= self.weights.shrinkage
-            self.restarted = True
-            self._drop_momentum(state)
+            self._restart(state)
         step = self._try(problem, state, mode, rule, None)
         assert step is not None
         return step
+
+    def _restart(self, state: State) -> None:
+        self.weight *= self.weights.shrinkage
+        self.restarted = self.has_failed = True
+        self._drop_momentum(state)
+
+    def _try_both(self, problem: Problem, state: State, rule: GuardedRule) -> float | None:
+        """Both half-steps against moved factors; None, after a restart, if the pair would be worse.
+
+        The same steps as two calls of ``half_step`` whose first pair is kept untested.
+        """
+        self._give(0, self._forget_previous(0), state)  # W moves along its change in this iteration
+        moved_H = self._extrapolated(problem, 0)
+        W, moved_W = self._take(problem, 0), self._take(problem, 0)
+        problem.backend.copy_into(W, state.factors[0])
+        of_W = problem.update(0, W, moved_H, replace(rule, want_value=False))
+        problem.backend.extrapolate(W, self.solved[0], self.weight, KEPT_SHARE, moved_W)
+        H = self._take(problem, 1)
+        problem.backend.copy_into(H, moved_H)
+        of_H = problem.update(1, H, moved_W, rule)
+        if not of_H.objective <= state.objective:
+            for mode, unused in ((0, W), (0, moved_W), (1, H), (1, moved_H)):
+                self._give(mode, unused)
+            self._restart(state)
+            return None
+        old_kept, old_previous = state.factors, self._forget_previous(1)
+        self.previous, self.solved = self.solved, [W, H]
+        state.factors, state.objective = [moved_W, H], of_H.objective
+        self._give(0, old_kept[0], state)
+        for released in (old_kept[1], old_previous, moved_H):
+            self._give(1, released, state)
+        return max(of_W.violation, of_H.violation)
+
+    def _forget_previous(self, mode: int) -> Any:
+        forgotten, self.previous[mode] = self.previous[mode], None
+        return forgotten
 
     def _extrapolated(self, problem: Problem, mode: int) -> Any:
         other = 1 - mode
@@ -118,12 +175,6 @@ class Momentum:
             used.append(state.factors[mode])
         if not any(array is other for other in used):
             self._spare[mode].append(array)
-
-    def end_iteration(self) -> None:
-        """Trust the momentum more if the iteration went through without a restart."""
-        if not self.restarted:
-            self.weight = min(self.weights.largest, self.weight * self.weights.growth)
-        self.restarted = False
 
     def widen(self, problem: Problem, state: State) -> None:
         """Bring the pair to the type of the data; the momentum is dropped."""
