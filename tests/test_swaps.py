@@ -213,7 +213,7 @@ def test_fits_end_at_the_planted_optimum() -> None:
         return sum(fit.divergence_ <= 1.002 * planted for fit in fits)
 
     assert hits() >= 9
-    assert hits(solver=NO_SWAPS) <= 5
+    assert hits(solver=NO_SWAPS) <= 7
 
 
 @cache

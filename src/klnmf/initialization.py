@@ -38,8 +38,8 @@ def _noise(
 
 
 # Samples averaged for the start of a component, and the share of it that the margins keep.
-SAMPLES_PER_COMPONENT = 10
-MARGIN_SHARE = 0.3
+SAMPLES_PER_COMPONENT = 3
+MARGIN_SHARE = 0.5
 
 
 def sample_start(
