@@ -77,7 +77,9 @@ class RowProblem:
 
     def ratios(self, x: Array) -> Array:
         """S_k = Σ_i v_i A_ik / (A x)_i."""
-        return np.asarray((self.v / (self.A @ x)) @ self.A)
+        # Without BLAS, whose vector × matrix product in single precision is suspected of raising
+        # floating-point flags now and then, which NumPy turns into warnings.
+        return np.asarray(np.einsum("i,ik->k", self.v / (self.A @ x), self.A))
 
     def value(self, x: Array) -> float:
         """f(x) in float64."""
