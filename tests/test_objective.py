@@ -112,6 +112,13 @@ def test_penalty_is_the_formula(dtype: type) -> None:
     assert whole == pytest.approx(kl_divergence(case.X, case.W, case.H) + expected, rel=1e-13)
 
 
+def test_penalty_of_one_factor_does_not_look_at_the_other() -> None:
+    # Under a penalty of H alone W grows for ever, up to where its squares are no longer numbers.
+    W, H = np.array([[1e200]]), np.array([[1e-200]])
+    assert penalty(W, H, Penalties(l1_H=50.0, l2_H=0.01)) == pytest.approx(5e-199, rel=1e-13)
+    assert penalty(H, W, Penalties(l1_W=50.0)) == pytest.approx(5e-199, rel=1e-13)
+
+
 @pytest.mark.parametrize("weights", PENALTY_SETS.values(), ids=PENALTY_SETS)
 def test_residual_is_the_dense_formula(weights: Penalties) -> None:
     case = random_case((6, 8), 3, seed=2)

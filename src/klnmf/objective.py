@@ -117,8 +117,12 @@ def penalty(W: Array, H: Array, penalties: Penalties = NO_PENALTIES) -> float:
     """l1_W ‖W‖₁ + l2_W/2 ‖W‖² + l1_H ‖H‖₁ + l2_H/2 ‖H‖²."""
     total = 0.0
     for mode, factor in enumerate((W, H)):
-        factor64 = np.asarray(factor, dtype=np.float64)
-        total += penalties.of(mode, factor64.sum(axis=0), (factor64**2).sum(axis=0))
+        # With the other factor penalised alone this one grows for ever: its squares may overflow.
+        if penalties.l1[mode]:
+            total += penalties.l1[mode] * float(np.sum(factor, dtype=np.float64))
+        if penalties.l2[mode]:
+            squares = np.square(factor, dtype=np.float64)
+            total += 0.5 * penalties.l2[mode] * float(squares.sum())
     return total
 
 
