@@ -1,0 +1,54 @@
+"""The page: every table and figure beside the paper's, with what explains the differences."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from string import Template
+
+from benchmarks.paper import claims, tables
+from benchmarks.paper.results import Results
+from benchmarks.paper.sets import LABELS
+
+# The text between the tables; what it says of the numbers was checked against them.
+PAGE = Path(__file__).with_name("page.md")
+
+
+def page(results: Results, captions: Mapping[str, str], absent: list[str], quick: bool) -> str:
+    """The whole page; figures are in the folder ``paper`` beside it."""
+    figures = {name: f"![{caption}](paper/{name}.svg)" for name, caption in captions.items()}
+    of_penalties = [text for name, text in figures.items() if name.startswith("penalties")]
+    return Template(PAGE.read_text(encoding="utf-8")).substitute(
+        environment=_environment(results),
+        absent=_absent(absent),
+        quick="\n**This is the quick form: a small corpus and a few seconds a run.**\n"
+        if quick
+        else "",
+        claims=claims.table(results),
+        data=tables.data_sets(results),
+        times=tables.times_to_level(results),
+        zeros=tables.zeros(results),
+        memory=tables.memory(results, rank=min(results.values("curve", "rank"), default=10)),
+        growth_rank=tables.growth(results, "growth"),
+        growth_threads=tables.growth(results, "threads"),
+        penalties=tables.penalties(results),
+        gain=tables.gain_of_penalties(results),
+        penalty_figures="\n\n".join(of_penalties) or "(no figure)",
+        **{f"figure{i}": figures.get(f"figure{i}", "(no figure)") for i in (1, 2, 3, 4)},
+    )
+
+
+def _environment(results: Results) -> str:
+    found = results.environments()
+    versions = ", ".join(f"{name} {found[name]}" for name in ("klnmf", "numpy", "scipy", "python"))
+    usual = results.usual_processor
+    others = [name for name in found["processor"].split(" / ") if name != usual]
+    also = f" (†: {', '.join(others)})" if others else ""
+    return f"Measured on {usual}{also}; {versions}."
+
+
+def _absent(absent: list[str]) -> str:
+    if not absent:
+        return ""
+    names = ", ".join(f"{LABELS[name]} ({name}.npz)" for name in absent)
+    return f"Not in the data folder, and so left out: {names}."

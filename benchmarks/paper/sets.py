@@ -1,0 +1,71 @@
+"""The matrices of the paper's evaluation: whatever of them lies in the data folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse as sp
+
+from benchmarks.common import load_matrix
+from benchmarks.paper.published import PUBLISHED
+from klnmf.datasets import load_bible, tf_idf
+from klnmf.validation import check_counts
+
+EMBEDDED = "bible"
+TF_IDF = "-tfidf"
+# The three text sets that the paper used with tf-idf weights.
+TEXTS = ("reuters21578", "tdt2_top30", "rcv1_4class")
+OTHERS = ("20newsgroups_qwone", "pbmc3k")
+ALL_SETS = (*PUBLISHED, *OTHERS)
+LABELS = {name: published.label for name, published in PUBLISHED.items()} | {
+    "20newsgroups_qwone": "20 Newsgroups",
+    "pbmc3k": "PBMC3k",
+    EMBEDDED: "Bible",
+}
+
+
+def find_sets(folder: Path | None) -> tuple[list[str], list[str]]:
+    """Names of the sets in the folder, texts with tf-idf as well; and those that are not there."""
+    if folder is None:
+        raise SystemExit("Say where the data are: --data DIR, or the variable KLNMF_DATA.")
+    there = [name for name in ALL_SETS if (Path(folder) / f"{name}.npz").exists()]
+    if not there:
+        wanted = ", ".join(f"{name}.npz" for name in ALL_SETS)
+        raise SystemExit(f"{folder} holds none of {wanted}.")
+    names = [
+        variant
+        for name in there
+        for variant in ([name, name + TF_IDF] if name in TEXTS else [name])
+    ]
+    return names, [name for name in ALL_SETS if name not in there]
+
+
+def base_name(name: str) -> str:
+    """Name of the set, whatever its weights."""
+    return name.removesuffix(TF_IDF)
+
+
+def label(name: str) -> str:
+    """What a set is called in tables and figures."""
+    return LABELS[base_name(name)] + (", tf-idf" if name.endswith(TF_IDF) else "")
+
+
+def shape_of(name: str, folder: Path | None) -> tuple[int, int]:
+    """Samples and features, without reading the matrix."""
+    base = base_name(name)
+    if base == EMBEDDED:
+        n, m = load_bible().data.shape
+        return n, m
+    with np.load(Path(folder or ".") / f"{base}.npz") as file:
+        n, m = (int(side) for side in file["shape"])
+    return n, m
+
+
+def load_set(name: str, folder: Path | None) -> sp.csr_array:
+    """The matrix in float64, samples × features."""
+    base = base_name(name)
+    X = load_bible().data if base == EMBEDDED else load_matrix(folder, base, np.float64)
+    if name.endswith(TF_IDF):
+        X = tf_idf(X)
+    return check_counts(sp.csr_array(X), dtype=np.float64)
