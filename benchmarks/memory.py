@@ -20,6 +20,7 @@ import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 
 from klnmf import KLNMF, _core
+from klnmf.solvers import SparseCoordinateDescent
 
 
 def random_counts(n: int, m: int, nnz: int, dtype: str, seed: int = 0) -> sp.csr_array:
@@ -66,7 +67,15 @@ def main() -> int:
     parser.add_argument("--iterations", type=int, default=8)
     args = parser.parse_args()
     warnings.simplefilter("ignore", ConvergenceWarning)
-    model = KLNMF(args.rank, max_iter=args.iterations, n_threads=args.threads, random_state=0)
+    # Trials of swaps, which need the most memory, in every iteration but the first.
+    solver = SparseCoordinateDescent(swap_gain=1.0, swap_failures=args.iterations)
+    model = KLNMF(
+        args.rank,
+        solver=solver,
+        max_iter=args.iterations,
+        n_threads=args.threads,
+        random_state=0,
+    )
     model.fit(random_counts(300, 200, 3000, args.dtype))  # imports and first allocations
 
     X = random_counts(args.samples, args.features, int(args.nnz), args.dtype)
