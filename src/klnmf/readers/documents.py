@@ -54,7 +54,7 @@ def read_jsonl(
     encoding: str = "utf-8",
     **options: Any,
 ) -> CountTable:
-    """JSON objects, one a line, with the document in ``text_field`` and its name in ``id_field``."""
+    """JSON objects, one a line: the document in ``text_field``, its name in ``id_field``."""
     names: list[str] | None = [] if id_field is not None else None
     labels: list[str] | None = [] if label_field is not None else None
 

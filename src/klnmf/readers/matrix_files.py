@@ -11,7 +11,7 @@ import gzip
 import os
 import zlib
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 from zipfile import BadZipFile
 
 import numpy as np
@@ -46,7 +46,8 @@ def read_npz(
 ) -> CountTable:
     """Matrix that ``scipy.sparse.save_npz`` wrote."""
     try:
-        matrix = sp.load_npz(path)
+        with path.open("rb") as stream:
+            matrix = sp.load_npz(stream)
     except (OSError, EOFError, ValueError, KeyError, BadZipFile, zlib.error) as error:
         raise ReadError(
             path,
@@ -119,30 +120,61 @@ def read_matrix_market(path: Path) -> sp.csr_array:
     """Matrix of a Matrix Market file; every value of it is a count."""
     try:
         with open_binary(path) as stream:
-            n_rows, n_columns, _, layout, field, symmetry = scipy.io.mminfo(stream)
-        if field == "complex" or symmetry not in ("general", "symmetric"):
-            raise ValueError(f"{field} {symmetry} matrices are not counts.")
-        if layout == "array":
-            return _read_array(path, n_rows, n_columns)
-        with open_binary(path) as stream:
-            matrix = scipy.io.mmread(stream)
-    except _DAMAGED as error:
+            banner = stream.readline().lower().split()
+            if b"array" in banner:
+                return _read_array(path)
+            # SciPy reads 1.5 as 1 where the banner says integer: it is told real, and checked.
+            says_integer = any(word.endswith(b"integer") for word in banner)
+            told = [b"real" if word.endswith(b"integer") else word for word in banner]
+            source = _Forward(stream, b" ".join(told) + b"\n")
+            matrix = scipy.io.mmread(source)
+        if source.error is not None:
+            raise source.error
+        if matrix.dtype.kind == "c" or first_wrong(matrix.data) is not None:
+            raise ValueError("values are not counts")
+        if says_integer and not (matrix.data == np.rint(matrix.data)).all():
+            raise ValueError("values are not whole numbers")
+    except (*_DAMAGED, MemoryError) as error:
         explain_matrix_market(path)
         raise ReadError(path, f"SciPy cannot read it as Matrix Market: {error}") from error
-    if first_wrong(matrix.data) is not None:
-        explain_matrix_market(path)
     return sp.csr_array(matrix)
 
 
-def _read_array(path: Path, n_rows: int, n_columns: int) -> sp.csr_array:
+class _Forward:
+    """A line and then a stream, as SciPy's reader can stand it.
+
+    That reader, in C++, ends the process when a method of the stream raises while it closes, as
+    ``seek`` may: there is none here, and an error in ``read`` is kept and looks like the end.
+    """
+
+    def __init__(self, stream: BinaryIO, line: bytes) -> None:
+        self.stream, self.line = stream, line
+        self.error: Exception | None = None
+
+    def read(self, size: int = -1) -> bytes:
+        if self.line:
+            return self.readline()
+        try:
+            return self.stream.read(size)
+        except (OSError, EOFError, zlib.error) as error:
+            self.error = error
+            return b""
+
+    def readline(self) -> bytes:  # for SciPy before 1.12
+        line, self.line = self.line, b""
+        return line or self.stream.readline()
+
+
+def _read_array(path: Path) -> sp.csr_array:
     """Dense Matrix Market file, column after column, of which only the nonzeros are kept."""
     positions, counts, done, rest = [], [], 0, b""
     with open_binary(path) as stream:
-        line = stream.readline()
-        if b"general" not in line.lower():
-            raise ValueError("array files must be general")
-        while not line.strip() or line.startswith(b"%"):
+        line = banner = stream.readline()
+        while line and (not line.strip() or line.startswith(b"%")):
             line = stream.readline()
+        n_rows, n_columns = (int(size) for size in line.split())
+        if banner.lower().split()[4:] != [b"general"]:
+            raise ValueError("array files must be general")
         while rest or not done:
             piece = stream.read(_BLOCK)
             text = rest + piece

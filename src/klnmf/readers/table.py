@@ -79,10 +79,11 @@ class CountTable:
 
     def _counts(self, matrix: Any) -> sp.csr_array:
         """Canonical CSR form; arrays that were given are not changed."""
-        csr = sp.csr_array(matrix)
+        given = matrix if sp.issparse(matrix) else np.asarray(matrix)
+        if given.dtype.kind not in "biuf":
+            raise ValueError(f"Counts must be real numbers; got the type {given.dtype}.")
+        csr = sp.csr_array(given.astype(np.float32) if given.dtype == np.float16 else given)
         csr.check_format(full_check=True)
-        if csr.dtype.kind not in "biuf":
-            raise ValueError(f"Counts must be real numbers; got the type {csr.dtype}.")
         wrong = first_wrong(csr.data)
         if wrong is not None:
             row = int(np.searchsorted(csr.indptr, wrong, side="right")) - 1
