@@ -120,19 +120,18 @@ def read_matrix_market(path: Path) -> sp.csr_array:
     """Matrix of a Matrix Market file; every value of it is a count."""
     try:
         with open_binary(path) as stream:
-            banner = stream.readline().lower().split()
-            if b"array" in banner:
+            banner = stream.readline().split()
+            if b"array" in (word.lower() for word in banner):
                 return _read_array(path)
             # SciPy reads 1.5 as 1 where the banner says integer: it is told real, and checked.
-            says_integer = any(word.endswith(b"integer") for word in banner)
-            told = [b"real" if word.endswith(b"integer") else word for word in banner]
+            told = [b"real" if w.lower().endswith(b"integer") else w for w in banner]
             source = _Forward(stream, b" ".join(told) + b"\n")
             matrix = scipy.io.mmread(source)
         if source.error is not None:
             raise source.error
         if matrix.dtype.kind == "c" or first_wrong(matrix.data) is not None:
             raise ValueError("values are not counts")
-        if says_integer and not (matrix.data == np.rint(matrix.data)).all():
+        if told != banner and not (matrix.data == np.rint(matrix.data)).all():
             raise ValueError("values are not whole numbers")
     except (*_DAMAGED, MemoryError) as error:
         explain_matrix_market(path)

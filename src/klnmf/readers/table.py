@@ -113,7 +113,7 @@ def table_of_file(path: Path, *arguments: Any, hint: str = "", **named: Any) -> 
 
 def first_wrong(values: Array) -> int | None:
     """Position of the first value that is no count: negative, infinite or not a number."""
-    if values.dtype.kind in "bu" or not values.size:
+    if values.dtype.kind in {"b", "u"} or not values.size:
         return None
     # NaN fails every comparison.
     if values.min() >= 0 and values.max() < np.inf:
