@@ -12,13 +12,14 @@ from collections.abc import Iterator, Sequence
 from io import StringIO
 from itertools import chain, islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from klnmf.readers.diagnosis import shown
-from klnmf.readers.files import ReadError, compressed_if_named_so, text_lines
-from klnmf.readers.table import CountTable, is_count, table_of_file
+from klnmf.readers.files import ReadError, compressed_if_named_so, text_blocks
+from klnmf.readers.table import CountTable, first_wrong, is_count, table_of_file
 from klnmf.readers.triplets import (
     PEEK,
     Layout,
@@ -31,6 +32,8 @@ from klnmf.readers.triplets import (
 )
 
 Record = tuple[int, list[str]]
+# Lines of triplets at a time: few, as many lists keep the garbage collector busy.
+BLOCK = 1 << 9
 _ZEROS = frozenset(("0", "0.0"))
 
 
@@ -52,18 +55,29 @@ def read_delimited(
         raise ReadError(path, "there are no counts in this file.")
     if len(head[-1][1]) == 3:
         head += islice(records, PEEK)
-    if columns is not None:
-        return _read_triplets(path, chain(head, records), columns, header)
     if layout is None:
-        layout = "triplets" if index and _is_triplets(head) else "table"
-    if layout == "triplets":
-        return _read_triplets(path, chain(head, records), None, header)
-    return _read_table(path, chain(head, records), header is not False, index, delimiter)
+        is_triplets = columns is not None or (index and _is_triplets(head))
+        layout = "triplets" if is_triplets else "table"
+    if layout == "table":
+        return _read_table(path, chain(head, records), header is not False, index, delimiter)
+    first = head[0][1]
+    if columns is not None:
+        width, wanted, has_header = len(first), positions_of(path, columns, first), True
+    else:
+        width, wanted = 3, [0, 1, 2]
+        has_header = header if header is not None else len(first) == 3 and not is_number(first[2])
+    return _read_triplets(path, delimiter, encoding, has_header, width, wanted)
+
+
+def _fields(path: Path, delimiter: str, encoding: str) -> Any:
+    """Reader of the fields of each line."""
+    lines = chain.from_iterable(text_blocks(path, encoding))
+    return csv.reader(lines, delimiter=delimiter)
 
 
 def _records(path: Path, delimiter: str, encoding: str) -> Iterator[Record]:
     """Fields of each line that is not blank, with the line's number."""
-    reader = csv.reader((line for _, line in text_lines(path, encoding)), delimiter=delimiter)
+    reader = _fields(path, delimiter, encoding)
     try:
         for fields in reader:
             if fields:
@@ -83,27 +97,50 @@ def _is_triplets(head: list[Record]) -> bool:
 
 
 def _read_triplets(
-    path: Path, records: Iterator[Record], columns: Sequence[str] | None, header: bool | None
+    path: Path, delimiter: str, encoding: str, has_header: bool, width: int, wanted: list[int]
 ) -> CountTable:
-    line, first = next(records)
-    width, wanted = 3, [0, 1, 2]
-    if columns is not None:
-        width, wanted = len(first), positions_of(path, columns, first)
-    elif header is False or (header is None and len(first) == 3 and is_number(first[2])):
-        records = chain([(line, first)], records)
-    row_at, column_at, *count_at = wanted
+    """Blocks of lines at a time; where one has an error, the file is gone through line by line."""
     found = TripletTable()
-    for line, fields in records:
+    reader = _fields(path, delimiter, encoding)
+    skipped = int(has_header)
+    try:
+        while block := list(islice(reader, BLOCK)):
+            full = list(filter(None, block))
+            wrong = set(map(len, full[skipped:])) - {width}
+            if wrong:
+                raise ValueError(f"{wrong} fields")
+            columns = list(zip(*full[skipped:], strict=True))
+            if columns:
+                counts = np.ones(len(columns[0]))
+                if len(wanted) == 3:
+                    counts = np.array(list(map(float, columns[wanted[2]])))
+                if first_wrong(counts) is not None:
+                    raise ValueError("not a count")
+                rows = found.rows.numbers(columns[wanted[0]])
+                found.entries.add(rows, found.columns.numbers(columns[wanted[1]]), counts)
+            skipped = 0 if full else skipped
+    except ReadError:
+        raise
+    except (ValueError, csv.Error):
+        _explain_triplets(path, _records(path, delimiter, encoding), has_header, width, wanted)
+        raise
+    return found.table(path)
+
+
+def _explain_triplets(
+    path: Path, records: Iterator[Record], has_header: bool, width: int, wanted: list[int]
+) -> None:
+    """Raise the error of the first line that is not as it should be."""
+    for line, fields in islice(records, int(has_header), None):
         if len(fields) != width:
-            what = "row, column, count" if columns is None else "as many as the header has"
+            what = "row, column, count" if width == 3 else "as many as the header has"
             raise ReadError(
                 path,
                 f"{len(fields)} fields where {width} belong ({what}): {shown(' | '.join(fields))}.",
                 line,
             )
-        count = _count(path, line, fields[count_at[0]], "the count") if count_at else 1.0
-        found.add(fields[row_at], fields[column_at], count)
-    return found.table(path)
+        if len(wanted) == 3:
+            _check_count(path, line, fields[wanted[2]], "the count")
 
 
 def _read_table(
@@ -169,10 +206,10 @@ def _refuse(
     """Raise the error of the first field that is not a count."""
     for j in nonzero:
         name = repr(column_names[j - offset]) if column_names else f"number {j + 1}"
-        _count(path, line, fields[j], f"column {name}")
+        _check_count(path, line, fields[j], f"column {name}")
 
 
-def _count(path: Path, line: int, field: str, where: str) -> float:
+def _check_count(path: Path, line: int, field: str, where: str) -> None:
     try:
         count = float(field)
     except ValueError:
@@ -184,7 +221,6 @@ def _count(path: Path, line: int, field: str, where: str) -> float:
         raise ReadError(
             path, f"{where} holds {shown(field)}; counts are finite numbers of 0 or more.", line
         )
-    return count
 
 
 # ---- writing -------------------------------------------------------------------------------------

@@ -6,13 +6,16 @@ import gzip
 import io
 import os
 import zlib
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib import import_module
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-_BLOCK = 1 << 20
+_BLOCK = 1 << 16
+_DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile)
 
 
 class ReadError(ValueError):
@@ -89,7 +92,7 @@ def byte_lines(path: Path) -> Iterator[tuple[int, bytes]]:
         try:
             for number, line in enumerate(stream, 1):
                 yield number, line
-        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        except _DAMAGED as error:
             raise ReadError(
                 path,
                 f"the compressed data are damaged or cut off: {error}. Get the file again.",
@@ -97,11 +100,27 @@ def byte_lines(path: Path) -> Iterator[tuple[int, bytes]]:
             ) from error
 
 
+def text_blocks(path: Path, encoding: str = "utf-8") -> Iterator[io.StringIO]:
+    """Text of a file in blocks of whole lines, without a byte-order mark.
+
+    Iterating over a block gives its lines, cut at line feeds alone, line ends included.
+    """
+    line = 1
+    with open_binary(path) as stream:
+        try:
+            while content := stream.read(_BLOCK):
+                content += stream.readline()
+                text = decoded(path, content, encoding, line)
+                yield io.StringIO(text.removeprefix("\ufeff") if line == 1 else text, newline="\n")
+                line += content.count(b"\n")
+        except _DAMAGED:
+            deque(byte_lines(path), maxlen=0)  # which says in what line
+            raise
+
+
 def text_lines(path: Path, encoding: str = "utf-8") -> Iterator[tuple[int, str]]:
-    """Lines of a text with their numbers, line ends included, without a byte-order mark."""
-    for number, line in byte_lines(path):
-        text = decoded(path, line, encoding, number)
-        yield number, text.removeprefix("\ufeff") if number == 1 else text
+    """Lines of a text with their numbers from 1 on."""
+    return enumerate(chain.from_iterable(text_blocks(path, encoding)), 1)
 
 
 def decoded(path: Path, content: bytes, encoding: str = "utf-8", line: int = 1) -> str:

@@ -115,14 +115,14 @@ def _read_triplets(path: Path, file: Any, columns: Sequence[str] | None) -> Coun
     positions_of(path, columns, schema_names)
     found = TripletTable()
     for start, batch in _batches(file, list(columns), 3):
-        rows = _numbered(path, batch.column(columns[0]), columns[0], start, found.row_number)
-        where = _numbered(path, batch.column(columns[1]), columns[1], start, found.column_number)
+        rows = _numbered(path, batch.column(columns[0]), columns[0], start, found.rows)
+        where = _numbered(path, batch.column(columns[1]), columns[1], start, found.columns)
         counts = (
             _counts(path, batch.column(columns[2]), columns[2], start)
             if len(columns) == 3
             else np.ones(batch.num_rows)
         )
-        found.entries.add_block(rows, where, counts)
+        found.entries.add(rows, where, counts)
     return found.table(path)
 
 
@@ -138,7 +138,7 @@ def _read_table(path: Path, file: Any, index: bool | None, pyarrow: Any) -> Coun
         for j, name in enumerate(columns):
             values = _counts(path, batch.column(name), name, start)
             rows = np.flatnonzero(values)
-            entries.add_block(rows + start, np.full(len(rows), j), values[rows])
+            entries.add(rows + start, np.full(len(rows), j), values[rows])
         if names_in is not None:
             row_names += map(str, batch.column(names_in).to_pylist())
         n_rows += batch.num_rows
@@ -152,7 +152,7 @@ def _numbered(path: Path, column: Any, name: str, start: int, number: Numbering)
     """Numbers of the names in a column."""
     _refuse_nulls(path, column, name, start)
     encoded = column if hasattr(column, "dictionary") else column.dictionary_encode()
-    numbers = np.array([number(str(value)) for value in encoded.dictionary.to_pylist()])
+    numbers = np.array(number.numbers(map(str, encoded.dictionary.to_pylist())))
     return numbers[encoded.indices.to_numpy(zero_copy_only=False)]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -25,11 +26,12 @@ class Numbering:
     """Numbers names in the order in which they first appear."""
 
     def __init__(self) -> None:
-        self._numbers: dict[str, int] = {}
+        self._numbers: defaultdict[str, int] = defaultdict()
+        self._numbers.default_factory = self._numbers.__len__
 
-    def __call__(self, name: str) -> int:
-        """Return the number of a name."""
-        return self._numbers.setdefault(name, len(self._numbers))
+    def numbers(self, names: Iterable[str]) -> list[int]:
+        """Return the number of each name."""
+        return list(map(self._numbers.__getitem__, names))
 
     def names(self) -> list[str]:
         """Names by their numbers."""
@@ -40,43 +42,33 @@ class Entries:
     """Rows, columns and counts of a matrix in compact arrays: 16 bytes an entry."""
 
     def __init__(self) -> None:
-        self.rows, self.columns, self.counts = array("i"), array("i"), array("d")
+        self._rows, self._columns, self._counts = array("i"), array("i"), array("d")
 
-    def add(self, row: int, column: int, count: float) -> None:
-        """Add one entry."""
-        self.rows.append(row)
-        self.columns.append(column)
-        self.counts.append(count)
-
-    def add_block(self, rows: Any, columns: Any, counts: Any) -> None:
-        """Add arrays of entries."""
+    def add(self, rows: Any, columns: Any, counts: Any) -> None:
+        """Add a block of entries."""
         for where, values in (
-            (self.rows, np.asarray(rows, dtype=np.int32)),
-            (self.columns, np.asarray(columns, dtype=np.int32)),
-            (self.counts, np.asarray(counts, dtype=np.float64)),
+            (self._rows, np.asarray(rows, dtype=np.int32)),
+            (self._columns, np.asarray(columns, dtype=np.int32)),
+            (self._counts, np.asarray(counts, dtype=np.float64)),
         ):
             where.frombytes(values.tobytes())
 
     def matrix(self, shape: tuple[int, int]) -> sp.coo_array:
         """Entries as a matrix; those of the same place add up."""
-        rows, columns = (np.frombuffer(a, dtype=np.int32) for a in (self.rows, self.columns))
-        counts: npt.NDArray[np.float64] = np.frombuffer(self.counts, dtype=np.float64)
+        rows, columns = (np.frombuffer(a, dtype=np.int32) for a in (self._rows, self._columns))
+        counts = np.frombuffer(self._counts, dtype=np.float64)
         return sp.coo_array((counts, (rows, columns)), shape=shape)
 
 
 class TripletTable:
-    """Counts by the names of their row and column."""
+    """Counts by the names of their row and column; a count of 0 makes its names known."""
 
     def __init__(self) -> None:
-        self.row_number, self.column_number, self.entries = Numbering(), Numbering(), Entries()
-
-    def add(self, row: str, column: str, count: float) -> None:
-        """Add one count; a count of 0 makes its names known."""
-        self.entries.add(self.row_number(row), self.column_number(column), count)
+        self.rows, self.columns, self.entries = Numbering(), Numbering(), Entries()
 
     def table(self, path: Path) -> CountTable:
         """All of it; rows and columns in the order in which they first appeared."""
-        rows, columns = self.row_number.names(), self.column_number.names()
+        rows, columns = self.rows.names(), self.columns.names()
         if not rows:
             raise ReadError(path, "there are no counts in this file.")
         matrix = self.entries.matrix((len(rows), len(columns)))
