@@ -35,6 +35,16 @@ def test_what_is_written_is_read_again(name: str, tmp_path: Path) -> None:
     assert not [file for file in tmp_path.iterdir() if "tmp" in file.name]
 
 
+@pytest.mark.parametrize("format", ["npz", "mtx", "h5ad", "csv", "tsv", "parquet"])
+def test_the_format_may_be_given(format: str, tmp_path: Path) -> None:
+    write_counts(TABLE, tmp_path / "counts.dat", format=format)
+    beside = (
+        {"counts.dat.rows.txt", "counts.dat.columns.txt"} if format in ("npz", "mtx") else set()
+    )
+    assert {file.name for file in tmp_path.iterdir()} == {"counts.dat", *beside}
+    assert_same(read_counts(tmp_path / "counts.dat", format=format))
+
+
 @pytest.mark.parametrize("name", WRITABLE)
 def test_fractions_are_kept_to_the_last_bit(name: str, tmp_path: Path) -> None:
     values = np.random.default_rng(0).exponential(size=(3, 4)) * (COUNTS > 0)
@@ -180,8 +190,15 @@ def test_columns_of_a_longer_table_by_name(name: str, tmp_path: Path) -> None:
     assert_same(found, CountTable([[1, 1], [1, 0]], ["a", "b"], ["5", "6"]))
 
 
+def test_parquet_columns_with_dots(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"HLA": [1, 0], "HLA.A": [0, 2], "A": [3, 4]}, index=["x", "y"])
+    frame.to_parquet(tmp_path / "genes.parquet")
+    found = read_counts(tmp_path / "genes.parquet")
+    assert_same(found, CountTable(frame.to_numpy(), ["x", "y"], ["HLA", "HLA.A", "A"]))
+
+
 def test_a_wide_csv_needs_the_memory_of_its_nonzeros(tmp_path: Path) -> None:
-    n, m = 200, 2000
+    n, m = 1000, 1000
     X = sp.random_array((n, m), density=0.002, rng=np.random.default_rng(0), format="csr")
     path = tmp_path / "wide.csv"
     pd.DataFrame(np.ceil(X.toarray()).astype(int)).to_csv(path)
@@ -278,6 +295,8 @@ def test_names_that_cannot_be_written(tmp_path: Path) -> None:
         write_counts(twice, tmp_path / "a.loom")
     with pytest.raises(ValueError, match="format must be one of npz, mtx, h5ad, csv, tsv, parquet"):
         write_counts(twice, tmp_path / "a.npz", format="uci")
+    with pytest.raises(FileNotFoundError, match="there is no such folder to write to"):
+        write_counts(twice, tmp_path / "folder" / "a.npz")
     assert list(tmp_path.iterdir()) == []
 
 

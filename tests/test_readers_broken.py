@@ -80,6 +80,8 @@ def test_columns_that_are_not_there(tmp_path: Path) -> None:
         read_counts(path, columns="user")
     with pytest.raises(ValueError, match="layout must be None, 'table' or 'triplets'; got 'wide'"):
         read_counts(path, layout="wide")
+    with pytest.raises(ValueError, match="columns= names those of triplets"):
+        read_counts(path, layout="table", columns=["user", "film"])
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.rows.txt", "folder/a.txt"])
@@ -154,6 +156,9 @@ def test_uci_without_its_words_or_with_too_few(tmp_path: Path) -> None:
     path = tmp_path / "docword.x.txt"
     path.write_text("1\n3\n1\n1 1 4\n")
     refused(path, None, "should lie beside it as vocab.x.txt, which is not there")
+    path.rename(tmp_path / "bag.txt")
+    refused(tmp_path / "bag.txt", None, "beside it as vocab.NAME.txt", format="uci")
+    (tmp_path / "bag.txt").rename(path)
     (tmp_path / "vocab.x.txt").write_text("a\nb\n")
     refused(path, None, r"vocab.x.txt: 2 names where the columns of docword.x.txt need 3")
 
@@ -182,7 +187,7 @@ def test_svmlight(text: str, line: int, message: str, tmp_path: Path) -> None:
         ('{"text": "a b"}\n["a"]\n', 2, r"""'\["a"\]' is not an object"""),
         ('{"text": "a b"}\n{"body": "a"}\n', 2, "no field 'text'; the fields are: 'body'.*text_fi"),
         ('{"text": "a b"}\n{"text": null}\n', 2, "field 'text' holds 'None', not a text"),
-        ('{"text": "a b"}\n', None, "no words could be counted: empty vocabulary"),
+        ('{"text": "a b"}\n', None, "CountVectorizer cannot count words: empty vocabulary"),
     ],
 )
 def test_json_lines(text: str, line: int | None, message: str, tmp_path: Path) -> None:

@@ -174,6 +174,19 @@ def test_annotated_data(form: Any, tmp_path: Path) -> None:
     assert_same(read_counts(path, layer="raw"), CountTable(COUNTS * 2, ROWS, COLUMNS))
 
 
+@pytest.mark.filterwarnings("ignore:.*without encoding metadata")  # anndata's, of old files
+def test_annotated_data_of_old_versions(tmp_path: Path) -> None:
+    csr = sp.csr_matrix(COUNTS.astype(np.float32))
+    with h5py.File(tmp_path / "old.h5ad", "w") as file:
+        group = file.create_group("X")
+        group.attrs["h5sparse_format"], group.attrs["h5sparse_shape"] = "csr", csr.shape
+        for key in ("data", "indices", "indptr"):
+            group[key] = getattr(csr, key)
+        file["obs"] = np.array([(r.encode(), 1) for r in ROWS], [("index", "S20"), ("n", "i4")])
+        file["var"] = np.array([(c.encode(),) for c in COLUMNS], [("index", "S20")])
+    assert_same(read_counts(tmp_path / "old.h5ad"))
+
+
 def test_loom(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "cells.loom", "w") as file:
         file["matrix"] = COUNTS.T.astype(np.float32)

@@ -48,7 +48,7 @@ def read_delimited(
     encoding: str = "utf-8",
 ) -> CountTable:
     """Table or triplets, whichever it is."""
-    check_layout(layout)
+    check_layout(layout, columns)
     records = _records(path, delimiter, encoding)
     head = list(islice(records, 2))
     if not head:

@@ -14,7 +14,7 @@ from typing import Any
 from sklearn.feature_extraction.text import CountVectorizer
 
 from klnmf.readers.diagnosis import shown
-from klnmf.readers.files import ReadError, decoded, open_binary, text_lines
+from klnmf.readers.files import ReadError, text_blocks, text_lines
 from klnmf.readers.table import CountTable, table_of_file
 
 # Options that say where the text comes from, which is decided here.
@@ -38,8 +38,7 @@ def read_texts(
 
     def documents() -> Iterator[str]:
         for file in files:
-            with open_binary(file) as stream:
-                yield decoded(file, stream.read(), encoding).removeprefix("\ufeff")
+            yield "".join(block.getvalue() for block in text_blocks(file, encoding))
 
     X, words = _counted(path, documents(), options)
     return table_of_file(path, X, names, words, labels)
@@ -111,6 +110,6 @@ def _counted(path: Path, documents: Iterator[str], options: dict[str, Any]) -> t
         raise
     except ValueError as error:
         raise ReadError(
-            path, f"no words could be counted: {error}. The options were: {options or 'none'}."
+            path, f"CountVectorizer cannot count words: {error}. Its options: {options or 'none'}."
         ) from error
     return X, vectorizer.get_feature_names_out()

@@ -123,7 +123,8 @@ def read_counts(
           itself (three columns, and names of rows that come up again or a second column without
           numbers, are triplets); ``columns``, the names of the columns of row, column and count
           where a file of triplets has other columns too, or of row and column where each line
-          counts 1; ``index``, whether the first column of a table names the rows.
+          counts 1; ``index``, whether the first column of a table names the rows (in Parquet
+          by default the index of pandas does, else a first column of strings).
         - csv, tsv: ``delimiter``; ``header``, whether the first line names the columns;
           ``encoding``.
         - texts: ``pattern`` (default "*.txt") and ``encoding``; jsonl: ``text_field`` (default
@@ -215,6 +216,8 @@ def write_counts(table: CountTable, path: PathLike, *, format: str | None = None
             f"{path}: the format to write cannot be told from the name. Use one of the endings "
             f"{_endings(list(writers))}, or pass format=."
         )
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"{path.parent}: there is no such folder to write to.")
     beside = files_beside(table, path) if name in _NAMES_BESIDE else {}
     with replacing([*beside, path]) as temporary:  # the matrix last: what has one is complete
         for file, content in zip(temporary, beside.values(), strict=False):

@@ -37,7 +37,8 @@ def opened(path: Path) -> Iterator[Any]:
 
 def strings(dataset: Any) -> list[str]:
     """Names of a data set, which are bytes in HDF5."""
-    return [v.decode() if isinstance(v, bytes) else str(v) for v in dataset[:].tolist()]
+    values = dataset[:].tolist()
+    return [v.decode("utf-8", "replace") if isinstance(v, bytes) else str(v) for v in values]
 
 
 def read_h5ad(path: Path, *, layer: str | None = None, labels: str | None = None) -> CountTable:
@@ -114,13 +115,13 @@ def write_h5ad(table: CountTable, path: Path) -> None:
 
 def _index(frame: Any, read_element: Any) -> Any:
     """Names of the rows of a data frame, without its columns where the file allows it."""
-    if "_index" in frame.attrs:
-        return read_element(frame[frame.attrs["_index"]])
-    return read_element(frame).index.to_numpy()  # files before anndata 0.7
+    if hasattr(frame, "dtype"):  # one compound data set, before anndata 0.7
+        return strings(frame[:][frame.dtype.names[0]])
+    return read_element(frame[frame.attrs["_index"]])
 
 
 def _column(path: Path, frame: Any, name: str, read_element: Any) -> Any:
-    columns = read_element(frame)
+    columns = read_element(frame) if not hasattr(frame, "dtype") else {}
     if name not in columns:
         there = ", ".join(columns) or "none"
         raise ReadError(path, f"obs has no column {name!r}. It has: {there}.")

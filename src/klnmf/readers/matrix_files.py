@@ -100,11 +100,12 @@ def read_uci(
     if column_names is None:
         beside = path.name.removesuffix(".gz").replace("docword", "vocab", 1)
         column_names = path.with_name(beside)
-        if beside == path.name or not column_names.is_file():
+        if "docword" not in path.name or not column_names.is_file():
+            expected = beside if "docword" in path.name else "vocab.NAME.txt"
             raise ReadError(
                 path,
-                f"its words should lie beside it as {column_names.name}, which is not there. Pass "
-                "another file of names as column_names=.",
+                f"its words should lie beside it as {expected}, which is not there. Pass another "
+                "file of names as column_names=.",
             )
     try:
         matrix = read_docword(path)
@@ -233,7 +234,8 @@ def _with_names(
 
 def write_npz(table: CountTable, path: Path) -> None:
     """Matrix alone, as ``scipy.sparse.save_npz`` writes it."""
-    sp.save_npz(path, table.X)
+    with path.open("wb") as stream:  # to a path of another ending it would add its own
+        sp.save_npz(stream, table.X)
 
 
 def write_mtx(table: CountTable, path: Path) -> None:

@@ -34,7 +34,7 @@ def read_parquet(
     index: bool | None = None,
 ) -> CountTable:
     """Table or triplets, whichever it is."""
-    check_layout(layout)
+    check_layout(layout, columns)
     pyarrow = require("pyarrow", "Reading .parquet files")
     parquet = require("pyarrow.parquet", "Reading .parquet files")
     try:
@@ -98,7 +98,7 @@ def _is_triplets(file: Any, pyarrow: Any) -> bool:
     )
 
 
-def _batches(file: Any, columns: list[str], width: int) -> Iterator[tuple[int, Any]]:
+def _batches(file: Any, width: int, columns: Any = None) -> Iterator[tuple[int, Any]]:
     """Batches of a bounded number of fields, with the row at which they begin."""
     done = 0
     for batch in file.iter_batches(batch_size=max(1, BATCH // max(1, width)), columns=columns):
@@ -114,7 +114,7 @@ def _read_triplets(path: Path, file: Any, columns: Sequence[str] | None) -> Coun
             raise ReadError(path, f"triplets have 3 columns; here are {len(columns)}.")
     positions_of(path, columns, schema_names)
     found = TripletTable()
-    for start, batch in _batches(file, list(columns), 3):
+    for start, batch in _batches(file, 3, list(columns)):
         rows = _numbered(path, batch.column(columns[0]), columns[0], start, found.rows)
         where = _numbered(path, batch.column(columns[1]), columns[1], start, found.columns)
         counts = (
@@ -134,7 +134,7 @@ def _read_table(path: Path, file: Any, index: bool | None, pyarrow: Any) -> Coun
     columns = [name for name in schema.names if name != names_in]
     entries, n_rows = Entries(), 0
     row_names: list[str] = []
-    for start, batch in _batches(file, schema.names, len(columns)):
+    for start, batch in _batches(file, len(columns)):
         for j, name in enumerate(columns):
             values = _counts(path, batch.column(name), name, start)
             rows = np.flatnonzero(values)

@@ -96,10 +96,12 @@ def is_number(field: Any) -> bool:
     return True
 
 
-def check_layout(layout: str | None) -> None:
-    """Refuse a layout that does not exist."""
+def check_layout(layout: str | None, columns: Sequence[str] | None) -> None:
+    """Refuse a layout that does not exist, and columns that it does not have."""
     if layout not in (None, "table", "triplets"):
         raise ValueError(f"layout must be None, 'table' or 'triplets'; got {layout!r}.")
+    if layout == "table" and columns is not None:
+        raise ValueError("columns= names those of triplets; leave it out with layout='table'.")
 
 
 def positions_of(path: Path, columns: Sequence[str], header: Sequence[str]) -> list[int]:
