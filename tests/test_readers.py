@@ -17,7 +17,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from klnmf import KLNMF
-from klnmf.readers import CountTable, ReadError, hdf5, parquet, read_counts, triplets, write_counts
+from klnmf.readers import (
+    CountTable,
+    ReadError,
+    delimited,
+    hdf5,
+    parquet,
+    read_counts,
+    triplets,
+    write_counts,
+)
 from reader_checks import COLUMNS, COUNTS, ROWS, TABLE, assert_same
 
 WRITABLE = ["a.npz", "a.mtx", "a.mtx.gz", "a.h5ad", "a.csv", "a.csv.gz", "a.tsv", "a.parquet"]
@@ -130,7 +139,7 @@ def test_triplets_are_written_in_blocks(
         ("name,a,b,c\nx,1,0,2\ny,0,0,3\n", {}),
         ('"","a","b","c"\r\n"x",1,0.0,2.0\r\n"y",0,0,3\r\n', {}),  # R's write.csv, on Windows
         ("a,b,c\nx,1,0,2\ny,0,0,3", {}),  # R's write.table, and no line end
-        ("\ufeffname;a;b;c\nx;1;0;2\n\ny;0;0;3\n", {"delimiter": ";"}),  # Excel
+        ("\ufeffa;b;c\nx;1;0;2\n\ny;0;0;3\n", {"delimiter": ";"}),  # Excel
         ("name,x,y\na,1,0\nb,0,0\nc,2,3\n", {"transpose": True}),
     ],
 )
@@ -148,6 +157,14 @@ def test_a_table_without_names_of_rows_or_columns(tmp_path: Path) -> None:
     path.write_text("1\t0\t2\n0\t0\t3\n")
     found = read_counts(path, header=False, index=False)
     assert_same(found, CountTable([[1, 0, 2], [0, 0, 3]]))
+
+
+def test_triplets_are_read_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delimited, "BLOCK", 2)
+    path = tmp_path / "counts.csv"
+    path.write_text("\n\n\nd,w,n\n\n\nx,sea,1\ny,corn,2\n\nx,sea,3\ny,ship,4")
+    expected = CountTable([[4, 0, 0], [0, 2, 4]], ["x", "y"], ["sea", "corn", "ship"])
+    assert_same(read_counts(path), expected)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import re
 import sys
 from pathlib import Path
@@ -17,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 import scipy.sparse as sp
 
-from klnmf.readers import CountTable, ReadError, read_counts, write_counts
+from klnmf.readers import CountTable, ReadError, files, matrix_files, read_counts, write_counts
 
 MTX = "%%MatrixMarket matrix coordinate"
 SIZES = f"{MTX} integer general\n2 3 2\n"
@@ -85,7 +86,8 @@ def test_columns_that_are_not_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.rows.txt", "folder/a.txt"])
-def test_text_that_is_not_utf8(name: str, tmp_path: Path) -> None:
+def test_text_that_is_not_utf8(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "_BLOCK", 8)  # the lines are counted over several blocks
     path = tmp_path / name
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(b"a,b,c\nx,sea,2\nx,m\xe4rz,2\n")
@@ -227,6 +229,22 @@ def test_packed_files_that_end_early(name: str, tmp_path: Path) -> None:
         path.write_bytes(packed[:length])
         with pytest.raises(ReadError, match=r", line \d+: the compressed data are damaged or cut"):
             read_counts(path)
+
+
+def test_a_checksum_that_fails_after_the_last_entry(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class FailsAtTheEnd(io.BytesIO):
+        def read(self, size: int | None = -1) -> bytes:
+            content = super().read(size)
+            if not content:
+                raise gzip.BadGzipFile("CRC check failed")
+            return content
+
+    path = tmp_path / "a.mtx"
+    path.write_text(f"{SIZES}1 1 1\n2 1 1\n")
+    monkeypatch.setattr(matrix_files, "open_binary", lambda p: FailsAtTheEnd(p.read_bytes()))
+    refused(path, None, "CRC check failed")
 
 
 @pytest.mark.parametrize("kind", ["npz", "h5ad", "loom", "h5", "parquet"])
