@@ -36,6 +36,11 @@ class ProgressBar:
                 leave=False,
             )
 
+    def go_on_from(self, n_done: int) -> None:
+        """Count iterations that were done before."""
+        if self._bar is not None:
+            self._bar.initial = self._bar.n = n_done  # they do not count for its speed
+
     def update(self, record: dict[str, Any]) -> None:
         """Move on by one iteration."""
         if self._bar is None:
