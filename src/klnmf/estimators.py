@@ -338,8 +338,8 @@ class KLNMF(SavedToFiles, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         solver.check_backend(problem.backend)
         warn_if_one_sided(problem.penalties)
         run, checkpoint = begin_run(self, problem, solver, self._row_solve(), W, H)
-        with ProgressBar(self.progress, self.max_iter) as bar:
-            bar.go_on_from(len(run.history) - (not run.is_judged))
+        n_done = len(run.history) - (not run.is_judged)
+        with ProgressBar(self.progress, self.max_iter, n_done) as bar:
 
             def on_record(record: Record) -> bool:
                 bar.update(record)

@@ -20,9 +20,6 @@ Array = npt.NDArray[Any]
 
 FLOATS = (np.float32, np.float64)
 INDICES = (np.int32, np.int64)
-HISTORY = (
-    "iteration", "seconds", "divergence", "objective", "kkt_residual", "zeros_W", "zeros_H",
-)  # fmt: skip
 
 
 def array_named(arrays: dict[str, Array], name: str, dtypes: Sequence[Any], ndim: int) -> Array:
@@ -127,20 +124,26 @@ def unpack_names(arrays: dict[str, Array], name: str, n_names: int) -> Array:
 
 def pack_history(arrays: dict[str, Array], history: Sequence[dict[str, Any]]) -> list[str]:
     """Put the records into the array ``history``, a row each; the header names the columns."""
-    rows = [[float(record[column]) for column in HISTORY] for record in history]
-    arrays["history"] = np.array(rows, dtype=np.float64).reshape(-1, len(HISTORY))
-    return list(HISTORY)
+    columns = list(history[0]) if history else ["iteration"]
+    rows = [[float(record[column]) for column in columns] for record in history]
+    arrays["history"] = np.array(rows, dtype=np.float64).reshape(-1, len(columns))
+    return columns
 
 
 def unpack_history(arrays: dict[str, Array], columns: Any) -> list[dict[str, Any]]:
     """Return the records as in ``history_``."""
     table = array_named(arrays, "history", [np.float64], 2)
-    if columns != list(HISTORY) or table.shape[1] != len(HISTORY):
-        raise SavedFileError(f"the history must have the columns {list(HISTORY)}.")
-    numbers = table[:, 0]
-    if not (np.isfinite(numbers).all() and (np.abs(numbers) < 2**53).all()):
-        raise SavedFileError("the history has numbers of iterations that are none.")
-    records = [dict(zip(HISTORY, row, strict=True)) for row in table.tolist()]
+    is_named = (
+        isinstance(columns, list)
+        and all(isinstance(column, str) for column in columns)
+        and len(set(columns)) == len(columns) == table.shape[1]
+        and "iteration" in columns
+    )
+    if not is_named:
+        raise SavedFileError("the columns of its history need names, one of them 'iteration'.")
+    if not (np.abs(table[:, columns.index("iteration")]) < 2**53).all():  # NaN neither
+        raise SavedFileError("its history has numbers of iterations that are none.")
+    records = [dict(zip(columns, row, strict=True)) for row in table.tolist()]
     for record in records:
         record["iteration"] = int(record["iteration"])
     return records
