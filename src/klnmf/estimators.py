@@ -369,7 +369,7 @@ class KLNMF(SavedToFiles, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         return check_counts(X, dtype=self.dtype, name=type(self).__name__)
 
     def _problem(self, data: SparseData) -> Problem:
-        penalties = Penalties(self.l1_W, self.l2_W, self.l1_H, self.l2_H)
+        penalties = Penalties(*map(float, (self.l1_W, self.l2_W, self.l1_H, self.l2_H)))
         check_penalties(penalties, data.dtype)
         return Problem(make_backend(self.backend, data, self.n_threads), penalties)
 

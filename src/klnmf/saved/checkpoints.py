@@ -54,7 +54,7 @@ def fit_identity(
         "checksums of the start": starts,
         "solver": repr(solver),
         "backend": problem.backend.name,
-        **{name: float(value) for name, value in vars(problem.penalties).items()},
+        **vars(problem.penalties),
         **parameters,
     }
 
