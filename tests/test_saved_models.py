@@ -13,6 +13,7 @@ import struct
 import tempfile
 import tracemalloc
 import zipfile
+from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -563,24 +564,39 @@ EVIL_FILES = {
         {**members_of(good_bytes()), "components.npy": npy(HUGE) + bytes(20_000_000)},
         zipfile.ZIP_DEFLATED,
     ),
-    "bomb in the header": lambda: zipped({"header.json": " " * 15_000_000}, zipfile.ZIP_DEFLATED),
+    "bomb in the header": lambda: zipped({"header.json": " " * 4_000_000}, zipfile.ZIP_DEFLATED),
     "more members": lambda: zipped({**members_of(good_bytes()), "extra.npy": b"x"}),
     "swapped members": lambda: swapped("components.npy", "W.npy"),
     "swapped members of one shape": lambda: swapped("W.npy", "history.npy"),
 }
 
 
+def takes_little_memory(action: Callable[[], None], file_size: int) -> bool:
+    """Whether the most that it takes at a time is in proportion to the file.
+
+    What is allocated once in a process (modules, caches) is gone when it is tried again.
+    """
+    for _ in range(2):
+        tracemalloc.start()
+        try:
+            action()
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        if peak < 500_000 + 10 * file_size:
+            return True
+    return False
+
+
 @pytest.mark.parametrize("kind", EVIL_FILES)
 def test_a_file_of_a_stranger_gives_an_error(kind: str) -> None:
     data = EVIL_FILES[kind]()
-    tracemalloc.start()
-    try:
+
+    def load() -> None:
         with pytest.raises(SavedFileError):
             load_bytes(data)
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert peak < 1_000_000 + 10 * len(data)
+
+    assert takes_little_memory(load, len(data))
     assert not Trap.sprung
 
 
@@ -662,18 +678,16 @@ def test_names_are_checked() -> None:
 def refused_or_unchanged(data: bytes, sparse_output: bool) -> None:
     """What is loaded from damaged bytes is what was saved: some bytes of an archive say nothing."""
     expected = good_model(sparse_output)
-    tracemalloc.start()
-    try:
+
+    def load() -> None:
         with suppress(SavedFileError):  # and no other error
             found = load_bytes(data)
             assert_same_model(found.model, expected.model)
             assert same_bits(dense(found.W), dense(expected.W))
             assert list(found.sample_names) == list(expected.sample_names)
             assert found.metadata == expected.metadata
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert peak < 1_000_000 + 10 * len(good_bytes(sparse_output))
+
+    assert takes_little_memory(load, len(data))
 
 
 def places(sparse_output: bool) -> st.SearchStrategy[int]:
@@ -764,4 +778,4 @@ def test_damage_is_noticed(kind: str) -> None:
 @pytest.mark.parametrize("kind", FUZZERS)
 def test_damage_is_noticed_thoroughly(kind: str) -> None:
     check, strategies = FUZZERS[kind]
-    fuzz(check, 3000, **strategies)
+    fuzz(check, 1000, **strategies)
