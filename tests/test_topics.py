@@ -107,13 +107,13 @@ def test_table_ranks_by_lift_too() -> None:
     ("arguments", "message"),
     [
         ({"components": [1.0, 2.0]}, r"two dimensions .* got shape \(2,\)"),
-        ({"components": np.zeros((2, 0))}, "at least one feature"),
+        ({"components": np.zeros((2, 0))}, "at least one column"),
         ({"components": [[-1.0, 2.0]]}, "nonnegative and finite"),
         ({"components": [[np.nan, 2.0]]}, "nonnegative and finite"),
         ({"components": [[np.inf, 2.0]]}, "nonnegative and finite"),
         ({"feature_names": ["a"]}, "has 1 names for 4 features"),
         ({"n_top": 0}, "n_top must be at least 1; got 0"),
-        ({"by": "size"}, "by must be 'weight' or 'lift'; got 'size'"),
+        ({"by": "size"}, "by must be .*or .kl.; got 'size'"),
     ],
 )
 def test_wrong_arguments_are_named(arguments: dict[str, object], message: str) -> None:
