@@ -89,7 +89,7 @@ def scaled_to_one(values: FloatArray) -> FloatArray:
 def _checked_factor(factor: Any, name: str, axes: str, dtype: Any) -> Any:
     """Return a nonnegative and finite ndarray or CSR array, sorted and without stored zeros."""
     is_sparse = sp.issparse(factor)
-    matrix = factor if is_sparse else np.asarray(factor)
+    matrix: Any = factor if is_sparse else np.asarray(factor)
     if matrix.ndim != 2 or matrix.shape[1] == 0:
         raise ValueError(
             f"{name} must have two dimensions {axes} and at least one column; "

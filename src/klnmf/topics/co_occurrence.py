@@ -93,7 +93,7 @@ def coherence(
 def _occurrences(
     X: Any, features: list[Any], n_features: int
 ) -> tuple[int, sp.csc_array, np.ndarray[Any, Any]]:
-    """Number of samples, ones where a leading feature occurs, and the column of each of these."""
+    """Return the number of samples, ones where a leading feature occurs, and its column there."""
     matrix = X.tocsr() if sp.issparse(X) else np.asarray(X)
     if matrix.ndim != 2 or matrix.shape[1] != n_features:
         raise ValueError(

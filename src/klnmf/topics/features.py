@@ -96,13 +96,13 @@ def top_features(
     >>> components = [[6.0, 2.0, 0.0], [0.0, 1.0, 1.0]]
     >>> top_features(components, ["sea", "ship", "field"], n_top=2)
     [[('sea', 0.75), ('ship', 0.25)], [('ship', 0.5), ('field', 0.5)]]
-    >>> [[name for name, _ in topic] for topic in top_features(
-    ...     components, ["sea", "ship", "field"], n_top=1, by="frex")]
+    >>> [
+    ...     [name for name, _ in topic]
+    ...     for topic in top_features(components, ["sea", "ship", "field"], n_top=1, by="frex")
+    ... ]
     [['sea'], ['field']]
     """
-    leading = leading_features(
-        components, n_top, by, W=W, lambda_=lambda_, frex_weight=frex_weight
-    )
+    leading = leading_features(components, n_top, by, W=W, lambda_=lambda_, frex_weight=frex_weight)
     names = checked_names(feature_names, leading.n_features)
     return [
         [(names[j], float(score)) for j, score in zip(features, scores, strict=True)]
