@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _PANELS_PER_ROW = 5
+_LONGEST_TO_MEDIAN = 3.0  # bars are cut past this, relative to the median of the longest ones
 _PANEL_WIDTH, _BAR_HEIGHT = 2.6, 0.17  # inches
 
 
@@ -47,7 +48,8 @@ def plot_top_features(
     """Draw the leading features of each component as small bar charts on one scale.
 
     The length of a bar is the share of the component's mass that the feature holds, whatever the
-    features are ranked by, so that bars compare across charts.
+    features are ranked by, so that bars compare across charts. Where a few bars are far longer than
+    those of most components, they are cut, with their number written into them.
 
     Parameters
     ----------
@@ -91,14 +93,24 @@ def plot_top_features(
         figure.supxlabel("share of the component's mass", fontsize=9, color="0.4")
     else:
         panels = given_panels(axes, len(drawn))
-    longest_bar = max(leading.weights[k].max(initial=0.0) for k in drawn) or 1.0
+    limit = _common_limit([leading.weights[k].max(initial=0.0) for k in drawn])
     for component, ax in zip(drawn, panels, strict=True):
         weights = leading.weights[component]
         positions = np.arange(weights.size)
         ax.barh(positions, weights, height=0.7, color=BLUE)
         ax.set_yticks(positions, [shortened(names[j]) for j in leading.features[component]])
         ax.set_ylim(n_top - 0.4, -0.6)  # the first feature on top; empty places stay empty
-        ax.set_xlim(0.0, 1.05 * longest_bar)  # shared, so that bars compare across charts
+        ax.set_xlim(0.0, limit)  # shared, so that bars compare across charts
+        for position in np.flatnonzero(weights > limit):
+            ax.text(
+                0.98 * limit,
+                position,
+                percent(weights[position]),
+                ha="right",
+                va="center_baseline",
+                fontsize=7,
+                color="white",
+            )
         ax.xaxis.set_major_formatter(percent)
         ax.locator_params(axis="x", nbins=3)
         title(ax, f"component {component}", size=8.5)
@@ -109,6 +121,12 @@ def plot_top_features(
         ax.spines[["top", "right", "left"]].set_visible(False)
         ax.spines["bottom"].set_color("0.7")
     return panels
+
+
+def _common_limit(longest_bars: list[float]) -> float:
+    """Right end of all charts: past the longest bar, unless that would leave the others tiny."""
+    filled = [longest for longest in longest_bars if longest > 0.0] or [1.0]
+    return min(1.05 * max(filled), _LONGEST_TO_MEDIAN * float(np.median(filled)))
 
 
 def plot_component_sizes(

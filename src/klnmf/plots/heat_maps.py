@@ -205,11 +205,12 @@ def _draw(
 
     scale = PowerNorm(gamma, vmin=0.0, vmax=largest)
     image = ax.imshow(values, cmap=HEAT_COLOURS, norm=scale, aspect="auto")
-    bar = ax.figure.colorbar(image, ax=ax, label=meaning, pad=0.02, aspect=25, format=tick)
+    bar = ax.figure.colorbar(image, ax=ax, pad=0.02, aspect=25, format=tick)
+    bar.set_label(meaning, fontsize=8)
     bar.outline.set_visible(False)
     bar.ax.tick_params(labelsize=8)
-    label_ticks(ax, "y", row_names)
     label_ticks(ax, "x", column_names)
+    label_ticks(ax, "y", row_names)
     ax.spines[:].set_visible(False)
     if max(values.shape) <= _NUMBERED:
         for (row, column), value in np.ndenumerate(values):

@@ -68,8 +68,8 @@ def plot_components_as_images(
     drawn = selected_components(select, H.shape[0])
     if axes is None:
         inch = _INCHES / max(height, width)
-        panels = new_panels(len(drawn), n_columns, inch * width + 0.1, inch * height + 0.25)
-        panels[0].figure.supxlabel("components, each on its own scale", fontsize=9, color="0.4")
+        panel = max(inch * width, 0.85) + 0.1, inch * height + 0.25  # the title takes 0.85
+        panels = new_panels(len(drawn), n_columns, *panel)
     else:
         panels = given_panels(axes, len(drawn))
     chosen = H[drawn]
@@ -77,7 +77,7 @@ def plot_components_as_images(
     for component, ax, image in zip(drawn, panels, images, strict=True):
         largest = float(image.max()) or 1.0
         ax.imshow(image, cmap=cmap, vmin=0.0, vmax=largest, interpolation="nearest")
-        ax.set_title(str(component), fontsize=8, pad=2.0)
+        ax.set_title(f"component {component}", fontsize=7, pad=2.0)
         ax.set_xticks([])
         ax.set_yticks([])
         ax.spines[:].set_color("0.8")

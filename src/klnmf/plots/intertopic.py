@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from klnmf.plots.style import BLUE, axes_or_new, title
+from klnmf.plots.style import BLUE, axes_or_new, size_in_points, title
 from klnmf.topics import component_shares, jensen_shannon_distances
 from klnmf.topics.checks import FloatArray
 from klnmf.topics.distances import classical_scaling
@@ -58,8 +58,7 @@ def plot_intertopic_map(components: Any, W: Any = None, *, ax: Axes | None = Non
 
     ax = axes_or_new(ax, 6.5, 6.0)
     ax.set_aspect("equal")
-    box = ax.get_window_extent()
-    side = min(box.width, box.height) * 72.0 / ax.figure.dpi  # points
+    side = min(size_in_points(ax))
     diameters = side * np.sqrt(_COVERED * sizes * 4.0 / np.pi)
     reach = _reach(points, diameters / side)
     ax.set_xlim(-reach, reach)

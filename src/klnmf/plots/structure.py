@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
@@ -12,12 +13,13 @@ from sklearn.isotonic import isotonic_regression
 
 from klnmf.plots.style import (
     AREA_COLOURS,
-    REST_COLOUR,
+    REST_COLOURS,
     axes_or_new,
     component_names,
     percent,
     selected_components,
     shortened,
+    size_in_points,
     title,
 )
 from klnmf.topics.checks import (
@@ -72,9 +74,9 @@ def plot_structure(
         the largest most often first, and by its share. ``"embedding"``: along one axis on which
         similar samples are near, the first of the correspondence analysis of √P(z | d).
     select : sequence of int, optional
-        The components with a colour of their own, from the bottom up; the others are grey
-        together. At most nine, because not all readers can tell more colours apart. By default
-        those of the largest mean share, each group counting the same.
+        The components with a colour of their own, from the bottom up; the others are above them
+        in two shades of grey in turn. At most nine, because not all readers can tell more colours
+        apart. By default those of the largest mean share, each group counting the same.
     max_samples : int, default=2000
         Where there are more samples, that many are drawn at random, the groups in proportion and
         each with at least one. A note under the picture says so.
@@ -106,10 +108,12 @@ def plot_structure(
         raise ValueError(f"max_samples must be at least 1; got {max_samples}.")
     sample = _sampled(W, components, labels, max_samples, random_state)
     shown = _shown_components(sample, select)
-    n_others = sample.proportions.shape[1] - len(shown)
-    heights = sample.proportions[:, shown]
+    others = [k for k in _by_mean(sample) if k not in shown]
+    greys = itertools.islice(itertools.cycle(REST_COLOURS), len(others))
+    colours = [*AREA_COLOURS[: len(shown)], *greys]
+    stacked = sample.proportions[:, [*shown, *others]]
 
-    ax = axes_or_new(ax, 10.0, 4.0)
+    ax = axes_or_new(ax, min(20.0, max(10.0, 3.5 + 0.13 * len(sample.groups))), 4.0)
     gap = _GAP * len(sample.member)
     ends = []
     left = 0.0
@@ -118,17 +122,17 @@ def plot_structure(
         rows = rows[_arranged(sample.proportions[rows], order)]
         edges = left + np.arange(rows.size + 1.0)
         ends.append((left, float(edges[-1])))
-        _stack(ax, heights[rows], edges, with_rest=n_others > 0)
+        _stack(ax, stacked[rows], edges, colours)
         left = float(edges[-1]) + gap
     ax.set_xlim(0.0, max(1.0, left - gap))
     ax.set_ylim(0.0, 1.0)
     ax.yaxis.set_major_formatter(percent)
     ax.set_ylabel("proportion")
     ax.spines[:].set_visible(False)
-    _name_groups(ax, sample.groups, ends, is_grouped=labels is not None)
-    _legend(ax, component_names(components, feature_names), shown, n_others)
+    _legend(ax, component_names(components, feature_names), shown, len(others))
     _note(ax, sample)
     title(ax, "Proportions of the components in the samples")
+    _name_groups(ax, sample.groups, ends, is_grouped=labels is not None)  # measures what is left
     return ax
 
 
@@ -162,17 +166,21 @@ def _sampled(W: Any, components: Any, labels: Any, max_samples: int, seed: int) 
     )
 
 
+def _by_mean(sample: _Sample) -> list[int]:
+    """Components by falling mean share, each group counting the same."""
+    by_group = [
+        sample.proportions[sample.member == group].mean(axis=0)
+        for group in range(len(sample.groups))
+    ]
+    return [int(k) for k in np.argsort(-np.mean(by_group, axis=0), kind="stable")]
+
+
 def _shown_components(sample: _Sample, select: Sequence[int] | None) -> list[int]:
     """Components with a colour of their own."""
     most = len(AREA_COLOURS)
     n_components = sample.proportions.shape[1]
     if select is None:
-        by_group = [
-            sample.proportions[sample.member == group].mean(axis=0)
-            for group in range(len(sample.groups))
-        ]
-        largest = np.argsort(-np.mean(by_group, axis=0), kind="stable")[:most]
-        return [int(component) for component in largest]
+        return _by_mean(sample)[:most]
     shown = selected_components(select, n_components)
     if len(shown) > most or len(set(shown)) < len(shown):
         raise ValueError(f"select must name at most {most} components, each once; got {shown}.")
@@ -214,15 +222,12 @@ def _arranged(proportions: FloatArray, order: Order) -> IndexArray:
     return np.argsort(-axis, kind="stable")
 
 
-def _stack(ax: Axes, heights: FloatArray, edges: FloatArray, *, with_rest: bool) -> None:
-    """Draw one group, the largest component at the bottom and the others together on top."""
+def _stack(ax: Axes, heights: FloatArray, edges: FloatArray, colours: list[str]) -> None:
+    """Draw one group, the first component at the bottom."""
     tops = np.cumsum(heights, axis=1)
     bottoms = tops - heights
-    for k in range(heights.shape[1]):
-        ax.stairs(tops[:, k], edges, baseline=bottoms[:, k], fill=True, color=AREA_COLOURS[k])
-    if with_rest:
-        whole = np.ones(len(heights))
-        ax.stairs(whole, edges, baseline=tops[:, -1], fill=True, color=REST_COLOUR)
+    for top, bottom, colour in zip(tops.T, bottoms.T, colours, strict=True):
+        ax.stairs(top, edges, baseline=bottom, fill=True, color=colour)
 
 
 def _name_groups(
@@ -235,7 +240,7 @@ def _name_groups(
         ax.set_xlabel("samples")
         return
     total = ax.get_xlim()[1]
-    points = ax.get_window_extent().width * 72.0 / ax.figure.dpi
+    points, _ = size_in_points(ax)
     texts = [shortened(group) for group in groups]
     middles = np.array([(left + right) / 2.0 for left, right in ends])
     widths = np.array([right - left for left, right in ends])
@@ -280,7 +285,9 @@ def _legend(ax: Axes, names: list[str], shown: list[int], n_others: int) -> None
     """Name the colours in the order of the stack, from the top down."""
     entries = [(names[k], AREA_COLOURS[i]) for i, k in enumerate(shown)]
     if n_others:
-        entries.append((f"{n_others} other component{'s' if n_others > 1 else ''}", REST_COLOUR))
+        entries.append(
+            (f"{n_others} other component{'s' if n_others > 1 else ''}", REST_COLOURS[0])
+        )
     handles = [ax.stairs([0.0], [0.0, 0.0], fill=True, color=colour) for _, colour in entries]
     for handle in handles:
         handle.remove()  # only the legend needs it

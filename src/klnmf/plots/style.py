@@ -29,7 +29,7 @@ AREA_COLOURS = (
     "#AA4499",
     "#999933",
 )
-REST_COLOUR = "#dddddd"
+REST_COLOURS = ("#dcdcdc", "#c8c8c8")
 HEAT_COLOURS = "Blues"  # white for 0, falling in lightness: the same in grey
 
 _LONGEST_NAME = 22
@@ -130,11 +130,18 @@ def percent(share: float, _: Any = None) -> str:
     return f"{100 * share:.3g}%" if share else "0"
 
 
+def size_in_points(ax: Axes) -> tuple[float, float]:
+    """Width and height of the axes once everything drawn so far has found its place."""
+    root = ax.figure.canvas.figure  # of a subfigure too
+    root.draw_without_rendering()
+    box = ax.get_window_extent()
+    return box.width * 72.0 / root.dpi, box.height * 72.0 / root.dpi
+
+
 def label_ticks(ax: Axes, which: Literal["x", "y"], labels: Sequence[str]) -> None:
     """Label places 0, 1, ... of an axis: smaller where it is tight, and not all where too tight."""
-    box = ax.get_window_extent()
-    length = (box.width if which == "x" else box.height) * 72.0 / ax.figure.dpi
-    room = length / max(1, len(labels))  # points for each label
+    width, height = size_in_points(ax)
+    room = (width if which == "x" else height) / max(1, len(labels))  # points for each label
     widest = _LETTER * _LARGEST * max((len(label) for label in labels), default=0)
     lies_flat = which == "y" or widest < 0.9 * room
     size = min(_LARGEST, max(_SMALLEST, room / _LINE))
