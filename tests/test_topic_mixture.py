@@ -51,9 +51,7 @@ def test_rows_add_up_to_one_or_are_empty(pair: tuple[Array, Array]) -> None:
     pair=factors(),
     scales=hnp.arrays(np.float64, 5, elements=st.floats(1e-100, 1e100)),
 )
-def test_rescaling_a_component_changes_nothing(
-    pair: tuple[Array, Array], scales: Array
-) -> None:
+def test_rescaling_a_component_changes_nothing(pair: tuple[Array, Array], scales: Array) -> None:
     W, components = pair
     scale = scales[: W.shape[1]]
     expected = plsi_probabilities(W, components)

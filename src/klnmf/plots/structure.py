@@ -39,6 +39,7 @@ Order = Literal["main", "embedding"]
 
 _GAP = 0.008  # between groups, as a share of the width
 _LABEL_SIZE = 7.0  # points
+_LINE_HEIGHT = 12.0  # points between a group and its name, where a line joins them
 
 
 def plot_structure(
@@ -111,20 +112,16 @@ def plot_structure(
     others = [k for k in _by_mean(sample) if k not in shown]
     greys = itertools.islice(itertools.cycle(REST_COLOURS), len(others))
     colours = [*AREA_COLOURS[: len(shown)], *greys]
-    stacked = sample.proportions[:, [*shown, *others]]
 
     ax = axes_or_new(ax, min(20.0, max(10.0, 3.5 + 0.13 * len(sample.groups))), 4.0)
-    gap = _GAP * len(sample.member)
-    ends = []
-    left = 0.0
-    for group in range(len(sample.groups)):
-        rows = np.flatnonzero(sample.member == group)
-        rows = rows[_arranged(sample.proportions[rows], order)]
-        edges = left + np.arange(rows.size + 1.0)
-        ends.append((left, float(edges[-1])))
-        _stack(ax, stacked[rows], edges, colours)
-        left = float(edges[-1]) + gap
-    ax.set_xlim(0.0, max(1.0, left - gap))
+    rows, edges, ends = _laid_out(sample, order)
+    heights = sample.proportions[rows][:, [*shown, *others]]
+    heights[rows < 0] = np.nan  # the gaps
+    tops = np.cumsum(heights, axis=1)
+    bottoms = np.nan_to_num(tops - heights)
+    for k, colour in enumerate(colours):
+        ax.stairs(tops[:, k], edges, baseline=bottoms[:, k], fill=True, color=colour)
+    ax.set_xlim(0.0, edges[-1])
     ax.set_ylim(0.0, 1.0)
     ax.yaxis.set_major_formatter(percent)
     ax.set_ylabel("proportion")
@@ -222,12 +219,24 @@ def _arranged(proportions: FloatArray, order: Order) -> IndexArray:
     return np.argsort(-axis, kind="stable")
 
 
-def _stack(ax: Axes, heights: FloatArray, edges: FloatArray, colours: list[str]) -> None:
-    """Draw one group, the first component at the bottom."""
-    tops = np.cumsum(heights, axis=1)
-    bottoms = tops - heights
-    for top, bottom, colour in zip(tops.T, bottoms.T, colours, strict=True):
-        ax.stairs(top, edges, baseline=bottom, fill=True, color=colour)
+def _laid_out(
+    sample: _Sample, order: Order
+) -> tuple[IndexArray, FloatArray, list[tuple[float, float]]]:
+    """Return the samples from left to right (-1: a gap), the edges of bars, the ends of groups."""
+    gap = _GAP * len(sample.member)
+    rows, widths, ends = [], [], []
+    left = 0.0
+    for group in range(len(sample.groups)):
+        members = np.flatnonzero(sample.member == group)
+        if group > 0:
+            rows.append(np.array([-1]))
+            widths.append(np.array([gap]))
+            left += gap
+        rows.append(members[_arranged(sample.proportions[members], order)])
+        widths.append(np.ones(members.size))
+        ends.append((left, left + members.size))
+        left += members.size
+    return np.concatenate(rows), np.concatenate([[0.0], *widths]).cumsum(), ends
 
 
 def _name_groups(
@@ -254,24 +263,23 @@ def _name_groups(
     named = np.sort(np.argsort(-widths, kind="stable")[:n_named])
     places = _apart(middles[named], line, total)
     ax.set_xticks(places, [texts[group] for group in named], rotation=90)
-    ax.tick_params(axis="x", pad=12.0)
-    for middle, place in zip(middles[named], places, strict=True):
-        ax.annotate(
-            "",
-            (middle, 0.0),
-            xytext=(place, -12.0),
-            textcoords=("data", "offset points"),
-            arrowprops={
-                "arrowstyle": "-",
-                "color": "0.6",
-                "linewidth": 0.6,
-                "shrinkA": 1,
-                "shrinkB": 1,
-            },
-        )
+    ax.tick_params(axis="x", pad=_LINE_HEIGHT)
     missing = len(groups) - n_named
     small = f" ({missing} of {len(groups)} groups are too small for their name)" if missing else ""
     ax.set_xlabel(f"samples by group{small}")
+    below = -_LINE_HEIGHT / size_in_points(ax)[1]
+    gaps = np.full(places.size, np.nan)
+    lines = ax.plot(
+        np.column_stack([middles[named], places, gaps]).ravel(),
+        np.column_stack([np.zeros(places.size), np.full(places.size, below), gaps]).ravel(),
+        color="0.6",
+        linewidth=0.6,
+        transform=ax.get_xaxis_transform(),
+        clip_on=False,
+        scalex=False,
+        scaley=False,
+    )
+    lines[0].set_in_layout(False)
 
 
 def _apart(wanted: FloatArray, distance: float, total: float) -> FloatArray:
