@@ -14,7 +14,7 @@ matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
 
 from matplotlib import pyplot as plt  # noqa: E402
-from matplotlib.colors import to_hex  # noqa: E402
+from matplotlib.colors import to_hex, to_rgb  # noqa: E402
 
 from klnmf.plots import (  # noqa: E402
     plot_component_similarity,
@@ -84,6 +84,28 @@ def test_stacks_are_the_proportions_in_groups_and_in_order() -> None:
     np.testing.assert_allclose(edges, [0, 1, 2, 3, 4, 4 + gap, 5 + gap])
     np.testing.assert_allclose(ax.get_xticks(), [2.0, 4.5 + gap])
     assert ax.get_title(loc="right") == "1 empty sample left out"
+
+
+def test_pixels_have_the_colours_of_the_proportions() -> None:
+    W = np.array([[1.0, 0.0, 0.0], [1.0, 1.0, 0.0]] * 20)
+    ax = plot_structure(W, np.eye(3), select=[0, 1, 2])
+    figure = ax.figure
+    figure.canvas.draw()
+    pixels = np.asarray(figure.canvas.buffer_rgba())[::-1, :, :3]  # from the bottom up
+
+    def colour_at(sample: float, height: float) -> str:
+        x, y = ax.transData.transform((sample, height))
+        return to_hex(pixels[int(y), int(x)] / 255.0)
+
+    for sample, height, component in ((5, 0.3, 0), (5, 0.95, 0), (35, 0.3, 0), (35, 0.7, 1)):
+        assert colour_at(sample, height) == AREA_COLOURS[component].lower()
+    # The third is 0 everywhere and nowhere to be seen.
+    square = ax.get_window_extent()
+    inside = pixels[
+        int(square.y0) + 2 : int(square.y1) - 2, int(square.x0) + 2 : int(square.x1) - 2
+    ]
+    third = np.round(255 * np.array(to_rgb(AREA_COLOURS[2])))
+    assert not (inside == third).all(axis=2).any()
 
 
 def test_components_past_nine_are_grey_and_on_top() -> None:

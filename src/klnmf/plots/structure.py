@@ -120,7 +120,9 @@ def plot_structure(
     tops = np.cumsum(heights, axis=1)
     bottoms = np.nan_to_num(tops - heights)
     for k, colour in enumerate(colours):
-        ax.stairs(tops[:, k], edges, baseline=bottoms[:, k], fill=True, color=colour)
+        layer = ax.stairs(tops[:, k], edges, baseline=bottoms[:, k], fill=True)
+        # No outline, which would show components that are 0; smooth edges would let white through.
+        layer.set(facecolor=colour, linewidth=0.0, antialiased=False)
     ax.set_xlim(0.0, edges[-1])
     ax.set_ylim(0.0, 1.0)
     ax.yaxis.set_major_formatter(percent)
