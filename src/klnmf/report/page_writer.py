@@ -67,7 +67,8 @@ def write_report(
     W : array-like or sparse matrix of shape (n_samples, n_components)
         Representation of the samples, as ``fit_transform`` returns it.
     X : array-like or sparse matrix of shape (n_samples, n_features), optional
-        The counts, for the summary of the data. Without it that part is short.
+        The counts that the model was fitted to, for the summary of the data. Without it that part
+        is short.
     feature_names : sequence of str, optional
         Names of the features; by default those of the DataFrame that the model was fitted to, else
         ``"feature 0"``, ``"feature 1"``, ...
@@ -81,7 +82,7 @@ def write_report(
         Heading of the page.
     parameters : mapping of str to object, optional
         What else someone needs to run the fit again, such as how the counts were made; it is shown
-        beside the model's own parameters. The entry ``"input"`` names the data in the command line.
+        with the model's own parameters. The entry ``"input"`` names the data in the command line.
 
     Returns
     -------
@@ -125,8 +126,8 @@ def write_report(
         title=gathering.plain_text(title or f"{n_components} topics"),
         verdict=summary.verdict(model),
         tiles=summary.fit_tiles(described),
-        data_rows=summary.data_rows(described),
-        parameter_rows=[*reproduce.plain_parameters(model).items(), *extra.items()],
+        matrix_rows=summary.matrix_rows(described),
+        sample_rows=summary.sample_rows(described),
         version_rows=summary.version_rows(),
         snippet=reproduce.python_snippet(model, extra),
         command=reproduce.command_line(model, extra),
@@ -189,6 +190,8 @@ def _content_hash(text: str) -> str:
 
 def _written(path: Path, html: str) -> Path:
     """Write under a temporary name in the same folder first."""
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder; name a file in it, such as report.html.")
     if not path.parent.is_dir():
         raise FileNotFoundError(f"The folder {path.parent} for the report does not exist.")
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")

@@ -61,11 +61,6 @@ def command_line(model: Any, parameters: Mapping[str, str]) -> str:
     return " ".join(words)
 
 
-def plain_parameters(model: Any) -> dict[str, str]:
-    """Name and value of every parameter, as text."""
-    return {key: _as_python(value)[0] for key, value in _ordered_parameters(model).items()}
-
-
 def _ordered_parameters(model: Any) -> dict[str, Any]:
     """Parameters in the order of the signature, which puts the important ones first."""
     values = model.get_params(deep=False)

@@ -67,7 +67,7 @@ def fit_tiles(described: Described) -> list[Tile]:
     divergence = "of X from W Hᵀ"
     explained = _explained(described)
     if explained is not None:
-        divergence = f"{explained:.1%} below one topic"
+        divergence = f"{_percent(explained)} below one topic"
     n_components, n_features = described.components.shape
     return [
         Tile("KL divergence", _count(model.divergence_), divergence),
@@ -79,30 +79,35 @@ def fit_tiles(described: Described) -> list[Tile]:
     ]
 
 
-def data_rows(described: Described) -> list[tuple[str, str]]:
-    """Shape, sparsity and counts of the data; what can be told without X if it was not given."""
+def matrix_rows(described: Described) -> list[tuple[str, str]]:
+    """Shape and sparsity of the data; the shape alone if X was not given."""
     n_samples, n_features = len(described.W), described.components.shape[1]
     rows = [("Samples × features", f"{_count(n_samples)} × {_count(n_features)}")]
     X = described.X
     if X is None:
         return [*rows, ("Counts", "not given to the report")]
-    sums = np.asarray(X.sum(axis=1, dtype=np.float64)).ravel()
-    used = np.bincount(X.indices, minlength=n_features) > 0
-    cells = n_samples * n_features
-    rows += [
-        ("Nonzeros", f"{_count(X.nnz)} ({X.nnz / cells:.2%}; {1.0 - X.nnz / cells:.2%} are zero)"),
-        ("Sum of all counts", _count(float(sums.sum()))),
+    empty = n_samples - np.count_nonzero(np.diff(X.indptr))
+    used = np.count_nonzero(np.bincount(X.indices, minlength=n_features))
+    return [
+        *rows,
+        ("Nonzeros", _count(X.nnz)),
+        ("Zeros", _percent(1.0 - X.nnz / (n_samples * n_features), digits=2)),
+        ("Sum of all counts", _count(float(X.sum(dtype=np.float64)))),
+        ("Empty samples", _count(empty)),
+        ("Features that never occur", _count(n_features - used)),
     ]
-    names = ("smallest", "lower quartile", "median", "upper quartile", "largest")
+
+
+def sample_rows(described: Described) -> list[tuple[str, str]]:
+    """Quartiles of the samples' sums; nothing if X was not given."""
+    if described.X is None:
+        return []
+    sums = np.asarray(described.X.sum(axis=1, dtype=np.float64)).ravel()
+    names = ("Smallest", "Lower quartile", "Median", "Upper quartile", "Largest")
     quartiles = np.quantile(sums, [0.0, 0.25, 0.5, 0.75, 1.0])
-    rows += [
-        (f"Counts of a sample: {name}", _count(float(value)))
-        for name, value in zip(names, quartiles, strict=True)
-    ]
-    rows.append(("Nonzeros of a sample: median", _count(float(np.median(np.diff(X.indptr))))))
-    rows.append(("Empty samples", _count(int((sums == 0).sum()))))
-    rows.append(("Features that never occur", _count(int((~used).sum()))))
-    return rows
+    rows = [(name, _count(float(q))) for name, q in zip(names, quartiles, strict=True)]
+    different = float(np.median(np.diff(described.X.indptr)))
+    return [*rows, ("Different features, median", _count(different))]
 
 
 def version_rows() -> list[tuple[str, str]]:
@@ -134,7 +139,7 @@ def _last(model: Any, key: str) -> float:
 
 
 def _zeros(factor: Any) -> str:
-    return f"{float(np.mean(factor == 0)):.1%}"
+    return _percent(float(np.mean(factor == 0)))
 
 
 def _counted(number: int, noun: str) -> str:
@@ -148,6 +153,10 @@ def _count(value: float) -> str:
     if value == int(value) or abs(value) >= 1000.0:
         return f"{value:,.0f}" if abs(value) < 1e15 else f"{value:.4g}"
     return f"{value:.4g}"
+
+
+def _percent(share: float, digits: int = 1) -> str:
+    return f"{100.0 * share:.{digits}f}\u00a0%"
 
 
 def _short(value: float) -> str:

@@ -37,8 +37,8 @@ function marked(text, query) {
 
 function percent(share) {
   const value = 100 * share;
-  if (value > 0 && value < 0.01) return "< 0.01 %";
-  return `${value.toFixed(value < 0.1 ? 2 : value < 10 ? 1 : 0)} %`;
+  if (value > 0 && value < 0.01) return "< 0.01\u00a0%";
+  return `${value.toFixed(value < 0.1 ? 2 : value < 10 ? 1 : 0)}\u00a0%`;
 }
 
 const count = (value) => value.toLocaleString("en", { maximumSignificantDigits: value < 1000 ? 4 : 21, maximumFractionDigits: value < 1000 ? 2 : 0 });
@@ -56,14 +56,20 @@ function onWidth(element, callback) {
   look();
 }
 
-// The largest topics have colours of their own; the others share a grey.
+// The largest topics have colours of their own; the others go through a few greys, which tell
+// neighbours apart.
 const colours = [
   "#4b90d5", "#d68549", "#4ca162", "#de7a7b", "#a375c5", "#b49a2f", "#179fa5", "#d479a6", "#7b993c", "#8d92e7",
   "#a0bef5", "#f4c492", "#8bcfad", "#febbad", "#d8acdf", "#d4d291", "#79cdde", "#feb7c9", "#a4cb95", "#cec5fe",
 ];
-const grey = "#a9b2bd";
+const greys = ["#a9b2bd", "#8b96a4", "#c6ccd4", "#b9ada2", "#98a59d"];
 const topics = data.topics;
-const topicOf = new Map(topics.map((topic, rank) => [topic.id, Object.assign(topic, { rank, colour: colours[rank] ?? grey })]));
+topics.forEach((topic, rank) => {
+  topic.rank = rank;
+  topic.isGrey = rank >= colours.length;
+  topic.colour = topic.isGrey ? greys[rank % greys.length] : colours[rank];
+});
+const topicOf = new Map(topics.map((topic) => [topic.id, topic]));
 
 function swatch(topic) {
   const element = make("span", { class: "swatch", "aria-hidden": "true" });

@@ -12,10 +12,16 @@ function circleRadii(width, height) {
 function placedCircles(width, height) {
   const radii = circleRadii(width, height);
   const edge = Math.max(...radii) + 4;
+  const [x, y] = [0, 1].map((axis) => {
+    const along = topics.map((topic) => topic.position[axis]);
+    const [low, high] = [Math.min(...along), Math.max(...along)];
+    return { middle: (low + high) / 2, span: Math.max(high - low, 1e-6) };
+  });
+  const scale = Math.min((width - 2 * edge) / x.span, (height - 2 * edge) / y.span); // one for both
   const circles = topics.map((topic, i) => ({
     radius: radii[i],
-    x: width / 2 + topic.position[0] * (width / 2 - edge),
-    y: height / 2 - topic.position[1] * (height / 2 - edge),
+    x: width / 2 + scale * (topic.position[0] - x.middle),
+    y: height / 2 - scale * (topic.position[1] - y.middle),
   }));
   for (let round = 0; round < 400; round++) {
     let moved = false;

@@ -65,13 +65,13 @@ function showStructure() {
   const which = drawn < all ? `${count(drawn)} of ${plural(all, "sample")}, drawn at random` : `All ${plural(all, "sample")}`;
   byId("structure-hint").textContent =
     `${which}; each is a column whose colours are the shares of its topics. Samples with the same largest topic stand together. Choose a topic to see where it is.`;
-  const coloured = topics.filter((topic) => topic.rank < colours.length && topic.size > 0);
+  const coloured = topics.filter((topic) => !topic.isGrey && topic.size > 0);
   legend.append(...coloured.map(legendButton));
   const others = topics.filter((topic) => topic.size > 0).length - coloured.length;
   if (others > 0) {
     const sign = make("span", { class: "swatch", "aria-hidden": "true" });
-    sign.style.background = grey;
-    legend.append(make("li", { class: "others" }, sign, `${plural(others, "smaller topic")}`));
+    sign.style.background = greys[0];
+    legend.append(make("li", { class: "others" }, sign, `${plural(others, "smaller topic")}, in greys`));
   }
   strips.append(...data.groups.filter((group) => group.samples.length).map((group) => strip(group, byId("structure-readout"))));
   figure.hidden = false;
@@ -81,7 +81,7 @@ function showStructure() {
       const here = Number(path.dataset.topic) === id;
       path.classList.toggle("chosen", here);
       const topic = topicOf.get(Number(path.dataset.topic));
-      path.setAttribute("fill", here && topic.colour === grey ? "var(--accent)" : topic.colour);
+      path.setAttribute("fill", here && topic.isGrey ? "var(--accent)" : topic.colour);
     }
     for (const button of legend.querySelectorAll("button")) {
       button.setAttribute("aria-pressed", String(Number(button.dataset.topic) === id));
