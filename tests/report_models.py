@@ -12,7 +12,7 @@ from klnmf import KLNMF
 from klnmf.report import write_report
 
 # Would run if any of it were read as HTML: each way out of an attribute, a text and a script.
-HOSTILE = "</script><img src=x onerror=\"window.attacked=1\">'`&{{7*7}}\u2028\u2029<!--<script>"
+HOSTILE = '</script><img src=x onerror="window.attacked=1">\'`&{{7*7}}\u2028\u2029<!--<script>'
 
 
 def model_of(components: Any, **attributes: Any) -> KLNMF:

@@ -13,17 +13,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from report_models import HOSTILE, model_of, random_factors, written_example
 from scipy import sparse
 
 from klnmf import KLNMF
 from klnmf.datasets import load_bible
+from report_models import HOSTILE, model_of, random_factors, written_example
 
 pytest.importorskip("jinja2")
 
-from klnmf.report import measures, write_report  # noqa: E402
-from klnmf.report.gathering import FIRST_WEIGHT, MOST_SAMPLES, RELEVANCE_WEIGHTS  # noqa: E402
-from klnmf.report.reproduce import command_line, python_snippet  # noqa: E402
+from klnmf.report import write_report
+from klnmf.report.gathering import FIRST_WEIGHT, MOST_SAMPLES, RELEVANCE_WEIGHTS
 
 MEGABYTE = 1_000_000
 
@@ -151,7 +150,9 @@ def test_hostile_names_stay_names(tmp_path: Path) -> None:
 
 
 def test_names_that_no_file_can_hold_are_replaced(tmp_path: Path) -> None:
-    page = report_of(tmp_path, np.eye(2), np.eye(2), feature_names=["a\udc80b", "c\0d"], title="\ud800")
+    page = report_of(
+        tmp_path, np.eye(2), np.eye(2), feature_names=["a\udc80b", "c\0d"], title="\ud800"
+    )
     assert page.data["words"] == ["a?b", "c�d"]
 
 
@@ -183,7 +184,9 @@ def test_words_are_enough_for_every_setting_of_the_slider(tmp_path: Path) -> Non
     for topic in data["topics"]:
         k = topic["id"]
         assert topic["size"] == pytest.approx(sizes[k], rel=1e-5)
-        embedded = np.array([int(data["words"][j].removeprefix("feature ")) for j in topic["words"]])
+        embedded = np.array(
+            [int(data["words"][j].removeprefix("feature ")) for j in topic["words"]]
+        )
         np.testing.assert_allclose(topic["log_p"], np.log(words[k, embedded]), atol=1e-4)
         lift = words[k, embedded] / overall[embedded]
         np.testing.assert_allclose(topic["log_lift"], np.log(lift), atol=1e-4)
@@ -209,35 +212,6 @@ def test_names_of_topics_are_their_most_relevant_words(tmp_path: Path) -> None:
     }
     assert first["name"] == ", ".join(sorted(relevance, key=lambda name: -relevance[name]))
     assert second["name"].split(", ")[0] == "corn"
-
-
-def test_typical_samples_are_not_the_shortest_ones() -> None:
-    W = np.array([[0.1, 0.0], [50.0, 2.0], [30.0, 0.0], [1.0, 40.0]])
-    probabilities = measures.plsi_probabilities(np.ones((2, 3)), W)
-    assert probabilities.shares[0].tolist() == [1.0, 0.0]
-    found = measures.typical_samples(probabilities, 3)
-    assert found[0].tolist() == [1, 2, 3]  # not the first, which holds next to nothing
-    assert found[1].tolist() == [3, 1]  # none with a share of 0
-
-
-def test_places_on_the_map_show_the_distances() -> None:
-    words = np.array([[1.0, 0, 0, 0], [0.9, 0.1, 0, 0], [0, 0, 1.0, 0], [0, 0, 0.9, 0.1]])
-    places = measures.topic_positions(words)
-    assert np.abs(places).max() == pytest.approx(1.0)
-    near = np.linalg.norm(places[0] - places[1]), np.linalg.norm(places[2] - places[3])
-    far = np.linalg.norm(places[0] - places[2])
-    assert max(near) < 0.5 * far
-    assert measures.topic_positions(np.ones((1, 3)) / 3).tolist() == [[0.0, 0.0]]
-
-
-def test_measures_follow_their_definitions() -> None:
-    components = np.array([[2.0, 2.0, 0.0], [0.0, 1.0, 3.0], [0.0, 0.0, 0.0]])
-    found = measures.plsi_probabilities(components, np.array([[1.0, 1.0, 5.0], [0.0, 0.0, 1.0]]))
-    assert found.sizes.tolist() == [0.5, 0.5, 0.0]
-    assert found.shares.tolist() == [[0.5, 0.5, 0.0], [0.0, 0.0, 0.0]]
-    assert measures.effective_words(found)[[0, 2]].tolist() == pytest.approx([2.0, 0.0])
-    # Of the first topic half is a word of its own, half one that is 2/3 its own.
-    assert measures.exclusivity(found)[0] == pytest.approx(0.5 + 0.5 * 2 / 3)
 
 
 def test_samples_are_bounded_and_every_label_is_drawn(tmp_path: Path) -> None:
@@ -301,7 +275,11 @@ def test_page_stays_small_for_large_data(tmp_path: Path, long_names: bool) -> No
 
 def test_history_is_thinned_and_keeps_its_ends(tmp_path: Path) -> None:
     history = [
-        {"seconds": float(t), "objective": 1.0 + 1.0 / t, "kkt_residual": 0.0 if t == 1 else 1.0 / t}
+        {
+            "seconds": float(t),
+            "objective": 1.0 + 1.0 / t,
+            "kkt_residual": 0.0 if t == 1 else 1.0 / t,
+        }
         for t in range(1, 5001)
     ]
     components = np.eye(2)
@@ -360,32 +338,6 @@ def test_names_come_from_the_model_and_series_by_position(tmp_path: Path) -> Non
     assert data["samples"]["labels"] == ["x", "(no label)"]
 
 
-def test_snippet_fits_the_same_model_again() -> None:
-    model = KLNMF(3, random_state=np.int64(4), dtype=np.float32, l1_W=0.5, l1_H=0.5)
-    namespace: dict[str, Any] = {"X": np.eye(4)}
-    snippet = python_snippet(model, {"weighting": "tf\nidf"})
-    assert "# weighting = 'tf\\nidf'" in snippet
-    exec(snippet, namespace)
-    assert namespace["model"].get_params() == model.get_params()
-    assert namespace["W"].shape == (4, 3)
-
-
-def test_snippet_says_what_it_cannot_hold() -> None:
-    model = KLNMF(2, random_state=np.random.RandomState(0), callback=print)  # noqa: NPY002
-    snippet = python_snippet(model, {})
-    assert "random_state=None,  # was a RandomState" in snippet
-    assert "a callback was set" in snippet
-    compile(snippet, "snippet", "exec")
-
-
-def test_command_line_quotes_what_the_shell_would_read() -> None:
-    command = command_line(KLNMF(3, tol=1e-4, dtype=np.float64), {"input": "a b; rm *.npz"})
-    assert command.startswith("klnmf fit 'a b; rm *.npz' --n-components 3 --solver srcd ")
-    assert " --tol 0.0001 " in command
-    assert " --dtype float64 " in command
-    assert "random-state" not in command  # not set
-
-
 def test_missing_seed_is_pointed_out(tmp_path: Path) -> None:
     components = np.eye(2)
     unseeded = report_of(
@@ -429,9 +381,10 @@ def test_file_is_replaced_when_complete(tmp_path: Path, monkeypatch: pytest.Monk
     def full(*_: object, **__: object) -> None:
         raise OSError("no space left")
 
-    with monkeypatch.context() as patch, pytest.raises(OSError, match="no space left"):
+    with monkeypatch.context() as patch:
         patch.setattr("os.replace", full)
-        write_report(path, model, W)
+        with pytest.raises(OSError, match="no space left"):
+            write_report(path, model, W)
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
     assert write_report(str(path), model, W) == path
@@ -446,9 +399,7 @@ def test_places_that_cannot_be_written_to_are_named(tmp_path: Path) -> None:
         write_report(tmp_path, model_of(np.eye(2)), np.eye(2))
 
 
-def test_without_jinja2_the_extra_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_jinja2_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jinja2", None)
     with pytest.raises(ImportError, match=r'pip install "klnmf\[report\]"'):
         write_report(tmp_path / "report.html", model_of(np.eye(2)), np.eye(2))

@@ -16,11 +16,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from report_models import HOSTILE, model_of, random_factors, written_example
 
 pytest.importorskip("jinja2")
 
-from klnmf.report import write_report  # noqa: E402
+from klnmf.report import write_report
 
 HOW_TO_GET_ONE = (
     "No browser for the tests of the report: install Chromium and its driver (Debian and Ubuntu: "
@@ -157,7 +158,7 @@ def test_slider_ranks_words_between_frequency_and_lift(page: Any) -> None:
         assert texts(page, "#relevance-value") == [f"λ = {weight:.2f}"]
         seen.append(words_of(page, "topic-0"))
     assert seen[0] != seen[2]
-    W, components = random_factors(90, 80, 6)
+    _, components = random_factors(90, 80, 6)
     heaviest = np.argsort(-components[0])[1:4]  # the first has the hostile name
     assert seen[2][1:4] == [f"word{j}" for j in heaviest]
     lengths = page.execute_script(
@@ -170,7 +171,7 @@ def test_slider_ranks_words_between_frequency_and_lift(page: Any) -> None:
 
 
 def test_search_filters_cards_and_samples_and_marks_what_it_found(page: Any) -> None:
-    W, components = random_factors(90, 80, 6)
+    _, components = random_factors(90, 80, 6)
     type_in(page, "#search", "WORD77")
     with_word = [k for k in range(6) if components[k, 77] > 0.0]
     assert 0 < len(with_word) < 6
@@ -296,7 +297,8 @@ def test_nothing_scrolls_sideways_on_a_phone(driver: Any, example: Path, tmp_pat
         )
         assert beyond == []
         lefts = page.execute_script(
-            "return [...document.querySelectorAll('.card')].map(e => e.getBoundingClientRect().left)"
+            "return [...document.querySelectorAll('.card')]"
+            ".map(e => e.getBoundingClientRect().left)"
         )
         assert len(set(lefts)) == 1
 

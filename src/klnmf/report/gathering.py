@@ -111,7 +111,7 @@ def checked(
 
 
 def payload(described: Described) -> dict[str, Any]:
-    """What the scripts of the page draw, as plain lists and numbers for JSON."""
+    """Gather what the scripts of the page draw, as plain lists and numbers for JSON."""
     probabilities = plsi_probabilities(described.components, described.W)
     n_components = len(described.components)
     n_words = min(30, max(10, 3000 // n_components))
@@ -123,7 +123,9 @@ def payload(described: Described) -> dict[str, Any]:
     for topic in topics:
         best = typical[topic["id"]]
         shares = probabilities.shares[best, topic["id"]]
-        topic["typical"] = [[place[int(i)], _per_mille(s)] for i, s in zip(best, shares, strict=True)]
+        topic["typical"] = [
+            [place[int(i)], _per_mille(s)] for i, s in zip(best, shares, strict=True)
+        ]
     return {
         "words": words,
         "topics": topics,
@@ -217,7 +219,7 @@ def _drawn_samples(
 
 
 def _grouped(labels: list[str], nonempty: npt.NDArray[np.intp]) -> dict[str, Array]:
-    """Samples by label in the order of appearance; the rarest labels of too many become one."""
+    """Group samples by label, in order of appearance; of too many labels the rarest become one."""
     found: dict[str, list[int]] = {}
     for i in nonempty.tolist():
         found.setdefault(labels[i], []).append(i)
@@ -269,7 +271,7 @@ def _excerpt(text: Any) -> str:
 
 
 def _history(model: Any) -> dict[str, list[float | None]]:
-    """The curves of the fit, thinned out; the excess is that of the objective over its last value.
+    """Thin out the curves of the fit; the excess is that of the objective over its last value.
 
     Points that a logarithmic axis cannot hold are None.
     """
@@ -280,7 +282,9 @@ def _history(model: Any) -> dict[str, list[float | None]]:
     return {
         "seconds": [_rounded(record["seconds"]) for record in records],
         "residual": [_positive(record["kkt_residual"]) for record in records],
-        "excess": [_positive((record["objective"] - last) / (abs(last) or 1.0)) for record in records],
+        "excess": [
+            _positive((record["objective"] - last) / (abs(last) or 1.0)) for record in records
+        ],
         "final": [_positive(model.kkt_residual_)],
     }
 

@@ -106,7 +106,7 @@ def topic_positions(words: FloatArray) -> FloatArray:
 
 
 def typical_samples(probabilities: Probabilities, n_top: int) -> list[npt.NDArray[np.intp]]:
-    """Samples that show best what each topic is about, best first; none where the share is 0.
+    """Find the samples that show best what each topic is about, none with a share of 0.
 
     The score is p(topic | sample) · t / (t + t̄), with t the sample's total and t̄ their mean: a
     sample of a few counts has a share of 1 by chance, and is held back.
@@ -135,7 +135,7 @@ def exclusivity(probabilities: Probabilities) -> FloatArray:
 
 
 def one_topic_divergence(X: sp.csr_array) -> float:
-    """KL divergence of X from the best model with one topic, Σ X log(X ΣX / (row sum · column sum)).
+    """KL divergence of X from the best model with one topic, whose rates are row · column / all.
 
     Examples
     --------

@@ -113,9 +113,7 @@ def write_report(
     report.html <!doctype html>
     """
     environment = _environment()
-    described = gathering.checked(
-        model, W, X, feature_names, sample_names, labels, documents
-    )
+    described = gathering.checked(model, W, X, feature_names, sample_names, labels, documents)
     extra = {
         gathering.plain_text(key): gathering.plain_text(value)
         for key, value in (parameters or {}).items()
@@ -159,7 +157,7 @@ def embedded_json(value: Any) -> str:
 
 
 def _environment() -> Any:
-    """A jinja2 environment that escapes what it inserts and refuses names it does not know."""
+    """Make a jinja2 environment that escapes what it inserts and refuses unknown names."""
     try:
         import jinja2
     except ImportError as error:

@@ -16,7 +16,7 @@ _NOT_FOR_THE_SHELL = {"callback", "progress", "sparse_output", "warm_start"}
 
 
 def python_snippet(model: Any, parameters: Mapping[str, str]) -> str:
-    """Python that fits the model again, with every parameter spelt out.
+    """Write Python that fits the model again, with every parameter spelt out.
 
     Examples
     --------
@@ -43,7 +43,7 @@ def python_snippet(model: Any, parameters: Mapping[str, str]) -> str:
 
 
 def command_line(model: Any, parameters: Mapping[str, str]) -> str:
-    """The same fit as a command; parameters that are not set are left out.
+    """Write the same fit as a command; parameters that are not set are left out.
 
     Examples
     --------

@@ -62,7 +62,7 @@ def verdict(model: Any) -> Verdict:
 
 
 def fit_tiles(described: Described) -> list[Tile]:
-    """The numbers of the fit."""
+    """List the numbers of the fit."""
     model = described.model
     divergence = "of X from W Hᵀ"
     explained = _explained(described)
@@ -93,8 +93,8 @@ def matrix_rows(described: Described) -> list[tuple[str, str]]:
         ("Nonzeros", _count(X.nnz)),
         ("Zeros", _percent(1.0 - X.nnz / (n_samples * n_features), digits=2)),
         ("Sum of all counts", _count(float(X.sum(dtype=np.float64)))),
-        ("Empty samples", _count(empty)),
-        ("Features that never occur", _count(n_features - used)),
+        ("Empty samples", _count(int(empty))),
+        ("Features that never occur", _count(n_features - int(used))),
     ]
 
 
@@ -111,7 +111,7 @@ def sample_rows(described: Described) -> list[tuple[str, str]]:
 
 
 def version_rows() -> list[tuple[str, str]]:
-    """What the report was made with."""
+    """List what the report was made with."""
     written = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     return [
         ("Report written", written),
