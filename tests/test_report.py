@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import sparse
+from sklearn.decomposition import NMF
 
 from klnmf import KLNMF
 from klnmf.datasets import load_bible
@@ -22,7 +23,12 @@ from report_models import HOSTILE, model_of, random_factors, written_example
 pytest.importorskip("jinja2")
 
 from klnmf.report import write_report
-from klnmf.report.gathering import FIRST_WEIGHT, MOST_SAMPLES, RELEVANCE_WEIGHTS
+from klnmf.report.gathering import (
+    FIRST_WEIGHT,
+    LONGEST_EXCERPT,
+    MOST_SAMPLES,
+    RELEVANCE_WEIGHTS,
+)
 
 MEGABYTE = 1_000_000
 
@@ -321,7 +327,7 @@ def test_excerpts_are_short_and_of_typical_samples_only(tmp_path: Path) -> None:
     for place, excerpt in data["samples"]["excerpts"].items():
         number = data["samples"]["names"][int(place)].removeprefix("sample ")
         assert excerpt.startswith(f"text of {number} long")
-        assert len(excerpt) == 220
+        assert len(excerpt) == LONGEST_EXCERPT
 
 
 def test_names_come_from_the_model_and_series_by_position(tmp_path: Path) -> None:
@@ -351,6 +357,7 @@ def test_missing_seed_is_pointed_out(tmp_path: Path) -> None:
     ("arguments", "error", "message"),
     [
         ({"model": KLNMF()}, ValueError, "fitted KLNMF; got KLNMF without components_"),
+        ({"model": NMF().fit(np.eye(2))}, ValueError, "got NMF without history_"),
         ({"W": np.ones((3, 5))}, ValueError, r"model's 2 components.*got shape \(3, 5\)"),
         ({"W": np.ones(3)}, ValueError, r"got shape \(3,\)"),
         ({"W": np.full((3, 2), np.nan)}, ValueError, "W must be nonnegative and finite"),

@@ -95,6 +95,13 @@ def words_of(page: Any, topic: str) -> list[str]:
     return texts(page, f"#{topic} .words .name")
 
 
+def top_of(page: Any, selector: str) -> float:
+    """Where an element is in the window, in pixels from above."""
+    script = "return document.querySelector(arguments[0]).getBoundingClientRect().top"
+    top: float = page.execute_script(script, selector)
+    return top
+
+
 def type_in(page: Any, selector: str, text: str) -> None:
     page.find_element("css selector", selector).send_keys(text)
 
@@ -186,6 +193,9 @@ def test_search_filters_cards_and_samples_and_marks_what_it_found(page: Any) -> 
     assert len(texts(page, "#topic-table tbody tr")) == len(with_word)
     assert texts(page, "#sample-table tbody tr") == []
 
+    press(page, "\ue007")  # Enter goes to what was found
+    assert 0 <= top_of(page, "#ranking") < 300
+    assert top_of(page, "#search-status") < 100  # which stays in view
     press(page, "\ue00c")  # Escape
     assert len(texts(page, ".card")) == 6
     type_in(page, "#search", "sample 33")

@@ -40,7 +40,7 @@ MOST_SHARES = 40  # of one sample
 SMALLEST_SHARE = 0.002
 LONGEST_WORD = 60
 LONGEST_NAME = 80
-LONGEST_EXCERPT = 220
+LONGEST_EXCERPT = 160
 WORDS_IN_NAME = 3
 NO_LABEL = "(no label)"
 
@@ -69,11 +69,12 @@ def checked(
     documents: Any,
 ) -> Described:
     """Check the arguments of the report against each other; messages name what does not fit."""
-    if not hasattr(model, "components_"):
-        raise ValueError(
-            f"model must be a fitted KLNMF; got {type(model).__name__} without components_. Call "
-            "its fit or fit_transform first."
-        )
+    for attribute in ("components_", "history_"):
+        if not hasattr(model, attribute):
+            raise ValueError(
+                f"model must be a fitted KLNMF; got {type(model).__name__} without {attribute}. "
+                "Call fit or fit_transform of a KLNMF first."
+            )
     components = _dense(model.components_)
     n_components, n_features = components.shape
     W = _dense(W)

@@ -53,9 +53,9 @@ def write_report(
     make-up of the samples, the course of the fit, a summary of the data, and how to run the fit
     again. Everything is in the file: it needs no server and no network, and loads nothing.
 
-    Its size is bounded, about 0.7 MB for 50 topics whatever the size of the data: of the words
-    those are kept that lead a topic at some setting of the page's slider, of the samples at most
-    600 and the most typical ones.
+    Its size is bounded, well below 1 MB for 50 topics whatever the size of the data: it holds the
+    words that lead a topic at some setting of the page's slider, and of the samples 600 at most and
+    the most typical ones.
 
     Parameters
     ----------

@@ -50,9 +50,9 @@ function search(text) {
   topics.forEach(fillCard);
   markMap();
   const found = filterTopics((topic) => !cardOf(topic.id).hidden);
-  const foundSamples = filterSamples((i) => state.query === "" || contains(samples.names[i]) || (data.labelled && contains(samples.labels[i])));
+  const listed = filterSamples((i) => state.query === "" || contains(samples.names[i]) || (data.labelled && contains(samples.labels[i])));
   byId("search-status").textContent = state.query === "" ? "" :
-    `${plural(found, "topic")} and ${plural(foundSamples, "sample")} match “${text.trim()}”, of the ${plural(data.words.length, "word")} and ${plural(samples.names.length, "sample")} that are in this page.`;
+    `${plural(found, "topic")} and ${plural(listed, "sample")} match “${text.trim()}”, of the ${plural(data.words.length, "word")} and ${plural(samples.names.length, "sample")} that are in this page.`;
 }
 
 function clearSearch() {
@@ -63,7 +63,10 @@ function clearSearch() {
 function startSearch() {
   const field = byId("search");
   byId("search-form").hidden = false;
-  byId("search-form").addEventListener("submit", (event) => event.preventDefault());
+  byId("search-form").addEventListener("submit", (event) => {
+    event.preventDefault();
+    byId("ranking").scrollIntoView(); // to what was found
+  });
   field.addEventListener("input", () => search(field.value));
   field.addEventListener("keydown", (event) => { if (event.key === "Escape") clearSearch(); });
   document.addEventListener("keydown", (event) => {
