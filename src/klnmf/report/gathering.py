@@ -96,9 +96,8 @@ def checked(
             )
     if feature_names is None:
         feature_names = getattr(model, "feature_names_in_", None)
-    texts = documents
-    if texts is not None:
-        _check_length("documents", texts, len(W), "samples")
+    if documents is not None:
+        _check_length("documents", documents, len(W), "samples")
     return Described(
         model=model,
         components=components,
@@ -107,7 +106,7 @@ def checked(
         words=_names("feature_names", feature_names, n_features, "features", "feature"),
         samples=_names("sample_names", sample_names, len(W), "samples", "sample"),
         labels=None if labels is None else _labels(labels, len(W)),
-        documents=texts,
+        documents=documents,
     )
 
 

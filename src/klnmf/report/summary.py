@@ -124,8 +124,7 @@ def version_rows() -> list[tuple[str, str]]:
 def _explained(described: Described) -> float | None:
     """Part of the divergence of the best model with one topic that this one removes.
 
-    Known where X is, provided that W and X are those of the fit: of other samples the model has no
-    divergence.
+    None where it is not known, without X, or where X cannot be what the model was fitted to.
     """
     if described.X is None or described.X.nnz == 0:
         return None
