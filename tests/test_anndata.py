@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+import sklearn
 
 from klnmf import KLNMF, tl
 from klnmf.frames import components_frame
@@ -73,6 +74,18 @@ def test_same_bits_as_the_estimator(expected: tuple[KLNMF, np.ndarray], form: st
     assert entries["params"]["random_state"] == 0
 
 
+def test_frames_as_scikit_learns_output_change_nothing(
+    expected: tuple[KLNMF, np.ndarray],
+) -> None:
+    adata, new = cells(), cells(NEW)
+    with sklearn.config_context(transform_output="pandas"):
+        nmf(adata)
+        tl.project(new, adata)
+    for result, W in ((adata, expected[1]), (new, expected[0].transform(NEW))):
+        assert isinstance(result.obsm["X_nmf"], np.ndarray)
+        np.testing.assert_array_equal(result.obsm["X_nmf"], W)
+
+
 def test_one_name_for_all_as_scanpy_has_it() -> None:
     adata = cells()
     nmf(adata, key_added="programs", tol=0.1)
@@ -100,7 +113,7 @@ def test_layer(expected: tuple[KLNMF, np.ndarray]) -> None:
         nmf(adata, layer="count")
 
 
-@pytest.mark.parametrize("given", ["name", "array", "list", "nullable"])
+@pytest.mark.parametrize("given", ["name", "array", "list", "nullable", "object"])
 def test_mask_of_genes_gives_zeros_elsewhere(given: str) -> None:
     adata = cells()
     masks = {
@@ -108,6 +121,7 @@ def test_mask_of_genes_gives_zeros_elsewhere(given: str) -> None:
         "array": VARIABLE,
         "list": VARIABLE.tolist(),
         "nullable": pd.array(VARIABLE, dtype="boolean"),
+        "object": VARIABLE.astype(object),
     }
     nmf(adata, mask_var=masks[given])
     model = plain()
@@ -181,6 +195,20 @@ def test_model_back_from_a_file(expected: tuple[KLNMF, np.ndarray], tmp_path: Pa
     assert again.get_params() == {**model.get_params(), "n_threads": None}
     new = pd.DataFrame(NEW.toarray(), columns=GENES)
     np.testing.assert_array_equal(again.transform(new), model.transform(NEW))
+
+
+def test_parameters_that_files_cannot_hold(tmp_path: Path) -> None:
+    adata = cells()
+    solver = SparseCoordinateDescent(sweeps=4)
+    nmf(adata, solver=solver, random_state=np.random.RandomState(0), callback=lambda record: None)
+    parameters = adata.uns["nmf"]["params"]
+    assert parameters["solver"] == repr(solver)
+    assert not {"random_state", "callback", "dtype"} & set(parameters)
+    assert all(isinstance(value, bool | int | float | str) for value in parameters.values())
+    adata.write_h5ad(tmp_path / "cells.h5ad")
+    again = tl.fitted_model(ad.read_h5ad(tmp_path / "cells.h5ad"))
+    assert again.solver == "srcd"
+    assert again.fit(COUNTS).converged_  # the model is one that can be fitted again
 
 
 @pytest.mark.parametrize("mode", ["r", "r+"])
@@ -331,6 +359,9 @@ def test_errors_say_what_is_wanted() -> None:
     with pytest.raises(ValueError, match="holds no fit under 'nmf'"):
         tl.fitted_model(adata)
     assert not len(adata.obsm)
+    adata.varm["nmf"], adata.uns["nmf"] = np.ones((40, 3)), {"params": {}}  # somebody else's
+    with pytest.raises(ValueError, match="must be as klnmf.tl.nmf left them"):
+        tl.fitted_model(adata)
 
 
 # ---- projection ----------------------------------------------------------------------------------

@@ -109,26 +109,24 @@ def test_sparse_components_become_sparse_columns() -> None:
     assert sp.issparse(frame.sparse.to_coo())
 
 
-@pytest.mark.parametrize(
-    ("call", "extra"),
-    [
-        ("from klnmf.frames import components_frame; components_frame(model)", "dataframes"),
-        ("import klnmf; klnmf.tl.nmf(None)", "anndata"),
-    ],
-)
-def test_optional_packages_are_imported_late_and_named_when_missing(call: str, extra: str) -> None:
-    program = f"""
+def test_optional_packages_are_imported_late_and_named_when_missing() -> None:
+    program = """
 import sys
 for name in ("pandas", "anndata", "h5py"):
     sys.modules[name] = None
 import klnmf, klnmf.frames, klnmf.projection
 model = klnmf.KLNMF(1).fit([[1, 2], [2, 4]])
-try:
-    {call}
-except ImportError as error:
-    assert 'pip install "klnmf[{extra}]"' in str(error), error
-else:
-    raise AssertionError("no ImportError")
+for call, extra in (
+    (lambda: klnmf.frames.components_frame(model), "dataframes"),
+    (lambda: klnmf.tl.nmf(None), "anndata"),
+    (lambda: klnmf.tl.project(None, model), "anndata"),
+):
+    try:
+        call()
+    except ImportError as error:
+        assert f'pip install "klnmf[{extra}]"' in str(error), error
+    else:
+        raise AssertionError("no ImportError")
 """
     subprocess.run([sys.executable, "-c", program], check=True)
 
