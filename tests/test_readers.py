@@ -207,6 +207,13 @@ def test_columns_of_a_longer_table_by_name(name: str, tmp_path: Path) -> None:
     assert_same(found, CountTable([[1, 1], [1, 0]], ["a", "b"], ["5", "6"]))
 
 
+def test_three_columns_of_counts_with_an_index_are_a_table(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"a": [1, 1], "b": [0, 2], "c": [3, 4]}, index=["x", "y"])
+    frame.to_parquet(tmp_path / "table.parquet")
+    found = read_counts(tmp_path / "table.parquet")
+    assert_same(found, CountTable(frame.to_numpy(), ["x", "y"], ["a", "b", "c"]))
+
+
 def test_parquet_columns_with_dots(tmp_path: Path) -> None:
     frame = pd.DataFrame({"HLA": [1, 0], "HLA.A": [0, 2], "A": [3, 4]}, index=["x", "y"])
     frame.to_parquet(tmp_path / "genes.parquet")

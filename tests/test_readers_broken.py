@@ -18,7 +18,15 @@ import pyarrow.parquet as pq
 import pytest
 import scipy.sparse as sp
 
-from klnmf.readers import CountTable, ReadError, files, matrix_files, read_counts, write_counts
+from klnmf.readers import (
+    CountTable,
+    ReadError,
+    files,
+    matrix_files,
+    parquet,
+    read_counts,
+    write_counts,
+)
 
 MTX = "%%MatrixMarket matrix coordinate"
 SIZES = f"{MTX} integer general\n2 3 2\n"
@@ -328,7 +336,10 @@ def test_loom_without_the_layer(tmp_path: Path) -> None:
         ({"r": pa.array([], pa.string()), "x": pa.array([], pa.int64())}, "no counts: 0 rows"),
     ],
 )
-def test_parquet(columns: dict[str, Any], message: str, tmp_path: Path) -> None:
+def test_parquet(
+    columns: dict[str, Any], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parquet, "BATCH", 3)  # rows are counted over several batches
     pq.write_table(pa.table(columns), tmp_path / "a.parquet")
     refused(tmp_path / "a.parquet", None, message)
 
