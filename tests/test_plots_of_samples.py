@@ -99,7 +99,8 @@ def test_pixels_have_the_colours_of_the_proportions() -> None:
 
     for sample, height, component in ((5, 0.3, 0), (5, 0.95, 0), (35, 0.3, 0), (35, 0.7, 1)):
         assert colour_at(sample, height) == AREA_COLOURS[component].lower()
-    # The third is 0 everywhere and nowhere to be seen.
+    # The third is 0 everywhere and nowhere to be seen: nothing has an outline.
+    assert {patch.get_linewidth() for patch in ax.patches} == {0.0}
     square = ax.get_window_extent()
     inside = pixels[
         int(square.y0) + 2 : int(square.y1) - 2, int(square.x0) + 2 : int(square.x1) - 2

@@ -202,10 +202,12 @@ def _draw(
 ) -> None:
     """Draw the table with its colour bar, and with numbers in the cells while they are few."""
     from matplotlib.colors import PowerNorm
+    from matplotlib.ticker import FuncFormatter
 
     scale = PowerNorm(gamma, vmin=0.0, vmax=largest)
     image = ax.imshow(values, cmap=HEAT_COLOURS, norm=scale, aspect="auto")
-    bar = ax.figure.colorbar(image, ax=ax, pad=0.02, aspect=25, format=tick)
+    form = FuncFormatter(tick) if tick is not None else None
+    bar = ax.figure.colorbar(image, ax=ax, pad=0.02, aspect=25, format=form)
     bar.set_label(meaning, fontsize=8)
     bar.outline.set_visible(False)
     bar.ax.tick_params(labelsize=8)

@@ -28,6 +28,7 @@ from klnmf.topics.checks import (
     checked_choice,
     checked_components,
     checked_representation,
+    sums,
 )
 from klnmf.topics.mixture import groups_of, plsi_probabilities
 
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 IndexArray = npt.NDArray[np.intp]
 Order = Literal["main", "embedding"]
 
-_GAP = 0.008  # between groups, as a share of the width
+_GAP, _ALL_GAPS = 0.008, 0.2  # between two groups and in all, at most, relative to the samples
 _LABEL_SIZE = 7.0  # points
 _LINE_HEIGHT = 12.0  # points between a group and its name, where a line joins them
 
@@ -80,7 +81,7 @@ def plot_structure(
         apart. By default those of the largest mean share, each group counting the same.
     max_samples : int, default=2000
         Where there are more samples, that many are drawn at random, the groups in proportion and
-        each with at least one. A note under the picture says so.
+        each with at least one. A note above the picture says so.
     random_state : int, default=0
         Seed of that draw.
     ax : matplotlib Axes, optional
@@ -108,8 +109,9 @@ def plot_structure(
     if max_samples < 1:
         raise ValueError(f"max_samples must be at least 1; got {max_samples}.")
     sample = _sampled(W, components, labels, max_samples, random_state)
-    shown = _shown_components(sample, select)
-    others = [k for k in _by_mean(sample) if k not in shown]
+    ranked = _by_mean(sample)
+    shown = ranked[: len(AREA_COLOURS)] if select is None else _chosen(select, len(ranked))
+    others = [k for k in ranked if k not in shown]
     greys = itertools.islice(itertools.cycle(REST_COLOURS), len(others))
     colours = [*AREA_COLOURS[: len(shown)], *greys]
 
@@ -151,8 +153,8 @@ def _sampled(W: Any, components: Any, labels: Any, max_samples: int, seed: int) 
     representation = checked_representation(W, H.shape[0])
     n_samples = representation.shape[0]
     groups, member = groups_of(np.zeros(n_samples) if labels is None else labels, n_samples)
-    in_use = np.asarray(H.sum(axis=1)).ravel() > 0.0
-    filled = np.flatnonzero(np.asarray(representation @ in_use.astype(np.float64)).ravel() > 0.0)
+    in_use = (sums(H, axis=1) > 0.0).astype(representation.dtype)
+    filled = np.flatnonzero(representation @ in_use > 0.0)
     rows = _drawn_from_groups(filled, member[filled], max_samples, np.random.default_rng(seed))
     if rows.size == 0:
         raise ValueError("There is nothing to draw: W holds no sample with a positive entry.")
@@ -174,12 +176,9 @@ def _by_mean(sample: _Sample) -> list[int]:
     return [int(k) for k in np.argsort(-np.mean(by_group, axis=0), kind="stable")]
 
 
-def _shown_components(sample: _Sample, select: Sequence[int] | None) -> list[int]:
-    """Components with a colour of their own."""
+def _chosen(select: Sequence[int], n_components: int) -> list[int]:
+    """Components that are to have a colour of their own."""
     most = len(AREA_COLOURS)
-    n_components = sample.proportions.shape[1]
-    if select is None:
-        return _by_mean(sample)[:most]
     shown = selected_components(select, n_components)
     if len(shown) > most or len(set(shown)) < len(shown):
         raise ValueError(f"select must name at most {most} components, each once; got {shown}.")
@@ -225,7 +224,7 @@ def _laid_out(
     sample: _Sample, order: Order
 ) -> tuple[IndexArray, FloatArray, list[tuple[float, float]]]:
     """Return the samples from left to right (-1: a gap), the edges of bars, the ends of groups."""
-    gap = _GAP * len(sample.member)
+    gap = min(_GAP, _ALL_GAPS / len(sample.groups)) * len(sample.member)
     rows, widths, ends = [], [], []
     left = 0.0
     for group in range(len(sample.groups)):
