@@ -65,8 +65,8 @@ def evaluate(model: KLNMF, X: Any, *, n_top: int = 10) -> HeldOutScores:
     >>> from klnmf.datasets import load_bible
     >>> from klnmf.evaluation import evaluate
     >>> X = load_bible().data
-    >>> model = KLNMF(n_components=10, random_state=0).fit(X[:900])
-    >>> scores = evaluate(model, X[900:])
+    >>> model = KLNMF(n_components=10, random_state=0).fit(X[::2])
+    >>> scores = evaluate(model, X[1::2])
     >>> scores.perplexity < X.shape[1] / 4
     True
     """
