@@ -33,6 +33,7 @@ from klnmf.simulate import simulate_counts
 from klnmf.solvers import SOLVERS, Solver, SparseCoordinateDescent
 from klnmf.solvers.alternating import Run
 from klnmf.solvers.base import Problem, State, alternate
+from klnmf.solvers.swaps import Swap
 from strategies import fit_quietly, same_bits
 
 COUNTS = simulate_counts(60, 40, 3, counts_per_sample=60, random_state=0).X
@@ -159,6 +160,18 @@ def test_killed_around_trials_of_swaps(
     assert set(trials) == {True, False}  # one was kept, others were not
     for _ in each_checkpoint(path, PURE, **parameters):
         assert_same_fit(resumed_fit(path, PURE, **parameters), expected)
+
+
+def test_trials_that_are_used_up_stay_so(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Swap, "is_promising", True)  # else a failed trial may leave no trace
+    hasty = SparseCoordinateDescent(swap_gain=0.02, swap_descents=1, swap_failures=1)
+    parameters = {"max_iter": 12, "n_components": 6, "random_state": 0, "solver": hasty}
+    expected = fit_quietly(PURE, model=model(**parameters))
+    left = []
+    for container in each_checkpoint(path, PURE, **parameters):
+        left.append(container.content["memory"]["numbers"]["swap_failures_left"])
+        assert_same_fit(resumed_fit(path, PURE, **parameters), expected)
+    assert set(left) == {1, 0}
 
 
 def test_killed_again_and_again(path: Path) -> None:
@@ -388,7 +401,7 @@ def test_checkpoints_change_no_bit(path: Path) -> None:
 
 def test_a_path_that_cannot_be_written_to_is_an_error_before_any_work(tmp_path: Path) -> None:
     asked: list[Any] = []
-    with pytest.raises(FileNotFoundError, match="nowhere"):
+    with pytest.raises(FileNotFoundError, match=r"no folder .*nowhere to write fit to"):
         model(tmp_path / "nowhere" / "fit", callback=asked.append).fit(COUNTS)
     assert not asked
 
@@ -609,7 +622,8 @@ def test_arrays_that_do_not_fit_are_refused(solver: str, path: Path) -> None:
     killed(path, 4, solver=solver)
     good = content_of(path)
     for name, array in good.arrays.items():
-        for bad in (array[:-1], array.astype(np.int32), array.reshape(-1)):
+        other_float = np.float32 if array.dtype == np.float64 else np.float64
+        for bad in (array[:-1], array.astype(other_float), array.astype(np.int32), array.ravel()):
             write_container(path, Container(good.kind, good.content, {**good.arrays, name: bad}))
             with pytest.raises(SavedFileError):
                 model(path, solver=solver).fit(COUNTS)
@@ -617,6 +631,31 @@ def test_arrays_that_do_not_fit_are_refused(solver: str, path: Path) -> None:
         write_container(path, Container(good.kind, good.content, rest))
         with pytest.raises(SavedFileError):
             model(path, solver=solver).fit(COUNTS)
+
+
+@pytest.mark.parametrize(
+    ("section", "changes"),
+    [
+        ("arrays", {"solved_W": "H"}),
+        ("arrays", {"solved_W": "memory.none"}),
+        ("arrays", {"solved_W": True}),
+        ("arrays", {"secret": "W"}),
+        ("numbers", {"weight": 1}),
+        ("numbers", {"has_failed": 0}),
+        ("numbers", {"swap_failures_left": 10**9}),
+        ("numbers", {"secret": 1.0}),
+    ],
+)
+def test_a_memory_that_no_solver_has_is_refused(
+    section: str, changes: dict[str, Any], path: Path
+) -> None:
+    good = _good_checkpoint()
+    changed = {**good.content["memory"][section], **changes}
+    content = _replaced(good.content, ("memory", section), changed)
+    arrays = {**good.arrays, "True": good.arrays["W"]}
+    write_container(path, Container(good.kind, content, arrays))
+    with pytest.raises(SavedFileError, match=r"solver's|trials of swaps"):
+        model(path).fit(COUNTS)
 
 
 def _places(tree: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:

@@ -625,6 +625,18 @@ def test_members_that_share_their_bytes_are_refused() -> None:
             container._check_sizes(archive, len(packed))
 
 
+@pytest.mark.parametrize("about", [{"compress_type": zipfile.ZIP_DEFLATED}, {"flag_bits": 1}])
+def test_members_that_are_not_there_as_they_are_are_refused(about: dict[str, int]) -> None:
+    """Even where the size does not tell: compressed without a gain, or encrypted."""
+    data = good_bytes()
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        container._check_sizes(archive, len(data))
+        for name, value in about.items():
+            setattr(archive.infolist()[0], name, value)
+        with pytest.raises(SavedFileError, match="compressed or encrypted"):
+            container._check_sizes(archive, len(data))
+
+
 @pytest.mark.parametrize("part", ["indices", "indptr"])
 def test_indices_of_a_sparse_matrix_are_checked(part: str) -> None:
     """SciPy would read and write wherever they point."""

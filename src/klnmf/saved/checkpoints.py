@@ -170,10 +170,11 @@ class Checkpoint:
         wanted = dict(self.identity)
         found["version of klnmf"] = klnmf_version
         wanted["version of klnmf"] = Container("checkpoint", {}, {}).klnmf_version
-        found["seed"] = content.fields("state").whole("seed")
-        wanted["seed"] = found["seed"] if self.seed is None else self.seed
+        seed = content.fields("state").whole("seed")
+        found["seed from random_state"] = seed
+        wanted["seed from random_state"] = seed if self.seed is None else self.seed
         differences = [
-            f"{name} ({found.get(name)} there, {wanted.get(name)} here)"
+            f"{name} ({str(found.get(name))[:300]} there, {wanted.get(name)} here)"
             for name in dict.fromkeys([*wanted, *found])
             if found.get(name) != wanted.get(name)
         ]
@@ -204,7 +205,9 @@ def _state(content: Fields, arrays: dict[str, Array], problem: Problem, solver: 
     )
     memory = content.fields("memory")
     numbers, places = memory.fields("numbers").members, memory.fields("arrays").members
-    unknown = [name for name, place in places.items() if str(place) not in restored]
+    unknown = [
+        name for name, place in places.items() if type(place) is not str or place not in restored
+    ]
     if unknown:
         raise SavedFileError(f"the solver's {unknown} are not in the file.")
     stored_memory = StoredMemory(
@@ -216,7 +219,8 @@ def _state(content: Fields, arrays: dict[str, Array], problem: Problem, solver: 
 
 
 def _check_factors(arrays: dict[str, Array], problem: Problem, n_components: int) -> None:
-    data, narrow = problem.backend.data, problem.backend.narrow_dtype
+    data = problem.backend.data
+    narrow = problem.backend.narrow_dtype or data.dtype
     W, H = (array_named(arrays, name, FLOATS, 2) for name in "WH")
     shapes = [(n_rows, n_components) for n_rows in data.shape]
     if [W.shape, H.shape] != shapes or W.dtype != H.dtype or W.dtype not in (data.dtype, narrow):

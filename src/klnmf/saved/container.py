@@ -15,7 +15,7 @@ import secrets
 import struct
 import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -73,11 +73,12 @@ def replacing(path: Path, part: Path) -> Iterator[IO[bytes]]:
         part.unlink(missing_ok=True)
         raise
     if os.name == "posix":  # the new name has to reach the disk, too
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        with suppress(OSError):  # not every file system can do that for a folder
+            folder = os.open(path.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
 
 
 def write_container(path: Path, container: Container, *, is_only_writer: bool = False) -> None:
@@ -94,6 +95,11 @@ def write_container(path: Path, container: Container, *, is_only_writer: bool = 
         a process which is killed again and again leaves one such file at most.
     """
     path = Path(os.path.realpath(path))  # a link stays a link
+    if not path.parent.is_dir():
+        raise FileNotFoundError(
+            f"There is no folder {path.parent} to write {path.name} to. Make it first, or choose "
+            "another path."
+        )
     unique = "" if is_only_writer else f".{secrets.token_hex(6)}"
     part = path.with_name(f".{path.name}{unique}.part")
     with replacing(path, part) as stream, zipfile.ZipFile(stream, "w") as archive:

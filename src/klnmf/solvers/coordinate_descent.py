@@ -97,9 +97,12 @@ class SparseCoordinateDescent(Solver):
     def restore_memory(self, problem: Problem, state: State, stored: StoredMemory) -> None:
         """See :class:`Solver`."""
         stored.check_names((*Momentum.NUMBERS, "swap_failures_left", "gain"), Momentum.ARRAYS)
+        failures_left = stored.number("swap_failures_left", int)
+        if not 0 <= failures_left <= self.swap_failures:
+            raise ValueError(f"{failures_left} trials of swaps are left of {self.swap_failures}")
         state.memory = {
             "momentum": Momentum.restored(state, self._weights, stored),
-            "swap_failures_left": stored.number("swap_failures_left", int),
+            "swap_failures_left": failures_left,
             "gain": stored.number("gain", float),
         }
 
