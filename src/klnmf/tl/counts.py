@@ -74,7 +74,7 @@ def check_raw_counts(values: Array, adata: AnnData, layer: str | None) -> None:
     ``values`` are the nonzeros that were read of this layer. Values that are not finite pass: the
     estimator refuses them itself.
     """
-    if values.dtype.kind in "bu" or not np.isfinite(values).all():
+    if values.dtype.kind in ("b", "u") or not np.isfinite(values).all():
         return
     if values.min(initial=0) < 0:
         raise ValueError(
