@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import anndata as ad
@@ -331,6 +332,23 @@ def test_values_that_are_not_finite_are_refused_by_the_estimator() -> None:
 def test_whole_numbers_stored_as_floats_do_not_warn() -> None:
     nmf(cells(COUNTS.astype(np.float64)))  # warnings are errors in this test suite
     nmf(cells(COUNTS.toarray().astype(np.float16)))
+
+
+def test_matrices_of_an_unknown_kind_are_refused() -> None:
+    lazy = SimpleNamespace(X=SimpleNamespace(shape=(3, 4)), layers={}, raw=None)
+    with pytest.raises(TypeError, match=r"adata.X is a types.SimpleNamespace.*to_memory\(\)"):
+        counts_module.read_counts(lazy, None)
+
+
+@pytest.mark.parametrize("form", ["csr", "dense"])
+def test_no_cells_at_all(form: str, tmp_path: Path) -> None:
+    X = COUNTS[:0] if form == "csr" else COUNTS[:0].toarray()
+    cells(X).write_h5ad(tmp_path / "cells.h5ad")
+    backed = ad.read_h5ad(tmp_path / "cells.h5ad", backed="r")
+    for adata in (cells(X), backed):
+        with pytest.raises(ValueError, match=r"0 sample\(s\)"):
+            nmf(adata, mask_var="highly_variable")
+    backed.file.close()
 
 
 # ---- other errors --------------------------------------------------------------------------------
