@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import anndata as ad
@@ -15,7 +16,6 @@ import sklearn
 
 from klnmf import KLNMF, tl
 from klnmf.frames import components_frame
-from klnmf.projection import project
 from klnmf.simulate import simulate_counts
 from klnmf.solvers import SparseCoordinateDescent
 from klnmf.tl import counts as counts_module
@@ -334,6 +334,23 @@ def test_whole_numbers_stored_as_floats_do_not_warn() -> None:
     nmf(cells(COUNTS.toarray().astype(np.float16)))
 
 
+def test_matrices_of_an_unknown_kind_are_refused() -> None:
+    lazy = SimpleNamespace(X=SimpleNamespace(shape=(3, 4)), layers={}, raw=None)
+    with pytest.raises(TypeError, match=r"adata.X is a types.SimpleNamespace.*to_memory\(\)"):
+        counts_module.read_counts(lazy, None)
+
+
+@pytest.mark.parametrize("form", ["csr", "dense"])
+def test_no_cells_at_all(form: str, tmp_path: Path) -> None:
+    X = COUNTS[:0] if form == "csr" else COUNTS[:0].toarray()
+    cells(X).write_h5ad(tmp_path / "cells.h5ad")
+    backed = ad.read_h5ad(tmp_path / "cells.h5ad", backed="r")
+    for adata in (cells(X), backed):
+        with pytest.raises(ValueError, match=r"0 sample\(s\)"):
+            nmf(adata, mask_var="highly_variable")
+    backed.file.close()
+
+
 # ---- other errors --------------------------------------------------------------------------------
 
 
@@ -362,94 +379,3 @@ def test_errors_say_what_is_wanted() -> None:
     adata.varm["nmf"], adata.uns["nmf"] = np.ones((40, 3)), {"params": {}}  # somebody else's
     with pytest.raises(ValueError, match=r"must be as klnmf.tl.nmf left them"):
         tl.fitted_model(adata)
-
-
-# ---- projection ----------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def reference() -> ad.AnnData:
-    adata = cells()
-    nmf(adata)
-    nmf(adata, mask_var="highly_variable", key_added="variable")
-    return adata
-
-
-def test_projection_matches_genes_by_name(
-    reference: ad.AnnData, expected: tuple[KLNMF, np.ndarray], tmp_path: Path
-) -> None:
-    order = np.random.default_rng(0).permutation(40)
-    new = cells(NEW[:, order], [GENES[j] for j in order])
-    assert tl.project(new, reference) is None
-    np.testing.assert_array_equal(new.obsm["X_nmf"], expected[0].transform(NEW))
-    assert new.uns["nmf"]["overlap"] == {"model": 40, "found": 40, "missing": 0, "ignored": 0}
-    new.write_h5ad(tmp_path / "new.h5ad")
-    assert ad.read_h5ad(tmp_path / "new.h5ad").uns["nmf"]["overlap"]["found"] == 40
-
-
-@pytest.mark.parametrize("backed", [None, "r"])
-@pytest.mark.parametrize("form", ["csr", "csc", "dense"])
-def test_projection_of_other_genes(
-    reference: ad.AnnData, expected: tuple[KLNMF, np.ndarray], form: str, backed: str | None,
-    tmp_path: Path, caplog: pytest.LogCaptureFixture,
-) -> None:  # fmt: skip
-    kept = np.arange(39, 9, -1)
-    names = [GENES[j] for j in kept] + ["unknown 1", "unknown 2"]
-    X = sp.hstack([NEW[:, kept], NEW[:, :2]]).asformat("csr" if form == "dense" else form)
-    cells(X.toarray() if form == "dense" else X, names).write_h5ad(tmp_path / "new.h5ad")
-    new = ad.read_h5ad(tmp_path / "new.h5ad", backed=backed)
-    tl.project(new, reference, key_added="W")
-    by_hand = project(expected[0], NEW[:, 10:], GENES[10:], model_feature_names=GENES)
-    np.testing.assert_array_equal(new.obsm["W"], by_hand.W)
-    assert new.uns["W"]["overlap"] == {"model": 40, "found": 30, "missing": 10, "ignored": 2}
-    assert "30 of 40 features of the model found (75.0 %), 10 missing, 2 others" in caplog.text
-    if backed:
-        new.file.close()
-
-
-def test_projection_on_a_masked_fit_uses_the_masked_genes(reference: ad.AnnData) -> None:
-    new = cells(NEW)
-    tl.project(new, reference, reference_key="variable")
-    model = plain().fit(COUNTS[:, VARIABLE])
-    used = model.components_.any(axis=0)
-    model.components_, model.n_features_in_ = model.components_[:, used], int(used.sum())
-    np.testing.assert_array_equal(new.obsm["X_nmf"], model.transform(NEW[:, VARIABLE][:, used]))
-    assert new.uns["nmf"]["overlap"]["model"] == used.sum()
-
-
-def test_projection_with_a_model(expected: tuple[KLNMF, np.ndarray]) -> None:
-    frame = pd.DataFrame(COUNTS.toarray(), columns=GENES)
-    model = plain().set_output(transform="pandas").fit(frame)
-    new = cells(NEW)
-    changed = tl.project(new, model, copy=True)
-    assert changed is not None
-    assert isinstance(changed.obsm["X_nmf"], np.ndarray)
-    np.testing.assert_array_equal(changed.obsm["X_nmf"], expected[0].transform(NEW))
-    assert not len(new.obsm)
-    with pytest.raises(ValueError, match="does not know the names of its features"):
-        tl.project(new, expected[0])
-
-
-def test_projection_does_not_replace_a_fit_and_is_not_one(reference: ad.AnnData) -> None:
-    adata = cells()
-    nmf(adata, tol=10.0)
-    with pytest.raises(ValueError, match=r"components of its own in adata.varm\['nmf'\]"):
-        tl.project(adata, reference)
-    new = cells(NEW)
-    tl.project(new, reference)
-    with pytest.raises(ValueError, match="holds no fit under 'nmf'"):
-        tl.project(cells(NEW), new)
-    with pytest.raises(TypeError, match="reference must be an AnnData, got ndarray"):
-        tl.project(new, np.ones((3, 40)))
-
-
-def test_projection_checks_for_counts_too(reference: ad.AnnData) -> None:
-    new = cells(NEW.log1p())
-    new.layers["counts"] = NEW
-    with pytest.warns(UserWarning, match="layer='counts'"):
-        tl.project(new, reference)
-    tl.project(new, reference, layer="counts")
-    assert new.uns["nmf"]["params"]["layer"] == "counts"
-    new.var_names = [*GENES[:39], GENES[0]]
-    with pytest.raises(ValueError, match="var_names_make_unique"):
-        tl.project(new, reference, layer="counts")

@@ -68,8 +68,8 @@ class FeatureOverlap:
         others = "other" if self.n_ignored == 1 else "others"
         return (
             f"{self.n_found:,} of {self.n_model:,} features of the model found "
-            f"({self.n_found / self.n_model:.1%}), ".replace("%", " %")
-            + f"{len(self.missing):,} missing, {self.n_ignored:,} {others} ignored"
+            f"({100 * self.n_found / self.n_model:.1f} %), {len(self.missing):,} missing, "
+            f"{self.n_ignored:,} {others} ignored"
         )
 
 

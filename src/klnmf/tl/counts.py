@@ -40,8 +40,8 @@ def check_is_anndata(adata: Any, name: str = "adata") -> None:
 def read_counts(adata: AnnData, layer: str | None, columns: Array | None = None) -> sp.csr_array:
     """X or a layer as a CSR array, all of it or these columns in this order.
 
-    What lies on disk is read in blocks of rows, so that no dense copy and no column that is not
-    wanted is ever in memory as a whole.
+    What lies on disk is read in blocks of rows, so that neither a dense copy nor the columns that
+    are not wanted are ever in memory as a whole; only a CSC matrix is, which has no rows to read.
     """
     matrix = _chosen_matrix(adata, layer)
     if sp.issparse(matrix):
@@ -59,7 +59,7 @@ def read_counts(adata: AnnData, layer: str | None, columns: Array | None = None)
     is_sparse = hasattr(matrix, "to_memory")
     rows = _ROWS_AT_ONCE if is_sparse else max(1, _NUMBERS_AT_ONCE // max(1, matrix.shape[1]))
     blocks = []
-    for start in range(0, matrix.shape[0], rows):
+    for start in range(0, max(1, matrix.shape[0]), rows):
         block = matrix[start : start + rows]
         if is_sparse:
             blocks.append(_taken(block, columns))
@@ -74,7 +74,7 @@ def check_raw_counts(values: Array, adata: AnnData, layer: str | None) -> None:
     ``values`` are the nonzeros that were read of this layer. Values that are not finite pass: the
     estimator refuses them itself.
     """
-    if values.dtype.kind in "bu" or not np.isfinite(values).all():
+    if values.dtype.kind in ("b", "u") or not np.isfinite(values).all():
         return
     if values.min(initial=0) < 0:
         raise ValueError(
@@ -84,11 +84,9 @@ def check_raw_counts(values: Array, adata: AnnData, layer: str | None) -> None:
     fractions = values[values != np.floor(values)] if values.dtype.kind == "f" else values[:0]
     if len(fractions):
         logged = layer is None and "log1p" in adata.uns
-        looks = (
-            "adata.uns['log1p'] says that it was logarithmised"
-            if logged
-            else ("it looks normalised or logarithmised")
-        )
+        looks = "it looks normalised or logarithmised"
+        if logged:
+            looks = "adata.uns['log1p'] says that it was logarithmised"
         warn_caller(
             f"{_place(layer)} holds fractions (for instance {fractions[0]:.4g}): {looks}, and the "
             f"model is one of raw counts. {_where_counts_are(adata)}",

@@ -36,8 +36,8 @@ def nmf(
     """Factorise the counts of an AnnData: programs (weights of genes) and their use by each cell.
 
     The counts should be raw: the model is Poisson, and a cell's depth goes into its row of W. X may
-    be dense or sparse, in memory or in a file opened with ``backed="r"``, of which no more than the
-    nonzeros of the chosen genes are then held.
+    be dense or sparse, in memory or in a file opened with ``backed="r"``. Of such a file no more
+    than the nonzeros of the chosen genes are kept (while it is read, those of all if it is CSC).
 
     What was done is told to the logger ``klnmf.tl`` (``logging.basicConfig(level="INFO")`` shows
     it).
