@@ -210,6 +210,8 @@ NB_MODULE(_core, m) {
     m.def("default_threads", &klnmf::default_threads,
           "What the OpenMP run time would use by itself.");
     m.def("has_openmp", &klnmf::has_openmp, "Whether this build runs on more than one thread.");
+    m.def("instruction_set", &klnmf::instruction_set,
+          "The instruction set that the loops over rows run with on this machine.");
     m.attr("ROWS_PER_SUM") = klnmf::rows_per_sum;
     m.attr("TILE") = klnmf::tile;
 }

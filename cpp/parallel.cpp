@@ -52,4 +52,15 @@ bool has_openmp() {
 #endif
 }
 
+const char* instruction_set() {
+#ifdef KLNMF_HAS_CLONES
+    __builtin_cpu_init();
+    if (__builtin_cpu_supports("x86-64-v4"))
+        return "x86-64-v4 (AVX-512)";
+    return __builtin_cpu_supports("x86-64-v3") ? "x86-64-v3 (AVX2)" : "x86-64 (SSE2)";
+#else
+    return "the compiler's choice";
+#endif
+}
+
 } // namespace klnmf

@@ -15,6 +15,7 @@
 #if defined(__x86_64__) && defined(__linux__) && defined(__GLIBC__) && defined(__GNUC__) &&        \
     !defined(__clang__) && !defined(KLNMF_NO_CLONES)
 #define KLNMF_CLONES __attribute__((target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")))
+#define KLNMF_HAS_CLONES 1
 #else
 #define KLNMF_CLONES
 #endif
@@ -37,6 +38,9 @@ int usable_threads(int requested, std::int64_t work);
 int default_threads();
 
 bool has_openmp();
+
+// The instruction set that KLNMF_CLONES functions run with on this machine.
+const char* instruction_set();
 
 // Calls body(begin, end, thread) for ranges of rows that cover [0, n_rows), on `n_threads` threads,
 // `task` rows at a time. The body calls a KLNMF_CLONES function: the parallel region itself is

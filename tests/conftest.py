@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import HealthCheck, settings
 
-pytest.register_assert_rewrite("kernel_checks", "strategies")
+pytest.register_assert_rewrite(
+    "kernel_checks", "plot_checks", "reader_checks", "report_models", "strategies"
+)
 pytest_plugins = ["local_server"]
 
 # The same examples on every run and every machine: a failure in CI is a failure here. The thorough

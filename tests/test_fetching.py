@@ -160,8 +160,10 @@ def test_a_docword_file_is_read_in_blocks(tmp_path: Path, monkeypatch: pytest.Mo
             lambda text: text[: text.rfind(b" ", 0, -4)] + b" 99 1\n",
             "word numbers must be from 1 to 7",
         ),
+        # 2³² + 1 would be 1 in 32 bits.
+        (lambda text: text[: text.rfind(b" ")] + b" 4294967297\n", "counts must be from 0"),
     ],
-    ids=["header", "cut off", "too long", "document", "word"],
+    ids=["header", "cut off", "too long", "document", "word", "count"],
 )
 def test_broken_docword_files(change: Any, message: str, tmp_path: Path) -> None:
     path = tmp_path / "docword.x.txt"

@@ -1,4 +1,4 @@
-"""Pictures: what is drawn, and the message where matplotlib is missing."""
+"""Pictures of features, sizes, images and histories: what is drawn, and where."""
 
 from __future__ import annotations
 
@@ -6,20 +6,43 @@ import itertools
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from scipy import sparse
+
+from plot_checks import assert_apart
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
 
 from matplotlib import pyplot as plt  # noqa: E402
 
-from klnmf.plots import plot_convergence, plot_top_features  # noqa: E402
-from klnmf.topics import top_features  # noqa: E402
+from klnmf import KLNMF  # noqa: E402
+from klnmf.plots import (  # noqa: E402
+    plot_component_similarity,
+    plot_component_sizes,
+    plot_components_as_images,
+    plot_components_by_label,
+    plot_convergence,
+    plot_intertopic_map,
+    plot_kkt_residual,
+    plot_structure,
+    plot_top_features,
+    plot_zeros,
+)
+from klnmf.topics import component_shares, top_features  # noqa: E402
 
 HISTORY = [
-    {"seconds": 0.1 * t, "divergence": 0.0, "objective": 10.0 + 2.0**-t, "kkt_residual": 10.0**-t}
+    {
+        "iteration": t + 1,
+        "seconds": 0.1 * t,
+        "objective": 10.0 + 2.0**-t,
+        "kkt_residual": 10.0**-t,
+        "zeros_W": 0.1 * t,
+        "zeros_H": 0.05 * t,
+    }
     for t in range(6)
 ]
 
@@ -86,37 +109,209 @@ def test_names_do_not_overlap_and_long_ones_are_cut(tmp_path: Path) -> None:
     assert min(box.x0 for box in boxes) > axes[0].get_window_extent(renderer).x1
 
 
+def test_bars_are_shares_whatever_ranks_them(components: np.ndarray) -> None:
+    W = np.random.default_rng(1).gamma(0.5, size=(9, 7))
+    axes = plot_top_features(components, n_top=5, by="kl", W=W, select=[4, 0])
+    ranked = top_features(components, n_top=5, by="kl", W=W)
+    shares = component_shares(components, W)
+    for ax, k in zip(axes, (4, 0), strict=True):
+        names = [label.get_text() for label in ax.get_yticklabels()]
+        assert names == [name for name, _ in ranked[k]]
+        expected = [
+            components[k, int(name.split()[1])] / components[k].sum() for name, _ in ranked[k]
+        ]
+        np.testing.assert_allclose([bar.get_width() for bar in ax.patches], expected)
+        assert ax.get_title(loc="left") == f"component {k}"
+        assert ax.get_title(loc="right") == f"{shares[k]:.1%}"
+
+
+def test_a_bar_far_longer_than_the_others_is_cut_and_numbered() -> None:
+    components = np.full((6, 20), 1.0)
+    components[2, 7] = 500.0
+    axes = plot_top_features(components, n_top=3)
+    limit = axes[0].get_xlim()[1]
+    assert limit == pytest.approx(3.0 * 0.05)
+    assert max(bar.get_width() for bar in axes[2].patches) == pytest.approx(500 / 519)
+    [number] = axes[2].texts
+    assert number.get_text() == "96.3%"
+    assert number.get_position()[0] < limit
+    assert not any(ax.texts for k, ax in enumerate(axes) if k != 2)
+
+
+@pytest.mark.parametrize("select", [[7], [-1], []])
+def test_unknown_components_are_refused(components: np.ndarray, select: list[int]) -> None:
+    with pytest.raises(ValueError, match=r"select must name components from 0 to 6; got \["):
+        plot_top_features(components, select=select)
+
+
+# ---- sizes ---------------------------------------------------------------------------------------
+
+
+def test_sizes_fall_from_the_top_and_are_named(components: np.ndarray) -> None:
+    W = np.random.default_rng(1).gamma(0.5, size=(9, 7))
+    names = [f"word{j}" for j in range(40)]
+    ax = plot_component_sizes(components, W, names)
+    shares = component_shares(components, W)
+    order = np.argsort(-shares)
+    np.testing.assert_allclose([bar.get_width() for bar in ax.patches], shares[order])
+    bottom, top = ax.get_ylim()
+    assert top < 0.0 < bottom  # the first bar is the highest
+    relevant = top_features(components, names, n_top=3, by="relevance")
+    for label, k in zip(ax.get_yticklabels(), order, strict=True):
+        assert label.get_text() == f"{k}  " + ", ".join(name for name, _ in relevant[k])
+    assert [text.get_text() for text in ax.texts] == [f"{share:.1%}" for share in shares[order]]
+    assert ax.get_xlabel() == "share of the total mass"
+    assert plot_component_sizes(components).get_xlabel() == "share of the components' mass"
+
+
+@pytest.mark.parametrize("n_components", [2, 40, 400])
+def test_names_of_sizes_do_not_overlap(n_components: int) -> None:
+    figure, ax = plt.subplots(figsize=(5, 5))
+    components = np.random.default_rng(0).gamma(0.3, size=(n_components, 30))
+    assert plot_component_sizes(components, ax=ax) is ax
+    assert_apart(figure, ax.get_yticklabels())
+    # The numbers at the bars are there only where every bar has its name.
+    named_all = len(ax.get_yticks()) == n_components
+    assert named_all == (n_components < 400)
+    assert len(ax.texts) == (n_components if named_all else 0)
+
+
+# ---- images --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("convert", [np.asarray, sparse.csr_array])
+def test_images_show_the_pixels_row_by_row(convert: object) -> None:
+    components = np.arange(36.0).reshape(3, 12)
+    axes = plot_components_as_images(convert(components), (3, 4), select=[2, 0])  # type: ignore[operator]
+    assert [ax.get_title() for ax in axes] == ["component 2", "component 0"]
+    for ax, k in zip(axes, (2, 0), strict=True):
+        [image] = ax.images
+        np.testing.assert_array_equal(image.get_array(), components[k].reshape(3, 4))
+        assert image.get_clim() == (0.0, components[k].max())
+
+
+def test_images_fill_a_grid_and_an_empty_one_is_white() -> None:
+    axes = plot_components_as_images(np.zeros((7, 6)), (2, 3), n_columns=4)
+    everything = axes[0].figure.axes
+    assert [ax.axison for ax in everything] == [True] * 7 + [False]
+    assert axes[0].images[0].get_clim() == (0.0, 1.0)
+    figure = axes[0].figure
+    assert_apart(figure, [ax.title for ax in axes])
+    with pytest.raises(ValueError, match=r"shape \(2, 4\) has 8 pixels, .* have 6 features"):
+        plot_components_as_images(np.zeros((7, 6)), (2, 4))
+
+
+# ---- histories -----------------------------------------------------------------------------------
+
+
 def test_convergence_is_on_a_log_axis_relative_to_the_end() -> None:
     ax = plot_convergence(HISTORY)
     assert ax.get_yscale() == "log"
-    assert ax.get_xlabel() == "seconds"
-    residual, excess = (np.asarray(line.get_xydata()) for line in ax.get_lines())
-    assert ax.get_lines()[0].get_label() == "KKT residual"
+    assert ax.get_xlabel() == "solver time (seconds)"
+    [line] = ax.get_lines()
     steps = np.arange(6.0)
-    np.testing.assert_allclose(residual[:, 0], 0.1 * steps)
-    np.testing.assert_allclose(residual[:, 1], 10.0**-steps)
+    np.testing.assert_allclose(line.get_xdata(), 0.1 * steps)
     final = 10.0 + 2.0**-5
-    np.testing.assert_allclose(excess[:5, 1], (10.0 + 2.0 ** -steps[:5]) / final - 1.0, rtol=1e-10)
-    assert np.isnan(excess[5, 1])  # zero has no place on a logarithmic axis
+    heights = np.asarray(line.get_ydata())
+    np.testing.assert_allclose(heights[:5], (10.0 + 2.0 ** -steps[:5]) / final - 1.0, rtol=1e-10)
+    assert np.isnan(heights[5])  # zero has no place on a logarithmic axis
+    assert ax.get_legend() is None
 
 
-def test_convergence_draws_on_given_axes_and_survives_one_record(tmp_path: Path) -> None:
+def test_several_fits_are_above_the_lowest_end_of_all() -> None:
+    worse = [record | {"objective": record["objective"] + 1.0} for record in HISTORY[:4]]
+    ax = plot_convergence({"good": HISTORY, "bad": worse}, against="iteration")
+    assert ax.get_xlabel() == "iteration"
+    good, bad = ax.get_lines()
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["good", "bad"]
+    assert good.get_color() != bad.get_color()
+    np.testing.assert_array_equal(bad.get_xdata(), [1, 2, 3, 4])
+    final = 10.0 + 2.0**-5
+    expected = (11.0 + 2.0 ** -np.arange(4.0) - final) / final
+    np.testing.assert_allclose(bad.get_ydata(), expected, rtol=1e-10)
+
+
+def test_more_fits_than_colours_differ_in_their_dashes() -> None:
+    ax = plot_convergence({str(i): HISTORY for i in range(20)})
+    looks = {(line.get_color(), line.get_linestyle()) for line in ax.get_lines()}
+    assert len(looks) == 20
+
+
+def test_residuals_are_drawn_with_their_tolerance() -> None:
+    ax = plot_kkt_residual(HISTORY, tol=1e-3)
+    limit, line = ax.get_lines()
+    assert list(limit.get_ydata()) == [1e-3, 1e-3]
+    np.testing.assert_allclose(line.get_ydata(), 10.0 ** -np.arange(6.0))
+    assert ax.get_yscale() == "log"
+    assert [text.get_text() for text in ax.texts] == ["tol"]
+    assert len(plot_kkt_residual(HISTORY).get_lines()) == 1
+
+
+def test_zeros_of_both_factors_are_drawn() -> None:
+    of_W, of_H = plot_zeros(HISTORY).get_lines()
+    np.testing.assert_allclose(of_W.get_ydata(), 0.1 * np.arange(6.0))
+    np.testing.assert_allclose(of_H.get_ydata(), 0.05 * np.arange(6.0))
+    assert (of_W.get_label(), of_H.get_label()) == ("W", "H")
+    labels = [line.get_label() for line in plot_zeros({"a": HISTORY, "b": HISTORY}).get_lines()]
+    assert labels == ["a, W", "a, H", "b, W", "b, H"]
+
+
+@pytest.mark.parametrize("draw", [plot_convergence, plot_kkt_residual, plot_zeros])
+def test_histories_are_drawn_on_given_axes_and_one_record_is_enough(draw: Any) -> None:
     figure, ax = plt.subplots()
-    record = {"seconds": 0.1, "objective": 0.0, "kkt_residual": 0.0}
-    assert plot_convergence([record], ax=ax) is ax
+    record = {
+        "iteration": 1,
+        "seconds": 0.1,
+        "objective": 0.0,
+        "kkt_residual": 0.0,
+        "zeros_W": 0.0,
+        "zeros_H": 0.0,
+    }
+    assert draw([record], ax) is ax
     assert plt.get_fignums() == [figure.number]
-    figure.savefig(tmp_path / "convergence.png")  # no warning about the empty logarithmic axis
-    assert (tmp_path / "convergence.png").stat().st_size > 1000
+    figure.canvas.draw()  # no warning about an empty logarithmic axis
 
 
-def test_empty_history_is_refused() -> None:
+def test_history_of_a_fit_has_what_the_plots_need() -> None:
+    model = KLNMF(2, random_state=0, n_threads=1).fit(np.random.default_rng(0).poisson(2.0, (9, 5)))
+    for draw in (plot_convergence, plot_kkt_residual, plot_zeros):
+        for against in ("seconds", "iteration"):
+            line = draw(model.history_, against=against).get_lines()[-1]
+            assert len(line.get_xdata()) == model.n_iter_
+
+
+def test_wrong_histories_are_refused() -> None:
     with pytest.raises(ValueError, match="history is empty"):
         plot_convergence([])
+    with pytest.raises(ValueError, match="The history of 'mu' is empty"):
+        plot_zeros({"srcd": HISTORY, "mu": []})
+    with pytest.raises(ValueError, match="history holds no fit"):
+        plot_kkt_residual({})
+    with pytest.raises(ValueError, match="against must be 'seconds' or 'iteration'; got 'time'"):
+        plot_convergence(HISTORY, against="time")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="no 'zeros_W', only 'seconds', 'iteration'"):
+        plot_zeros([{"seconds": 1.0, "iteration": 1}])
 
 
-def test_without_matplotlib_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+# ---- without matplotlib --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda: plot_top_features(np.eye(2)),
+        lambda: plot_component_sizes(np.eye(2)),
+        lambda: plot_component_similarity(np.eye(2)),
+        lambda: plot_components_by_label(np.eye(2), np.eye(2), ["a", "b"]),
+        lambda: plot_structure(np.eye(2), np.eye(2)),
+        lambda: plot_components_as_images(np.eye(2), (1, 2)),
+        lambda: plot_intertopic_map(np.eye(2)),
+        lambda: plot_convergence(HISTORY),
+        lambda: plot_kkt_residual(HISTORY),
+        lambda: plot_zeros(HISTORY),
+    ],
+)
+def test_without_matplotlib_the_extra_is_named(monkeypatch: pytest.MonkeyPatch, draw: Any) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
     with pytest.raises(ImportError, match=r'pip install "klnmf\[plots\]"'):
-        plot_top_features(np.eye(2))
-    with pytest.raises(ImportError, match=r'pip install "klnmf\[plots\]"'):
-        plot_convergence(HISTORY)
+        draw()

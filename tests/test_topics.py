@@ -8,6 +8,8 @@ from scipy import sparse
 
 from klnmf.topics import component_shares, format_topics, top_features
 
+RANKINGS = ["weight", "lift", "relevance", "frex", "kl"]
+
 NAMES = ["sea", "ship", "field", "corn"]
 COMPONENTS = np.array([[6.0, 2.0, 0.0, 0.0], [0.0, 1.0, 2.0, 1.0], [0.0, 0.0, 0.0, 0.0]])
 
@@ -43,16 +45,18 @@ def test_lift_prefers_telling_features_over_common_and_over_rare_ones() -> None:
     assert top_features(components, names, n_top=1, by="lift")[0][0][0] == "telling"
 
 
-@pytest.mark.parametrize("by", ["weight", "lift"])
+@pytest.mark.parametrize("by", RANKINGS)
 def test_scale_of_a_component_does_not_matter(by: str) -> None:
     generator = np.random.default_rng(0)
     components = generator.gamma(0.3, size=(4, 30))
     rescaled = components * np.array([[4.0], [0.5], [16.0], [1.0]])  # powers of 2 are exact
-    expected = top_features(components, by=by)  # type: ignore[arg-type]
-    assert top_features(rescaled, by=by) == expected  # type: ignore[arg-type]
+    W = generator.gamma(0.5, size=(9, 4))
+    expected = top_features(components, by=by, W=W)  # type: ignore[arg-type]
+    inverse = np.array([0.25, 2.0, 0.0625, 1.0])
+    assert top_features(rescaled, by=by, W=W * inverse) == expected  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("by", ["weight", "lift"])
+@pytest.mark.parametrize("by", RANKINGS)
 @pytest.mark.parametrize(
     "convert", [sparse.csr_matrix, sparse.csc_matrix, sparse.coo_array, np.ndarray.tolist]
 )
@@ -107,19 +111,80 @@ def test_table_ranks_by_lift_too() -> None:
     ("arguments", "message"),
     [
         ({"components": [1.0, 2.0]}, r"two dimensions .* got shape \(2,\)"),
-        ({"components": np.zeros((2, 0))}, "at least one feature"),
+        ({"components": np.zeros((2, 0))}, "at least one column"),
         ({"components": [[-1.0, 2.0]]}, "nonnegative and finite"),
         ({"components": [[np.nan, 2.0]]}, "nonnegative and finite"),
         ({"components": [[np.inf, 2.0]]}, "nonnegative and finite"),
         ({"feature_names": ["a"]}, "has 1 names for 4 features"),
         ({"n_top": 0}, "n_top must be at least 1; got 0"),
-        ({"by": "size"}, "by must be 'weight' or 'lift'; got 'size'"),
+        ({"by": "size"}, "by must be 'weight', 'lift', .* or 'kl'; got 'size'"),
+        ({"lambda_": 1.5}, "lambda_ must be between 0 and 1; got 1.5"),
+        ({"frex_weight": float("nan")}, "frex_weight must be between 0 and 1; got nan"),
     ],
 )
 def test_wrong_arguments_are_named(arguments: dict[str, object], message: str) -> None:
     given: dict[str, object] = {"components": COMPONENTS} | arguments
     with pytest.raises(ValueError, match=message):
         top_features(**given)  # type: ignore[arg-type]
+
+
+def test_relevance_runs_from_plain_lift_to_weight() -> None:
+    # Mean shares over the two components that are not empty: 0.375, 0.25, 0.25, 0.125.
+    [first, second, _] = top_features(COMPONENTS, NAMES, by="relevance", lambda_=0.6)
+    assert dict(first)["sea"] == pytest.approx(0.6 * np.log(0.75) + 0.4 * np.log(2.0))
+    assert dict(second)["ship"] == pytest.approx(0.6 * np.log(0.25))
+    [_, by_weight, _] = top_features(COMPONENTS, NAMES, by="relevance", lambda_=1.0)
+    assert [name for name, _ in by_weight] == ["field", "ship", "corn"]
+    [_, by_lift, _] = top_features(COMPONENTS, NAMES, by="relevance", lambda_=0.0)
+    # Field and corn are in no other component: the same lift, so the larger weight comes first.
+    assert [name for name, _ in by_lift] == ["field", "corn", "ship"]
+    assert dict(by_lift)["corn"] == pytest.approx(np.log(2.0))
+
+
+def test_kl_scores_add_up_to_the_divergence_from_the_whole() -> None:
+    generator = np.random.default_rng(5)
+    components, W = generator.gamma(0.3, size=(3, 12)), generator.gamma(0.5, size=(20, 3))
+    p = components / components.sum(axis=1, keepdims=True)
+    for weights, given in ((np.full(3, 1 / 3), None), (component_shares(components, W), W)):
+        whole = weights @ p
+        for k, topic in enumerate(top_features(components, n_top=12, by="kl", W=given)):
+            divergence = np.sum(p[k] * np.log(p[k] / whole))
+            assert sum(score for _, score in topic) == pytest.approx(divergence)
+
+
+def test_shares_of_the_samples_decide_what_is_common() -> None:
+    # Without W both components count the same; with it, nearly everything is the second one.
+    components = np.array([[2.0, 1.0, 1.0], [1.0, 0.0, 3.0]])
+    lift = dict(top_features(components, by="lift")[0])
+    assert lift["feature 2"] < 1.0 < lift["feature 0"]
+    W = np.array([[1.0, 999.0]])
+    weighted = dict(top_features(components, by="lift", W=W)[0])
+    share = 0.001 * 0.25 + 0.999 * 0.75
+    assert weighted["feature 2"] == pytest.approx((0.25 + 1 / 3) / (share + 1 / 3))
+
+
+def test_frex_is_the_harmonic_mean_of_two_ranks() -> None:
+    components = [[4.0, 3.0, 2.0, 1.0, 0.0], [8.0, 1.0, 0.0, 0.0, 1.0]]
+    # Shares of the first .4 .3 .2 .1; exclusivities 1/3, 3/4, 1, 1, the last two a tie.
+    frequency, exclusivity = np.array([4, 3, 2, 1]) / 4, np.array([1, 2, 4, 4]) / 4
+    for weight in (0.0, 0.5, 0.7, 1.0):
+        topic = dict(top_features(components, by="frex", frex_weight=weight)[0])
+        expected = 1.0 / (weight / exclusivity + (1.0 - weight) / frequency)
+        found = [topic[f"feature {j}"] for j in range(4)]
+        np.testing.assert_allclose(found, expected)
+    # Neither the most frequent (common to both) nor the rarest exclusive one.
+    assert top_features(components, by="frex")[0][0][0] == "feature 2"
+
+
+def test_words_of_a_component_without_use_are_infinitely_distinctive() -> None:
+    components = [[1.0, 1.0, 0.0, 0.0], [0.0, 1.0, 1.0, 3.0]]
+    W = [[1.0, 0.0], [2.0, 0.0]]
+    for by in ("relevance", "kl"):
+        topic = top_features(components, NAMES, by=by, W=W)[1]  # type: ignore[arg-type]
+        assert [name for name, _ in topic] == ["corn", "field", "ship"]
+        assert [np.isinf(score) for _, score in topic] == [True, True, False]
+    weights = top_features(components, NAMES, by="relevance", lambda_=1.0, W=W)[1]
+    assert dict(weights)["corn"] == pytest.approx(np.log(0.6))
 
 
 def test_representation_must_have_one_column_per_component() -> None:

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from importlib.metadata import version
+from types import ModuleType
 
 from klnmf.estimators import KLNMF
+from klnmf.model_files import load_model
 
 __version__ = version("klnmf")
 
-__all__ = ["KLNMF", "__version__"]
+__all__ = ["KLNMF", "__version__", "load_model"]
+
+
+def __getattr__(name: str) -> ModuleType:
+    """Import ``klnmf.tl`` when it is first asked for, as in ``klnmf.tl.nmf(adata)``."""
+    if name == "tl":
+        return import_module("klnmf.tl")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

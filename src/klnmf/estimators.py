@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
@@ -16,7 +17,7 @@ from sklearn.base import (
     _fit_context,
 )
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_array, check_random_state
+from sklearn.utils import check_array
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -25,12 +26,13 @@ from klnmf.held_out import mean_log_likelihood, split_for_completion
 from klnmf.initialization import STARTS
 from klnmf.objective import Penalties
 from klnmf.progress import ProgressBar
+from klnmf.runs import begin_run, continuation_key
+from klnmf.saved.models import SavedToFiles
 from klnmf.solvers import SOLVERS, Solver, make_solver
 from klnmf.solvers.alternating import Record, RowSolve, Run, Solution, StopRule, solved_rows
 from klnmf.solvers.base import Problem, State
-from klnmf.solvers.start import start_state
 from klnmf.sparse_data import SparseData
-from klnmf.validation import check_counts, check_penalties, warn_caller
+from klnmf.validation import check_counts, check_penalties, warn_caller, warn_if_one_sided
 
 Array = npt.NDArray[Any]
 
@@ -38,7 +40,7 @@ Array = npt.NDArray[Any]
 SCORE_SEED = 0
 
 
-class KLNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class KLNMF(SavedToFiles, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Nonnegative matrix factorisation of sparse counts under the Kullback-Leibler divergence.
 
     Finds nonnegative W (samples) and H (features) with X ≈ W Hᵀ by minimising
@@ -99,6 +101,18 @@ class KLNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         Progress bar; "auto" shows one on a terminal when a fit takes more than a few seconds.
     callback : callable, default=None
         Called with each record of ``history_``; the fit stops when it returns a true value.
+    checkpoint : str or path, default=None
+        File to which a fit writes how far it has come: at its start, every ``checkpoint_every``
+        seconds, at its end, and on Ctrl-C, which then waits for the end of the iteration (press it
+        twice if not). A fit that was killed goes on from there to the same bits. A file of its own
+        for each fit; delete it when you have what you want.
+    checkpoint_every : float, default=60.0
+        Seconds between two checkpoints; 0 is one before each iteration.
+    resume : {"auto"} or bool, default="auto"
+        Whether to go on from ``checkpoint``: "auto" does so if the file is there, True wants it to
+        be there, False starts anew and overwrites it. X and all parameters that matter must be the
+        same, else there is an error that says what differs. ``max_iter``, which counts iterations
+        from before, and ``tol`` may be others: a fit that is over can go on so.
 
     Attributes
     ----------
@@ -154,6 +168,9 @@ class KLNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         "backend": [StrOptions({"auto", *BACKENDS})],
         "progress": [StrOptions({"auto"}), "boolean"],
         "callback": [None, callable],
+        "checkpoint": [None, str, os.PathLike],
+        "checkpoint_every": [Interval(Real, 0, None, closed="left")],
+        "resume": [StrOptions({"auto"}), "boolean"],
     }
 
     def __init__(
@@ -176,6 +193,9 @@ class KLNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         backend: str = "auto",
         progress: str | bool = "auto",
         callback: Callable[[Record], Any] | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+        checkpoint_every: float = 60.0,
+        resume: str | bool = "auto",
     ) -> None:
         self.n_components = n_components
         self.solver = solver
@@ -194,6 +214,9 @@ class KLNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self.backend = backend
         self.progress = progress
         self.callback = callback
+        self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
+        self.resume = resume
 
     @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
     def fit(self, X: Any, y: Any = None, W: Any = None, H: Any = None) -> Self:
@@ -313,35 +336,30 @@ class KLNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         solver = make_solver(self.solver)
         problem = self._problem(data)
         solver.check_backend(problem.backend)
-        if problem.penalties.is_one_sided:
-            warn_caller(
-                "Only one of the factors is penalised. Shrinking it while the other grows takes "
-                "the penalty to 0 without changing the fit, so that there is no minimiser to "
-                "converge to. Set a penalty on the other factor too (for instance the same l1_W "
-                "and l1_H).",
-                UserWarning,
-            )
-        state = self._warm_state(data, solver, W, H)
-        if state is None:
-            state = self._start(problem, W, H)
-            solver.prepare(problem, state)
-        with ProgressBar(self.progress, self.max_iter) as bar:
+        warn_if_one_sided(problem.penalties)
+        run, checkpoint = begin_run(self, problem, solver, self._row_solve(), W, H)
+        n_done = len(run.history) - (not run.is_judged)
+        with ProgressBar(self.progress, self.max_iter, n_done) as bar:
 
             def on_record(record: Record) -> bool:
                 bar.update(record)
                 return self.callback is not None and bool(self.callback(record))
 
-            run = Run(problem, solver, state, self._row_solve(), on_record)
-            stop = StopRule(max_iter=state.iteration + self.max_iter, tol=self.tol)
+            run.on_record = on_record
+            first = run.state.iteration - len(run.history)
             try:
-                solution = run.solve(stop)
+                solution = run.solve(StopRule(max_iter=first + self.max_iter, tol=self.tol))
             except KeyboardInterrupt:
                 # Whatever was interrupted, the state holds a valid pair: the best so far, or one
                 # that a half-step was improving.
-                pair = list(state.factors)
+                if checkpoint is not None:
+                    checkpoint.write(run)
+                pair = list(run.state.factors)
                 self._set_fitted(run, Solution(pair, problem.evaluate(pair), converged=False))
                 raise
         W_solved = self._set_fitted(run, solution)
+        if checkpoint is not None:
+            checkpoint.write(run)
         if not self.converged_ and not run.stopped_early:
             self._warn_not_converged()
         return W_solved
@@ -351,7 +369,7 @@ class KLNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         return check_counts(X, dtype=self.dtype, name=type(self).__name__)
 
     def _problem(self, data: SparseData) -> Problem:
-        penalties = Penalties(self.l1_W, self.l2_W, self.l1_H, self.l2_H)
+        penalties = Penalties(*map(float, (self.l1_W, self.l2_W, self.l1_H, self.l2_H)))
         check_penalties(penalties, data.dtype)
         return Problem(make_backend(self.backend, data, self.n_threads), penalties)
 
@@ -364,28 +382,6 @@ class KLNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         problem = self._problem(SparseData(X))
         W = solved_rows(problem, 0, problem.backend.upload(H), self._row_solve())
         return problem.backend.download(W)
-
-    def _start(self, problem: Problem, W: Any, H: Any) -> State:
-        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-        if W is None and H is None and self.warm_start and hasattr(self, "components_"):
-            fits = self.components_.shape == (self.n_components, problem.backend.data.shape[1])
-            H = self.components_ if fits else None
-        return start_state(problem, self.n_components, self.init, seed, W, H)
-
-    def _warm_state(self, data: SparseData, solver: Solver, W: Any, H: Any) -> State | None:
-        """State of the last fit, if this one is its continuation."""
-        if not self.warm_start or W is not None or H is not None:
-            return None
-        saved = getattr(self, "_saved_state", None)
-        if saved is None or saved[0] != self._continuation_key(data, solver):
-            return None
-        state: State = saved[1]
-        # Loaded from a memory map, it cannot be written to: the components are then the start.
-        return state if all(factor.flags.writeable for factor in state.factors) else None
-
-    def _continuation_key(self, data: SparseData, solver: Solver) -> tuple[Any, ...]:
-        penalties = (self.l1_W, self.l2_W, self.l1_H, self.l2_H)
-        return (data.fingerprint, self.n_components, repr(solver), penalties)
 
     def _set_fitted(self, run: Run, solution: Solution) -> Array:
         """Set the fitted attributes; returns W."""
@@ -402,7 +398,7 @@ class KLNMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self.converged_ = solution.converged
         self._saved_state: tuple[Any, State] | None = None
         if self.warm_start:
-            key = self._continuation_key(run.problem.backend.data, run.solver)
+            key = continuation_key(self, run.problem.backend.data, run.solver)
             self._saved_state = (key, run.state)
         return W
 

@@ -62,8 +62,15 @@ def split_for_completion(X: sp.csr_array, seed: int) -> Split:
     return Split(X[:, kept], X[:, held_out], kept, held_out)
 
 
-def mean_log_likelihood(X: sp.csr_array, W: Array, H: Array) -> float:
-    """Poisson log-likelihood per sample under the rates W Hᵀ with an even background mixed in.
+class Likelihood(NamedTuple):
+    """How likely data are under the rates W Hᵀ with an even background mixed in."""
+
+    per_sample: float  # mean Poisson log-likelihood of a sample
+    log_shares: float  # Σ_ij X_ij log p_ij, with p_ij the share of feature j in sample i's rates
+
+
+def likelihood(X: sp.csr_array, W: Array, H: Array) -> Likelihood:
+    """Poisson and multinomial log-likelihood under the rates W Hᵀ with a background.
 
     The rates are (1 − ε) (WHᵀ)_ij + ε (t_i + 1) / m, with t_i = Σ_j (WHᵀ)_ij and ε = 0.01.
     log X! is log Γ(X + 1), so that any nonnegative value can be scored.
@@ -71,12 +78,22 @@ def mean_log_likelihood(X: sp.csr_array, W: Array, H: Array) -> float:
     W64, H64 = W.astype(np.float64), H.astype(np.float64)
     totals = W64 @ H64.sum(axis=0)
     background = BACKGROUND_SHARE * (totals + 1.0) / max(X.shape[1], 1)
-    log_rates = 0.0
+    log_rates = log_factorials = 0.0
     for start in range(0, X.shape[0], 4096):  # in blocks: the products take nnz × r numbers
         block = X[start : start + 4096]
         rows = np.repeat(np.arange(block.shape[0]), np.diff(block.indptr)) + start
         rates = np.einsum("pk,pk->p", W64[rows], H64[block.indices])
         rates = (1.0 - BACKGROUND_SHARE) * rates + background[rows]
-        log_rates += float(np.sum(block.data * np.log(rates) - gammaln(block.data + 1.0)))
-    mass = float(np.sum((1.0 - BACKGROUND_SHARE) * totals + background * X.shape[1]))
-    return float((log_rates - mass) / X.shape[0])
+        log_rates += float(np.sum(block.data * np.log(rates)))
+        log_factorials += float(np.sum(gammaln(block.data + 1.0)))
+    masses = (1.0 - BACKGROUND_SHARE) * totals + background * X.shape[1]
+    counts = np.asarray(X.sum(axis=1, dtype=np.float64)).ravel()
+    return Likelihood(
+        float((log_rates - log_factorials - masses.sum()) / X.shape[0]),
+        log_rates - float(counts @ np.log(masses)),
+    )
+
+
+def mean_log_likelihood(X: sp.csr_array, W: Array, H: Array) -> float:
+    """Poisson log-likelihood per sample, see `likelihood`."""
+    return likelihood(X, W, H).per_sample

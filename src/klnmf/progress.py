@@ -21,15 +21,18 @@ class ProgressBar:
         "auto" shows it on a terminal only, and only for a fit that takes some seconds.
     total : int
         Iterations at most.
+    n_done : int
+        Iterations that were done before.
     """
 
-    def __init__(self, show: str | bool, total: int) -> None:
+    def __init__(self, show: str | bool, total: int, n_done: int = 0) -> None:
         automatic = show == "auto"
         self._bar: Any = None
         # Even a disabled bar would start tqdm's monitor thread; where none is wanted, make none.
         if show is True or (automatic and sys.stderr is not None and sys.stderr.isatty()):
             self._bar = tqdm(
                 total=total,
+                initial=n_done,
                 desc="klnmf",
                 unit="it",
                 delay=SECONDS_BEFORE_SHOWN if automatic else 0,

@@ -112,6 +112,18 @@ def check_penalties(penalties: Penalties, dtype: np.dtype[Any]) -> None:
             )
 
 
+def warn_if_one_sided(penalties: Penalties) -> None:
+    """Warn of penalties that have no effect in the end."""
+    if penalties.is_one_sided:
+        warn_caller(
+            "Only one of the factors is penalised. Shrinking it while the other grows takes "
+            "the penalty to 0 without changing the fit, so that there is no minimiser to "
+            "converge to. Set a penalty on the other factor too (for instance the same l1_W "
+            "and l1_H).",
+            UserWarning,
+        )
+
+
 def _canonical(csr: sp.csr_array) -> sp.csr_array:
     """Sort, sum duplicates (in float64: a narrow integer would wrap), drop explicit zeros."""
     if not csr.has_canonical_format:

@@ -87,6 +87,12 @@ class Backend(Protocol):
     def download(self, factor: Any) -> Array:
         """Return a factor as a C-contiguous NumPy array of the data's type, perhaps not a copy."""
 
+    def snapshot(self, array: Any) -> Array:
+        """Return a factor or a dense product as a NumPy array of its own type, perhaps no copy."""
+
+    def restore(self, array: Array) -> Any:
+        """Bring back what ``snapshot`` returned, in its own type; the array may be kept."""
+
     def copy(self, factor: Any) -> Any:
         """Return a factor of this back-end with the same entries and memory of its own."""
 

@@ -44,6 +44,11 @@ def effective_threads(n_threads: int | None) -> int:
     return n_threads if n_threads > 0 else max(1, allowed + 1 + n_threads)
 
 
+def instruction_set() -> str:
+    """Name the instruction set that the core runs with on this machine."""
+    return str(_core.instruction_set())
+
+
 class CpuBackend(NumpyFactors):
     """Rows in parallel on OpenMP threads.
 

@@ -26,6 +26,14 @@ class NumpyFactors:
         """See :class:`~klnmf.backends.base.Backend`."""
         return factor.astype(self.data.dtype, copy=False)
 
+    def snapshot(self, array: Array) -> Array:
+        """See :class:`~klnmf.backends.base.Backend`."""
+        return array
+
+    def restore(self, array: Array) -> Array:
+        """See :class:`~klnmf.backends.base.Backend`."""
+        return array
+
     def converted(self, factor: Array, dtype: Any) -> Array:
         """See :class:`~klnmf.backends.base.Backend`."""
         return factor.astype(dtype)

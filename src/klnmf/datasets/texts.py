@@ -300,6 +300,8 @@ def _read_docword(stream: Any, path: str) -> sp.csr_array:
             raise OSError(f"{path}: document numbers must rise from 1 to {n:,}.")
         if block[:, 1].min() < 1 or block[:, 1].max() > m:
             raise OSError(f"{path}: word numbers must be from 1 to {m:,}.")
+        if block[:, 2].min() < 0 or block[:, 2].max() > np.iinfo(np.int32).max:
+            raise OSError(f"{path}: counts must be from 0 to 2147483647.")
         rows_at[1:] += np.bincount(documents - 1, minlength=n)
         columns[done : done + size], values[done : done + size] = block[:, 1] - 1, block[:, 2]
         done, last = done + size, int(documents[-1])

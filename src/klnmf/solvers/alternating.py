@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from klnmf.backends.base import GuardedRule, MultiplicativeRule
+from klnmf.interrupts import held_interrupts
 from klnmf.solvers.base import Evaluation, Problem, Solver, State
 
 Record = dict[str, Any]
@@ -44,7 +46,11 @@ class Solution:
 
 @dataclass
 class Run:
-    """One fit: its state, its history, and whom to tell about each record."""
+    """One fit: its state, its history, and whom to tell about each record.
+
+    The state, the history, ``next_check`` and ``is_judged`` are all that a fit which goes on later
+    needs to know, wherever between two iterations it was left.
+    """
 
     problem: Problem
     solver: Solver
@@ -53,25 +59,37 @@ class Run:
     on_record: Callable[[Record], bool] = lambda record: False  # True stops the fit
     history: list[Record] = field(default_factory=list)
     stopped_early: bool = False  # somebody who was told about a record said stop
+    next_check: int = 0  # no full evaluation before this iteration
+    is_judged: bool = True  # whether the last iteration was, by the callback and the stop rule
+    is_whole: bool = True  # whether the state is one between two iterations
+    before_iteration: Callable[[Run], None] | None = None  # then Ctrl-C waits for whole iterations
 
     def solve(self, stop: StopRule) -> Solution:
         """Iterate until the stop rule holds or somebody says stop."""
         state = self.state
         self.problem.backend.data.prepare()  # once for all iterations, and not the solver's time
         solution: Solution | None = None
-        next_check = 0
-        while state.iteration < stop.max_iter:
-            self._iterate()
-            solution = None
-            self.stopped_early = self.on_record(self.history[-1])
-            if self.stopped_early:
+        while True:
+            if not self.is_judged:
+                self.stopped_early = self.on_record(self.history[-1])
+                if self.stopped_early:
+                    break
+                # The residual met on the way belongs to moving iterates: cheap, no certificate.
+                if state.violation <= stop.tol and state.iteration >= self.next_check:
+                    solution = self.finish(stop.tol)
+                    if solution.converged:
+                        break
+                    self.next_check = state.iteration + 1 + state.iteration // 10
+                self.is_judged = True
+            if state.iteration >= stop.max_iter:
                 break
-            # The residual met on the way belongs to moving iterates: cheap, and no certificate.
-            if state.violation <= stop.tol and state.iteration >= next_check:
-                solution = self.finish(stop.tol)
-                if solution.converged:
-                    return solution
-                next_check = state.iteration + 1 + state.iteration // 10
+            if self.before_iteration is not None:
+                self.before_iteration(self)
+            solution = None
+            with nullcontext() if self.before_iteration is None else held_interrupts():
+                self.is_whole = self.is_judged = False
+                self._iterate()
+                self.is_whole = True
         return solution or self.finish(stop.tol)
 
     def _iterate(self) -> None:

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from klnmf.backends import Backend
 from klnmf.backends.base import GuardedRule, MultiplicativeRule, RowTotals, Rule
 from klnmf.objective import Penalties
+from klnmf.solvers.memory import StoredMemory
 
 Array = npt.NDArray[Any]
 
@@ -126,6 +127,28 @@ class Solver(ABC):
 
     def prepare(self, problem: Problem, state: State) -> None:  # noqa: B027
         """Set up what the solver carries along; called once, before the first iteration."""
+
+    def stored_memory(self, state: State) -> StoredMemory:
+        """Return what the solver carries along between two iterations, for a file.
+
+        Scratch arrays, whose entries do not matter, are left out. A solver that puts anything into
+        ``state.memory`` has this method and the next one.
+        """
+        if state.memory:
+            raise ValueError(
+                f"solver={self.name!r} carries {sorted(state.memory)} along and does not say how "
+                "to store it, so that its fits cannot have a checkpoint. Give its class the "
+                "methods stored_memory and restore_memory, or choose another solver."
+            )
+        return StoredMemory()
+
+    def restore_memory(self, problem: Problem, state: State, stored: StoredMemory) -> None:
+        """Set ``state.memory`` so that the next iteration has the bits it would have had.
+
+        Raises a ValueError if that is not what ``stored_memory`` returns.
+        """
+        stored.check_names()
+        state.memory = {}
 
     @abstractmethod
     def iterate(self, problem: Problem, state: State) -> None:

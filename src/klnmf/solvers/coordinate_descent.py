@@ -13,6 +13,7 @@ from klnmf.backends.base import GuardedRule, MultiplicativeRule, PaperRule
 from klnmf.initialization import best_scales
 from klnmf.solvers.base import Array, Problem, Solver, State, alternate
 from klnmf.solvers.extrapolation import ExtrapolationWeights, Momentum
+from klnmf.solvers.memory import StoredMemory
 from klnmf.solvers.swaps import Swap, draw_sample, propose_swap
 
 
@@ -80,7 +81,30 @@ class SparseCoordinateDescent(Solver):
         state.memory["gain"] = math.inf
 
     def _new_momentum(self, state: State) -> Momentum:
-        return Momentum(state, self.extrapolation or ExtrapolationWeights())
+        return Momentum(state, self._weights)
+
+    @property
+    def _weights(self) -> ExtrapolationWeights:
+        return self.extrapolation or ExtrapolationWeights()
+
+    def stored_memory(self, state: State) -> StoredMemory:
+        """See :class:`Solver`."""
+        stored: StoredMemory = state.memory["momentum"].stored()
+        stored.numbers["swap_failures_left"] = int(state.memory["swap_failures_left"])
+        stored.numbers["gain"] = float(state.memory["gain"])
+        return stored
+
+    def restore_memory(self, problem: Problem, state: State, stored: StoredMemory) -> None:
+        """See :class:`Solver`."""
+        stored.check_names((*Momentum.NUMBERS, "swap_failures_left", "gain"), Momentum.ARRAYS)
+        failures_left = stored.number("swap_failures_left", int)
+        if not 0 <= failures_left <= self.swap_failures:
+            raise ValueError(f"{failures_left} trials of swaps are left of {self.swap_failures}")
+        state.memory = {
+            "momentum": Momentum.restored(state, self._weights, stored),
+            "swap_failures_left": failures_left,
+            "gain": stored.number("gain", float),
+        }
 
     def iterate(self, problem: Problem, state: State) -> None:
         """See :class:`Solver`."""

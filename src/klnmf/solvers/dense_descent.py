@@ -11,6 +11,7 @@ import numpy as np
 
 from klnmf.backends.base import DenseRule
 from klnmf.solvers.base import Problem, Solver, State, alternate
+from klnmf.solvers.memory import StoredMemory
 
 # Files that hold this process's memory limit in bytes ("max" or a huge number: none).
 _CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
@@ -68,6 +69,16 @@ class DenseCyclicDescent(Solver):
             start = problem.backend.download(state.factors[mode])
             state.factors[mode] = problem.backend.upload(np.maximum(start, self.floor))
         state.memory["product"] = problem.backend.dense_product(*state.factors)
+
+    def stored_memory(self, state: State) -> StoredMemory:
+        """See :class:`Solver`. The product is W Hᵀ up to rounding alone: it has to be stored."""
+        return StoredMemory(arrays={"product": state.memory["product"]})
+
+    def restore_memory(self, problem: Problem, state: State, stored: StoredMemory) -> None:
+        """See :class:`Solver`."""
+        stored.check_names(arrays=["product"])
+        product = stored.array("product", problem.backend.data.shape, np.dtype(np.float64))
+        state.memory = {"product": product}
 
     def iterate(self, problem: Problem, state: State) -> None:
         """See :class:`Solver`."""

@@ -16,6 +16,7 @@ from typing import Any
 
 from klnmf.backends.base import GuardedRule
 from klnmf.solvers.base import Array, HalfStep, Problem, State
+from klnmf.solvers.memory import StoredMemory
 
 # An extrapolated entry keeps at least this share of its value: one that falls to 0 might be the
 # last cover of a nonzero, and an entry that wants to be 0 is set to 0 by the next half-step anyway.
@@ -47,6 +48,37 @@ class Momentum:
         self.restarted = False  # since the last iteration that went through
         self.has_failed = False  # ever
         self._spare: list[list[Any]] = [[], []]
+
+    NUMBERS = ("weight", "restarted", "has_failed")
+    ARRAYS = ("solved_W", "solved_H", "previous_W", "previous_H")
+
+    def stored(self) -> StoredMemory:
+        """Everything but the arrays to write to; what is None has no entry."""
+        arrays = dict(zip(self.ARRAYS, [*self.solved, *self.previous], strict=True))
+        return StoredMemory(
+            {
+                "weight": float(self.weight),
+                "restarted": self.restarted,
+                "has_failed": self.has_failed,
+            },
+            {name: array for name, array in arrays.items() if array is not None},
+        )
+
+    @classmethod
+    def restored(
+        cls, state: State, weights: ExtrapolationWeights, stored: StoredMemory
+    ) -> Momentum:
+        """Momentum of a state whose factors are there already."""
+        momentum = cls(state, weights)
+        momentum.weight = stored.number("weight", float)
+        momentum.restarted = stored.number("restarted", bool)
+        momentum.has_failed = stored.number("has_failed", bool)
+        for mode, letter in enumerate("WH"):
+            like = state.factors[mode].shape, state.factors[mode].dtype
+            momentum.solved[mode] = stored.array(f"solved_{letter}", *like)
+            if f"previous_{letter}" in stored.arrays:
+                momentum.previous[mode] = stored.array(f"previous_{letter}", *like)
+        return momentum
 
     def arrays(self, mode: int) -> list[Any]:
         """Every array of a mode that belongs to the state, apart from the kept factor."""

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from klnmf.backends.base import MultiplicativeRule
 from klnmf.solvers.base import Problem, Solver, State, alternate
+from klnmf.solvers.memory import StoredMemory
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,23 @@ class ExtrapolatedMultiplicativeUpdates(Solver):
         state.memory["previous"] = [copy(factor) for factor in state.factors]
         state.memory["spare"] = [copy(factor) for factor in state.factors]
         state.memory["t"] = 1.0
+
+    def stored_memory(self, state: State) -> StoredMemory:
+        """See :class:`Solver`."""
+        previous = dict(zip(("previous_W", "previous_H"), state.memory["previous"], strict=True))
+        return StoredMemory({"t": state.memory["t"]}, previous)
+
+    def restore_memory(self, problem: Problem, state: State, stored: StoredMemory) -> None:
+        """See :class:`Solver`."""
+        stored.check_names(["t"], ["previous_W", "previous_H"])
+        state.memory = {
+            "previous": [
+                stored.array(f"previous_{letter}", factor.shape, factor.dtype)
+                for letter, factor in zip("WH", state.factors, strict=True)
+            ],
+            "spare": [problem.backend.copy(factor) for factor in state.factors],
+            "t": stored.number("t", float),
+        }
 
     def iterate(self, problem: Problem, state: State) -> None:
         """See :class:`Solver`."""

@@ -1,0 +1,213 @@
+"""Programs of single cells against those of the package cnmf, on the same genes in the same scale.
+
+    pip install cnmf anndata
+    python -m benchmarks.single_cells --sets simulated
+    python -m benchmarks.single_cells --data DIR     # and PBMC3k (pbmc3k.npz, pbmc3k.vocab.txt)
+
+cnmf prepares the data (genes of high variance, each scaled to unit variance), runs scikit-learn's
+multiplicative updates for the KL divergence from many starts, and takes the median of each cluster
+of programs. klnmf gets the very matrix that cnmf factorises, once for each of the first starts, and
+the fit of lowest divergence is kept. Programs (weights of genes, summing to 1) are matched so that
+the sum of their correlations is largest.
+
+Printed: the correlations of the matched programs, with the consensus of cnmf and with its run of
+lowest divergence; for simulated cells also those with the planted programs; and the seconds of
+processor time, one thread each.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import tempfile
+import time
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import anndata as ad
+import numpy as np
+import pandas as pd
+import scipy.sparse as sp
+from scipy.optimize import linear_sum_assignment
+from threadpoolctl import threadpool_limits
+
+from benchmarks.common import add_data_argument, load_matrix
+from klnmf import KLNMF
+from klnmf.objective import kl_divergence
+from klnmf.simulate import simulate_counts
+
+# As cnmf's own tutorials have it: outlying programs are left out of the medians.
+DENSITY_THRESHOLD = 0.5
+SETS = ("simulated", "pbmc3k")
+
+
+@dataclass
+class Cells:
+    """Raw counts, and the programs they were drawn from where these are known."""
+
+    name: str
+    counts: ad.AnnData
+    planted: pd.DataFrame | None = None
+
+
+@dataclass
+class Theirs:
+    """What cnmf made of the cells."""
+
+    normalised: ad.AnnData  # what it factorised
+    runs: list[pd.DataFrame]
+    consensus: pd.DataFrame
+    run_seconds: float
+    consensus_seconds: float
+
+
+def simulated_cells(rank: int) -> Cells:
+    """500 cells of few programs each, with depths as spread as those of an experiment."""
+    depths = np.random.default_rng(0).lognormal(np.log(2000), 0.4, size=500)
+    drawn = simulate_counts(
+        500, 1500, rank, counts_per_sample=depths, concentration_W=0.2, random_state=0
+    )
+    counts = _anndata(drawn.X, [f"g{j}" for j in range(1500)])
+    planted = pd.DataFrame(drawn.H.T, columns=[f"g{j}" for j in range(1500)])
+    return Cells(f"simulated, {rank} planted programs", counts, planted)
+
+
+def blood_cells(folder: Path | None) -> Cells:
+    """PBMC3k."""
+    X = load_matrix(folder, "pbmc3k")  # says what to do where there is no folder
+    genes = (Path(str(folder)) / "pbmc3k.vocab.txt").read_text(encoding="utf-8").splitlines()
+    return Cells("PBMC3k", _anndata(X, genes))
+
+
+def _anndata(X: Any, genes: list[str]) -> ad.AnnData:
+    counts = ad.AnnData(sp.csr_matrix(X, dtype=np.float64))
+    counts.var_names, counts.obs_names = genes, [f"cell {i}" for i in range(X.shape[0])]
+    return counts[:, np.asarray((X > 0).sum(axis=0)).ravel() > 0].copy()
+
+
+def factorise_with_cnmf(cells: Cells, rank: int, n_genes: int, starts: int, seed: int) -> Theirs:
+    """Prepare, factorise, combine and take the consensus."""
+    from cnmf import cNMF, load_df_from_npz
+
+    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
+        path = Path(folder) / "counts.h5ad"
+        cells.counts.write_h5ad(path)
+        run = cNMF(output_dir=folder, name="run")
+        run.prepare(
+            str(path),
+            components=[rank],
+            n_iter=starts,
+            seed=seed,
+            beta_loss="kullback-leibler",
+            num_highvar_genes=n_genes,
+        )
+        started = time.process_time()
+        run.factorize()
+        run_seconds = time.process_time() - started
+        run.combine()
+        started = time.process_time()
+        run.consensus(
+            rank, density_threshold=DENSITY_THRESHOLD, show_clustering=False, build_ref=False
+        )
+        consensus_seconds = time.process_time() - started
+        threshold = str(DENSITY_THRESHOLD).replace(".", "_")
+        return Theirs(
+            ad.read_h5ad(run.paths["normalized_counts"]),
+            [load_df_from_npz(run.paths["iter_spectra"] % (rank, i)) for i in range(starts)],
+            load_df_from_npz(run.paths["consensus_spectra"] % (rank, threshold)),
+            run_seconds,
+            consensus_seconds,
+        )
+
+
+def matched(ours: pd.DataFrame, theirs: pd.DataFrame) -> np.ndarray:
+    """Correlations of the matched programs, largest first."""
+    a, b = (
+        frame.to_numpy() / frame.to_numpy().sum(axis=1, keepdims=True) for frame in (ours, theirs)
+    )
+    correlations = np.corrcoef(a, b)[: len(a), len(a) :]
+    return np.sort(correlations[linear_sum_assignment(-correlations)])[::-1]
+
+
+def line(label: str, correlations: np.ndarray) -> str:
+    """All correlations and their median."""
+    numbers = " ".join(f"{value:.3f}" for value in correlations)
+    return f"  {label:<44} median {np.median(correlations):.3f}: {numbers}"
+
+
+def compare(cells: Cells, args: argparse.Namespace) -> None:
+    """Print a block for one set of cells."""
+    theirs = factorise_with_cnmf(cells, args.rank, args.genes, args.starts, args.seed)
+    X, genes = sp.csr_array(theirs.normalised.X), theirs.normalised.var_names
+    fits = []
+    started = time.process_time()
+    for seed in range(args.our_starts):
+        model = KLNMF(args.rank, random_state=seed, n_threads=1, progress=False)
+        fits.append((model, model.fit_transform(X)))
+    seconds = time.process_time() - started
+    model, _ = min(fits, key=lambda fit: fit[0].divergence_)
+    ours = pd.DataFrame(model.components_, columns=genes)
+
+    def divergence(programs: pd.DataFrame) -> float:
+        """Of the data from these programs, each cell's use of them solved for by klnmf."""
+        holder = KLNMF(args.rank, n_threads=1)
+        holder.components_ = programs.to_numpy()
+        holder.n_components_, holder.n_features_in_ = programs.shape
+        return float(kl_divergence(X, holder.transform(X), holder.components_.T))
+
+    best = min(theirs.runs, key=divergence)
+    print(f"\n{cells.name}: {X.shape[0]:,} cells x {X.shape[1]:,} genes, r = {args.rank}")
+    print(
+        f"  cnmf: {theirs.run_seconds / args.starts:.2f} s a run ({args.starts} runs "
+        f"{theirs.run_seconds:.1f} s, consensus {theirs.consensus_seconds:.1f} s); klnmf: "
+        f"{seconds / args.our_starts:.2f} s a fit ({args.our_starts} fits {seconds:.1f} s)"
+    )
+    lowest = model.divergence_
+    runs = [100 * (divergence(programs) / lowest - 1) for programs in theirs.runs]
+    print(
+        f"  divergence above our lowest ({lowest:,.0f}): our fits "
+        f"{', '.join(f'{100 * (fit.divergence_ / lowest - 1):.2f} %' for fit, _ in fits)}; cnmf's "
+        f"runs {min(runs):.2f} to {max(runs):.2f} %, its consensus "
+        f"{100 * (divergence(theirs.consensus) / lowest - 1):.2f} %"
+    )
+    print(line("ours with cnmf's consensus", matched(ours, theirs.consensus)))
+    print(line("ours with cnmf's run of lowest divergence", matched(ours, best)))
+    print(line("cnmf's lowest run with its own consensus", matched(best, theirs.consensus)))
+    others = [float(np.median(matched(theirs.runs[0], programs))) for programs in theirs.runs[1:]]
+    if others:
+        print(f"  cnmf's runs with its first one: medians {min(others):.3f} to {max(others):.3f}")
+    if cells.planted is not None:
+        scale = cells.counts[:, genes].X.toarray().std(axis=0, ddof=1)
+        planted = cells.planted[genes] / scale  # as cnmf scales the counts
+        print(line("ours with the planted programs", matched(ours, planted)))
+        print(
+            line("cnmf's consensus with the planted programs", matched(theirs.consensus, planted))
+        )
+
+
+def main() -> None:
+    """Compare on every set."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    add_data_argument(parser)
+    parser.add_argument("--sets", nargs="+", default=SETS, choices=SETS)
+    parser.add_argument("--rank", "-r", type=int, default=10)
+    parser.add_argument("--genes", type=int, default=2000, help="genes of high variance")
+    parser.add_argument("--starts", type=int, default=20, help="runs of cnmf")
+    parser.add_argument("--our-starts", type=int, default=3)
+    parser.add_argument("--seed", type=int, default=0, help="of cnmf's starts")
+    args = parser.parse_args()
+    if args.starts < 4:
+        parser.error("cnmf looks at neighbours among 30 % of its runs: --starts must be 4 or more")
+    warnings.simplefilter("ignore")  # cnmf's, on iteration limits and on pandas
+    with threadpool_limits(1):
+        for name in args.sets:
+            compare(
+                simulated_cells(args.rank) if name == "simulated" else blood_cells(args.data), args
+            )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,8 @@
+"""``python -m klnmf``: the same as the command ``klnmf``."""
+
+from __future__ import annotations
+
+from klnmf.cli import main
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,283 @@
+"""The command line's grammar; nothing here is slow to import, so that --help is quick."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import Any
+
+FORMATS = (
+    *("npz", "mtx", "10x", "10x-h5", "h5ad", "loom", "csv", "tsv", "parquet"),
+    *("uci", "svmlight", "texts", "jsonl"),
+)
+SOLVERS = ("srcd", "srcd-paper", "ccd", "mu", "bmme")
+STARTS = ("samples", "random", "nndsvd")
+RANKINGS = ("weight", "lift", "frex", "kl", "relevance")
+SHELLS = ("bash", "zsh", "tcsh")
+
+_EPILOG = """\
+examples:
+  klnmf demo                                          topics of an embedded corpus
+  klnmf fit counts.npz -r 20 -o model.klnmf           20 components of a sparse matrix
+  klnmf fit letters/ -r 10 --min-df 3 --report r.html words of a folder of .txt files, with a report
+  klnmf fit cells.h5ad --layer counts -r 15           AnnData
+  klnmf topics model.klnmf                            what the components are about
+  klnmf transform model.klnmf new.npz -o W.csv        the same components for new samples
+
+Each command has its own --help. Exit codes: 0 done (a fit that did not converge warns), 1 data,
+model or machine would not do, 2 wrong command line, 130 interrupted.
+"""
+
+
+def natural(text: str) -> int:
+    """Return a whole number from 1."""
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"must be 1 or more, got {value}")
+    return value
+
+
+def nonnegative(text: str) -> float:
+    """Return a number from 0."""
+    value = float(text)
+    if not value >= 0 or value == float("inf"):
+        raise argparse.ArgumentTypeError(f"must be 0 or more, got {text}")
+    return value
+
+
+def share_or_count(text: str) -> float | int:
+    """Whole number, or a share between 0 and 1 written with a point, as scikit-learn has it."""
+    return float(text) if "." in text else int(text)
+
+
+def ngrams(text: str) -> tuple[int, int]:
+    """One number, or two with a comma: 1,2."""
+    parts = [natural(part) for part in text.split(",")]
+    if len(parts) > 2 or parts[0] > parts[-1]:
+        raise argparse.ArgumentTypeError(f"must be like 1,2, got {text}")
+    return parts[0], parts[-1]
+
+
+def build_parser(version: str) -> argparse.ArgumentParser:
+    """Return the whole grammar."""
+    parser = argparse.ArgumentParser(
+        prog="klnmf",
+        description="Nonnegative matrix factorisation of sparse counts (Poisson NMF, PLSI).",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"klnmf {version}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for add in (
+        *(_add_fit, _add_transform, _add_topics, _add_evaluate, _add_report, _add_convert),
+        *(_add_info, _add_demo, _add_completion),
+    ):
+        add(commands)
+    return parser
+
+
+def _command(commands: Any, name: str, summary: str, examples: str = "") -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name,
+        help=summary,
+        description=summary[0].upper() + summary[1:] + ".",
+        epilog=f"examples:\n{examples}" if examples else None,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    return parser
+
+
+def _add_data(parser: argparse.ArgumentParser, **more: Any) -> None:
+    """Add DATA, and how it is read."""
+    parser.add_argument(
+        "data",
+        metavar="DATA",
+        help="file or folder of counts: .npz, .mtx(.gz), 10x folder, .h5ad, .loom, .csv, .tsv, "
+        ".parquet, docword.*.txt, .svmlight, folder of .txt, .jsonl",
+        **more,
+    )
+    group = parser.add_argument_group("how DATA is read")
+    add = group.add_argument
+    add("--format", choices=FORMATS, help="by default the name tells it")
+    add("--layer", help="layer of .h5ad or .loom to read; 'raw' is AnnData's raw")
+    add("--transpose", action="store_true", help="samples are the columns of the file")
+    add("--row-names", metavar="FILE", help="names of the rows, one a line")
+    add("--column-names", metavar="FILE", help="names of the columns, one a line")
+    add("--labels", metavar="COLUMN", help="column of an .h5ad's obs to take as known classes")
+    add("--layout", choices=("table", "triplets"), help="what a .csv, .tsv or .parquet holds")
+    add("--text-field", metavar="NAME", help="field of a .jsonl with the text (text)")
+    add("--id-field", metavar="NAME", help="field of a .jsonl with the document's name")
+    add("--label-field", metavar="NAME", help="field of a .jsonl with a known class")
+    add("--pattern", help="names of the files in a folder of texts (*.txt)")
+    add("--min-df", type=share_or_count, help="words in fewer documents are left out: 3, or 0.01")
+    add("--max-df", type=share_or_count, help="words in more documents are left out: 0.5")
+    add("--max-features", type=natural, help="keep the most frequent words")
+    add("--stop-words", choices=("english",), help="leave out the usual words of a language")
+    add("--ngram-range", type=ngrams, metavar="LOW,HIGH", help="count phrases too: 1,2")
+    add("--token-pattern", metavar="REGEX", help="what a word is")
+    add("--keep-case", dest="lowercase", action="store_false", default=None, help="do not lower")
+
+
+def _add_output(parser: argparse.ArgumentParser, text: str, **more: Any) -> None:
+    parser.add_argument("-o", "--output", metavar="FILE", help=text, **more)
+
+
+def _add_quiet(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-q", "--quiet", action="store_true", help="nothing on stderr but errors")
+
+
+def _add_fit(commands: Any) -> None:
+    parser = _command(
+        commands,
+        "fit",
+        "learn components from a file of counts and save the model",
+        "  klnmf fit counts.npz -r 20 -o model.klnmf\n"
+        "  klnmf fit docs.jsonl -r 30 --min-df 5 --stop-words english --report r.html\n"
+        "  klnmf fit big.npz -r 50 -o big.klnmf --resume      go on after Ctrl-C or a crash\n",
+    )
+    _add_data(parser)
+    _add_output(parser, "model to write (DATA's name with .klnmf)")
+    add = parser.add_argument
+    add("-r", "--n-components", type=natural, default=10, metavar="R", help="components (10)")
+    add("--report", metavar="FILE", help="also write an HTML report")
+    add("--title", help="heading of the report")
+    add("--force", action="store_true", help="overwrite a model that is there")
+    _add_quiet(parser)
+    fit = parser.add_argument_group("the fit")
+    add = fit.add_argument
+    add("--solver", choices=SOLVERS, default="srcd", help="(srcd)")
+    add("--init", choices=STARTS, default="samples", help="where to start (samples)")
+    add("--max-iter", type=natural, default=500, metavar="N", help="iterations at most (500)")
+    add("--tol", type=nonnegative, default=1e-3, help="KKT residual to stop at (0.001)")
+    add("--seed", "--random-state", dest="random_state", type=int, default=0, help="(0)")
+    add("--threads", "--n-threads", dest="n_threads", type=int, metavar="N", help="(all CPUs)")
+    add("--dtype", choices=("float32", "float64"), help="(as the data)")
+    for factor in ("W", "H"):
+        for kind in ("l1", "l2"):
+            names = (f"--{kind}-{factor}", f"--{kind}-{factor.lower()}")
+            add(
+                *names,
+                dest=f"{kind}_{factor}",
+                type=nonnegative,
+                default=0.0,
+                metavar="WEIGHT",
+                help=f"{kind.upper()} penalty on {factor} (0)",
+            )
+    group = parser.add_argument_group("interrupted fits")
+    add = group.add_argument
+    either = group.add_mutually_exclusive_group()
+    either.add_argument("--resume", action="store_true", help="go on from the checkpoint")
+    either.add_argument("--restart", action="store_true", help="begin anew, whatever is there")
+    add("--checkpoint", metavar="FILE", help="(the model's name with .checkpoint)")
+    add("--checkpoint-every", type=nonnegative, default=60.0, metavar="SECONDS", help="(60)")
+    add("--no-checkpoint", action="store_true", help="keep none")
+
+
+def _add_transform(commands: Any) -> None:
+    parser = _command(
+        commands,
+        "transform",
+        "represent new samples by the components of a model",
+        "  klnmf transform model.klnmf new.npz -o W.csv\n"
+        "  klnmf transform model.klnmf new.h5ad -o W.npz       sparse; features matched by name\n",
+    )
+    parser.add_argument("model", metavar="MODEL", help="a file that klnmf fit wrote")
+    _add_data(parser)
+    _add_output(parser, "W: .csv, .tsv, .npz (sparse) or .npy; - is CSV on stdout", required=True)
+    parser.add_argument(
+        "--proportions", action="store_true", help="shares of the components that add up to 1"
+    )
+    parser.add_argument("--threads", dest="n_threads", type=int, metavar="N", help="(all CPUs)")
+    _add_quiet(parser)
+
+
+def _add_topics(commands: Any) -> None:
+    parser = _command(
+        commands,
+        "topics",
+        "show what the components of a model are about",
+        "  klnmf topics model.klnmf\n"
+        "  klnmf topics model.klnmf --by frex --top 15\n"
+        "  klnmf topics model.klnmf --csv > topics.csv\n",
+    )
+    parser.add_argument("model", metavar="MODEL", help="a file that klnmf fit wrote")
+    parser.add_argument("--top", type=natural, default=10, metavar="N", help="features each (10)")
+    parser.add_argument("--by", choices=RANKINGS, default="weight", help="ranking (weight)")
+    either = parser.add_mutually_exclusive_group()
+    either.add_argument("--csv", action="store_true", help="a line for each feature")
+    either.add_argument("--json", action="store_true", help="as JSON")
+    _add_output(parser, "file to write (stdout)")
+
+
+def _add_evaluate(commands: Any) -> None:
+    parser = _command(
+        commands,
+        "evaluate",
+        "score a model on data it has not seen",
+        "  klnmf evaluate model.klnmf held_out.npz\n"
+        "  klnmf evaluate model.klnmf held_out.npz --json\n",
+    )
+    parser.add_argument("model", metavar="MODEL", help="a file that klnmf fit wrote")
+    _add_data(parser)
+    parser.add_argument("--top", type=natural, default=10, metavar="N", help="for coherence (10)")
+    parser.add_argument("--json", action="store_true", help="as JSON")
+    parser.add_argument("--threads", dest="n_threads", type=int, metavar="N", help="(all CPUs)")
+    _add_quiet(parser)
+
+
+def _add_report(commands: Any) -> None:
+    parser = _command(
+        commands,
+        "report",
+        "write an HTML page about a model",
+        "  klnmf report model.klnmf -o report.html\n"
+        "  klnmf report model.klnmf counts.npz -o report.html   with a summary of the data\n",
+    )
+    parser.add_argument("model", metavar="MODEL", help="a file that klnmf fit wrote")
+    _add_data(parser, nargs="?")
+    _add_output(parser, "page to write (MODEL's name with .html)")
+    parser.add_argument("--title", help="heading of the page")
+    _add_quiet(parser)
+
+
+def _add_convert(commands: Any) -> None:
+    parser = _command(
+        commands,
+        "convert",
+        "read counts in one format and write them in another",
+        "  klnmf convert docword.kos.txt.gz kos.npz\n"
+        "  klnmf convert filtered_feature_bc_matrix/ cells.h5ad\n",
+    )
+    _add_data(parser)
+    parser.add_argument(
+        "output", metavar="OUT", help=".npz, .mtx(.gz), .h5ad, .csv, .tsv, .parquet"
+    )
+    parser.add_argument("--force", action="store_true", help="overwrite what is there")
+    _add_quiet(parser)
+
+
+def _add_info(commands: Any) -> None:
+    parser = _command(commands, "info", "show versions, instruction set, threads and back-ends")
+    parser.add_argument("model", metavar="MODEL", nargs="?", help="also what a model file holds")
+    parser.add_argument("--json", action="store_true", help="as JSON")
+
+
+def _add_demo(commands: Any) -> None:
+    parser = _command(commands, "demo", "fit the embedded corpus and show its topics")
+    parser.add_argument("-r", "--n-components", type=natural, default=20, metavar="R", help="(20)")
+    parser.add_argument("--report", metavar="FILE", help="also write an HTML report")
+    _add_quiet(parser)
+
+
+def _add_completion(commands: Any) -> None:
+    parser = _command(
+        commands,
+        "completion",
+        "print a script that completes klnmf's commands and options",
+        "  klnmf completion bash > ~/.local/share/bash-completion/completions/klnmf\n"
+        "  klnmf completion zsh > ~/.zfunc/_klnmf\n",
+    )
+    parser.add_argument("shell", choices=SHELLS)
+
+
+Handler = Callable[[argparse.Namespace], int]

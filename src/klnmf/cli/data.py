@@ -1,0 +1,58 @@
+"""DATA of a command line, read with its options."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from klnmf.readers import CountTable, read_counts
+
+# Options of the readers; those that were not given are left to the readers' defaults, and one that
+# a format does not know is an error there.
+_OPTIONS = (
+    *("row_names", "column_names", "labels", "layout", "text_field", "id_field", "label_field"),
+    *("pattern", "min_df", "max_df", "max_features", "stop_words", "ngram_range"),
+    *("token_pattern", "lowercase"),
+)
+
+
+def reading_options(args: argparse.Namespace) -> dict[str, Any]:
+    """Options that were given."""
+    given = {name: getattr(args, name) for name in _OPTIONS}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def read_data(args: argparse.Namespace) -> CountTable:
+    """Read DATA, and say on stderr what it is."""
+    table = read_counts(
+        args.data,
+        format=args.format,
+        layer=args.layer,
+        transpose=args.transpose,
+        **reading_options(args),
+    )
+    n, m = table.shape
+    say(args, f"{args.data}: {n:,} samples × {m:,} features, {table.X.nnz:,} nonzeros")
+    return table
+
+
+def say(args: argparse.Namespace, line: str) -> None:
+    """Tell the user something, unless it is to be quiet."""
+    if not getattr(args, "quiet", False):
+        print(line, file=sys.stderr, flush=True)
+
+
+def stem_of(path: str) -> str:
+    """Name of a file or folder without its endings: what results are named after.
+
+    Examples
+    --------
+    >>> stem_of("data/counts.mtx.gz"), stem_of("letters/")
+    ('counts', 'letters')
+    """
+    name = Path(path).resolve().name if Path(path).name in ("", ".", "..") else Path(path).name
+    for ending in (".gz", Path(name.removesuffix(".gz")).suffix):
+        name = name.removesuffix(ending) if ending else name
+    return name or "klnmf"

@@ -1,0 +1,170 @@
+"""``klnmf fit`` and ``klnmf demo``."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+from klnmf.cli.data import read_data, reading_options, say, stem_of
+from klnmf.cli.errors import DONE, INTERRUPTED, CommandError
+from klnmf.cli.lines import ProgressLines
+from klnmf.cli.outputs import check_writable
+from klnmf.datasets import load_bible
+from klnmf.estimators import KLNMF
+from klnmf.readers import CountTable
+from klnmf.topics import format_topics
+
+_MODEL_OPTIONS = (
+    *("n_components", "solver", "init", "l1_W", "l2_W", "l1_H", "l2_H", "max_iter", "tol"),
+    *("n_threads", "random_state", "dtype"),
+)
+
+
+def fit(args: argparse.Namespace) -> int:
+    """Read, fit, save; a checkpoint is kept until the model is written."""
+    output = check_writable(args.output or f"{stem_of(args.data)}.klnmf")
+    report = check_writable(args.report) if args.report else None
+    checkpoint = _checkpoint(args, output)
+    if output.exists() and not (args.force or args.resume or args.restart):
+        raise CommandError(f"{output} exists already; add --force to overwrite it.")
+    table = read_data(args)
+    model = _model(args, checkpoint)
+    try:
+        W = model.fit_transform(table.X)
+    except KeyboardInterrupt:
+        return _interrupted(args, model, checkpoint)
+    metadata = _metadata(args, table)
+    model.set_params(checkpoint=None, callback=None)
+    model.save(
+        output,
+        W=W,
+        sample_names=table.row_names,
+        feature_names=table.column_names,
+        metadata=metadata,
+    )
+    if checkpoint is not None:
+        checkpoint.unlink(missing_ok=True)
+    _say_outcome(args, model, output)
+    if report is not None:
+        _write_report(args, report, model, W, table)
+    return DONE
+
+
+def demo(args: argparse.Namespace) -> int:
+    """Fit the embedded corpus and print its topics."""
+    bible = load_bible()
+    table = CountTable(
+        bible.data, bible.sample_names, bible.feature_names, bible.target_names[bible.target]
+    )
+    n, m = table.shape
+    say(args, f"King James Bible: {n:,} chapters × {m:,} words, {table.X.nnz:,} nonzeros")
+    model = KLNMF(args.n_components, random_state=0)
+    W = model.fit_transform(table.X)
+    print(format_topics(model.components_, table.column_names, W=W))
+    _say_outcome(args, model, None)
+    if args.report:
+        args.title = None
+        args.data = "the embedded corpus"
+        _write_report(args, check_writable(args.report), model, W, table)
+    return DONE
+
+
+# ---- parts ---------------------------------------------------------------------------------------
+
+
+def _model(args: argparse.Namespace, checkpoint: Path | None) -> KLNMF:
+    options = {name: getattr(args, name) for name in _MODEL_OPTIONS}
+    on_terminal = sys.stderr.isatty()
+    lines = None if on_terminal or args.quiet else ProgressLines(args.max_iter)
+    return KLNMF(
+        **options,
+        sparse_output=True,
+        progress=on_terminal and not args.quiet,
+        callback=lines,
+        checkpoint=checkpoint,
+        checkpoint_every=args.checkpoint_every,
+        resume=args.resume,
+    )
+
+
+def _checkpoint(args: argparse.Namespace, output: Path) -> Path | None:
+    """File for checkpoints; one of an interrupted fit is never overwritten unasked."""
+    if args.no_checkpoint:
+        if args.resume or args.checkpoint:
+            raise CommandError("--no-checkpoint does not go with --resume or --checkpoint.")
+        return None
+    path = check_writable(args.checkpoint or f"{output}.checkpoint")
+    if path.exists() and not (args.resume or args.restart):
+        raise CommandError(
+            f"{path} holds an interrupted fit: add --resume to go on with it, or --restart to "
+            "begin anew."
+        )
+    if args.resume and not path.exists():
+        raise CommandError(f"there is no {path} to go on from; leave out --resume to begin anew.")
+    return path
+
+
+def _interrupted(args: argparse.Namespace, model: KLNMF, checkpoint: Path | None) -> int:
+    done = getattr(model, "n_iter_", 0)
+    say(args, f"\nInterrupted after {done} iterations.")
+    if checkpoint is not None and checkpoint.exists():
+        words = [word for word in sys.argv[1:] if word not in ("--resume", "--restart")]
+        command = shlex.join(["klnmf", *words, "--resume"])
+        say(args, f"{checkpoint} holds how far it came. To go on:\n  {command}")
+    return INTERRUPTED
+
+
+def _metadata(args: argparse.Namespace, table: CountTable) -> dict[str, Any]:
+    """Return what the file says of the data, and the labels that a report groups by."""
+    n, m = table.shape
+    facts: dict[str, Any] = {
+        "input": str(args.data),
+        "n_samples": n,
+        "n_features": m,
+        "nonzeros": int(table.X.nnz),
+        "total": float(table.X.sum()),
+        "reading": {name: _plain(value) for name, value in reading_options(args).items()},
+    }
+    if args.layer:
+        facts["reading"]["layer"] = args.layer
+    if table.labels is not None:
+        facts["labels"] = [str(label) for label in table.labels]
+    return facts
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _say_outcome(args: argparse.Namespace, model: KLNMF, output: Path | None) -> None:
+    state = "converged" if model.converged_ else "not converged"
+    seconds = model.history_[-1]["seconds"]
+    say(
+        args,
+        f"{state} after {model.n_iter_} iterations, {seconds:.2f} s: KL divergence "
+        f"{model.divergence_:.8g}, KKT residual {model.kkt_residual_:.1e}",
+    )
+    if output is not None:
+        say(args, f"model: {output}")
+
+
+def _write_report(
+    args: argparse.Namespace, path: Path, model: KLNMF, W: Any, table: CountTable
+) -> None:
+    from klnmf.report import write_report
+
+    write_report(
+        path,
+        model,
+        W,
+        table.X,
+        feature_names=table.column_names,
+        sample_names=table.row_names,
+        labels=table.labels,
+        title=args.title,
+        parameters={"input": str(args.data)},
+    )
+    say(args, f"report: {path}")

@@ -1,0 +1,47 @@
+"""Progress as plain lines, for logs: more often at first, then every ten seconds."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any
+
+SECONDS_BETWEEN_LINES = 10.0
+
+
+class ProgressLines:
+    """A callback of ``KLNMF`` that writes a line now and then.
+
+    Parameters
+    ----------
+    max_iter : int
+        Iterations at most, for an estimate of the time left.
+    """
+
+    def __init__(self, max_iter: int) -> None:
+        self._max_iter = max_iter
+        self._next = 0.0
+        self._first: tuple[float, int] | None = None
+
+    def __call__(self, record: dict[str, Any]) -> bool:
+        """Write a line if it is time for one; the fit goes on."""
+        now = time.monotonic()
+        if self._first is None:
+            self._first = (now, record["iteration"])
+        if now >= self._next:
+            self._next = now + SECONDS_BETWEEN_LINES
+            print(self.line(record, now), file=sys.stderr, flush=True)
+        return False
+
+    def line(self, record: dict[str, Any], now: float) -> str:
+        """Say what is known by now."""
+        started, first = self._first or (now, record["iteration"])
+        text = (
+            f"iteration {record['iteration']}, {record['seconds']:.1f} s: objective "
+            f"{record['objective']:.6g}, KKT residual {record['kkt_residual']:.1e}"
+        )
+        done = record["iteration"] - first
+        if done > 0:
+            left = (now - started) / done * max(self._max_iter - record["iteration"], 0)
+            text += f", {left:.0f} s left at most"
+        return text

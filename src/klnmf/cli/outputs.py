@@ -1,0 +1,80 @@
+"""Files that appear under their names when they are whole."""
+
+from __future__ import annotations
+
+import csv
+import os
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from klnmf.cli.errors import CommandError
+
+
+def check_writable(path: str | Path) -> Path:
+    """Refuse early where a result could not be written in the end."""
+    target = Path(path)
+    folder = target.parent
+    if not folder.is_dir():
+        raise CommandError(f"{target}: there is no folder {folder} to write to; create it first.")
+    if target.is_dir():
+        raise CommandError(f"{target} is a folder; name a file to write.")
+    if not os.access(folder, os.W_OK):
+        raise CommandError(f"{target}: the folder {folder} cannot be written to.")
+    return target
+
+
+@contextmanager
+def replaced(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
+    """Open a temporary file that takes the name when it is complete, and is removed if not."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    encoding = None if "b" in mode else "utf-8"
+    try:
+        with open(
+            temporary, mode, encoding=encoding, newline=None if encoding is None else ""
+        ) as file:
+            yield file
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_rows(path: str | None, rows: Iterable[Sequence[Any]], delimiter: str = ",") -> None:
+    """Write a table as CSV to a file, or to stdout for None and "-"."""
+    if path is None or path == "-":
+        csv.writer(sys.stdout, delimiter=delimiter, lineterminator="\n").writerows(rows)
+        return
+    with replaced(check_writable(path)) as file:
+        csv.writer(file, delimiter=delimiter, lineterminator="\n").writerows(rows)
+
+
+def write_factor(path: str, W: Any, sample_names: Sequence[str] | None) -> None:
+    """Write W by the ending of the name: .csv, .tsv, .npz (sparse) or .npy."""
+    suffix = Path(path).suffix
+    if suffix == ".npz":
+        with replaced(check_writable(path), "wb") as file:
+            sp.save_npz(file, sp.csr_array(W))
+    elif suffix == ".npy":
+        with replaced(check_writable(path), "wb") as file:
+            np.save(file, _dense(W), allow_pickle=False)
+    elif suffix in (".csv", ".tsv") or path == "-":
+        write_rows(path, _rows(W, sample_names), delimiter="\t" if suffix == ".tsv" else ",")
+    else:
+        raise CommandError(f"{path}: W is written as .csv, .tsv, .npz or .npy; choose such a name.")
+
+
+def _rows(W: Any, sample_names: Sequence[str] | None) -> Iterator[list[Any]]:
+    n_samples, rank = W.shape
+    yield ["sample", *(f"component_{k}" for k in range(rank))]
+    for i in range(n_samples):
+        name = str(i) if sample_names is None else str(sample_names[i])
+        yield [name, *(f"{value:.9g}" for value in _dense(W[[i]])[0])]
+
+
+def _dense(W: Any) -> Any:
+    return W.toarray() if sp.issparse(W) else np.asarray(W)

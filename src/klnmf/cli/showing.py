@@ -1,0 +1,96 @@
+"""``klnmf topics`` and ``klnmf report``: a model for readers."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+from klnmf.cli.data import read_data, say, stem_of
+from klnmf.cli.errors import DONE, CommandError
+from klnmf.cli.models import aligned, read_model, represent
+from klnmf.cli.outputs import check_writable, replaced, write_rows
+from klnmf.saved.models import SavedModel
+from klnmf.topics import component_shares, format_topics, top_features
+
+
+def topics(args: argparse.Namespace) -> int:
+    """Print the leading features of each component."""
+    saved = read_model(args.model)
+    components, names, W = saved.model.components_, saved.feature_names, saved.W
+    if not (args.csv or args.json):
+        text = format_topics(components, names, n_top=args.top, by=args.by, W=W)
+        _print(args.output, text + "\n")
+        return DONE
+    leading = top_features(components, names, n_top=args.top, by=args.by, W=W)
+    shares = component_shares(components, W)
+    if args.csv:
+        rows: list[list[Any]] = [["component", "share", "rank", "feature", args.by]]
+        rows += [
+            [k, f"{shares[k]:.6g}", place, name, f"{score:.6g}"]
+            for k, features in enumerate(leading)
+            for place, (name, score) in enumerate(features, start=1)
+        ]
+        write_rows(args.output, rows)
+        return DONE
+    found = [
+        {
+            "component": k,
+            "share": float(shares[k]),
+            "features": [{"feature": name, args.by: score} for name, score in features],
+        }
+        for k, features in enumerate(leading)
+    ]
+    _print(args.output, json.dumps(found, indent=2, ensure_ascii=False) + "\n")
+    return DONE
+
+
+def report(args: argparse.Namespace) -> int:
+    """Write the page about a model; with DATA, its summary too."""
+    from klnmf.report import write_report
+
+    output = check_writable(args.output or f"{stem_of(args.model)}.html")
+    saved = read_model(args.model)
+    W, X = saved.W, None
+    labels, sample_names = saved.metadata.get("labels"), saved.sample_names
+    if args.data is not None:
+        table = read_data(args)
+        if W is None or W.shape[0] != table.shape[0]:
+            W, labels, sample_names = represent(args, saved, table), table.labels, table.row_names
+        X, _ = aligned(saved, table)
+    if W is None:
+        raise CommandError(
+            f"{args.model} does not hold W, which a report needs: name the data, as in "
+            f"`klnmf report {args.model} DATA`."
+        )
+    write_report(
+        output,
+        saved.model,
+        W,
+        X,
+        feature_names=saved.feature_names,
+        sample_names=sample_names,
+        labels=_of_right_length(labels, W.shape[0]),
+        title=args.title,
+        parameters=_parameters(saved),
+    )
+    say(args, f"report: {output}")
+    return DONE
+
+
+def _parameters(saved: SavedModel) -> dict[str, Any]:
+    facts = saved.metadata
+    given = {"input": facts["input"]} if "input" in facts else {}
+    return given | {name: str(value) for name, value in facts.get("reading", {}).items()}
+
+
+def _of_right_length(labels: Any, n_samples: int) -> Any:
+    return labels if labels is not None and len(labels) == n_samples else None
+
+
+def _print(path: str | None, text: str) -> None:
+    if path is None or path == "-":
+        print(text, end="")
+        return
+    with replaced(check_writable(path)) as file:
+        file.write(text)

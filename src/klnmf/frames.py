@@ -1,0 +1,76 @@
+"""Fitted models as pandas DataFrames, with names; they need the extra ``dataframes`` (pandas).
+
+W comes as scikit-learn does it: an array by default, and after ``set_output(transform="pandas")``
+a DataFrame with the index of X and the columns ``klnmf0``, ``klnmf1``, ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+from sklearn.utils.validation import check_is_fitted
+
+from klnmf.estimators import KLNMF
+
+
+def components_frame(
+    model: KLNMF, feature_names: Sequence[str] | npt.NDArray[Any] | None = None
+) -> Any:
+    """Return the components of a fitted model as a DataFrame, components × features.
+
+    Parameters
+    ----------
+    model : KLNMF
+        A fitted model.
+    feature_names : sequence of str, default=None
+        Names of the features; None takes those that the model saw in ``fit``, or where it saw none
+        ``"feature 0"``, ``"feature 1"``, ...
+
+    Returns
+    -------
+    pandas.DataFrame
+        ``components_`` with the features as columns; its index has the names that the columns of W
+        have under ``set_output``. Columns are sparse where the model has ``sparse_output=True``.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from klnmf import KLNMF
+    >>> from klnmf.frames import components_frame
+    >>> X = pd.DataFrame({"sea": [4, 2, 0], "ship": [2, 1, 0], "corn": [0, 0, 3]})
+    >>> model = KLNMF(n_components=2, random_state=0).fit(X)
+    >>> frame = components_frame(model)
+    >>> list(frame.index), list(frame.columns)
+    (['klnmf0', 'klnmf1'], ['sea', 'ship', 'corn'])
+    >>> frame.T.nlargest(2, frame.idxmax()["sea"]).index.tolist()
+    ['sea', 'ship']
+    """
+    check_is_fitted(model, "components_")
+    pd = _pandas()
+    components = model.components_
+    if feature_names is None:
+        default = [f"feature {j}" for j in range(components.shape[1])]
+        feature_names = getattr(model, "feature_names_in_", default)
+    names = list(feature_names)
+    if len(names) != components.shape[1]:
+        raise ValueError(
+            f"feature_names has {len(names):,} names for {components.shape[1]:,} features."
+        )
+    index = model.get_feature_names_out()
+    if sp.issparse(components):
+        return pd.DataFrame.sparse.from_spmatrix(components, index=index, columns=names)
+    return pd.DataFrame(np.array(components), index=index, columns=names)
+
+
+def _pandas() -> Any:
+    try:
+        import pandas as pd
+    except ImportError as error:
+        raise ImportError(
+            'DataFrames need pandas: install it with  pip install "klnmf[dataframes]".'
+        ) from error
+    return pd

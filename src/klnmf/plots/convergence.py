@@ -1,0 +1,215 @@
+"""How a fit went: objective, optimality and zeros along its history."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from klnmf.plots.style import LINE_COLOURS, axes_or_new, light_frame, percent, title
+from klnmf.topics.checks import checked_choice
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+History = Sequence[Mapping[str, Any]]
+Histories = History | Mapping[str, History]
+Against = Literal["seconds", "iteration"]
+FloatArray = npt.NDArray[np.float64]
+
+_MARKED = 30  # single points are told apart while there are no more than this
+
+
+def plot_convergence(
+    history: Histories, ax: Axes | None = None, *, against: Against = "seconds"
+) -> Axes:
+    """Draw how far the objective F was above its final value, relative and on a log scale.
+
+    The height is (F_t − F_end) / |F_end|. For several fits F_end is the lowest final value of
+    all, so that the curves compare: a fit that ends in a worse optimum levels off. Points that
+    are not above it, the last one of the best fit among them, cannot be drawn on a log scale and
+    are left out.
+
+    Parameters
+    ----------
+    history : sequence of dict, or dict of them by name
+        ``history_`` of a fitted model, or several with their names, for instance
+        ``{"srcd": first.history_, "mu": second.history_}``. They should be fits of the same
+        problem, with the same data and penalties.
+    ax : matplotlib Axes, optional
+        Where to draw; by default a new figure.
+    against : {"seconds", "iteration"}, default="seconds"
+        What the horizontal axis shows: solver time, or iterations.
+
+    Returns
+    -------
+    ax : matplotlib Axes
+        The axes drawn on.
+
+    Examples
+    --------
+    >>> from klnmf.plots import plot_convergence
+    >>> history = [
+    ...     {"iteration": 1, "seconds": 0.1, "objective": 20.0},
+    ...     {"iteration": 2, "seconds": 0.2, "objective": 10.0},
+    ... ]
+    >>> plot_convergence(history).get_yscale()
+    'log'
+    """
+    fits = _named(history, against)
+    final = min(float(records[-1]["objective"]) for records in fits.values())
+    curves = {
+        name: (_column(records, "objective") - final) / (abs(final) or 1.0)
+        for name, records in fits.items()
+    }
+    ax = axes_or_new(ax, 6.0, 3.6)
+    _draw_on_log_scale(ax, fits, curves, against)
+    which = "its final value" if len(fits) == 1 else "the lowest final value"
+    ax.set_ylabel(f"relative height\nabove {which}")
+    title(ax, "Convergence of the objective")
+    return ax
+
+
+def plot_kkt_residual(
+    history: Histories,
+    ax: Axes | None = None,
+    *,
+    against: Against = "seconds",
+    tol: float | None = None,
+) -> Axes:
+    """Draw the KKT residual met in each iteration, on a log scale; 0 would be a stationary point.
+
+    Parameters
+    ----------
+    history : sequence of dict, or dict of them by name
+        ``history_`` of a fitted model, or several with their names.
+    ax : matplotlib Axes, optional
+        Where to draw; by default a new figure.
+    against : {"seconds", "iteration"}, default="seconds"
+        What the horizontal axis shows: solver time, or iterations.
+    tol : float, optional
+        Draw a line at this tolerance, such as ``tol`` of the model.
+
+    Returns
+    -------
+    ax : matplotlib Axes
+        The axes drawn on.
+
+    Examples
+    --------
+    >>> from klnmf.plots import plot_kkt_residual
+    >>> history = [{"iteration": 1, "seconds": 0.1, "kkt_residual": 0.3}]
+    >>> plot_kkt_residual(history, tol=1e-3).get_ylabel()
+    'KKT residual'
+    """
+    fits = _named(history, against)
+    curves = {name: _column(records, "kkt_residual") for name, records in fits.items()}
+    ax = axes_or_new(ax, 6.0, 3.6)
+    if tol is not None and tol > 0.0:
+        ax.axhline(tol, color="0.4", linestyle=":", linewidth=1.2)
+        ax.annotate("tol", (1.01, tol), xycoords=ax.get_yaxis_transform(), va="center", fontsize=8)
+    _draw_on_log_scale(ax, fits, curves, against)
+    ax.set_ylabel("KKT residual")
+    title(ax, "Distance from a stationary point")
+    return ax
+
+
+def plot_zeros(history: Histories, ax: Axes | None = None, *, against: Against = "seconds") -> Axes:
+    """Draw the share of entries of W (solid) and H (dashed) that are exactly 0.
+
+    Parameters
+    ----------
+    history : sequence of dict, or dict of them by name
+        ``history_`` of a fitted model, or several with their names.
+    ax : matplotlib Axes, optional
+        Where to draw; by default a new figure.
+    against : {"seconds", "iteration"}, default="seconds"
+        What the horizontal axis shows: solver time, or iterations.
+
+    Returns
+    -------
+    ax : matplotlib Axes
+        The axes drawn on.
+
+    Examples
+    --------
+    >>> from klnmf.plots import plot_zeros
+    >>> history = [{"iteration": 1, "seconds": 0.1, "zeros_W": 0.2, "zeros_H": 0.5}]
+    >>> [line.get_label() for line in plot_zeros(history).get_lines()]
+    ['W', 'H']
+    """
+    fits = _named(history, against)
+    ax = axes_or_new(ax, 6.0, 3.6)
+    for (name, records), colour in zip(fits.items(), _colours(len(fits)), strict=True):
+        for factor, style in (("W", "-"), ("H", "--")):
+            label = f"{name}, {factor}" if name else factor
+            zeros = _column(records, f"zeros_{factor}")
+            _draw_curve(ax, records, zeros, against, style, color=colour, label=label)
+    ax.set_ylim(0.0, 1.0)
+    ax.yaxis.set_major_formatter(percent)
+    ax.set_ylabel("exact zeros")
+    _finish(ax, against)
+    title(ax, "Exact zeros of the factors")
+    return ax
+
+
+def _named(history: Histories, against: Against) -> dict[str, History]:
+    """Histories by name, none of them empty; a single one has the name ''."""
+    checked_choice(against, "against", get_args(Against))
+    fits = dict(history) if isinstance(history, Mapping) else {"": history}
+    if not fits:
+        raise ValueError("history holds no fit: pass at least one name with its history.")
+    for name, records in fits.items():
+        if len(records) == 0:
+            which = f"The history of {name!r}" if name else "history"
+            raise ValueError(f"{which} is empty: fit with at least one iteration first.")
+    return fits
+
+
+def _column(records: History, key: str) -> FloatArray:
+    missing = next((record for record in records if key not in record), None)
+    if missing is not None:
+        raise ValueError(
+            f"A record of the history has no {key!r}, only {', '.join(map(repr, missing))}; pass "
+            "history_ of a fitted model."
+        )
+    return np.array([record[key] for record in records], dtype=np.float64)
+
+
+def _colours(n_fits: int) -> list[str]:
+    return [LINE_COLOURS[i % len(LINE_COLOURS)] for i in range(n_fits)]
+
+
+def _draw_on_log_scale(
+    ax: Axes, fits: dict[str, History], curves: dict[str, FloatArray], against: Against
+) -> None:
+    """Draw one curve for each fit; past the last colour the lines are dashed."""
+    for i, ((name, records), colour) in enumerate(
+        zip(fits.items(), _colours(len(fits)), strict=True)
+    ):
+        style = ("-", "--", "-.", ":")[i // len(LINE_COLOURS) % 4]
+        values = curves[name]
+        # Nothing that is not positive can stand on a logarithmic axis.
+        drawn = np.where(values > 0.0, values, np.nan)
+        _draw_curve(ax, records, drawn, against, style, color=colour, label=name or "_")
+    ax.set_yscale("log")
+    _finish(ax, against)
+
+
+def _draw_curve(
+    ax: Axes, records: History, values: FloatArray, against: Against, style: str, **looks: Any
+) -> None:
+    marker = "o" if len(records) <= _MARKED else None
+    ax.plot(_column(records, against), values, style, marker=marker, markersize=3, **looks)
+
+
+def _finish(ax: Axes, against: Against) -> None:
+    ax.set_xlabel("solver time (seconds)" if against == "seconds" else "iteration")
+    ax.grid(True, axis="y", color="0.9", linewidth=0.8)
+    ax.set_axisbelow(True)
+    light_frame(ax)
+    if ax.get_legend_handles_labels()[1]:
+        # Beside the curves, not over them: they may fill the whole height.
+        ax.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))

@@ -1,0 +1,84 @@
+"""Components of image data as images: the parts that the samples are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from klnmf.plots.style import given_panels, new_panels, selected_components
+from klnmf.topics.checks import checked_components
+
+_INCHES = 0.95  # the longer side of an image
+
+
+def plot_components_as_images(
+    components: Any,
+    shape: tuple[int, int],
+    *,
+    select: Sequence[int] | None = None,
+    n_columns: int = 10,
+    cmap: str = "gray_r",
+    axes: npt.ArrayLike | None = None,
+) -> npt.NDArray[np.object_]:
+    """Draw each component as the image that its features are the pixels of.
+
+    White is 0. Each image has its own scale, up to its largest pixel, because the scale of a
+    component means nothing without W.
+
+    Parameters
+    ----------
+    components : array-like or sparse matrix of shape (n_components, n_features)
+        Nonnegative components, such as ``components_`` of a fitted model.
+    shape : (int, int)
+        Height and width of an image; features are its pixels, row by row.
+    select : sequence of int, optional
+        The components to draw, in this order; by default all.
+    n_columns : int, default=10
+        Images to a row of a new figure.
+    cmap : str, default="gray_r"
+        Name of a matplotlib colour map.
+    axes : array of matplotlib Axes, optional
+        One for each component drawn, in any shape. By default a new figure.
+
+    Returns
+    -------
+    axes : ndarray of matplotlib Axes, shape (n_drawn,)
+        The axes drawn on; ``axes[0].figure`` is the figure.
+
+    Examples
+    --------
+    >>> from klnmf.plots import plot_components_as_images
+    >>> axes = plot_components_as_images([[1.0, 0.0, 0.0, 1.0, 0.0, 0.0]], shape=(2, 3))
+    >>> axes[0].images[0].get_array().tolist()
+    [[1.0, 0.0, 0.0], [1.0, 0.0, 0.0]]
+    """
+    H = checked_components(components)
+    height, width = shape
+    if height * width != H.shape[1]:
+        raise ValueError(
+            f"shape {tuple(shape)} has {height * width} pixels, but the components have "
+            f"{H.shape[1]} features."
+        )
+    if n_columns < 1:
+        raise ValueError(f"n_columns must be at least 1; got {n_columns}.")
+    drawn = selected_components(select, H.shape[0])
+    if axes is None:
+        inch = _INCHES / max(height, width)
+        panel = max(inch * width, 0.85) + 0.1, inch * height + 0.25  # the title takes 0.85
+        panels = new_panels(len(drawn), n_columns, *panel)
+    else:
+        panels = given_panels(axes, len(drawn))
+    chosen = H[drawn]
+    images = (chosen.toarray() if sp.issparse(chosen) else chosen).reshape(-1, height, width)
+    for component, ax, image in zip(drawn, panels, images, strict=True):
+        largest = float(image.max()) or 1.0
+        ax.imshow(image, cmap=cmap, vmin=0.0, vmax=largest, interpolation="nearest")
+        ax.set_title(f"component {component}", fontsize=7, pad=2.0)
+        ax.set_xticks([])
+        ax.set_yticks([])
+        ax.spines[:].set_color("0.8")
+    return panels

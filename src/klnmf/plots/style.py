@@ -1,0 +1,153 @@
+"""What all pictures share: colours, figures, and labels that fit the room there is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from klnmf.topics.checks import Names, checked_components
+from klnmf.topics.features import top_features
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+# All colours stay apart for colour-blind readers: lines after Okabe and Ito, areas after Paul Tol.
+BLUE = "#2f6690"
+LINE_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
+AREA_COLOURS = (
+    "#332288",
+    "#DDCC77",
+    "#44AA99",
+    "#CC6677",
+    "#88CCEE",
+    "#882255",
+    "#117733",
+    "#AA4499",
+    "#999933",
+)
+REST_COLOURS = ("#dcdcdc", "#c8c8c8")
+HEAT_COLOURS = "Blues"  # white for 0, falling in lightness: the same in grey
+
+_LONGEST_NAME = 22
+# Size of letters in points, and the room that a line of them and a letter take, in that size.
+_LARGEST, _SMALLEST = 8.5, 5.0
+_LINE, _LETTER = 1.2, 0.62
+
+
+def pyplot() -> Any:
+    """Import matplotlib only when a new figure is asked for."""
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError as error:
+        raise ImportError(
+            'Plots need matplotlib: install it with  pip install "klnmf[plots]".'
+        ) from error
+    return plt
+
+
+def axes_or_new(ax: Axes | None, width: float, height: float) -> Axes:
+    """Return the axes of the caller, or those of a new figure of this size in inches."""
+    if ax is not None:
+        return ax
+    _, new = pyplot().subplots(figsize=(width, height), layout="constrained")
+    axes: Axes = new
+    return axes
+
+
+def new_panels(
+    n_panels: int, n_columns: int, width: float, height: float
+) -> npt.NDArray[np.object_]:
+    """Make a new figure with this many charts, each of this size; the rest of the grid is off."""
+    n_columns = min(n_columns, n_panels)
+    n_rows = math.ceil(n_panels / n_columns)
+    _, grid = pyplot().subplots(
+        n_rows,
+        n_columns,
+        figsize=(width * n_columns, height * n_rows),
+        squeeze=False,
+        layout="constrained",
+    )
+    panels: npt.NDArray[np.object_] = grid.ravel()
+    for unused in panels[n_panels:]:
+        unused.set_axis_off()
+    return panels[:n_panels]
+
+
+def given_panels(axes: npt.ArrayLike, n_panels: int) -> npt.NDArray[np.object_]:
+    """Flatten the axes of the caller; there must be at least one for each component."""
+    panels = np.asarray(axes, dtype=object).ravel()
+    if panels.size < n_panels:
+        raise ValueError(f"axes has {panels.size} places for {n_panels} components.")
+    return panels[:n_panels]
+
+
+def selected_components(select: Sequence[int] | None, n_components: int) -> list[int]:
+    """Components to draw, in this order; all by default."""
+    if select is None:
+        return list(range(n_components))
+    chosen = [int(component) for component in select]
+    wrong = [component for component in chosen if not 0 <= component < n_components]
+    if wrong or not chosen:
+        raise ValueError(
+            f"select must name components from 0 to {n_components - 1}; got {list(select)!r}."
+        )
+    return chosen
+
+
+def component_names(components: Any, feature_names: Names | None, n_words: int = 3) -> list[str]:
+    """Label each component by its number and, where features have names, the most relevant ones."""
+    if feature_names is None:
+        return [str(k) for k in range(checked_components(components).shape[0])]
+    names = []
+    topics = top_features(components, feature_names, n_top=n_words, by="relevance")
+    for k, topic in enumerate(topics):
+        words = ", ".join(shortened(name) for name, _ in topic)
+        names.append(f"{k}  {words or '(empty)'}")
+    return names
+
+
+def shortened(name: str) -> str:
+    """Cut long names, which would squeeze what they label."""
+    return name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 1] + "…"
+
+
+def light_frame(ax: Axes) -> None:
+    """Leave only the left and the lower side of the frame."""
+    ax.spines[["top", "right"]].set_visible(False)
+
+
+def title(ax: Axes, text: str, size: float = 10.0) -> None:
+    """Put a title on the left, where reading starts."""
+    ax.set_title(text, loc="left", fontsize=size, fontweight="bold")
+
+
+def percent(share: float, _: Any = None) -> str:
+    """Write a share as a tick label."""
+    return f"{100 * share:.3g}%" if share else "0"
+
+
+def size_in_points(ax: Axes) -> tuple[float, float]:
+    """Width and height of the axes once everything drawn so far has found its place."""
+    root = ax.figure.canvas.figure  # of a subfigure too
+    root.draw_without_rendering()
+    box = ax.get_window_extent()
+    return box.width * 72.0 / root.dpi, box.height * 72.0 / root.dpi
+
+
+def label_ticks(ax: Axes, which: Literal["x", "y"], labels: Sequence[str]) -> None:
+    """Label places 0, 1, ... of an axis: smaller where it is tight, and not all where too tight."""
+    width, height = size_in_points(ax)
+    room = (width if which == "x" else height) / max(1, len(labels))  # points for each label
+    widest = _LETTER * _LARGEST * max((len(label) for label in labels), default=0)
+    lies_flat = which == "y" or widest < 0.9 * room
+    size = min(_LARGEST, max(_SMALLEST, room / _LINE))
+    step = 1 if lies_flat and which == "x" else max(1, math.ceil(_LINE * _SMALLEST / room - 0.01))
+    places = range(0, len(labels), step)
+    axis = ax.xaxis if which == "x" else ax.yaxis
+    axis.set_ticks(places, [labels[place] for place in places])
+    rotation = 0 if lies_flat else 90
+    ax.tick_params(axis=which, length=0, labelsize=size, labelrotation=rotation)

@@ -1,0 +1,9 @@
+"""Files to counts with names, and back: `read_counts` and `write_counts`."""
+
+from __future__ import annotations
+
+from klnmf.readers.files import ReadError
+from klnmf.readers.formats import FORMATS, read_counts, write_counts
+from klnmf.readers.table import CountTable
+
+__all__ = ["FORMATS", "CountTable", "ReadError", "read_counts", "write_counts"]

@@ -1,0 +1,151 @@
+"""Which line of a file is wrong, once a quick reader has refused it.
+
+The quick readers of SciPy, scikit-learn and `klnmf.datasets` say little about where a file is
+broken. These go through it again line by line and stop at the first line that is not as it should
+be. They return without an error where they find nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from klnmf.readers.files import ReadError, byte_lines, text_lines
+from klnmf.readers.table import is_count
+
+Lines = Iterator[tuple[int, bytes]]
+_SHOWN = 60
+
+
+def explain_matrix_market(path: Path) -> None:
+    """Raise a `ReadError` at the first wrong line of a Matrix Market file."""
+    lines = byte_lines(path)
+    number, banner = next(lines, (1, b""))
+    words = banner.decode("latin-1").lower().split()
+    if len(words) != 5 or words[:2] != ["%%matrixmarket", "matrix"]:
+        raise ReadError(
+            path,
+            f'found {shown(banner)} where the first line of a Matrix Market file stands, such as "'
+            '%%MatrixMarket matrix coordinate integer general".',
+            number,
+        )
+    layout, field, symmetry = words[2:]
+    for value, known in (
+        (layout, ("coordinate", "array")),
+        (field, ("integer", "unsigned-integer", "real", "double", "pattern")),
+        (symmetry, ("general", "symmetric")),
+    ):
+        if value not in known:
+            raise ReadError(path, f"{value!r} is not one of {', '.join(known)}.", number)
+    entries = ((number, line) for number, line in lines if line.strip() and line[:1] != b"%")
+    number, line = next(entries, (number + 1, b""))
+    sizes = _whole_numbers(path, line, number, 3 if layout == "coordinate" else 2, "sizes")
+    if layout == "array":
+        _check_values(path, entries, sizes[0] * sizes[1])
+        return
+    width, whole = (2 if field == "pattern" else 3), field.endswith("integer")
+    _check_triplets(path, entries, sizes, width=width, whole=whole)
+
+
+def explain_docword(path: Path) -> None:
+    """Raise a `ReadError` at the first wrong line of a UCI ``docword`` file."""
+    lines = byte_lines(path)
+    sizes: list[int] = []
+    for expected in "D (documents)", "W (words)", "NNZ (lines that follow)":
+        number, line = next(lines, (len(sizes) + 1, b""))
+        sizes += _whole_numbers(path, line, number, 1, expected)
+    entries = ((number, line) for number, line in lines if line.strip())
+    _check_triplets(path, entries, sizes, width=3, whole=True, rising=True)
+
+
+def explain_svmlight(path: Path) -> None:
+    """Raise a `ReadError` at the first wrong line of an svmlight file."""
+    for number, line in text_lines(path):
+        label, *entries = line.partition("#")[0].split() or ["0"]
+        last = -1
+        if _number(label.partition(",")[0]) is None:
+            raise ReadError(path, f"the line begins with {label!r}, not with a label.", number)
+        for entry in entries:
+            index, colon, count = entry.partition(":")
+            if index == "qid":
+                continue
+            value = _number(count)
+            if not colon or not index.isdecimal() or value is None:
+                raise ReadError(path, f"found {entry!r} where index:count was expected.", number)
+            if not is_count(value):
+                raise ReadError(path, f"{entry!r}: counts are finite numbers of 0 or more.", number)
+            if int(index) <= last:
+                raise ReadError(path, f"index {index} follows {last}; indices must rise.", number)
+            last = int(index)
+
+
+def shown(content: bytes | str) -> str:
+    """Quote a line for an error message."""
+    text = content if isinstance(content, str) else content.decode("utf-8", "backslashreplace")
+    text = text.rstrip("\r\n")
+    if not text:
+        return "nothing"
+    return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…")
+
+
+def _check_triplets(
+    path: Path, entries: Lines, sizes: list[int], *, width: int, whole: bool, rising: bool = False
+) -> None:
+    """Lines of row, column and count, numbered from 1 on, as many as promised."""
+    n_rows, n_columns, promised = sizes
+    number, found, last = 0, 0, 1
+    for number, line in entries:
+        fields = line.split()
+        if len(fields) != width:
+            raise ReadError(path, f"found {shown(line)} where {width} numbers belong.", number)
+        row, column = _whole_numbers(path, b" ".join(fields[:2]), number, 2, "row and column")
+        for index, largest, what in ((row, n_rows, "row"), (column, n_columns, "column")):
+            if not 1 <= index <= largest:
+                raise ReadError(path, f"{what} {index} is not from 1 to {largest}.", number)
+        if rising and row < last:
+            raise ReadError(path, f"document {row} follows {last}; they must rise.", number)
+        if width == 3:
+            _check_count(path, fields[2], number, whole)
+        last, found = row, found + 1
+        if found > promised:
+            raise ReadError(path, f"the file promises {promised:,} entries and has more.", number)
+    if found < promised:
+        raise ReadError(
+            path,
+            f"the file ends here with {found:,} of {promised:,} entries: it is cut off.",
+            number,
+        )
+
+
+def _check_values(path: Path, entries: Lines, promised: int) -> None:
+    number, found = 0, 0
+    for number, line in entries:
+        for field in line.split():
+            _check_count(path, field, number)
+            found += 1
+    if found != promised:
+        raise ReadError(path, f"{found:,} values up to the end; {promised:,} expected.", number)
+
+
+def _check_count(path: Path, field: bytes, line: int, whole: bool = False) -> None:
+    value = _number(field)
+    if value is None or (whole and not field.lstrip(b"+-").isdigit()):
+        kind = "whole number" if whole else "number"
+        raise ReadError(path, f"{shown(field)} is not a {kind}; a count was expected.", line)
+    if not is_count(value):
+        raise ReadError(path, f"{shown(field)}: counts are finite numbers of 0 or more.", line)
+
+
+def _whole_numbers(path: Path, line: bytes, number: int, width: int, what: str) -> list[int]:
+    fields = line.split()
+    if len(fields) != width or not all(field.isdigit() for field in fields):
+        numbers = "a whole number" if width == 1 else f"{width} whole numbers"
+        raise ReadError(path, f"found {shown(line)} where {numbers} belong: {what}.", number)
+    return [int(field) for field in fields]
+
+
+def _number(field: bytes | str) -> float | None:
+    try:
+        return float(field)
+    except ValueError:
+        return None

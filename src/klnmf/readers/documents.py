@@ -1,0 +1,115 @@
+"""Texts: a folder of .txt files, or a .jsonl file with a document a line.
+
+scikit-learn's CountVectorizer counts their words, with its own options. Documents are read one at a
+time.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from sklearn.feature_extraction.text import CountVectorizer
+
+from klnmf.readers.diagnosis import shown
+from klnmf.readers.files import ReadError, text_blocks, text_lines
+from klnmf.readers.table import CountTable, table_of_file
+
+# Options that say where the text comes from, which is decided here.
+_OURS = frozenset(("input", "encoding", "decode_error", "dtype"))
+VECTORIZER_OPTIONS = frozenset(CountVectorizer().get_params()) - _OURS
+
+
+def read_texts(
+    path: Path, *, pattern: str = "*.txt", encoding: str = "utf-8", **options: Any
+) -> CountTable:
+    """Files of a folder and its subfolders, in the order of their paths.
+
+    Rows are named by the path below the folder. Where every file is in a subfolder, the first
+    subfolder is its label.
+    """
+    files = sorted(file for file in path.rglob(pattern) if file.is_file())
+    if not files:
+        raise ReadError(path, f"no file in this folder has a name like {pattern}.")
+    names = [file.relative_to(path).as_posix() for file in files]
+    labels = [name.split("/")[0] for name in names] if all("/" in name for name in names) else None
+
+    def documents() -> Iterator[str]:
+        for file in files:
+            yield "".join(block.getvalue() for block in text_blocks(file, encoding))
+
+    X, words = _counted(path, documents(), options)
+    return table_of_file(path, X, names, words, labels)
+
+
+def read_jsonl(
+    path: Path,
+    *,
+    text_field: str = "text",
+    id_field: str | None = None,
+    label_field: str | None = None,
+    encoding: str = "utf-8",
+    **options: Any,
+) -> CountTable:
+    """JSON objects, one a line: the document in ``text_field``, its name in ``id_field``."""
+    names: list[str] | None = [] if id_field is not None else None
+    labels: list[str] | None = [] if label_field is not None else None
+
+    def documents() -> Iterator[str]:
+        for line, content in text_lines(path, encoding):
+            if not content.strip():
+                continue
+            record = _record(path, line, content)
+            for field, kept in ((id_field, names), (label_field, labels)):
+                if field is not None and kept is not None:
+                    kept.append(str(_field(path, line, record, field)))
+            text = _field(path, line, record, text_field)
+            if not isinstance(text, str):
+                raise ReadError(
+                    path, f"field {text_field!r} holds {shown(repr(text))}, not a text.", line
+                )
+            yield text
+
+    X, words = _counted(path, documents(), options)
+    return table_of_file(path, X, names, words, labels)
+
+
+def _record(path: Path, line: int, content: str) -> dict[str, Any]:
+    try:
+        record = json.loads(content)
+    except json.JSONDecodeError as error:
+        raise ReadError(
+            path, f"{shown(content)} is not JSON: {error.msg}, at character {error.pos + 1}.", line
+        ) from error
+    if not isinstance(record, dict):
+        raise ReadError(
+            path, f"{shown(content)} is not an object; expected is {{...}} on each line.", line
+        )
+    return record
+
+
+def _field(path: Path, line: int, record: dict[str, Any], field: str) -> Any:
+    if field not in record:
+        there = ", ".join(map(repr, record)) or "none"
+        raise ReadError(
+            path,
+            f"there is no field {field!r}; the fields are: {there}. Pass the right name as "
+            "text_field=, id_field= or label_field=.",
+            line,
+        )
+    return record[field]
+
+
+def _counted(path: Path, documents: Iterator[str], options: dict[str, Any]) -> tuple[Any, Any]:
+    vectorizer = CountVectorizer(**options)
+    try:
+        X = vectorizer.fit_transform(documents)
+    except ReadError:
+        raise
+    except ValueError as error:
+        raise ReadError(
+            path, f"CountVectorizer cannot count words: {error}. Its options: {options or 'none'}."
+        ) from error
+    return X, vectorizer.get_feature_names_out()

@@ -1,0 +1,274 @@
+"""Which format a path is, and the two functions that go by it."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from klnmf.readers.delimited import read_delimited, write_triplets
+from klnmf.readers.documents import VECTORIZER_OPTIONS, read_jsonl, read_texts
+from klnmf.readers.files import ReadError, replacing
+from klnmf.readers.hdf5 import read_h5ad, read_loom, write_h5ad
+from klnmf.readers.matrix_files import (
+    SVMLIGHT_SUFFIXES,
+    files_beside,
+    read_mtx,
+    read_npz,
+    read_svmlight,
+    read_uci,
+    write_mtx,
+    write_npz,
+)
+from klnmf.readers.parquet import read_parquet, write_parquet
+from klnmf.readers.table import CountTable
+from klnmf.readers.tenx import MATRIX_NAMES, companion, matrices_in, read_10x, read_10x_h5
+
+PathLike = str | os.PathLike[str]
+
+
+@dataclass(frozen=True)
+class Format:
+    """A format: how its files are named, and what reads and writes them."""
+
+    read: Callable[..., CountTable]
+    suffixes: tuple[str, ...] = ()
+    packed: bool = False
+    write: Callable[[CountTable, Path], None] | None = None
+
+
+FORMATS = {
+    "npz": Format(read_npz, (".npz",), write=write_npz),
+    "mtx": Format(read_mtx, (".mtx",), packed=True, write=write_mtx),
+    "10x": Format(read_10x),
+    "10x-h5": Format(read_10x_h5, (".h5",)),
+    "h5ad": Format(read_h5ad, (".h5ad",), write=write_h5ad),
+    "loom": Format(read_loom, (".loom",)),
+    "csv": Format(read_delimited, (".csv",), packed=True, write=write_triplets),
+    "tsv": Format(
+        partial(read_delimited, delimiter="\t"),
+        (".tsv", ".tab"),
+        packed=True,
+        write=partial(write_triplets, delimiter="\t"),
+    ),
+    "parquet": Format(read_parquet, (".parquet",), write=write_parquet),
+    "uci": Format(read_uci),
+    "svmlight": Format(read_svmlight, SVMLIGHT_SUFFIXES, packed=True),
+    "texts": Format(read_texts),
+    "jsonl": Format(read_jsonl, (".jsonl", ".ndjson"), packed=True),
+}
+_NAMES_BESIDE = ("npz", "mtx")
+
+
+def read_counts(
+    path: PathLike,
+    *,
+    format: str | None = None,
+    layer: str | None = None,
+    transpose: bool = False,
+    **options: Any,
+) -> CountTable:
+    r"""Read a file or a folder as counts, samples × features, with the names it holds.
+
+    Files are read in pieces and never as a dense table. Entries of the same row and column add up.
+
+    =============  ============================================================================
+    format         what it is
+    =============  ============================================================================
+    ``"npz"``      .npz of ``scipy.sparse.save_npz``
+    ``"mtx"``      .mtx of Matrix Market
+    ``"10x"``      folder (or the matrix in it) with matrix.mtx, barcodes.tsv and features.tsv or
+                   genes.tsv: features × cells, returned as cells × features
+    ``"10x-h5"``   .h5 of Cell Ranger
+    ``"h5ad"``     .h5ad of AnnData
+    ``"loom"``     .loom, genes × cells, returned as cells × genes
+    ``"csv"``      .csv, parted by commas: a table, or lines of row, column, count
+    ``"tsv"``      .tsv or .tab, parted by tabs: the same
+    ``"parquet"``  .parquet: the same
+    ``"uci"``      docword.NAME.txt, with vocab.NAME.txt beside it
+    ``"svmlight"`` .svmlight, .libsvm or .svm, whose labels are kept
+    ``"texts"``    folder of .txt files
+    ``"jsonl"``    .jsonl or .ndjson, a document a line
+    =============  ============================================================================
+
+    Text files may be packed (.gz). The formats h5ad, loom, 10x-h5 and parquet need packages that
+    ``pip install "klnmf[files]"`` brings.
+
+    Parameters
+    ----------
+    path : path
+        File or folder.
+    format : str, optional
+        One of the formats above; by default the name tells it.
+    layer : str, optional
+        For h5ad and loom: the layer to read instead of the main matrix; for h5ad ``"raw"`` also
+        is what AnnData keeps as ``raw``.
+    transpose : bool, default=False
+        Exchange rows and columns of what the format returns: for files with samples in columns.
+    **options
+        What else the format knows:
+
+        - npz, mtx, uci, svmlight: ``row_names``, ``column_names``, files with one name a line. By
+          default NAME.rows.txt and NAME.columns.txt (or NAME.vocab.txt) beside the matrix, if
+          there; known classes are in NAME.labels.txt.
+        - svmlight: ``zero_based`` and ``n_features``, as in scikit-learn's `load_svmlight_file`.
+        - 10x, 10x-h5: ``feature_names``, "name" (default) or "id"; ``feature_type``, to keep one
+          type of feature only, such as "Gene Expression".
+        - h5ad: ``labels``, the column of ``obs`` to take as labels.
+        - csv, tsv, parquet: ``layout``, "table" or "triplets", where it is not told rightly by
+          itself (three columns, and names of rows that come up again or a second column without
+          numbers, are triplets); ``columns``, the names of the columns of row, column and count
+          where a file of triplets has other columns too, or of row and column where each line
+          counts 1; ``index``, whether the first column of a table names the rows (in Parquet
+          by default the index of pandas does, else a first column of strings).
+        - csv, tsv: ``delimiter``; ``header``, whether the first line names the columns;
+          ``encoding``.
+        - texts: ``pattern`` (default "*.txt") and ``encoding``; jsonl: ``text_field`` (default
+          "text"), ``id_field``, ``label_field`` and ``encoding``; both: the options of
+          scikit-learn's `CountVectorizer`, such as ``min_df``, ``max_df``, ``stop_words``,
+          ``ngram_range``, ``token_pattern``, ``lowercase`` and ``max_features``.
+
+    Returns
+    -------
+    CountTable
+        The counts and the names of rows and columns; names are None where the file has none.
+        Triplets give names in the order in which they first appear.
+
+    Raises
+    ------
+    ReadError
+        If the file is broken: it says in which line, what stands there and what was expected. It is
+        a ValueError.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> from klnmf.readers import read_counts
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder, "counts.csv")
+    ...     _ = path.write_text("text,word,times\nletter,sea,2\nletter,corn,1\nreport,corn,4\n")
+    ...     table = read_counts(path)
+    >>> table
+    CountTable(2 × 2, 3 nonzeros, with row_names, column_names)
+    >>> table.X.toarray()
+    array([[2, 1],
+           [0, 4]], dtype=int32)
+    >>> table.column_names.tolist()
+    ['sea', 'corn']
+    """
+    path = Path(path).expanduser()
+    if not path.exists():
+        raise FileNotFoundError(f"{path}: there is no such file or folder.")
+    name = _known(format, list(FORMATS)) if format is not None else recognised(path)
+    if layer is not None:
+        options["layer"] = layer
+    _check_options(name, options)
+    if path.is_file() and path.stat().st_size == 0:
+        raise ReadError(path, "the file is empty.")
+    table = FORMATS[name].read(path, **options)
+    return table.transposed() if transpose else table
+
+
+def write_counts(table: CountTable, path: PathLike, *, format: str | None = None) -> None:
+    """Write counts with their names, so that `read_counts` reads them again.
+
+    A file of that name is replaced, once the new one is complete.
+
+    - .npz, .mtx, .mtx.gz: names and labels go into NAME.rows.txt, NAME.columns.txt and
+      NAME.labels.txt beside the matrix.
+    - .h5ad: names are those of ``obs`` and ``var``, labels the column ``label`` of ``obs``.
+    - .csv, .tsv (also .gz), .parquet: triplets of row, column and count; labels are left out. Rows
+      without names are numbered from 0. The first row is written with its zeros, so that names
+      keep their order.
+
+    Parameters
+    ----------
+    table : CountTable
+        What to write.
+    path : path
+        File to write, in a folder that exists.
+    format : {"npz", "mtx", "h5ad", "csv", "tsv", "parquet"}, optional
+        By default the name tells it.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> from klnmf.readers import CountTable, read_counts, write_counts
+    >>> table = CountTable([[2, 0], [1, 3]], ["letter", "report"], ["sea", "corn"])
+    >>> with TemporaryDirectory() as folder:
+    ...     write_counts(table, Path(folder, "counts.mtx"))
+    ...     sorted(file.name for file in Path(folder).iterdir())
+    ...     read_counts(Path(folder, "counts.mtx"))
+    ['counts.columns.txt', 'counts.mtx', 'counts.rows.txt']
+    CountTable(2 × 2, 3 nonzeros, with row_names, column_names)
+    """
+    path = Path(path).expanduser()
+    writers = {name: known.write for name, known in FORMATS.items() if known.write is not None}
+    name = _known(format, list(writers)) if format is not None else _by_suffix(path)
+    if name not in writers:
+        raise ValueError(
+            f"{path}: the format to write cannot be told from the name. Use one of the endings "
+            f"{_endings(list(writers))}, or pass format=."
+        )
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"{path.parent}: there is no such folder to write to.")
+    beside = files_beside(table, path) if name in _NAMES_BESIDE else {}
+    with replacing([*beside, path]) as temporary:  # the matrix last: what has one is complete
+        for file, content in zip(temporary, beside.values(), strict=False):
+            file.write_bytes(content)
+        writers[name](table, temporary[-1])
+
+
+def recognised(path: Path) -> str:
+    """Format of a file or folder by its name, and by what lies beside or in it."""
+    if path.is_dir():
+        return "10x" if matrices_in(path) else "texts"
+    if path.name.startswith("docword."):
+        return "uci"
+    if path.name.endswith(MATRIX_NAMES) and companion(path, ("features", "genes")) is not None:
+        return "10x"
+    name = _by_suffix(path)
+    if name is None:
+        raise ValueError(
+            f"{path}: the format cannot be told from the name. Known endings are "
+            f"{_endings(list(FORMATS))}; or pass format=, one of {', '.join(FORMATS)}."
+        )
+    return name
+
+
+def _by_suffix(path: Path) -> str | None:
+    full = path.name.lower()
+    for name, known in FORMATS.items():
+        if full.endswith(known.suffixes):
+            return name
+        if known.packed and full.endswith(tuple(f"{suffix}.gz" for suffix in known.suffixes)):
+            return name
+    return None
+
+
+def _known(format: str, formats: list[str]) -> str:
+    if format not in formats:
+        raise ValueError(f"format must be one of {', '.join(formats)}; got {format!r}.")
+    return format
+
+
+def _endings(formats: list[str]) -> str:
+    return ", ".join(suffix for name in formats for suffix in FORMATS[name].suffixes)
+
+
+def _check_options(format: str, options: dict[str, Any]) -> None:
+    """Refuse options that the format does not have, with those that it has."""
+    parameters = inspect.signature(FORMATS[format].read).parameters.values()
+    known = {p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY}
+    if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters):
+        known |= VECTORIZER_OPTIONS
+    unknown = sorted(set(options) - known)
+    if unknown:
+        there = ", ".join(sorted(known)) or "none"
+        raise TypeError(f"Format {format!r} has no option {unknown[0]!r}. Its options: {there}.")

@@ -1,0 +1,182 @@
+"""Parquet: a table of counts, or triplets of row, column and count, read in batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from klnmf.readers.files import ReadError, require
+from klnmf.readers.table import CountTable, first_wrong, table_of_file
+from klnmf.readers.triplets import (
+    PEEK,
+    Entries,
+    Layout,
+    Numbering,
+    TripletTable,
+    check_layout,
+    look_like_triplets,
+    positions_of,
+    triplet_blocks,
+)
+
+# Cells of a table, or fields of triplets, that are in memory at a time.
+BATCH = 1 << 22
+
+
+def read_parquet(
+    path: Path,
+    *,
+    layout: Layout | None = None,
+    columns: Sequence[str] | None = None,
+    index: bool | None = None,
+) -> CountTable:
+    """Table or triplets, whichever it is."""
+    check_layout(layout, columns)
+    pyarrow = require("pyarrow", "Reading .parquet files")
+    parquet = require("pyarrow.parquet", "Reading .parquet files")
+    try:
+        with parquet.ParquetFile(path) as file:
+            if columns is None and layout is None:
+                layout = "triplets" if _is_triplets(file, pyarrow) else "table"
+            if columns is not None or layout == "triplets":
+                return _read_triplets(path, file, columns)
+            return _read_table(path, file, index, pyarrow)
+    except (pyarrow.ArrowException, OSError) as error:
+        if isinstance(error, FileNotFoundError | PermissionError):
+            raise
+        raise ReadError(path, f"this is not a Parquet file, or it is damaged: {error}") from error
+
+
+def write_parquet(table: CountTable, path: Path) -> None:
+    """Triplets with the columns ``row``, ``column`` and ``count``."""
+    pyarrow = require("pyarrow", "Writing .parquet files")
+    parquet = require("pyarrow.parquet", "Writing .parquet files")
+    count_type = pyarrow.from_numpy_dtype(table.X.dtype)
+    schema = pyarrow.schema(
+        [("row", pyarrow.string()), ("column", pyarrow.string()), ("count", count_type)]
+    )
+    with parquet.ParquetWriter(path, schema) as writer:
+        for block in triplet_blocks(table):
+            writer.write_table(pyarrow.table(list(block), schema=schema))
+
+
+def _index_column(file: Any) -> str | None:
+    """Column in which pandas keeps the names of the rows."""
+    described = (file.schema_arrow.pandas_metadata or {}).get("index_columns", [])
+    return next((name for name in described if isinstance(name, str)), None)
+
+
+def _is_string(kind: Any, pyarrow: Any) -> bool:
+    types = pyarrow.types
+    if types.is_dictionary(kind):
+        kind = kind.value_type
+    return bool(types.is_string(kind) or types.is_large_string(kind))
+
+
+def _is_number(kind: Any, pyarrow: Any) -> bool:
+    types = pyarrow.types
+    checks = types.is_integer, types.is_floating, types.is_boolean, types.is_decimal
+    return any(check(kind) for check in checks)
+
+
+def _is_triplets(file: Any, pyarrow: Any) -> bool:
+    schema, index = file.schema_arrow, _index_column(file)
+    columns = [field for field in schema if field.name != index]
+    if len(columns) != 3 or not _is_number(columns[2].type, pyarrow):
+        return False
+    if _is_string(columns[1].type, pyarrow):
+        return True
+    if index is not None:
+        return False
+    names = [field.name for field in columns[:2]]
+    first = next(file.iter_batches(batch_size=PEEK, columns=names), None)
+    return first is not None and look_like_triplets(
+        first.column(names[0]).to_pylist(), first.column(names[1]).to_pylist()
+    )
+
+
+def _batches(file: Any, width: int, columns: Any = None) -> Iterator[tuple[int, Any]]:
+    """Batches of a bounded number of fields, with the row at which they begin."""
+    done = 0
+    for batch in file.iter_batches(batch_size=max(1, BATCH // max(1, width)), columns=columns):
+        yield done, batch
+        done += batch.num_rows
+
+
+def _read_triplets(path: Path, file: Any, columns: Sequence[str] | None) -> CountTable:
+    schema_names = file.schema_arrow.names
+    if columns is None:
+        columns = [name for name in schema_names if name != _index_column(file)]
+        if len(columns) != 3:
+            raise ReadError(path, f"triplets have 3 columns; here are {len(columns)}.")
+    positions_of(path, columns, schema_names)
+    found = TripletTable()
+    for start, batch in _batches(file, 3, list(columns)):
+        rows = _numbered(path, batch.column(columns[0]), columns[0], start, found.rows)
+        where = _numbered(path, batch.column(columns[1]), columns[1], start, found.columns)
+        counts = (
+            _counts(path, batch.column(columns[2]), columns[2], start)
+            if len(columns) == 3
+            else np.ones(batch.num_rows)
+        )
+        found.entries.add(rows, where, counts)
+    return found.table(path)
+
+
+def _read_table(path: Path, file: Any, index: bool | None, pyarrow: Any) -> CountTable:
+    schema, names_in = file.schema_arrow, _index_column(file)
+    if names_in is None and index is not False:
+        first = schema.field(0)
+        names_in = first.name if index or _is_string(first.type, pyarrow) else None
+    columns = [name for name in schema.names if name != names_in]
+    entries, n_rows = Entries(), 0
+    row_names: list[str] = []
+    for start, batch in _batches(file, len(columns)):
+        for j, name in enumerate(columns):
+            values = _counts(path, batch.column(name), name, start)
+            rows = np.flatnonzero(values)
+            entries.add(rows + start, np.full(len(rows), j), values[rows])
+        if names_in is not None:
+            row_names += map(str, batch.column(names_in).to_pylist())
+        n_rows += batch.num_rows
+    if not n_rows or not columns:
+        raise ReadError(path, f"there are no counts: {n_rows} rows, {len(columns)} columns.")
+    matrix = entries.matrix((n_rows, len(columns)))
+    return table_of_file(path, matrix, None if names_in is None else row_names, columns)
+
+
+def _numbered(path: Path, column: Any, name: str, start: int, number: Numbering) -> Any:
+    """Numbers of the names in a column."""
+    _refuse_nulls(path, column, name, start)
+    encoded = column if hasattr(column, "dictionary") else column.dictionary_encode()
+    numbers = np.array(number.numbers(map(str, encoded.dictionary.to_pylist())))
+    return numbers[encoded.indices.to_numpy(zero_copy_only=False)]
+
+
+def _counts(path: Path, column: Any, name: str, start: int) -> Any:
+    _refuse_nulls(path, column, name, start)
+    values = column.to_numpy(zero_copy_only=False)
+    if values.dtype.kind not in "biuf":
+        try:
+            values = values.astype(np.float64)  # decimal numbers
+        except (TypeError, ValueError):
+            raise ReadError(
+                path, f"column {name!r} is of the type {column.type}; counts were expected."
+            ) from None
+    wrong = first_wrong(values)
+    if wrong is not None:
+        raise ReadError(
+            path,
+            f"row {start + wrong}, column {name!r} holds {values[wrong]}; counts are finite "
+            "numbers of 0 or more.",
+        )
+    return values
+
+
+def _refuse_nulls(path: Path, column: Any, name: str, start: int) -> None:
+    if column.null_count:
+        row = start + column.is_null().to_pylist().index(True)
+        raise ReadError(path, f"row {row}, column {name!r} is empty.")

@@ -1,0 +1,159 @@
+"""CountTable: counts with the names of their rows and columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from klnmf.readers.files import ReadError
+
+Array = npt.NDArray[Any]
+Names = Sequence[str] | npt.NDArray[Any] | None
+
+
+@dataclass(eq=False, repr=False)
+class CountTable:
+    """Counts, samples × features, with the names that belong to them.
+
+    Parameters
+    ----------
+    X : sparse matrix or array-like of shape (n_samples, n_features)
+        Counts, 0 or more. They are kept as a CSR array without stored zeros: whole numbers as int32
+        (int64 where they are larger), others in the float type they have.
+    row_names : sequence of str, optional
+        One name a sample: documents, cells.
+    column_names : sequence of str, optional
+        One name a feature: words, genes.
+    labels : sequence of str, optional
+        One known class a sample. The model does not use them.
+
+    Attributes
+    ----------
+    X : scipy.sparse.csr_array
+        The counts.
+    row_names, column_names, labels : ndarray of str (dtype object), or None
+        What was given.
+
+    Examples
+    --------
+    >>> from klnmf.readers import CountTable
+    >>> table = CountTable([[2, 0], [1, 3]], ["letter", "report"], ["sea", "corn"])
+    >>> table
+    CountTable(2 × 2, 3 nonzeros, with row_names, column_names)
+    >>> table.X.sum(axis=0).tolist()
+    [3, 3]
+    """
+
+    X: Any
+    row_names: Any = None
+    column_names: Any = None
+    labels: Any = None
+
+    def __post_init__(self) -> None:
+        n_rows, n_columns = _shape(self.X)
+        self.row_names = _as_names(self.row_names, n_rows, "row_names", "row")
+        self.column_names = _as_names(self.column_names, n_columns, "column_names", "column")
+        self.labels = _as_names(self.labels, n_rows, "labels", "row")
+        self.X = self._counts(self.X)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Samples and features."""
+        return _shape(self.X)
+
+    def transposed(self) -> CountTable:
+        """Table with rows and columns exchanged; labels are of rows and are left out."""
+        return CountTable(self.X.T, self.column_names, self.row_names)
+
+    def __repr__(self) -> str:
+        known = [f for f in ("row_names", "column_names", "labels") if getattr(self, f) is not None]
+        names = f", with {', '.join(known)}" if known else ""
+        n_rows, n_columns = self.shape
+        return f"CountTable({n_rows:,} × {n_columns:,}, {self.X.nnz:,} nonzeros{names})"
+
+    def _counts(self, matrix: Any) -> sp.csr_array:
+        """Canonical CSR form; arrays that were given are not changed."""
+        given = matrix if sp.issparse(matrix) else np.asarray(matrix)
+        if given.dtype.kind not in "biuf":
+            raise ValueError(f"Counts must be real numbers; got the type {given.dtype}.")
+        csr = sp.csr_array(given.astype(np.float32) if given.dtype == np.float16 else given)
+        csr.check_format(full_check=True)
+        wrong = first_wrong(csr.data)
+        if wrong is not None:
+            row = int(np.searchsorted(csr.indptr, wrong, side="right")) - 1
+            raise ValueError(
+                f"row {_place(row, self.row_names)}, column "
+                f"{_place(int(csr.indices[wrong]), self.column_names)} holds {csr.data[wrong]}; "
+                "counts are finite numbers of 0 or more."
+            )
+        if not csr.has_canonical_format or not csr.data.all():
+            wide = np.float64 if csr.dtype.kind == "f" else np.int64  # sums must not wrap
+            arrays = csr.data.astype(wide), csr.indices.copy(), csr.indptr.copy()
+            csr = sp.csr_array(arrays, shape=csr.shape)
+            csr.sum_duplicates()
+            csr.eliminate_zeros()
+        return csr.astype(_narrowest(csr.data), copy=False)
+
+
+def table_of_file(path: Path, *arguments: Any, hint: str = "", **named: Any) -> CountTable:
+    """CountTable of what was read from a file; what is wrong with it becomes a `ReadError`."""
+    try:
+        return CountTable(*arguments, **named)
+    except ReadError:
+        raise
+    except ValueError as error:
+        raise ReadError(path, f"{error}{hint}") from error
+
+
+def first_wrong(values: Array) -> int | None:
+    """Position of the first value that is no count: negative, infinite or not a number."""
+    if values.dtype.kind in {"b", "u"} or not values.size:
+        return None
+    # NaN fails every comparison.
+    if values.min() >= 0 and values.max() < np.inf:
+        return None
+    return int(np.flatnonzero(~((values >= 0) & (values < np.inf)))[0])
+
+
+def is_count(value: float) -> bool:
+    """Whether a number is 0 or more, finite, and not NaN."""
+    return 0.0 <= value < float("inf")
+
+
+def _narrowest(values: Array) -> np.dtype[Any]:
+    """int32 for whole numbers that it holds, else int64 or the float type at hand."""
+    if values.dtype.kind == "f" and not (values == np.rint(values)).all():
+        return values.dtype
+    if values.max(initial=0) <= np.iinfo(np.int32).max:
+        return np.dtype(np.int32)
+    return values.dtype if values.dtype.kind == "f" else np.dtype(np.int64)
+
+
+def _shape(matrix: Any) -> tuple[int, int]:
+    shape = matrix.shape if sp.issparse(matrix) else np.shape(matrix)
+    if len(shape) != 2:
+        raise ValueError(f"Counts must have two dimensions, samples × features; got {shape}.")
+    return int(shape[0]), int(shape[1])
+
+
+def _as_names(names: Names, expected: int, what: str, of_what: str) -> Array | None:
+    if names is None:
+        return None
+    if isinstance(names, str):
+        raise ValueError(f"{what} must be a sequence with a name for each {of_what}; got a str.")
+    if len(names) != expected:
+        raise ValueError(f"{what} has {len(names):,} names for {expected:,} {of_what}s.")
+    # Objects, as scikit-learn has them: one long name would widen every entry of a str array.
+    array = np.empty(expected, dtype=object)
+    array[:] = [str(name) for name in names]
+    return array
+
+
+def _place(position: int, names: Array | None) -> str:
+    return str(position) if names is None else f"{position} ({names[position]!r})"

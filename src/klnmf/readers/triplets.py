@@ -1,0 +1,161 @@
+"""Counts that arrive one by one or in blocks, with names instead of numbers."""
+
+from __future__ import annotations
+
+from array import array
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from klnmf.readers.files import ReadError
+from klnmf.readers.table import CountTable, table_of_file
+
+Layout = Literal["table", "triplets"]
+# Records that are looked at to tell triplets from a table.
+PEEK = 1000
+# Triplets that are written at a time.
+WRITTEN_BLOCK = 1 << 18
+
+
+class Numbering:
+    """Numbers names in the order in which they first appear."""
+
+    def __init__(self) -> None:
+        self._numbers: defaultdict[str, int] = defaultdict()
+        self._numbers.default_factory = self._numbers.__len__
+
+    def numbers(self, names: Iterable[str]) -> list[int]:
+        """Return the number of each name."""
+        return list(map(self._numbers.__getitem__, names))
+
+    def names(self) -> list[str]:
+        """Names by their numbers."""
+        return list(self._numbers)
+
+
+class Entries:
+    """Rows, columns and counts of a matrix in compact arrays: 16 bytes an entry."""
+
+    def __init__(self) -> None:
+        self._rows, self._columns, self._counts = array("i"), array("i"), array("d")
+
+    def add(self, rows: Any, columns: Any, counts: Any) -> None:
+        """Add a block of entries."""
+        for where, values in (
+            (self._rows, np.asarray(rows, dtype=np.int32)),
+            (self._columns, np.asarray(columns, dtype=np.int32)),
+            (self._counts, np.asarray(counts, dtype=np.float64)),
+        ):
+            where.frombytes(values.tobytes())
+
+    def matrix(self, shape: tuple[int, int]) -> sp.coo_array:
+        """Entries as a matrix; those of the same place add up."""
+        rows, columns = (np.frombuffer(a, dtype=np.int32) for a in (self._rows, self._columns))
+        counts = np.frombuffer(self._counts, dtype=np.float64)
+        return sp.coo_array((counts, (rows, columns)), shape=shape)
+
+
+class TripletTable:
+    """Counts by the names of their row and column; a count of 0 makes its names known."""
+
+    def __init__(self) -> None:
+        self.rows, self.columns, self.entries = Numbering(), Numbering(), Entries()
+
+    def table(self, path: Path) -> CountTable:
+        """All of it; rows and columns in the order in which they first appeared."""
+        rows, columns = self.rows.names(), self.columns.names()
+        if not rows:
+            raise ReadError(path, "there are no counts in this file.")
+        matrix = self.entries.matrix((len(rows), len(columns)))
+        return table_of_file(path, matrix, rows, columns)
+
+
+def look_like_triplets(firsts: Iterable[Any], seconds: Iterable[Any]) -> bool:
+    """Whether three columns, the last of them numbers, are triplets and not a table.
+
+    They are where the second column has no numbers, which a table of counts would have, or where
+    names in the first column come up again.
+    """
+    firsts, seconds = list(firsts), list(seconds)
+    if not firsts:
+        return False
+    return len(set(firsts)) < len(firsts) or not any(map(is_number, seconds))
+
+
+def is_number(field: Any) -> bool:
+    """Whether a field can be read as a number."""
+    try:
+        float(field)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def check_layout(layout: str | None, columns: Sequence[str] | None) -> None:
+    """Refuse a layout that does not exist, and columns that it does not have."""
+    if layout not in (None, "table", "triplets"):
+        raise ValueError(f"layout must be None, 'table' or 'triplets'; got {layout!r}.")
+    if layout == "table" and columns is not None:
+        raise ValueError("columns= names those of triplets; leave it out with layout='table'.")
+
+
+def positions_of(path: Path, columns: Sequence[str], header: Sequence[str]) -> list[int]:
+    """Where the columns of row, column and (if it is one) count stand in the header."""
+    if isinstance(columns, str) or len(columns) not in (2, 3):
+        raise ValueError(
+            "columns must name the columns of row, column and count, or of row and column alone; "
+            f"got {columns!r}."
+        )
+    missing = [name for name in columns if name not in header]
+    if missing:
+        raise ReadError(
+            path, f"there is no column {missing[0]!r}; the columns are: {', '.join(header)}."
+        )
+    return [list(header).index(name) for name in columns]
+
+
+def triplet_blocks(table: CountTable) -> Iterator[tuple[list[str], list[str], list[float]]]:
+    """Blocks of rows, columns and counts from which the table can be read again as it is.
+
+    The first row is given in full, zeros included, and so are the first entries of empty rows: the
+    names come back in their order, those without counts too.
+    """
+    n_rows, n_columns = table.shape
+    if not n_rows or not n_columns:
+        raise ValueError(f"A table of {n_rows} × {n_columns} has no triplets to write.")
+    row_names = _unique(table.row_names, n_rows, "row_names")
+    column_names = _unique(table.column_names, n_columns, "column_names")
+    X = table.X
+    yield [row_names[0]] * n_columns, column_names.tolist(), X[[0]].toarray().ravel().tolist()
+    start = 1
+    while start < n_rows:
+        stop = int(np.searchsorted(X.indptr, X.indptr[start] + WRITTEN_BLOCK, side="right"))
+        # At least one row; and a bounded number of them where they are empty.
+        stop = min(max(stop - 1, start + 1), start + WRITTEN_BLOCK, n_rows)
+        lengths = np.diff(X.indptr[start : stop + 1])
+        rows = np.repeat(np.arange(start, stop), np.maximum(lengths, 1))
+        filled = np.repeat(lengths > 0, np.maximum(lengths, 1))
+        columns, counts = np.zeros(len(rows), np.intp), np.zeros(len(rows), X.dtype)
+        entries = slice(X.indptr[start], X.indptr[stop])
+        columns[filled], counts[filled] = X.indices[entries], X.data[entries]
+        yield row_names[rows].tolist(), column_names[columns].tolist(), counts.tolist()
+        start = stop
+
+
+def _unique(names: Any, size: int, what: str) -> npt.NDArray[Any]:
+    if names is None:
+        return np.array([str(i) for i in range(size)], dtype=object)
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise ValueError(
+                f"{what} has {name!r} more than once, and triplets would add the counts of both. "
+                "Make the names unique, or write .npz, .mtx or .h5ad."
+            )
+        seen.add(name)
+    return np.asarray(names, dtype=object)

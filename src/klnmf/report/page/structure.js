@@ -1,0 +1,90 @@
+// The strips: samples side by side, each a stack of its topics' shares.
+const FULL = 1000; // shares are in thousandths
+
+// One outline for each topic: a box for every sample that has a share of it.
+function stripPaths(members) {
+  const outlines = new Map();
+  members.forEach((sample, column) => {
+    const packed = samples.shares[sample];
+    const shares = [];
+    for (let i = 0; i < packed.length; i += 2) shares.push([packed[i], packed[i + 1]]);
+    shares.sort((a, b) => topicOf.get(a[0]).rank - topicOf.get(b[0]).rank);
+    let top = 0;
+    for (const [id, share] of shares) {
+      const height = Math.min(share, FULL - top);
+      if (!outlines.has(id)) outlines.set(id, []);
+      outlines.get(id).push(`M${column} ${top}h1v${height}h-1z`);
+      top += height;
+    }
+  });
+  return [...outlines].map(([id, boxes]) =>
+    draw("path", { d: boxes.join(""), fill: topicOf.get(id).colour, "data-topic": id }));
+}
+
+function describeSample(sample) {
+  const packed = samples.shares[sample];
+  const parts = [];
+  for (let i = 0; i < packed.length && i < 6; i += 2) {
+    parts.push(parts.length ? "; " : ": ", `${packed[i]} · `, named(topicOf.get(packed[i]).name), ` ${percent(packed[i + 1] / FULL)}`);
+  }
+  return [make("b", {}, named(samples.names[sample])), ...parts];
+}
+
+function strip(group, readout) {
+  const members = group.samples;
+  const label = data.labelled ? group.name : "All samples";
+  const svg = draw(
+    "svg",
+    { viewBox: `0 0 ${Math.max(members.length, 1)} ${FULL}`, preserveAspectRatio: "none", "shape-rendering": "crispEdges", role: "img", "aria-label": `${label}: shares of the topics in ${plural(members.length, "sample")}` },
+    ...stripPaths(members),
+  );
+  svg.addEventListener("pointermove", (event) => {
+    const box = svg.getBoundingClientRect();
+    const column = Math.floor(((event.clientX - box.left) / box.width) * members.length);
+    const sample = members[Math.min(members.length - 1, Math.max(0, column))];
+    if (sample !== undefined) readout.replaceChildren(...describeSample(sample));
+  });
+  if (!data.labelled) return make("div", { class: "strip alone" }, svg);
+  const drawn = members.length < group.count ? `${members.length} of ${plural(group.count, "sample")}` : plural(group.count, "sample");
+  return make("div", { class: "strip" }, make("p", {}, named(group.name, "b"), make("br"), make("span", { class: "hint" }, drawn)), svg);
+}
+
+function legendButton(topic) {
+  const button = make("button", { type: "button", "aria-pressed": "false", "data-topic": topic.id }, swatch(topic), make("span", {}, `${topic.id} · `, named(topic.name)));
+  button.addEventListener("click", () => choose(chosen === topic.id ? null : topic.id));
+  return make("li", {}, button);
+}
+
+function showStructure() {
+  const figure = byId("structure");
+  const legend = byId("structure-legend");
+  const strips = figure.querySelector(".strips");
+  const drawn = data.groups.reduce((sum, group) => sum + group.samples.length, 0);
+  const all = data.groups.reduce((sum, group) => sum + group.count, 0);
+  if (drawn === 0) return;
+  const which = drawn < all ? `${count(drawn)} of ${plural(all, "sample")}, drawn at random` : `All ${plural(all, "sample")}`;
+  byId("structure-hint").textContent =
+    `${which}; each is a column whose colours are the shares of its topics. Samples with the same largest topic stand together. Choose a topic to see where it is.`;
+  const coloured = topics.filter((topic) => !topic.isGrey && topic.size > 0);
+  legend.append(...coloured.map(legendButton));
+  const others = topics.filter((topic) => topic.size > 0).length - coloured.length;
+  if (others > 0) {
+    const sign = make("span", { class: "swatch", "aria-hidden": "true" });
+    sign.style.background = greys[0];
+    legend.append(make("li", { class: "others" }, sign, `${plural(others, "smaller topic")}, in greys`));
+  }
+  strips.append(...data.groups.filter((group) => group.samples.length).map((group) => strip(group, byId("structure-readout"))));
+  figure.hidden = false;
+  whenChosen((id) => {
+    strips.classList.toggle("choosing", id !== null);
+    for (const path of strips.querySelectorAll("path")) {
+      const here = Number(path.dataset.topic) === id;
+      path.classList.toggle("chosen", here);
+      const topic = topicOf.get(Number(path.dataset.topic));
+      path.setAttribute("fill", here && topic.isGrey ? "var(--accent)" : topic.colour);
+    }
+    for (const button of legend.querySelectorAll("button")) {
+      button.setAttribute("aria-pressed", String(Number(button.dataset.topic) === id));
+    }
+  });
+}

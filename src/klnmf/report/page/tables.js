@@ -1,0 +1,71 @@
+// Tables whose columns can be sorted by.
+// column: { title, hint, value(row), cell(row), number, wide, falling }
+function sortableTable(table, columns, rows, sortedBy) {
+  const body = make("tbody");
+  const heads = columns.map((column, at) => {
+    const button = make("button", { type: "button", title: column.hint }, column.title);
+    const head = make("th", { scope: "col", class: classesOf(column) }, button);
+    button.addEventListener("click", () => {
+      const falling = head.hasAttribute("aria-sort") ? head.getAttribute("aria-sort") === "ascending" : Boolean(column.number);
+      sortBy(at, falling);
+    });
+    return head;
+  });
+  const lines = rows.map((row) => ({
+    row,
+    element: make("tr", {}, ...columns.map((column) => make("td", { class: classesOf(column) }, column.cell(row)))),
+  }));
+
+  function sortBy(at, falling) {
+    const { value } = columns[at];
+    const sign = falling ? -1 : 1;
+    lines.sort((a, b) => {
+      const [first, second] = [value(a.row), value(b.row)];
+      if (typeof first === "number") return sign * (first - second);
+      return sign * first.localeCompare(second, undefined, { numeric: true });
+    });
+    heads.forEach((head, i) => (i === at ? head.setAttribute("aria-sort", falling ? "descending" : "ascending") : head.removeAttribute("aria-sort")));
+    body.append(...lines.map((line) => line.element));
+  }
+
+  table.append(make("thead", {}, make("tr", {}, ...heads)), body);
+  sortBy(sortedBy, Boolean(columns[sortedBy].number));
+  // Shows the rows for which the test holds; returns how many.
+  return (test) => {
+    let shown = 0;
+    for (const { row, element } of lines) {
+      element.hidden = !test(row);
+      shown += element.hidden ? 0 : 1;
+    }
+    return shown;
+  };
+}
+
+const classesOf = (column) => [column.number ? "number" : "", column.wide ? "wide-only" : ""].join(" ").trim() || undefined;
+
+function showTopicTable() {
+  return sortableTable(byId("topic-table"), [
+    { title: "No.", number: true, value: (t) => t.id, cell: (t) => String(t.id) },
+    { title: "Topic", value: (t) => t.name, cell: (t) => linkTo(t, named(t.name)) },
+    { title: "Share", number: true, value: (t) => t.size, cell: (t) => percent(t.size) },
+    { title: "Leads", number: true, value: (t) => t.leading, cell: (t) => count(t.leading) },
+    { title: "Breadth", number: true, wide: true, value: (t) => t.breadth, cell: (t) => count(Math.round(t.breadth)) },
+    { title: "Own", number: true, wide: true, value: (t) => t.exclusivity, cell: (t) => percent(t.exclusivity) },
+  ], topics, 2);
+}
+
+function showSampleTable() {
+  const rows = samples.names.map((_, i) => i);
+  if (rows.length === 0) return () => 0;
+  const main = (i) => topicOf.get(samples.shares[i][0]);
+  const share = (i) => (samples.shares[i].length ? samples.shares[i][1] / FULL : 0);
+  const columns = [
+    { title: "Sample", value: (i) => samples.names[i], cell: (i) => named(samples.names[i]) },
+    { title: "Largest topic", value: (i) => main(i)?.name ?? "", cell: (i) => (main(i) ? linkTo(main(i), `${main(i).id} · `, named(main(i).name)) : "") },
+    { title: "Share", number: true, value: share, cell: (i) => percent(share(i)) },
+    { title: "Counts", number: true, wide: true, value: (i) => samples.totals[i], cell: (i) => count(samples.totals[i]) },
+  ];
+  if (data.labelled) columns.splice(1, 0, { title: "Label", wide: true, value: (i) => samples.labels[i], cell: (i) => named(samples.labels[i]) });
+  byId("sample-list").hidden = false;
+  return sortableTable(byId("sample-table"), columns, rows, 0);
+}

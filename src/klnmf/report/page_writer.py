@@ -1,0 +1,201 @@
+"""From the gathered data to one file: template, style and scripts in a single HTML page."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from klnmf.report import gathering, reproduce, summary
+
+Names = Sequence[str] | npt.NDArray[np.str_]
+
+# In this order they make up one script.
+_SCRIPTS = (
+    "elements.js",
+    "selection.js",
+    "cards.js",
+    "map.js",
+    "structure.js",
+    "convergence.js",
+    "tables.js",
+    "start.js",
+)
+# What could end the element that holds the data, or a line of JavaScript.
+_ESCAPES = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&\u2028\u2029"}
+
+
+def write_report(
+    path: str | os.PathLike[str],
+    model: Any,
+    W: Any,
+    X: Any = None,
+    *,
+    feature_names: Names | None = None,
+    sample_names: Names | None = None,
+    labels: Sequence[Any] | npt.NDArray[Any] | None = None,
+    documents: Sequence[str] | None = None,
+    title: str | None = None,
+    parameters: Mapping[str, Any] | None = None,
+) -> Path:
+    """Write one HTML page about a fitted model, to be opened in any browser.
+
+    The page says what was fitted and whether it converged, and shows the topics (the components of
+    the model) with their words (features) and most typical samples, a map of the topics, the
+    make-up of the samples, the course of the fit, a summary of the data, and how to run the fit
+    again. Everything is in the file: it needs no server and no network, and loads nothing.
+
+    Its size is bounded, well below 1 MB for 50 topics whatever the size of the data: it holds the
+    words that lead a topic at some setting of the page's slider, and of the samples 600 at most and
+    the most typical ones.
+
+    Parameters
+    ----------
+    path : str or path
+        File to write, such as ``"report.html"``. It appears under this name when it is complete;
+        one that was there before is replaced.
+    model : KLNMF
+        A fitted model.
+    W : array-like or sparse matrix of shape (n_samples, n_components)
+        Representation of the samples, as ``fit_transform`` returns it.
+    X : array-like or sparse matrix of shape (n_samples, n_features), optional
+        The counts that the model was fitted to, for the summary of the data. Without it that part
+        is short.
+    feature_names : sequence of str, optional
+        Names of the features; by default those of the DataFrame that the model was fitted to, else
+        ``"feature 0"``, ``"feature 1"``, ...
+    sample_names : sequence of str, optional
+        Names of the samples; by default ``"sample 0"``, ``"sample 1"``, ...
+    labels : sequence of shape (n_samples,), optional
+        A label for each sample, by which the samples are grouped.
+    documents : sequence of str, optional
+        Text of each sample; the beginning of the most typical ones is shown.
+    title : str, optional
+        Heading of the page.
+    parameters : mapping of str to object, optional
+        What else someone needs to run the fit again, such as how the counts were made; it is shown
+        with the model's own parameters. The entry ``"input"`` names the data in the command line.
+
+    Returns
+    -------
+    path : pathlib.Path
+        The file that was written.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> from klnmf import KLNMF
+    >>> from klnmf.datasets import load_bible
+    >>> from klnmf.report import write_report
+    >>> bible = load_bible()
+    >>> model = KLNMF(n_components=3, random_state=0)
+    >>> W = model.fit_transform(bible.data)
+    >>> with TemporaryDirectory() as folder:
+    ...     page = write_report(
+    ...         Path(folder) / "report.html",
+    ...         model,
+    ...         W,
+    ...         bible.data,
+    ...         feature_names=bible.feature_names,
+    ...         sample_names=bible.sample_names,
+    ...         labels=bible.target_names[bible.target],
+    ...     )
+    ...     print(page.name, page.read_text(encoding="utf-8")[:15])
+    report.html <!doctype html>
+    """
+    environment = _environment()
+    described = gathering.checked(model, W, X, feature_names, sample_names, labels, documents)
+    extra = {
+        gathering.plain_text(key): gathering.plain_text(value)
+        for key, value in (parameters or {}).items()
+    }
+    style, script = _asset("report.css"), _joined_scripts()
+    n_components = len(described.components)
+    html = environment.from_string(_asset("report.html.j2")).render(
+        title=gathering.plain_text(title or f"{n_components} topics"),
+        verdict=summary.verdict(model),
+        tiles=summary.fit_tiles(described),
+        matrix_rows=summary.matrix_rows(described),
+        sample_rows=summary.sample_rows(described),
+        version_rows=summary.version_rows(),
+        snippet=reproduce.python_snippet(model, extra),
+        command=reproduce.command_line(model, extra),
+        has_seed=getattr(model, "random_state", None) is not None,
+        n_samples=len(described.W),
+        n_features=described.components.shape[1],
+        n_components=n_components,
+        slider=gathering.RELEVANCE_WEIGHTS,
+        first_weight=gathering.FIRST_WEIGHT,
+        style=style,
+        script=script,
+        style_hash=_content_hash(style),
+        script_hash=_content_hash(script),
+        data=embedded_json(gathering.payload(described)),
+    )
+    return _written(Path(path), html)
+
+
+def embedded_json(value: Any) -> str:
+    r"""JSON that can stand inside a script element, whatever its strings hold.
+
+    Examples
+    --------
+    >>> print(embedded_json(["</script>"]))
+    ["\u003c/script\u003e"]
+    """
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return text.translate(_ESCAPES)
+
+
+def _environment() -> Any:
+    """Make a jinja2 environment that escapes what it inserts and refuses unknown names."""
+    try:
+        import jinja2
+    except ImportError as error:
+        raise ImportError(
+            'Reports need jinja2: install it with  pip install "klnmf[report]".'
+        ) from error
+    return jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+
+
+def _asset(name: str) -> str:
+    # Through importlib: the package may sit inside a zip archive.
+    return resources.files("klnmf.report").joinpath("page", name).read_text(encoding="utf-8")
+
+
+def _joined_scripts() -> str:
+    """All scripts inside one function, so that nothing of theirs is global."""
+    parts = "\n".join(_asset(name) for name in _SCRIPTS)
+    return f'(() => {{\n"use strict";\n{parts}}})();'
+
+
+def _content_hash(text: str) -> str:
+    """Name of an inline script or style in a Content-Security-Policy."""
+    digest = hashlib.sha256(text.encode("utf-8")).digest()
+    return f"'sha256-{base64.b64encode(digest).decode('ascii')}'"
+
+
+def _written(path: Path, html: str) -> Path:
+    """Write under a temporary name in the same folder first."""
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder; name a file in it, such as report.html.")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"The folder {path.parent} for the report does not exist.")
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    try:
+        temporary.write_text(html, encoding="utf-8", newline="\n")
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return path

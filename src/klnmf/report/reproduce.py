@@ -1,0 +1,96 @@
+"""How to run the fit again: the model's parameters as Python and as a command line."""
+
+from __future__ import annotations
+
+import inspect
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+# The key of `parameters` that names the data; it takes the place of DATA in both forms.
+INPUT_KEY = "input"
+# What a command line cannot carry, or what does not change the factors.
+_NOT_FOR_THE_SHELL = {"callback", "progress", "sparse_output", "warm_start"}
+
+
+def python_snippet(model: Any, parameters: Mapping[str, str]) -> str:
+    """Write Python that fits the model again, with every parameter spelt out.
+
+    Examples
+    --------
+    >>> from klnmf import KLNMF
+    >>> print(python_snippet(KLNMF(2, random_state=0), {"min_df": "3"}).splitlines()[4])
+        n_components=2,
+    """
+    name = type(model).__name__
+    lines = [f"from klnmf import {name}", ""]
+    arguments, needs_numpy = [], False
+    for key, value in _ordered_parameters(model).items():
+        if key == "callback":
+            if value is not None:
+                arguments.append("    # a callback was set; it may have stopped the fit")
+            continue
+        text, remark = _as_python(value)
+        needs_numpy |= "numpy." in text
+        arguments.append(f"    {key}={text},{remark}")
+    if needs_numpy:
+        lines.insert(0, "import numpy")
+    lines += [f"# {key} = {value!r}" for key, value in parameters.items()]
+    lines += [f"model = {name}(", *arguments, ")", "W = model.fit_transform(X)"]
+    return "\n".join(lines)
+
+
+def command_line(model: Any, parameters: Mapping[str, str]) -> str:
+    """Write the same fit as a command; parameters that are not set are left out.
+
+    Examples
+    --------
+    >>> from klnmf import KLNMF
+    >>> command_line(KLNMF(2, random_state=0), {"input": "my counts.npz"})[:50]
+    "klnmf fit 'my counts.npz' --n-components 2 --solve"
+    """
+    words = ["klnmf", "fit", shlex.quote(parameters.get(INPUT_KEY, "DATA"))]
+    for key, value in _ordered_parameters(model).items():
+        if key in _NOT_FOR_THE_SHELL or value is None:
+            continue
+        text = _as_word(value)
+        if text is not None:
+            words += [f"--{key.replace('_', '-')}", shlex.quote(text)]
+    return " ".join(words)
+
+
+def _ordered_parameters(model: Any) -> dict[str, Any]:
+    """Parameters in the order of the signature, which puts the important ones first."""
+    values = model.get_params(deep=False)
+    order = [key for key in inspect.signature(type(model)).parameters if key in values]
+    return {key: values[key] for key in order}
+
+
+def _as_python(value: Any) -> tuple[str, str]:
+    """Source text of a value, and a comment where it does not hold all there is to know."""
+    if isinstance(value, np.random.RandomState):
+        return "None", "  # was a RandomState whose state is not known any more"
+    if isinstance(value, np.generic):
+        return repr(value.item()), ""
+    dtype = _dtype_name(value)
+    return (f"numpy.{dtype}", "") if dtype else (repr(value), "")
+
+
+def _as_word(value: Any) -> str | None:
+    """Text of a value on a command line, None where there is none."""
+    dtype = _dtype_name(value)
+    if dtype:
+        return dtype
+    if isinstance(value, np.generic):
+        value = value.item()
+    return str(value) if isinstance(value, str | int | float) else None
+
+
+def _dtype_name(value: Any) -> str | None:
+    if isinstance(value, np.dtype):
+        return value.name
+    if isinstance(value, type) and issubclass(value, np.generic):
+        return np.dtype(value).name
+    return None

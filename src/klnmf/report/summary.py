@@ -1,0 +1,170 @@
+"""The plain words and numbers of the report: the fit, the data, the versions."""
+
+from __future__ import annotations
+
+import math
+import platform
+from datetime import UTC, datetime
+from importlib.metadata import version
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from klnmf.report.gathering import Described
+from klnmf.report.measures import one_topic_divergence
+
+_PACKAGES = ("klnmf", "numpy", "scipy", "scikit-learn")
+
+
+class Verdict(NamedTuple):
+    """Whether the fit converged, in plain words."""
+
+    converged: bool
+    heading: str
+    sentence: str
+
+
+class Tile(NamedTuple):
+    """One number with its name and what it is to be compared with."""
+
+    label: str
+    value: str
+    remark: str
+
+
+def verdict(model: Any) -> Verdict:
+    """Say whether the fit converged, what that means, and what to do if it did not."""
+    iterations, seconds = _counted(model.n_iter_, "iteration"), _seconds(_last(model, "seconds"))
+    residual = f"KKT residual is {_short(model.kkt_residual_)}"
+    if model.converged_:
+        return Verdict(
+            True,
+            "The fit converged",
+            f"After {iterations} and {seconds} the {residual}, not above tol = {model.tol:g}: to "
+            "that accuracy no small change of the factors lowers the objective any more. The "
+            "problem has many such points, so that another seed may end at somewhat other topics.",
+        )
+    if model.n_iter_ < model.max_iter:
+        reason = "It was stopped, by a callback or by hand, "
+        advice = "Fit again without stopping it."
+    else:
+        reason = f"It used up max_iter = {model.max_iter} and stopped "
+        advice = (
+            "Increase max_iter, or go on from here with warm_start=True; if the curves below are "
+            "flat enough for you, increase tol."
+        )
+    return Verdict(
+        False,
+        "The fit did not converge",
+        f"{reason}after {iterations} and {seconds}; the {residual}, above tol = {model.tol:g}. The "
+        f"topics below may still change. {advice}",
+    )
+
+
+def fit_tiles(described: Described) -> list[Tile]:
+    """List the numbers of the fit."""
+    model = described.model
+    divergence = "of X from W Hᵀ"
+    explained = _explained(described)
+    if explained is not None:
+        divergence = f"{_percent(explained)} below one topic"
+    n_components, n_features = described.components.shape
+    return [
+        Tile("KL divergence", _count(model.divergence_), divergence),
+        Tile("KKT residual", _short(model.kkt_residual_), f"tol = {model.tol:g}"),
+        Tile("Iterations", _count(model.n_iter_), f"at most {_count(model.max_iter)}"),
+        Tile("Time", _seconds(_last(model, "seconds")), "in the solver"),
+        Tile("Zeros in W", _zeros(described.W), f"{_count(len(described.W))} × {n_components}"),
+        Tile("Zeros in H", _zeros(described.components), f"{_count(n_features)} × {n_components}"),
+    ]
+
+
+def matrix_rows(described: Described) -> list[tuple[str, str]]:
+    """Shape and sparsity of the data; the shape alone if X was not given."""
+    n_samples, n_features = len(described.W), described.components.shape[1]
+    rows = [("Samples × features", f"{_count(n_samples)} × {_count(n_features)}")]
+    X = described.X
+    if X is None:
+        return [*rows, ("Counts", "not given to the report")]
+    empty = n_samples - np.count_nonzero(np.diff(X.indptr))
+    used = np.count_nonzero(np.bincount(X.indices, minlength=n_features))
+    return [
+        *rows,
+        ("Nonzeros", _count(X.nnz)),
+        ("Zeros", _percent(1.0 - X.nnz / (n_samples * n_features), digits=2)),
+        ("Sum of all counts", _count(float(X.sum(dtype=np.float64)))),
+        ("Empty samples", _count(int(empty))),
+        ("Features that never occur", _count(n_features - int(used))),
+    ]
+
+
+def sample_rows(described: Described) -> list[tuple[str, str]]:
+    """Quartiles of the samples' sums; nothing if X was not given."""
+    if described.X is None:
+        return []
+    sums = np.asarray(described.X.sum(axis=1, dtype=np.float64)).ravel()
+    names = ("Smallest", "Lower quartile", "Median", "Upper quartile", "Largest")
+    quartiles = np.quantile(sums, [0.0, 0.25, 0.5, 0.75, 1.0])
+    rows = [(name, _count(float(q))) for name, q in zip(names, quartiles, strict=True)]
+    different = float(np.median(np.diff(described.X.indptr)))
+    return [*rows, ("Different features, median", _count(different))]
+
+
+def version_rows() -> list[tuple[str, str]]:
+    """List what the report was made with."""
+    written = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    return [
+        ("Report written", written),
+        *((package, version(package)) for package in _PACKAGES),
+        ("Python", platform.python_version()),
+        ("Platform", f"{platform.system()} {platform.machine()}"),
+    ]
+
+
+def _explained(described: Described) -> float | None:
+    """Part of the divergence of the best model with one topic that this one removes.
+
+    None where it is not known, without X, or where X cannot be what the model was fitted to.
+    """
+    if described.X is None or described.X.nnz == 0:
+        return None
+    single = one_topic_divergence(described.X)
+    below = 1.0 - described.model.divergence_ / single if single > 0.0 else -1.0
+    return below if 0.0 <= below <= 1.0 else None
+
+
+def _last(model: Any, key: str) -> float:
+    return float(model.history_[-1][key]) if model.history_ else float("nan")
+
+
+def _zeros(factor: Any) -> str:
+    return _percent(float(np.mean(factor == 0)))
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{_count(number)} {noun}" + ("" if number == 1 else "s")
+
+
+def _count(value: float) -> str:
+    """Whole numbers with commas; others with a few digits."""
+    if not math.isfinite(value):
+        return str(value)
+    if value == int(value) or abs(value) >= 1000.0:
+        return f"{value:,.0f}" if abs(value) < 1e15 else f"{value:.4g}"
+    return f"{value:.4g}"
+
+
+def _percent(share: float, digits: int = 1) -> str:
+    return f"{100.0 * share:.{digits}f}\u00a0%"
+
+
+def _short(value: float) -> str:
+    return f"{value:.2g}"
+
+
+def _seconds(value: float) -> str:
+    if not math.isfinite(value):
+        return "an unknown time"
+    if value >= 120.0:
+        return f"{value / 60.0:.1f} min"
+    return f"{value:.3g} s" if value < 100.0 else f"{value:.0f} s"

@@ -1,0 +1,149 @@
+"""Matrices, names and histories as plain arrays.
+
+Each ``pack_…`` puts arrays into a dictionary and returns what the header has to say about them;
+``unpack_…`` turns them back, or raises a SavedFileError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from klnmf.saved.container import SavedFileError
+from klnmf.saved.fields import Fields
+
+Array = npt.NDArray[Any]
+
+FLOATS = (np.float32, np.float64)
+INDICES = (np.int32, np.int64)
+
+
+def array_named(arrays: dict[str, Array], name: str, dtypes: Sequence[Any], ndim: int) -> Array:
+    """Array of one of these types and this number of dimensions."""
+    array = arrays.get(name)
+    if array is None or array.dtype not in dtypes or array.ndim != ndim:
+        found = "missing" if array is None else f"{array.dtype} of shape {array.shape}"
+        raise SavedFileError(f"the array {name!r} is {found}, which is not what belongs there.")
+    return array
+
+
+# ---- matrices ------------------------------------------------------------------------------------
+
+
+def pack_matrix(arrays: dict[str, Array], name: str, matrix: Any) -> dict[str, Any]:
+    """Factor, dense or sparse: ``NAME``, or the three arrays ``NAME.data/indices/indptr``."""
+    if not sp.issparse(matrix):
+        arrays[name] = np.asarray(matrix)
+        return {"storage": "dense"}
+    matrix = sp.csr_array(matrix)
+    for part in ("data", "indices", "indptr"):
+        arrays[f"{name}.{part}"] = getattr(matrix, part)
+    return {"storage": "csr", "shape": [int(size) for size in matrix.shape]}
+
+
+def unpack_matrix(
+    arrays: dict[str, Array], name: str, about: Fields, shape: tuple[int, int]
+) -> Any:
+    """Matrix of nonnegative floats with this shape."""
+    storage = about.take("storage", str)
+    if storage == "dense":
+        matrix: Any = array_named(arrays, name, FLOATS, 2)
+        values = matrix
+    elif storage == "csr":
+        values = array_named(arrays, f"{name}.data", FLOATS, 1)
+        indices = array_named(arrays, f"{name}.indices", INDICES, 1)
+        indptr = array_named(arrays, f"{name}.indptr", INDICES, 1)
+        matrix = _checked_csr(values, indices, indptr, about.take("shape", list), name)
+    else:
+        raise SavedFileError(f"{name} is stored as {storage!r}; known are 'dense' and 'csr'.")
+    if matrix.shape != shape:
+        raise SavedFileError(f"{name} has the shape {matrix.shape}, not {shape}.")
+    if not is_factor(values):
+        raise SavedFileError(f"{name} has entries that are negative or not finite.")
+    return matrix
+
+
+def is_factor(values: Array) -> bool:
+    """Whether every entry is finite and nonnegative."""
+    return bool(np.isfinite(values).all() and (values >= 0).all())
+
+
+def _checked_csr(
+    data: Array, indices: Array, indptr: Array, shape: list[Any], name: str
+) -> sp.csr_array:
+    # SciPy's compiled code trusts the indices, and so does everything after it.
+    is_valid = (
+        len(shape) == 2
+        and all(type(size) is int and 0 <= size < 2**63 for size in shape)
+        and indices.dtype == indptr.dtype
+        and len(indices) == len(data)
+        and len(indptr) == shape[0] + 1
+        and indptr[0] == 0
+        and indptr[-1] == len(data)
+        and (indptr[1:] >= indptr[:-1]).all()
+        and (len(indices) == 0 or (indices.min() >= 0 and indices.max() < shape[1]))
+    )
+    if not is_valid:
+        raise SavedFileError(f"{name} is not a valid sparse matrix.")
+    return sp.csr_array((data, indices, indptr), shape=tuple(shape))
+
+
+# ---- names ---------------------------------------------------------------------------------------
+
+
+def pack_names(arrays: dict[str, Array], name: str, names: Sequence[str]) -> None:
+    """Names: ``NAME.text``, their UTF-8 bytes on end, and ``NAME.ends``, where each one ends."""
+    encoded = [str(each).encode() for each in names]
+    arrays[f"{name}.text"] = np.frombuffer(b"".join(encoded), dtype=np.uint8)
+    arrays[f"{name}.ends"] = np.cumsum([len(each) for each in encoded], dtype=np.int64)
+
+
+def unpack_names(arrays: dict[str, Array], name: str, n_names: int) -> Array:
+    """Names as an array of Python strings."""
+    text = array_named(arrays, f"{name}.text", [np.uint8], 1)
+    ends = array_named(arrays, f"{name}.ends", [np.int64], 1)
+    starts = np.concatenate([np.zeros(1, dtype=np.int64), ends])
+    if len(ends) != n_names or starts[-1] != len(text) or (starts[1:] < starts[:-1]).any():
+        raise SavedFileError(f"{name} is not a list of {n_names} names.")
+    whole = text.tobytes()
+    names = np.empty(n_names, dtype=object)
+    try:
+        for number, (start, end) in enumerate(zip(starts[:-1], ends, strict=True)):
+            names[number] = whole[start:end].decode()
+    except UnicodeDecodeError as error:
+        raise SavedFileError(f"{name} is not text in UTF-8: {error}.") from error
+    return names
+
+
+# ---- history -------------------------------------------------------------------------------------
+
+
+def pack_history(arrays: dict[str, Array], history: Sequence[dict[str, Any]]) -> list[str]:
+    """Put the records into the array ``history``, a row each; the header names the columns."""
+    columns = list(history[0]) if history else ["iteration"]
+    rows = [[float(record[column]) for column in columns] for record in history]
+    arrays["history"] = np.array(rows, dtype=np.float64).reshape(-1, len(columns))
+    return columns
+
+
+def unpack_history(arrays: dict[str, Array], columns: Any) -> list[dict[str, Any]]:
+    """Return the records as in ``history_``."""
+    table = array_named(arrays, "history", [np.float64], 2)
+    is_named = (
+        isinstance(columns, list)
+        and all(isinstance(column, str) for column in columns)
+        and len(set(columns)) == len(columns) == table.shape[1]
+        and "iteration" in columns
+    )
+    if not is_named:
+        raise SavedFileError("the columns of its history need names, one of them 'iteration'.")
+    if not (np.abs(table[:, columns.index("iteration")]) < 2**53).all():  # NaN neither
+        raise SavedFileError("its history has numbers of iterations that are none.")
+    records = [dict(zip(columns, row, strict=True)) for row in table.tolist()]
+    for record in records:
+        record["iteration"] = int(record["iteration"])
+    return records

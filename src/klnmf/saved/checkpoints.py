@@ -1,0 +1,241 @@
+"""Checkpoints of running fits: written every so often, gone on from to the same bits."""
+
+from __future__ import annotations
+
+import math
+import time
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from klnmf.saved.arrays import FLOATS, array_named, pack_history, unpack_history
+from klnmf.saved.container import Container, SavedFileError, read_container, write_container
+from klnmf.saved.fields import Fields, number_from_json, number_to_json
+from klnmf.solvers import Solver
+from klnmf.solvers.alternating import RowSolve, Run
+from klnmf.solvers.base import Problem, State
+from klnmf.solvers.memory import StoredMemory
+from klnmf.validation import check_start, warn_caller
+
+Array = npt.NDArray[Any]
+
+
+def fit_identity(
+    problem: Problem, solver: Solver, parameters: dict[str, Any], W: Any, H: Any
+) -> dict[str, Any]:
+    """Return everything that decides the bits of a fit's iterations, but for the seed.
+
+    Parameters
+    ----------
+    problem : Problem
+        The data on a back-end, and the penalties.
+    solver : Solver
+        Its settings count, not how it was named.
+    parameters : dict
+        Other parameters of the estimator that matter.
+    W, H : array-like or None
+        The start, as it was passed to ``fit``.
+    """
+    (n, m), nnz, dtype, checksum = problem.backend.data.fingerprint
+    r = parameters["n_components"]
+    starts = {
+        name: None if start is None else _checksum(check_start(start, name, shape, np.dtype(dtype)))
+        for name, start, shape in (("W", W, (n, r)), ("H", H, (r, m)))
+    }
+    return {
+        "shape of X": [n, m],
+        "nonzeros of X": nnz,
+        "type of X": dtype,
+        "checksum of X": checksum,
+        "checksums of the start": starts,
+        "solver": repr(solver),
+        "backend": problem.backend.name,
+        **vars(problem.penalties),
+        **parameters,
+    }
+
+
+def _checksum(array: Array) -> int:
+    return zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+
+
+@dataclass
+class Checkpoint:
+    """The file of one fit."""
+
+    path: Path
+    every: float  # seconds between two writes, not counting the writes
+    identity: dict[str, Any]  # what a fit has in common with the one that it goes on from
+    seed: int | None  # None: any will do
+    max_iter: int
+    tol: float
+    _last_time: float = -math.inf
+
+    # ---- writing ---------------------------------------------------------------------------------
+
+    def write_if_due(self, run: Run) -> None:
+        """Write the file if that is long enough ago; called between two iterations.
+
+        A first write that fails is an error: the path is wrong, or the solver cannot do it. Later
+        ones give a warning, for a full disk is no reason to lose a long fit.
+        """
+        if self._last_time == -math.inf:
+            self._write(run)
+        elif time.monotonic() - self._last_time >= self.every:
+            self.write(run)
+
+    def write(self, run: Run) -> None:
+        """Write the file now, if the state is whole; a failure gives a warning."""
+        if not run.is_whole:
+            return
+        try:
+            self._write(run)
+        except OSError as error:
+            self._last_time = time.monotonic()
+            warn_caller(
+                f"The checkpoint {self.path} could not be written ({error}). The fit goes on; what "
+                "it did since the last checkpoint would be lost if it were killed.",
+                UserWarning,
+            )
+
+    def _write(self, run: Run) -> None:
+        write_container(self.path, self._packed(run), is_only_writer=True)
+        self._last_time = time.monotonic()
+
+    def _packed(self, run: Run) -> Container:
+        state, snapshot = run.state, run.problem.backend.snapshot
+        arrays = dict(zip("WH", map(snapshot, state.factors), strict=True))
+        names = dict(zip(map(id, state.factors), "WH", strict=True))
+        memory = run.solver.stored_memory(state)
+        for name, array in memory.arrays.items():
+            if id(array) not in names:
+                names[id(array)] = f"memory.{name}"
+                arrays[f"memory.{name}"] = snapshot(array)
+        content = {
+            "identity": self.identity,
+            "tol": number_to_json(float(self.tol)),
+            "state": {
+                "seed": state.seed,
+                "iteration": state.iteration,
+                "objective": number_to_json(float(state.objective)),
+                "violation": number_to_json(float(state.violation)),
+                "seconds": number_to_json(float(state.seconds)),
+                "was_drawn": state.was_drawn,
+            },
+            "memory": {
+                "numbers": {name: number_to_json(n) for name, n in memory.numbers.items()},
+                "arrays": {name: names[id(array)] for name, array in memory.arrays.items()},
+            },
+            "history": pack_history(arrays, run.history),
+            "next_check": run.next_check,
+            "is_judged": run.is_judged,
+        }
+        return Container("checkpoint", content, arrays)
+
+    # ---- reading ---------------------------------------------------------------------------------
+
+    def resumed(self, problem: Problem, solver: Solver, row_solve: RowSolve) -> Run:
+        """Return the run that was written, or raise a SavedFileError if it was another fit's."""
+        container = read_container(self.path, "checkpoint")
+        content = Fields(container.content, "content")
+        self._check_identity(content, container.klnmf_version)
+        try:
+            state = _state(content, container.arrays, problem, solver)
+            history = unpack_history(container.arrays, content.members.get("history"))
+            iterations = [record["iteration"] for record in history]
+            if iterations != list(range(state.iteration - len(history) + 1, state.iteration + 1)):
+                raise SavedFileError("its history does not belong to its iterations.")
+            if len(history) > self.max_iter:
+                raise SavedFileError(
+                    f"it has done {len(history)} iterations, more than max_iter={self.max_iter}."
+                )
+            # When the pair is evaluated in full depends on tol: with another one, from now on.
+            next_check = content.whole("next_check")
+            is_same_tol = content.number("tol") == self.tol
+            run = Run(problem, solver, state, row_solve, history=history)
+            run.before_iteration = self.write_if_due
+            run.next_check = next_check if is_same_tol else 0
+            run.is_judged = content.take("is_judged", bool)
+        except ValueError as error:
+            raise SavedFileError(f"The checkpoint {self.path} cannot be read: {error}") from error
+        self._last_time = time.monotonic()  # no need to write what was just read
+        return run
+
+    def _check_identity(self, content: Fields, klnmf_version: str) -> None:
+        found = dict(content.fields("identity").members)
+        wanted = dict(self.identity)
+        found["version of klnmf"] = klnmf_version
+        wanted["version of klnmf"] = Container("checkpoint", {}, {}).klnmf_version
+        seed = content.fields("state").whole("seed")
+        found["seed from random_state"] = seed
+        wanted["seed from random_state"] = seed if self.seed is None else self.seed
+        differences = [
+            f"{name} ({str(found.get(name))[:300]} there, {wanted.get(name)} here)"
+            for name in dict.fromkeys([*wanted, *found])
+            if found.get(name) != wanted.get(name)
+        ]
+        if differences:
+            raise SavedFileError(
+                f"The checkpoint {self.path} belongs to another fit. It differs in: "
+                f"{'; '.join(differences)}. Fit the same data with the same parameters to go on "
+                "with it, give this fit a checkpoint of its own, or pass resume=False to start "
+                "anew and overwrite it."
+            )
+
+
+def _state(content: Fields, arrays: dict[str, Array], problem: Problem, solver: Solver) -> State:
+    """State of a fit of this problem, checked."""
+    restored = {
+        name: problem.backend.restore(array) for name, array in arrays.items() if name != "history"
+    }
+    _check_factors(arrays, problem, content.fields("identity").whole("n_components"))
+    stored = content.fields("state")
+    state = State(
+        factors=[restored["W"], restored["H"]],
+        seed=stored.whole("seed"),
+        iteration=stored.whole("iteration"),
+        objective=stored.number("objective"),
+        violation=stored.number("violation"),
+        seconds=stored.number("seconds"),
+        was_drawn=stored.take("was_drawn", bool),
+    )
+    memory = content.fields("memory")
+    numbers, places = memory.fields("numbers").members, memory.fields("arrays").members
+    unknown = [
+        name for name, place in places.items() if type(place) is not str or place not in restored
+    ]
+    if unknown:
+        raise SavedFileError(f"the solver's {unknown} are not in the file.")
+    stored_memory = StoredMemory(
+        {name: number_from_json(value, name) for name, value in numbers.items()},
+        {name: restored[place] for name, place in places.items()},
+    )
+    solver.restore_memory(problem, state, stored_memory)
+    return state
+
+
+def _check_factors(arrays: dict[str, Array], problem: Problem, n_components: int) -> None:
+    data = problem.backend.data
+    narrow = problem.backend.narrow_dtype or data.dtype
+    W, H = (array_named(arrays, name, FLOATS, 2) for name in "WH")
+    shapes = [(n_rows, n_components) for n_rows in data.shape]
+    if [W.shape, H.shape] != shapes or W.dtype != H.dtype or W.dtype not in (data.dtype, narrow):
+        raise SavedFileError(
+            f"its factors are {W.dtype} {W.shape} and {H.dtype} {H.shape}, not {data.dtype} "
+            f"{shapes[0]} and {shapes[1]}."
+        )
+
+
+def should_resume(path: Path, resume: str | bool) -> bool:
+    """Whether a fit goes on from this file: "auto" if it is there, True wants it to be there."""
+    exists = path.exists()
+    if not exists and resume != "auto" and resume:
+        raise FileNotFoundError(
+            f"There is no checkpoint {path} to go on from. With resume='auto' a fit starts anew "
+            "where there is none."
+        )
+    return bool(resume) and exists

@@ -1,0 +1,307 @@
+"""The file format: a zip archive of a JSON header and uncompressed NumPy arrays.
+
+docs/format.md describes it. Files may come from strangers: nothing in one is ever run, and no more
+memory is asked for than the bytes that are really there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import re
+import secrets
+import struct
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import numpy.lib.format as npy
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+
+FORMAT = "klnmf"
+VERSION = 1  # this and every earlier one can be read
+HEADER = "header.json"
+HEADER_LIMIT = 1 << 22  # bytes of the header; names and numbers in bulk are arrays
+NPY_HEADER_LIMIT = 10_000
+CHUNK = 1 << 20
+DTYPES = {"<f4", "<f8", "<i4", "<i8", "|u1"}
+
+# What the standard library may raise on bytes that were not written by it.
+DAMAGE = (
+    zipfile.BadZipFile, EOFError, OSError, RuntimeError, ValueError, KeyError, IndexError,
+    OverflowError, struct.error,
+)  # fmt: skip
+
+
+class SavedFileError(ValueError):
+    """A file that is damaged, from a newer version, or not what was asked for."""
+
+
+@dataclass(frozen=True)
+class Container:
+    """What a file holds."""
+
+    kind: str  # "model" or "checkpoint"
+    content: dict[str, Any]  # JSON
+    arrays: dict[str, Array]
+    klnmf_version: str = version("klnmf")  # that wrote it
+
+
+# ---- writing -------------------------------------------------------------------------------------
+
+
+@contextmanager
+def replacing(path: Path, part: Path) -> Iterator[IO[bytes]]:
+    """Write to ``part`` and give it the name ``path`` once all of it is on the disk."""
+    stream = part.open("wb")
+    try:
+        with stream:
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(part, path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+    if os.name == "posix":  # the new name has to reach the disk, too
+        with suppress(OSError):  # not every file system can do that for a folder
+            folder = os.open(path.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+
+
+def write_container(path: Path, container: Container, *, is_only_writer: bool = False) -> None:
+    """Write a file so that, whatever happens, the old one or the new one is there.
+
+    Parameters
+    ----------
+    path : Path
+        Where; a file of that name is replaced.
+    container : Container
+        What.
+    is_only_writer : bool, default=False
+        Whether nobody else writes to this path. The temporary name is then always the same, so that
+        a process which is killed again and again leaves one such file at most.
+    """
+    path = Path(os.path.realpath(path))  # a link stays a link
+    if not path.parent.is_dir():
+        raise FileNotFoundError(
+            f"There is no folder {path.parent} to write {path.name} to. Make it first, or choose "
+            "another path."
+        )
+    unique = "" if is_only_writer else f".{secrets.token_hex(6)}"
+    part = path.with_name(f".{path.name}{unique}.part")
+    with replacing(path, part) as stream, zipfile.ZipFile(stream, "w") as archive:
+        checksums = {
+            name: {"sha256": _write_array(archive, name, array)}
+            for name, array in container.arrays.items()
+        }
+        header = {
+            "format": FORMAT,
+            "version": VERSION,
+            "kind": container.kind,
+            "klnmf": container.klnmf_version,
+            "arrays": checksums,
+            "content": container.content,
+        }
+        encoded = json.dumps(header, allow_nan=False, indent=1).encode()
+        if len(encoded) > HEADER_LIMIT:
+            raise ValueError(
+                f"The header of {path} would take {len(encoded):,} bytes; {HEADER_LIMIT:,} are the "
+                "most. Store less metadata."
+            )
+        archive.writestr(_entry(HEADER), encoded)
+
+
+def _entry(name: str) -> zipfile.ZipInfo:
+    entry = zipfile.ZipInfo(name)  # with a fixed date: the same content is the same bytes
+    entry.external_attr = 0o644 << 16
+    return entry
+
+
+class _Hashed:
+    """Stream that keeps a checksum of what passes."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self.stream, self.checksum = stream, hashlib.sha256()
+
+    def write(self, data: Any) -> None:
+        self.checksum.update(data)
+        self.stream.write(data)
+
+    def read(self, size: int) -> bytes:
+        data = self.stream.read(size)
+        self.checksum.update(data)
+        return data
+
+
+def _write_array(archive: zipfile.ZipFile, name: str, array: Array) -> str:
+    """Write one array; returns its checksum."""
+    array = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
+    if array.dtype.str not in DTYPES:
+        raise TypeError(f"{name} has the type {array.dtype}, which files do not hold.")
+    is_large = array.nbytes > zipfile.ZIP64_LIMIT - NPY_HEADER_LIMIT
+    with archive.open(_entry(f"{name}.npy"), "w", force_zip64=is_large) as stream:
+        hashed = _Hashed(stream)
+        npy.write_array_header_1_0(hashed, npy.header_data_from_array_1_0(array))
+        data = array.reshape(-1).view(np.uint8).data
+        for start in range(0, len(data), CHUNK):
+            hashed.write(data[start : start + CHUNK])
+    return hashed.checksum.hexdigest()
+
+
+# ---- reading -------------------------------------------------------------------------------------
+
+
+def read_container(path: Path, kind: str) -> Container:
+    """Read a file of one kind.
+
+    Raises
+    ------
+    SavedFileError
+        If it is no such file, damaged, or from a newer version.
+    OSError
+        If it cannot be opened.
+    """
+    with path.open("rb") as stream:
+        try:
+            with zipfile.ZipFile(stream) as archive:
+                return _read(archive, os.fstat(stream.fileno()).st_size, kind)
+        except SavedFileError as error:
+            raise SavedFileError(f"{path} cannot be read: {error}") from None
+        except DAMAGE as error:
+            raise SavedFileError(
+                f"{path} is not a file that klnmf saved, or it is damaged ({error})."
+            ) from error
+
+
+def _read(archive: zipfile.ZipFile, size: int, kind: str) -> Container:
+    entries = {entry.filename: entry for entry in archive.infolist()}
+    header = _read_header(archive, entries)
+    _check_sizes(archive, size)
+    if header.get("kind") != kind:
+        raise SavedFileError(_wrong_kind(header.get("kind"), kind))
+    arrays, content, writer = (header.get(name) for name in ("arrays", "content", "klnmf"))
+    if not (isinstance(arrays, dict) and isinstance(content, dict) and isinstance(writer, str)):
+        raise SavedFileError("its header lacks arrays, content or the version of klnmf.")
+    if {f"{name}.npy" for name in arrays} | {HEADER} != set(entries):
+        raise SavedFileError("it does not hold exactly the arrays that its header lists.")
+    loaded = {}
+    for name, about in arrays.items():
+        array, checksum = _read_array(archive, entries[f"{name}.npy"])
+        if not isinstance(about, dict) or about.get("sha256") != checksum:
+            raise SavedFileError(f"the array {name!r} is not the one that was saved (checksum).")
+        loaded[name] = array
+    return Container(kind, content, loaded, writer)
+
+
+def _check_sizes(archive: zipfile.ZipFile, size: int) -> None:
+    """Refuse members that are not there as they are: what is claimed must be in the file."""
+    entries = archive.infolist()
+    for entry in entries:
+        _check_stored(entry)
+    claimed = sum(entry.file_size for entry in entries)
+    if claimed > size:
+        raise SavedFileError(f"its members claim {claimed:,} bytes, and it has {size:,}.")
+    if len({entry.filename for entry in entries}) < len(entries):
+        raise SavedFileError("two of its members have the same name.")
+
+
+def _check_stored(entry: zipfile.ZipInfo) -> None:
+    is_stored = entry.compress_type == zipfile.ZIP_STORED and entry.flag_bits & 1 == 0
+    if not is_stored or entry.compress_size != entry.file_size:
+        raise SavedFileError(f"its member {entry.filename!r} is compressed or encrypted.")
+
+
+def _read_header(archive: zipfile.ZipFile, entries: dict[str, zipfile.ZipInfo]) -> dict[str, Any]:
+    if HEADER not in entries or entries[HEADER].file_size > HEADER_LIMIT:
+        raise SavedFileError(f"it has no {HEADER} of at most {HEADER_LIMIT:,} bytes.")
+    _check_stored(entries[HEADER])
+    header = json.loads(archive.read(HEADER), parse_constant=_refuse_constant)
+    if not isinstance(header, dict) or header.get("format") != FORMAT:
+        raise SavedFileError(f"its {HEADER} is not that of a klnmf file.")
+    number = header.get("version")
+    if type(number) is not int or number < 1:
+        raise SavedFileError(f"its format has the version {number!r}, which is none.")
+    if number > VERSION:
+        raise SavedFileError(
+            f"it has version {number} of the format (klnmf {header.get('klnmf')} wrote it), and "
+            f"this is klnmf {version('klnmf')}, which reads versions up to {VERSION}. Install a "
+            "newer klnmf."
+        )
+    return header
+
+
+def _refuse_constant(name: str) -> None:
+    raise SavedFileError(f"its {HEADER} has {name}, which is not JSON.")
+
+
+def _wrong_kind(found: Any, wanted: str) -> str:
+    if found == "checkpoint":
+        return (
+            "it is the checkpoint of a fit, not a model. Pass its path as checkpoint= to a KLNMF "
+            "with the same parameters and fit the same data, to go on with that fit."
+        )
+    return f"it holds a {found!r}, not a {wanted!r}."
+
+
+# Header of an .npy file: no other types, no Fortran order; numpy's own reader takes any literal.
+_NPY_HEADER = re.compile(
+    rb"\{\s*'descr':\s*'([<|][fiu][148])',\s*'fortran_order':\s*False,"
+    rb"\s*'shape':\s*\(([0-9, ]*)\),?\s*\}\s*"
+)
+
+
+def _read_array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> tuple[Array, str]:
+    """One array, as large as its member and not as its header says; and its checksum."""
+    with archive.open(entry) as stream:
+        hashed = _Hashed(stream)
+        dtype, shape, n_read = _read_npy_header(hashed, entry.filename)
+        n_bytes = math.prod(shape) * dtype.itemsize
+        if n_bytes != entry.file_size - n_read:
+            raise SavedFileError(
+                f"{entry.filename} claims the shape {shape}, {n_bytes:,} bytes, and has "
+                f"{entry.file_size - n_read:,}."
+            )
+        array = np.empty(n_bytes // dtype.itemsize, dtype)
+        target = array.view(np.uint8)
+        done = 0
+        while done < n_bytes:
+            piece = hashed.read(min(CHUNK, n_bytes - done))
+            if not piece:
+                raise EOFError(f"{entry.filename} ends too early")
+            target[done : done + len(piece)] = np.frombuffer(piece, np.uint8)
+            done += len(piece)
+        if hashed.read(1):  # also where zipfile compares its own checksum
+            raise SavedFileError(f"{entry.filename} is longer than it says.")
+    native = array.astype(dtype.newbyteorder("="), copy=False)
+    return native.reshape(shape), hashed.checksum.hexdigest()
+
+
+def _read_npy_header(stream: _Hashed, name: str) -> tuple[np.dtype[Any], tuple[int, ...], int]:
+    """Type and shape of an array, and how many bytes said so."""
+    start = stream.read(8)
+    length_format = {b"\x93NUMPY\x01\x00": "<H", b"\x93NUMPY\x02\x00": "<I"}.get(start)
+    if length_format is None:
+        raise SavedFileError(f"{name} is not an array in NumPy's format 1.0 or 2.0.")
+    length_bytes = stream.read(struct.calcsize(length_format))
+    (length,) = struct.unpack(length_format, length_bytes)
+    if length > NPY_HEADER_LIMIT:
+        raise SavedFileError(f"{name} has a header of {length:,} bytes.")
+    found = _NPY_HEADER.fullmatch(stream.read(length))
+    if found is None or found[1].decode() not in DTYPES:
+        raise SavedFileError(f"{name} is not an array of a type that klnmf files hold.")
+    sizes = [size for size in found[2].decode().split(",") if size.strip()]
+    shape = tuple(int(size) for size in sizes)
+    return np.dtype(found[1].decode()), shape, 8 + len(length_bytes) + length

@@ -1,0 +1,308 @@
+"""Fitted models in files: what ``KLNMF.save`` writes and ``KLNMF.load`` reads."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+from sklearn.utils import check_array
+from sklearn.utils.validation import check_is_fitted
+
+from klnmf.saved import arrays as packed
+from klnmf.saved.container import Container, SavedFileError, read_container, write_container
+from klnmf.saved.fields import Fields, number_to_json, shortened
+from klnmf.saved.parameters import parameters_from_json, parameters_to_json
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class SavedModel:
+    """Everything that a model file holds.
+
+    Attributes
+    ----------
+    model : KLNMF
+        The fitted estimator.
+    W : ndarray or CSR array of shape (n_samples, n_components), or None
+        The samples' factor, if it was saved.
+    sample_names, feature_names : ndarray of str, or None
+        Names, if they were saved (or, for the features, seen in ``fit``).
+    metadata : dict
+        What was passed to ``save`` as such.
+    not_stored : list of str
+        Parameters that were set and that a file cannot hold; the model has their defaults.
+    klnmf_version : str
+        Version that wrote the file.
+    """
+
+    model: Any
+    W: Any
+    sample_names: Array | None
+    feature_names: Array | None
+    metadata: dict[str, Any]
+    not_stored: list[str]
+    klnmf_version: str
+
+
+class SavedToFiles:
+    """Gives an estimator ``save`` and ``load``."""
+
+    def save(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        W: Any = None,
+        sample_names: Sequence[str] | None = None,
+        feature_names: Sequence[str] | None = None,
+        metadata: dict[str, Any] | None = None,
+    ) -> None:
+        """Save the fitted model to a file, in klnmf's open format (docs/format.md).
+
+        The file holds the parameters, the components (sparse ones stay sparse) and the other fitted
+        attributes, and no code. It appears under its name when all of it is written; a file of that
+        name is replaced. Not in it are X, ``callback``, ``checkpoint``, a ``random_state`` that is
+        a RandomState instance, and the state from which ``warm_start=True`` goes on bit for bit:
+        a loaded model goes on from its components.
+
+        Parameters
+        ----------
+        path : str or path
+            Where to; ``.klnmf`` is the usual ending.
+        W : {ndarray, sparse matrix or array} of shape (n_samples, n_components), default=None
+            The samples' factor, to have it with the model.
+        sample_names : sequence of str, default=None
+            Names of the samples.
+        feature_names : sequence of str, default=None
+            Names of the features; ``feature_names_in_`` is saved anyway.
+        metadata : dict, default=None
+            Anything that JSON holds, for instance about the data.
+
+        See Also
+        --------
+        klnmf.load_model : Read all of it back.
+
+        Examples
+        --------
+        >>> import os, tempfile
+        >>> from klnmf import KLNMF
+        >>> from klnmf.simulate import simulate_counts
+        >>> X = simulate_counts(60, 40, 3, random_state=0).X
+        >>> model = KLNMF(3, random_state=0).fit(X)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = os.path.join(folder, "counts.klnmf")
+        ...     model.save(path)
+        ...     loaded = KLNMF.load(path)
+        >>> bool((loaded.transform(X) == model.transform(X)).all())
+        True
+        """
+        container = _pack(self, W, sample_names, feature_names, metadata)
+        write_container(Path(path), container)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Load a model that ``save`` wrote; what it computes has the same bits.
+
+        Files of strangers are safe to load: nothing in them is run, and one that is damaged or made
+        up gives an error.
+
+        Parameters
+        ----------
+        path : str or path
+            The file.
+
+        Returns
+        -------
+        KLNMF
+            The fitted estimator.
+
+        Raises
+        ------
+        klnmf.saved.SavedFileError
+            If the file is damaged, from a newer version, or not a model. It is a ValueError.
+
+        See Also
+        --------
+        klnmf.load_model : Also returns W, names and metadata.
+        """
+        model: Self = read_model(path, cls).model
+        return model
+
+
+# ---- writing -------------------------------------------------------------------------------------
+
+
+def _pack(
+    model: Any,
+    W: Any,
+    sample_names: Sequence[str] | None,
+    feature_names: Sequence[str] | None,
+    metadata: dict[str, Any] | None,
+) -> Container:
+    check_is_fitted(model, "components_")
+    arrays: dict[str, Array] = {}
+    parameters, not_stored = parameters_to_json(model.get_params(deep=False))
+    values = model.components_.data if sp.issparse(model.components_) else model.components_
+    if not packed.is_factor(values):
+        raise ValueError("components_ has entries that are negative or not finite.")
+    content: dict[str, Any] = {
+        "estimator": type(model).__name__,
+        "parameters": parameters,
+        "not_stored": not_stored,
+        "fitted": {
+            "n_components_": int(model.n_components_),
+            "n_features_in_": int(model.n_features_in_),
+            "n_iter_": int(model.n_iter_),
+            "divergence_": number_to_json(float(model.divergence_)),
+            "kkt_residual_": number_to_json(float(model.kkt_residual_)),
+            "converged_": bool(model.converged_),
+        },
+        "components": packed.pack_matrix(arrays, "components", model.components_),
+        "history": packed.pack_history(arrays, model.history_),
+        "metadata": _checked_metadata({} if metadata is None else metadata),
+    }
+    were_seen = hasattr(model, "feature_names_in_")
+    if feature_names is None and were_seen:
+        feature_names = model.feature_names_in_
+    if feature_names is not None:
+        names = _checked_names(feature_names, int(model.n_features_in_), "feature_names")
+        if were_seen and names != list(model.feature_names_in_):
+            raise ValueError("feature_names must be those that were seen in fit, or None.")
+        packed.pack_names(arrays, "feature_names", names)
+        content["feature_names"] = {"were_seen_in_fit": were_seen}
+    samples: dict[str, Any] = {}
+    if W is not None:
+        W = _checked_samples(W, model.components_.shape[0])
+        samples = {"n_samples": int(W.shape[0]), "W": packed.pack_matrix(arrays, "W", W)}
+    if sample_names is not None:
+        sample_names = _checked_names(sample_names, samples.get("n_samples"), "sample_names")
+        packed.pack_names(arrays, "sample_names", sample_names)
+        samples |= {"n_samples": len(sample_names), "have_names": True}
+    if samples:
+        content["samples"] = samples
+    return Container("model", content, arrays)
+
+
+def _checked_metadata(metadata: Any) -> dict[str, Any]:
+    try:
+        copy = json.loads(json.dumps(metadata, allow_nan=False))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ValueError(f"metadata must be something that JSON holds: {error}.") from error
+    if not isinstance(metadata, dict) or copy != metadata:
+        raise ValueError(
+            "metadata must be a dict whose keys are strings, with strings, numbers, True, False, "
+            f"None, lists and such dicts in it; got {shortened(metadata)}."
+        )
+    return metadata
+
+
+def _checked_names(names: Sequence[str], expected: int | None, what: str) -> list[str]:
+    if isinstance(names, str):
+        raise TypeError(f"{what} must be a sequence of names, got the one string {names!r}.")
+    listed = [str(name) for name in names]
+    if expected is not None and len(listed) != expected:
+        raise ValueError(f"{what} has {len(listed)} names for {expected}.")
+    return listed
+
+
+def _checked_samples(W: Any, n_components: int) -> Any:
+    W = check_array(W, accept_sparse="csr", dtype=[np.float64, np.float32], input_name="W")
+    values = W.data if sp.issparse(W) else W
+    if W.shape[1] != n_components or not packed.is_factor(values):
+        raise ValueError(
+            f"W must be nonnegative, of shape (n_samples, {n_components}), as transform returns "
+            f"it; got shape {W.shape}, smallest entry {values.min(initial=0):g}."
+        )
+    return W
+
+
+# ---- reading -------------------------------------------------------------------------------------
+
+
+def read_model(path: str | os.PathLike[str], estimator: Any) -> SavedModel:
+    """Read a model file whose model is of this class, or raise a SavedFileError."""
+    container = read_container(Path(path), "model")
+    try:
+        return _unpack(container, estimator)
+    except SavedFileError as error:
+        raise SavedFileError(
+            f"{path}, written by klnmf {container.klnmf_version}, cannot be read: {error}"
+        ) from error
+
+
+def _unpack(container: Container, estimator: Any) -> SavedModel:
+    content, arrays = Fields(container.content, "content"), container.arrays
+    name = content.take("estimator", str)
+    if name != estimator.__name__:
+        raise SavedFileError(f"it holds a {shortened(name)}, not a {estimator.__name__}.")
+    model = _estimator(estimator, content.fields("parameters"))
+    fitted = content.fields("fitted")
+    for attribute in ("n_components_", "n_features_in_", "n_iter_"):
+        setattr(model, attribute, fitted.whole(attribute))
+    model.divergence_ = fitted.number("divergence_")
+    model.kkt_residual_ = fitted.number("kkt_residual_")
+    model.converged_ = fitted.take("converged_", bool)
+    shape = (model.n_components_, model.n_features_in_)
+    about = content.fields("components")
+    model.components_ = packed.unpack_matrix(arrays, "components", about, shape)
+    model.history_ = packed.unpack_history(arrays, content.members.get("history"))
+    if len(model.history_) != model.n_iter_ or min(shape) < 1:
+        raise SavedFileError(
+            f"{len(model.history_)} records, n_iter_={model.n_iter_} and components of shape "
+            f"{shape} do not belong together."
+        )
+    feature_names = None
+    if "feature_names" in content:
+        feature_names = packed.unpack_names(arrays, "feature_names", model.n_features_in_)
+        if content.fields("feature_names").take("were_seen_in_fit", bool):
+            model.feature_names_in_ = feature_names
+    W, sample_names = _unpack_samples(content, arrays, model.n_components_)
+    not_stored = content.take("not_stored", list)
+    if not all(isinstance(each, str) for each in not_stored):
+        raise SavedFileError("content.not_stored must be a list of names.")
+    return SavedModel(
+        model,
+        W,
+        sample_names,
+        feature_names,
+        content.take("metadata", dict),
+        not_stored,
+        container.klnmf_version,
+    )
+
+
+def _estimator(estimator: Any, stored: Fields) -> Any:
+    parameters = parameters_from_json(stored)
+    unknown = set(parameters) - set(estimator().get_params(deep=False))
+    if unknown:
+        raise SavedFileError(
+            f"this version does not know the parameters {sorted(unknown)}. Install a newer klnmf."
+        )
+    model = estimator(**parameters)
+    try:
+        model._validate_params()
+    except ValueError as error:
+        raise SavedFileError(str(error)) from error
+    return model
+
+
+def _unpack_samples(
+    content: Fields, arrays: dict[str, Array], n_components: int
+) -> tuple[Any, Array | None]:
+    if "samples" not in content:
+        return None, None
+    samples = content.fields("samples")
+    n_samples = samples.whole("n_samples")
+    W = names = None
+    if "W" in samples:
+        W = packed.unpack_matrix(arrays, "W", samples.fields("W"), (n_samples, n_components))
+    if "have_names" in samples:
+        names = packed.unpack_names(arrays, "sample_names", n_samples)
+    return W, names

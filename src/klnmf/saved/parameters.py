@@ -1,0 +1,130 @@
+"""Parameters of an estimator as JSON: numbers, words, types, and solvers with their settings."""
+
+from __future__ import annotations
+
+import dataclasses
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+
+from klnmf.saved.container import SavedFileError
+from klnmf.saved.fields import Fields, number_from_json, number_to_json, shortened
+from klnmf.solvers import SOLVERS, Solver
+from klnmf.solvers.extrapolation import ExtrapolationWeights
+
+# Functions are code, and a path belongs to the machine of whoever wrote the file: a fit of a loaded
+# model must not write to a place that a stranger chose.
+NEVER_STORED = ("callback", "checkpoint")
+TYPES = {"float32": np.float32, "float64": np.float64}
+# Settings of a solver that are objects with settings of their own.
+NESTED: dict[str, type] = {"extrapolation": ExtrapolationWeights}
+
+
+def parameters_to_json(parameters: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Return what can be stored, and the names of what was set and cannot be."""
+    stored, left_out = {}, []
+    for name, value in parameters.items():
+        if name in NEVER_STORED or isinstance(value, np.random.RandomState):
+            if value is not None:
+                left_out.append(name)
+        elif name == "dtype" and value is not None:
+            stored[name] = {"dtype": np.dtype(value).name}
+        elif isinstance(value, Solver):
+            stored[name] = _solver_to_json(value)
+        else:
+            stored[name] = _plain_to_json(name, value)
+    return stored, left_out
+
+
+def parameters_from_json(stored: Fields) -> dict[str, Any]:
+    """Undo ``parameters_to_json``; that the values make sense is for the estimator to check."""
+    parameters: dict[str, Any] = {}
+    for name, value in stored.members.items():
+        if name in NEVER_STORED:
+            raise SavedFileError(f"it has a value for {name}, which files do not hold.")
+        if isinstance(value, dict) and "dtype" in value:
+            parameters[name] = _type_from_json(value["dtype"])
+        elif isinstance(value, dict) and "solver" in value:
+            parameters[name] = _solver_from_json(stored.fields(name))
+        else:
+            parameters[name] = _plain_from_json(name, value)
+    return parameters
+
+
+def _plain_to_json(name: str, value: Any) -> Any:
+    if value is None or isinstance(value, bool | str):
+        return value
+    if isinstance(value, np.bool_):
+        return bool(value)
+    if isinstance(value, Integral):
+        return int(value)
+    if isinstance(value, Real):
+        return number_to_json(float(value))
+    raise TypeError(f"{name}={shortened(value)} cannot be stored in a file.")
+
+
+def _plain_from_json(name: str, value: Any) -> Any:
+    return value if value is None or isinstance(value, str) else number_from_json(value, name)
+
+
+def _type_from_json(name: Any) -> Any:
+    if not isinstance(name, str) or name not in TYPES:
+        raise SavedFileError(f"dtype must be one of {list(TYPES)}, got {shortened(name)}.")
+    return TYPES[name]
+
+
+def _solver_to_json(solver: Solver) -> dict[str, Any]:
+    if type(solver) is not SOLVERS.get(solver.name):
+        raise TypeError(
+            f"The solver {shortened(solver)} is not one of klnmf's own ({list(SOLVERS)}): a file "
+            "holds no code, so that whoever loads it would not have its class. Before saving, set "
+            "solver to one of these; transform does not depend on it."
+        )
+    return {"solver": solver.name, "settings": _settings_to_json(solver)}
+
+
+def _settings_to_json(settings: Any) -> dict[str, Any]:
+    stored = {}
+    for field in dataclasses.fields(settings):
+        value = getattr(settings, field.name)
+        nested = NESTED.get(field.name)
+        if nested is not None and type(value) is nested:
+            stored[field.name] = _settings_to_json(value)
+        else:
+            stored[field.name] = _plain_to_json(field.name, value)
+    return stored
+
+
+def _solver_from_json(stored: Fields) -> Solver:
+    name = stored.take("solver", str)
+    if name not in SOLVERS:
+        raise SavedFileError(f"the solver {shortened(name)} is unknown; known are {list(SOLVERS)}.")
+    solver: Solver = _settings_from_json(stored.fields("settings"), SOLVERS[name])
+    return solver
+
+
+def _settings_from_json(stored: Fields, kind: Any) -> Any:
+    """Object of a class with settings, each of the type that its default has."""
+    defaults, settings = kind(), dict[str, Any]()
+    known = [field.name for field in dataclasses.fields(kind)]
+    for name, value in stored.members.items():
+        if name not in known:
+            raise SavedFileError(f"{stored.name}.{shortened(name)} is unknown; known are {known}.")
+        if name in NESTED:
+            settings[name] = (
+                None if value is None else _settings_from_json(stored.fields(name), NESTED[name])
+            )
+            continue
+        setting, wanted = _plain_from_json(name, value), type(getattr(defaults, name))
+        if type(setting) is int and wanted is float and abs(setting) < 2**53:
+            setting = float(setting)
+        if type(setting) is not wanted:
+            raise SavedFileError(
+                f"{stored.name}.{name} must be of type {wanted.__name__}, got {shortened(value)}."
+            )
+        settings[name] = setting
+    try:
+        return kind(**settings)
+    except ValueError as error:
+        raise SavedFileError(f"{stored.name}: {error}") from error

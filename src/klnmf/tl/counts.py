@@ -1,0 +1,138 @@
+"""The counts of an AnnData: read without a dense copy, from memory or disk, and judged."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from klnmf.validation import warn_caller
+
+if TYPE_CHECKING:
+    from anndata import AnnData
+
+Array = npt.NDArray[Any]
+
+# What is read from disk at once: rows of a sparse matrix, numbers of a dense one.
+_ROWS_AT_ONCE = 4096
+_NUMBERS_AT_ONCE = 1 << 23
+# Rows that tell whether another layer holds counts.
+_ROWS_TO_LOOK_AT = 256
+
+
+def check_is_anndata(adata: Any, name: str = "adata") -> None:
+    """Refuse anything but an AnnData, which only a process that has imported anndata can hold."""
+    try:
+        from anndata import AnnData
+    except ImportError as error:
+        raise ImportError(
+            'klnmf.tl needs anndata: install it with  pip install "klnmf[anndata]".'
+        ) from error
+    if not isinstance(adata, AnnData):
+        raise TypeError(
+            f"{name} must be an AnnData, got {type(adata).__name__}. For a matrix or a DataFrame "
+            "use klnmf.KLNMF."
+        )
+
+
+def read_counts(adata: AnnData, layer: str | None, columns: Array | None = None) -> sp.csr_array:
+    """X or a layer as a CSR array, all of it or these columns in this order.
+
+    What lies on disk is read in blocks of rows, so that neither a dense copy nor the columns that
+    are not wanted are ever in memory as a whole; only a CSC matrix is, which has no rows to read.
+    """
+    matrix = _chosen_matrix(adata, layer)
+    if sp.issparse(matrix):
+        return _taken(matrix, columns)
+    if isinstance(matrix, np.ndarray):
+        return _sparse(matrix if columns is None else matrix[:, columns])
+    if hasattr(matrix, "to_memory") and (columns is None or matrix.format == "csc"):
+        return _taken(matrix.to_memory(), columns)
+    if type(matrix).__module__.partition(".")[0] not in ("anndata", "h5py"):
+        raise TypeError(
+            f"{_place(layer)} is a {type(matrix).__module__}.{type(matrix).__name__}; known are "
+            "NumPy arrays, SciPy's sparse matrices, and files that were opened with backed='r'. "
+            "Read it into memory first: adata = adata.to_memory()."
+        )
+    is_sparse = hasattr(matrix, "to_memory")
+    rows = _ROWS_AT_ONCE if is_sparse else max(1, _NUMBERS_AT_ONCE // max(1, matrix.shape[1]))
+    blocks = []
+    for start in range(0, max(1, matrix.shape[0]), rows):
+        block = matrix[start : start + rows]
+        if is_sparse:
+            blocks.append(_taken(block, columns))
+        else:
+            blocks.append(_sparse(block if columns is None else block[:, columns]))
+    return sp.csr_array(sp.vstack(blocks, format="csr"))
+
+
+def check_raw_counts(values: Array, adata: AnnData, layer: str | None) -> None:
+    """Refuse negative values and warn of fractions, saying where counts are.
+
+    ``values`` are the nonzeros that were read of this layer. Values that are not finite pass: the
+    estimator refuses them itself.
+    """
+    if values.dtype.kind in ("b", "u") or not np.isfinite(values).all():
+        return
+    if values.min(initial=0) < 0:
+        raise ValueError(
+            f"{_place(layer)} holds negative values (the least is {values.min():.4g}): it looks "
+            f"scaled or centred, and the model is one of raw counts. {_where_counts_are(adata)}"
+        )
+    fractions = values[values != np.floor(values)] if values.dtype.kind == "f" else values[:0]
+    if len(fractions):
+        logged = layer is None and "log1p" in adata.uns
+        looks = "it looks normalised or logarithmised"
+        if logged:
+            looks = "adata.uns['log1p'] says that it was logarithmised"
+        warn_caller(
+            f"{_place(layer)} holds fractions (for instance {fractions[0]:.4g}): {looks}, and the "
+            f"model is one of raw counts. {_where_counts_are(adata)}",
+            UserWarning,
+        )
+
+
+def _chosen_matrix(adata: AnnData, layer: str | None) -> Any:
+    if layer is not None and layer not in adata.layers:
+        there = ", ".join(map(repr, adata.layers)) or "none"
+        raise ValueError(f"adata has no layer {layer!r}; its layers: {there}.")
+    matrix = adata.X if layer is None else adata.layers[layer]
+    if matrix is None:
+        raise ValueError(f"adata.X is None. Pass layer=... {_where_counts_are(adata)}")
+    return matrix
+
+
+def _place(layer: str | None) -> str:
+    return "adata.X" if layer is None else f"adata.layers[{layer!r}]"
+
+
+def _where_counts_are(adata: AnnData) -> str:
+    layers = [name for name in adata.layers if _begins_with_counts(adata.layers[name])]
+    if layers:
+        return "Whole numbers are in " + ", ".join(f"layer={name!r}" for name in layers) + "."
+    if adata.raw is not None and _begins_with_counts(adata.raw.X):
+        return "Whole numbers are in adata.raw: pass adata.raw.to_adata()."
+    return (
+        "No layer holds whole numbers: keep the counts before they are normalised, "
+        "adata.layers['counts'] = adata.X.copy(), and pass layer='counts'."
+    )
+
+
+def _begins_with_counts(matrix: Any) -> bool:
+    """Whether the first rows hold whole numbers that are not negative, and not zeros alone."""
+    block = matrix[:_ROWS_TO_LOOK_AT]
+    values = np.asarray(block.data if sp.issparse(block) else block)
+    return bool(values.any() and (values >= 0).all() and (values == np.floor(values)).all())
+
+
+def _taken(matrix: Any, columns: Array | None) -> sp.csr_array:
+    matrix = sp.csr_array(matrix)
+    return matrix if columns is None else sp.csr_array(matrix[:, columns])
+
+
+def _sparse(block: Array) -> sp.csr_array:
+    block = np.asarray(block)
+    # SciPy has no half floats.
+    return sp.csr_array(block.astype(np.float32) if block.dtype == np.float16 else block)

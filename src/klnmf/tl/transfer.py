@@ -1,0 +1,114 @@
+"""Programs of one AnnData in the cells of another."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.utils.validation import check_is_fitted
+
+from klnmf.estimators import KLNMF
+from klnmf.projection import match_features, project_common
+from klnmf.tl.counts import check_is_anndata, check_raw_counts, read_counts
+from klnmf.tl.fields import check_can_be_changed, fitted_model, keys_of, stored_parameters
+
+if TYPE_CHECKING:
+    from anndata import AnnData
+
+
+def project(
+    adata: AnnData,
+    reference: AnnData | KLNMF,
+    *,
+    layer: str | None = None,
+    reference_key: str | None = None,
+    key_added: str | None = None,
+    copy: bool = False,
+) -> AnnData | None:
+    """Find the use of known programs by new cells; genes are matched by name.
+
+    Genes that the model does not know are left out, and genes of the model that the new cells do
+    not have are treated as not observed, see `klnmf.projection.project`. A line in the log says how
+    many were found; Python shows it by default where genes are missing.
+
+    Parameters
+    ----------
+    adata : AnnData
+        New cells × genes, raw counts; in memory or opened with ``backed="r"``.
+    reference : AnnData or KLNMF
+        An AnnData that went through `klnmf.tl.nmf`, or a fitted model that knows the names of its
+        features.
+    layer : str, default=None
+        Layer of adata that holds the counts; None is ``adata.X``.
+    reference_key : str, default=None
+        The ``key_added`` under which the reference AnnData holds its fit.
+    key_added : str, default=None
+        Where to put the result, see Returns.
+    copy : bool, default=False
+        Return a changed copy and leave adata alone.
+
+    Returns
+    -------
+    AnnData or None
+        None, or with ``copy=True`` the changed copy. It has
+
+        - ``.obsm["X_nmf"]``, or ``.obsm[key_added]``: W, new cells × components;
+        - ``.uns["nmf"]``, or ``.uns[key_added]``: a dict with the params of the model, and overlap
+          with the numbers of genes: model, found, missing, ignored.
+
+    Examples
+    --------
+    >>> import anndata
+    >>> from klnmf import tl
+    >>> from klnmf.simulate import simulate_counts
+    >>> cells = anndata.AnnData(simulate_counts(80, 30, 3, random_state=0).X)
+    >>> old, new = cells[:60].copy(), cells[60:, ::-1].copy()
+    >>> tl.nmf(old, n_components=3)
+    >>> tl.project(new, old)
+    >>> new.obsm["X_nmf"].shape, new.uns["nmf"]["overlap"]["found"]
+    ((20, 3), 30)
+    """
+    check_is_anndata(adata)
+    check_can_be_changed(adata, copy)
+    keys = keys_of(key_added)
+    if keys.varm in adata.varm:
+        raise ValueError(
+            f"adata holds components of its own in adata.varm[{keys.varm!r}]. Pass another "
+            "key_added for the projection."
+        )
+    model = _model_of(reference, reference_key)
+    overlap = match_features(model.feature_names_in_, adata.var_names)
+    X = read_counts(adata, layer, overlap.data_positions)
+    check_raw_counts(X.data, adata, layer)
+    W = project_common(model, X, overlap)
+
+    target = adata.copy() if copy else adata
+    target.obsm[keys.obsm] = sp.csr_matrix(W) if sp.issparse(W) else np.asarray(W)
+    entries = {
+        "params": stored_parameters(model),
+        "overlap": {
+            "model": overlap.n_model,
+            "found": overlap.n_found,
+            "missing": len(overlap.missing),
+            "ignored": overlap.n_ignored,
+        },
+    }
+    if layer is not None:
+        entries["params"]["layer"] = layer
+    target.uns[keys.uns] = entries
+    return target if copy else None
+
+
+def _model_of(reference: AnnData | KLNMF, key: str | None) -> KLNMF:
+    if not isinstance(reference, KLNMF):
+        check_is_anndata(reference, "reference")
+        return fitted_model(reference, key)
+    check_is_fitted(reference, "components_")
+    if not hasattr(reference, "feature_names_in_"):
+        raise ValueError(
+            "The reference model does not know the names of its features, since it was not fitted "
+            "on a DataFrame. Set model.feature_names_in_, or use klnmf.projection.project with "
+            "model_feature_names."
+        )
+    return reference

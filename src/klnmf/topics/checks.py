@@ -1,0 +1,110 @@
+"""What the measures take: checked factors, dense or sparse, and their sums."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+FloatArray = npt.NDArray[np.float64]
+IndexArray = npt.NDArray[np.intp]
+Names = Sequence[str] | npt.NDArray[np.str_]
+
+
+def checked_components(components: Any) -> Any:
+    """Components in float64, an ndarray or a tidy CSR array; what was given is never changed."""
+    return _checked_factor(components, "components", "(n_components, n_features)", np.float64)
+
+
+def checked_representation(W: Any, n_components: int) -> Any:
+    """W in its own float type, an ndarray or a tidy CSR array, with one column per component."""
+    checked = _checked_factor(W, "W", "(n_samples, n_components)", None)
+    if checked.shape[1] != n_components:
+        hint = " It looks transposed." if checked.shape[0] == n_components else ""
+        raise ValueError(
+            f"W must have one column per component ({n_components}); got shape "
+            f"{checked.shape}.{hint}"
+        )
+    return checked
+
+
+def checked_names(names: Names | None, n_features: int) -> list[str]:
+    """Names as plain strings, one for each feature."""
+    if names is None:
+        return [f"feature {j}" for j in range(n_features)]
+    strings = [str(name) for name in names]
+    if len(strings) != n_features:
+        raise ValueError(f"feature_names has {len(strings)} names for {n_features} features.")
+    return strings
+
+
+def checked_choice(value: str, name: str, choices: Sequence[str]) -> None:
+    """Refuse a choice that does not exist and list those that do."""
+    if value not in choices:
+        listed = ", ".join(map(repr, choices[:-1])) + f" or {choices[-1]!r}"
+        raise ValueError(f"{name} must be {listed}; got {value!r}.")
+
+
+def checked_share(value: float, name: str) -> None:
+    """Refuse a weight outside of [0, 1]."""
+    if not 0.0 <= value <= 1.0:
+        raise ValueError(f"{name} must be between 0 and 1; got {value!r}.")
+
+
+def positive_rows(matrix: Any) -> Iterator[tuple[IndexArray, FloatArray]]:
+    """Yield (columns, values) of the positive entries of each row, columns rising."""
+    if isinstance(matrix, np.ndarray):
+        for row in matrix:
+            columns = np.flatnonzero(row)
+            yield columns, row[columns]
+        return
+    for start, stop in zip(matrix.indptr[:-1], matrix.indptr[1:], strict=True):
+        yield matrix.indices[start:stop].astype(np.intp), matrix.data[start:stop]
+
+
+def sums(matrix: Any, axis: int) -> FloatArray:
+    """Row sums (axis 1) or column sums (axis 0) in float64, of a dense or sparse matrix."""
+    return np.asarray(matrix.sum(axis=axis, dtype=np.float64)).ravel()
+
+
+def rows_scaled_to_one(matrix: Any) -> Any:
+    """Each row divided by its sum; rows of zeros stay so. Sparse stays sparse."""
+    total = sums(matrix, axis=1)
+    divisor = np.where(total > 0.0, total, 1.0)
+    if isinstance(matrix, np.ndarray):
+        return matrix / divisor[:, np.newaxis]
+    data = matrix.data / np.repeat(divisor, np.diff(matrix.indptr))
+    return sp.csr_array((data, matrix.indices, matrix.indptr), shape=matrix.shape)
+
+
+def scaled_to_one(values: FloatArray) -> FloatArray:
+    """Values divided by their sum; zeros stay zeros."""
+    total = float(values.sum())
+    return values / total if total > 0.0 else np.zeros_like(values)
+
+
+def _checked_factor(factor: Any, name: str, axes: str, dtype: Any) -> Any:
+    """Return a nonnegative and finite ndarray or CSR array, sorted and without stored zeros."""
+    is_sparse = sp.issparse(factor)
+    matrix: Any = factor if is_sparse else np.asarray(factor)
+    if matrix.ndim != 2 or matrix.shape[1] == 0:
+        raise ValueError(
+            f"{name} must have two dimensions {axes} and at least one column; "
+            f"got shape {matrix.shape}."
+        )
+    if dtype is None:
+        dtype = np.float32 if matrix.dtype == np.float32 else np.float64
+    if is_sparse:
+        matrix = sp.csr_array(matrix.tocsr(), dtype=dtype, copy=True)
+        matrix.sum_duplicates()  # sorts the columns as well
+        matrix.eliminate_zeros()
+        values = matrix.data
+    else:
+        matrix = values = matrix.astype(dtype, copy=False)
+    # A NaN fails the comparison with its minimum, so it is refused too.
+    if values.size and not (values.min() >= 0.0 and values.max() < np.inf):
+        raise ValueError(f"{name} must be nonnegative and finite.")
+    return matrix

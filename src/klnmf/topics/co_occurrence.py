@@ -1,0 +1,126 @@
+"""Whether the leading features of a component occur together in the samples."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, get_args
+
+import numpy as np
+import scipy.sparse as sp
+
+from klnmf.topics.checks import FloatArray, checked_choice
+from klnmf.topics.features import Ranking, leading_features
+
+Measure = Literal["npmi", "umass"]
+
+
+def coherence(
+    components: Any,
+    X: Any,
+    measure: Measure = "npmi",
+    *,
+    n_top: int = 10,
+    by: Ranking = "weight",
+) -> FloatArray:
+    """Coherence of each component: how often its leading features share a sample.
+
+    D_j is the number of samples of X in which feature j occurs, D_ij the number in which i and j
+    both do, n the number of samples. With the ``n_top`` features of the component in falling order
+    of their score, the coherence is the mean over all pairs of
+
+    - ``"npmi"``: log(n D_ij / (D_i D_j)) / log(n / D_ij), the normalised pointwise mutual
+      information [1]_ [2]_: 1 for features that only occur together, 0 for independent ones, and
+      −1 for a pair that never meets. A pair that is in every sample says nothing and counts 0;
+    - ``"umass"``: log((D_ij + 1) / D_i), where i is the earlier one in the list [3]_. Values near
+      0 are good. The original is the sum, not the mean, so that it depends on the number of pairs.
+
+    Features that do not occur in X at all are left out. With fewer than two features left, the
+    coherence is NaN: there is no pair to judge. Higher is better in both measures; compare values
+    for the same X, ``n_top`` and ``by`` only.
+
+    Parameters
+    ----------
+    components : array-like or sparse matrix of shape (n_components, n_features)
+        Nonnegative components, such as ``components_`` of a fitted model.
+    X : array-like or sparse matrix of shape (n_samples, n_features)
+        Counts: those of the fit, or better those of other samples. Only whether an entry is above
+        0 matters, and only the columns of leading features are looked at.
+    measure : {"npmi", "umass"}, default="npmi"
+        NPMI agrees better with what readers judge [2]_.
+    n_top : int, default=10
+        Features per component; at least 2.
+    by : {"weight", "lift", "relevance", "frex", "kl"}, default="weight"
+        Which features lead, see `top_features`.
+
+    Returns
+    -------
+    coherence : ndarray of shape (n_components,)
+        One value for each component; ``numpy.nanmean`` of them is that of the model.
+
+    References
+    ----------
+    .. [1] G. Bouma, Normalized (pointwise) mutual information in collocation extraction, GSCL 2009.
+    .. [2] J. H. Lau, D. Newman and T. Baldwin, Machine reading tea leaves: automatically evaluating
+       topic coherence and topic model quality, EACL 2014.
+    .. [3] D. Mimno, H. Wallach, E. Talley, M. Leenders and A. McCallum, Optimizing semantic
+       coherence in topic models, EMNLP 2011.
+
+    Examples
+    --------
+    >>> from klnmf.topics import coherence
+    >>> X = [[1, 1, 0, 0], [2, 1, 0, 0], [0, 0, 1, 3], [0, 0, 1, 0]]
+    >>> coherence([[2.0, 1.0, 0.0, 0.0], [1.0, 0.0, 2.0, 0.0]], X).tolist()
+    [1.0, -1.0]
+    """
+    checked_choice(measure, "measure", get_args(Measure))
+    if n_top < 2:
+        raise ValueError(f"n_top must be at least 2, to have a pair to judge; got {n_top}.")
+    leading = leading_features(components, n_top, by)
+    n_samples, occurs, place = _occurrences(X, leading.features, leading.n_features)
+    values = np.full(len(leading.features), np.nan)
+    for component, features in enumerate(leading.features):
+        if features.size < 2:
+            continue
+        columns = occurs[:, place[features]]
+        together = (columns.T @ columns).toarray()
+        seen = np.diagonal(together) > 0
+        together = together[np.ix_(seen, seen)]
+        if together.shape[0] >= 2:
+            pairs = _npmi(together, n_samples) if measure == "npmi" else _umass(together)
+            values[component] = pairs[np.triu_indices_from(pairs, k=1)].mean()
+    return values
+
+
+def _occurrences(
+    X: Any, features: list[Any], n_features: int
+) -> tuple[int, sp.csc_array, np.ndarray[Any, Any]]:
+    """Return the number of samples, ones where a leading feature occurs, and its column there."""
+    matrix = X.tocsr() if sp.issparse(X) else np.asarray(X)
+    if matrix.ndim != 2 or matrix.shape[1] != n_features:
+        raise ValueError(
+            f"X must have shape (n_samples, {n_features}), one column for each feature of the "
+            f"components; got {matrix.shape}."
+        )
+    used = np.unique(np.concatenate([*features, np.empty(0, np.intp)]))
+    taken = sp.csc_array(matrix[:, used])
+    taken.sum_duplicates()
+    taken.data = (taken.data > 0).astype(np.float64)  # counts of samples are exact up to 2⁵³
+    taken.eliminate_zeros()
+    place = np.zeros(n_features, dtype=np.intp)
+    place[used] = np.arange(used.size)
+    return int(matrix.shape[0]), taken, place
+
+
+def _npmi(together: FloatArray, n_samples: int) -> FloatArray:
+    alone = np.diagonal(together)
+    joint = together / n_samples
+    ratio = n_samples * together / np.outer(alone, alone)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        values = np.log(ratio) / -np.log(joint)
+    values[together == 0] = -1.0
+    values[together == n_samples] = 0.0
+    return np.asarray(values)
+
+
+def _umass(together: FloatArray) -> FloatArray:
+    """Entry (i, j) for the pair whose earlier feature is i."""
+    return np.asarray(np.log((together + 1.0) / np.diagonal(together)[:, np.newaxis]))

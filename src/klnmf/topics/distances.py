@@ -1,0 +1,130 @@
+"""How far components are from each other, and a map of them in the plane."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from klnmf.topics.checks import FloatArray, checked_components, positive_rows, rows_scaled_to_one
+
+
+def jensen_shannon_distances(components: Any) -> FloatArray:
+    """Distance of every component from every other, as distributions over the features.
+
+    The square of the distance of p and q is the Jensen-Shannon divergence to base 2,
+    KL(p ‖ m)/2 + KL(q ‖ m)/2 with m = (p + q)/2. It is a metric: 0 for the same distribution and 1
+    where no feature is shared. The distance from an empty component, which is no distribution, is
+    NaN.
+
+    Parameters
+    ----------
+    components : array-like or sparse matrix of shape (n_components, n_features)
+        Nonnegative components, such as ``components_`` of a fitted model. Their scale does not
+        matter.
+
+    Returns
+    -------
+    distances : ndarray of shape (n_components, n_components)
+        Symmetric, from 0 to 1.
+
+    Examples
+    --------
+    >>> from klnmf.topics import jensen_shannon_distances
+    >>> jensen_shannon_distances([[1.0, 0.0, 0.0], [0.0, 1.0, 1.0]]).tolist()
+    [[0.0, 1.0], [1.0, 0.0]]
+    """
+    shares = rows_scaled_to_one(checked_components(components))
+    by_columns = sp.csc_array(shares) if sp.issparse(shares) else shares
+    n_components = shares.shape[0]
+    divergences = np.zeros((n_components, n_components))
+    for k, (features, p) in enumerate(positive_rows(shares)):
+        if features.size == 0:
+            divergences[k, :] = divergences[:, k] = np.nan
+            continue
+        for block in _blocks(features.size, n_components - k):
+            others = by_columns[k + 1 :, features[block]]
+            q = others.toarray() if sp.issparse(others) else others
+            divergences[k, k + 1 :] += _shared_part(p[block], q)
+        divergences[k, k + 1 :] = np.clip(1.0 + divergences[k, k + 1 :], 0.0, 1.0)
+        divergences[k + 1 :, k] = divergences[k, k + 1 :]
+    return np.asarray(np.sqrt(divergences))
+
+
+def _blocks(n_features: int, n_rows: int) -> Iterator[slice]:
+    """Pieces of the features that hold about a million numbers."""
+    step = max(1, (1 << 20) // n_rows)
+    for start in range(0, n_features, step):
+        yield slice(start, start + step)
+
+
+def _shared_part(p: FloatArray, q: FloatArray) -> FloatArray:
+    """½ Σ_j [p log p/(p + q) + q log q/(p + q)] to base 2, where p > 0: the divergence minus 1.
+
+    Features that only one of the two has add nothing to it.
+    """
+    both = p + q
+    terms = p * np.log2(p) + q * np.log2(np.where(q > 0.0, q, 1.0)) - both * np.log2(both)
+    return np.asarray(0.5 * terms.sum(axis=1))
+
+
+def intertopic_coordinates(components: Any, n_dimensions: int = 2) -> FloatArray:
+    """Points whose distances are as near as can be to those of the components.
+
+    Classical multidimensional scaling of the Jensen-Shannon distances, the map that pyLDAvis
+    made known (it scales the divergences, which are the squares of these distances). Axes are in
+    falling order of what they explain. Their directions mean nothing; to make the result
+    reproducible, the largest coordinate of each axis in absolute value is positive.
+
+    Parameters
+    ----------
+    components : array-like or sparse matrix of shape (n_components, n_features)
+        Nonnegative components, such as ``components_`` of a fitted model.
+    n_dimensions : int, default=2
+        Coordinates per component; axes past what the components span are 0.
+
+    Returns
+    -------
+    coordinates : ndarray of shape (n_components, n_dimensions)
+        The mean is 0 on each axis. An empty component has no place: its row is NaN.
+
+    Examples
+    --------
+    >>> from klnmf.topics import intertopic_coordinates
+    >>> intertopic_coordinates([[1.0, 0.0], [0.0, 1.0]]).round(6).tolist()
+    [[0.5, 0.0], [-0.5, 0.0]]
+    """
+    if n_dimensions < 1:
+        raise ValueError(f"n_dimensions must be at least 1; got {n_dimensions}.")
+    return classical_scaling(jensen_shannon_distances(components), n_dimensions)[0]
+
+
+def classical_scaling(distances: FloatArray, n_dimensions: int) -> tuple[FloatArray, FloatArray]:
+    """Classical scaling: coordinates, and the share of the squared distances on each axis.
+
+    With B = −½ J D² J, J taking away the mean, the coordinates are the leading eigenvectors of B
+    times the roots of their eigenvalues.
+    """
+    placed = ~np.isnan(np.diagonal(distances))
+    coordinates = np.full((distances.shape[0], n_dimensions), np.nan)
+    explained = np.zeros(n_dimensions)
+    n_placed = int(placed.sum())
+    if n_placed == 0:
+        return coordinates, explained
+    squared = distances[np.ix_(placed, placed)] ** 2
+    means = squared.mean(axis=0)
+    products = -0.5 * (squared - means - means[:, np.newaxis] + means.mean())
+    values, vectors = np.linalg.eigh(products)
+    n_axes = min(n_dimensions, n_placed)
+    values, vectors = np.maximum(values[::-1][:n_axes], 0.0), vectors[:, ::-1][:, :n_axes]
+    points = vectors * np.sqrt(values)
+    furthest = np.abs(points).argmax(axis=0)
+    points *= np.where(points[furthest, np.arange(n_axes)] < 0.0, -1.0, 1.0)
+    coordinates[placed] = 0.0
+    coordinates[placed, :n_axes] = points
+    total = float(np.trace(products))
+    if total > 0.0:
+        explained[:n_axes] = values / total
+    return coordinates, explained

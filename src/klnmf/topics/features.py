@@ -1,0 +1,260 @@
+"""The features that tell what a component is about, as lists and as text."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal, get_args
+
+import numpy as np
+from scipy.stats import rankdata
+
+from klnmf.topics.checks import (
+    FloatArray,
+    IndexArray,
+    Names,
+    checked_choice,
+    checked_components,
+    checked_names,
+    checked_share,
+    positive_rows,
+    scaled_to_one,
+)
+from klnmf.topics.mixture import component_shares
+
+Ranking = Literal["weight", "lift", "relevance", "frex", "kl"]
+
+
+def top_features(
+    components: Any,
+    feature_names: Names | None = None,
+    n_top: int = 10,
+    by: Ranking = "weight",
+    *,
+    W: Any = None,
+    lambda_: float = 0.6,
+    frex_weight: float = 0.5,
+) -> list[list[tuple[str, float]]]:
+    """List the leading features of each component with their scores.
+
+    With p_jk = h_jk / Σ_j h_jk, the share of component k's mass that feature j holds, and
+    p̄_j = Σ_k π_k p_jk its share overall, the score is
+
+    - ``"weight"``: p_jk, so that the scores of a component add up to 1;
+    - ``"lift"``: (p_jk + 1/m) / (p̄_j + 1/m), where m is the number of features. It is above 1
+      where the feature stands out. The added uniform share 1/m holds rare features near 1, whose
+      plain ratio would be the largest;
+    - ``"relevance"``: λ log p_jk + (1 − λ) log(p_jk / p̄_j), between weight (λ = 1) and the plain
+      lift (λ = 0) [1]_;
+    - ``"frex"``: 1 / (ω / E_jk + (1 − ω) / F_jk), frequent and exclusive at once [2]_. F_jk and
+      E_jk are the shares of component k's features (those with p_jk > 0) whose p_jk, and whose
+      exclusivity p_jk / Σ_l p_jl, is no larger than that of feature j. Both lie in (0, 1], and
+      the harmonic mean is small if either is;
+    - ``"kl"``: p_jk log(p_jk / p̄_j), what the feature adds to the Kullback-Leibler divergence of
+      the component from the whole. Rare features add little, however exclusive they are.
+
+    π_k is the share of component k in the total mass (`component_shares`) if W is given.
+    Otherwise it is the same for all components that are not empty. None of the scores changes
+    when a component is rescaled against W.
+
+    Parameters
+    ----------
+    components : array-like or sparse matrix of shape (n_components, n_features)
+        Nonnegative components, such as ``components_`` of a fitted model.
+    feature_names : sequence of str, optional
+        Names of the features; by default ``"feature 0"``, ``"feature 1"``, ...
+    n_top : int, default=10
+        Number of features per component. Features of weight 0 are never listed, so a component
+        may have fewer, and a component of zeros has none.
+    by : {"weight", "lift", "relevance", "frex", "kl"}, default="weight"
+        Score to rank by. Ties go to the larger weight, then to the earlier feature.
+    W : array-like or sparse matrix of shape (n_samples, n_components), optional
+        Representation of the samples, for π. A feature that only components without any use in W
+        have is infinitely distinctive: its relevance and ``"kl"`` are infinite.
+    lambda_ : float in [0, 1], default=0.6
+        λ of ``"relevance"``; the default is what readers did best with in [1]_.
+    frex_weight : float in [0, 1], default=0.5
+        ω of ``"frex"``, the weight of exclusivity against frequency.
+
+    Returns
+    -------
+    topics : list of list of (str, float)
+        For each component its features and scores, in falling order.
+
+    References
+    ----------
+    .. [1] C. Sievert and K. Shirley, LDAvis: a method for visualizing and interpreting topics,
+       Workshop on Interactive Language Learning, Visualization, and Interfaces, 2014.
+    .. [2] J. Bischof and E. Airoldi, Summarizing topical content with word frequency and
+       exclusivity, ICML 2012.
+
+    Examples
+    --------
+    >>> from klnmf.topics import top_features
+    >>> components = [[6.0, 2.0, 0.0], [0.0, 1.0, 1.0]]
+    >>> top_features(components, ["sea", "ship", "field"], n_top=2)
+    [[('sea', 0.75), ('ship', 0.25)], [('ship', 0.5), ('field', 0.5)]]
+    >>> [
+    ...     [name for name, _ in topic]
+    ...     for topic in top_features(components, ["sea", "ship", "field"], n_top=1, by="frex")
+    ... ]
+    [['sea'], ['field']]
+    """
+    leading = leading_features(components, n_top, by, W=W, lambda_=lambda_, frex_weight=frex_weight)
+    names = checked_names(feature_names, leading.n_features)
+    return [
+        [(names[j], float(score)) for j, score in zip(features, scores, strict=True)]
+        for features, scores in zip(leading.features, leading.scores, strict=True)
+    ]
+
+
+def format_topics(
+    components: Any,
+    feature_names: Names | None = None,
+    n_top: int = 10,
+    by: Ranking = "weight",
+    *,
+    W: Any = None,
+    width: int = 88,
+    lambda_: float = 0.6,
+    frex_weight: float = 0.5,
+) -> str:
+    """Return a table of the components, largest share of the total mass first.
+
+    Parameters
+    ----------
+    components, feature_names, n_top, by, lambda_, frex_weight
+        As in `top_features`.
+    W : array-like or sparse matrix of shape (n_samples, n_components), optional
+        Representation of the samples, for the shares (see `component_shares`) and the ranking.
+    width : int, default=88
+        Longest line, in characters; longer lists go on in the next line.
+
+    Returns
+    -------
+    table : str
+        Lines separated by newlines, with a heading.
+
+    Examples
+    --------
+    >>> from klnmf.topics import format_topics
+    >>> print(format_topics([[1.0, 0.0, 1.0], [0.0, 6.0, 0.0]], ["sea", "corn", "ship"]))
+    component  share  top features
+            1  75.0%  corn
+            0  25.0%  sea, ship
+    """
+    topics = top_features(
+        components, feature_names, n_top, by, W=W, lambda_=lambda_, frex_weight=frex_weight
+    )
+    shares = component_shares(components, W)
+    lines = ["component  share  top features"]
+    for component in np.argsort(-shares, kind="stable"):
+        start = f"{component:>9}  {shares[component]:>5.1%}  "
+        words = ", ".join(name for name, _ in topics[component]) or "(empty)"
+        lines += textwrap.wrap(
+            words,
+            width=max(width, len(start) + 1),
+            initial_indent=start,
+            subsequent_indent=" " * len(start),
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+    return "\n".join(lines)
+
+
+# ---- for the other measures and the plots ----------------------------------------------------
+
+
+@dataclass(frozen=True)
+class LeadingFeatures:
+    """Positions of each component's leading features, best first, with scores and weights."""
+
+    features: list[IndexArray]
+    scores: list[FloatArray]
+    weights: list[FloatArray]  # p_jk, whatever the ranking
+    n_features: int
+
+
+def leading_features(
+    components: Any,
+    n_top: int,
+    by: Ranking = "weight",
+    *,
+    W: Any = None,
+    lambda_: float = 0.6,
+    frex_weight: float = 0.5,
+) -> LeadingFeatures:
+    """Rank the features of each component as `top_features` does, by position."""
+    checked_choice(by, "by", get_args(Ranking))
+    checked_share(lambda_, "lambda_")
+    checked_share(frex_weight, "frex_weight")
+    if n_top < 1:
+        raise ValueError(f"n_top must be at least 1; got {n_top}.")
+    H = checked_components(components)
+    shares = [(columns, scaled_to_one(values)) for columns, values in positive_rows(H)]
+    n_features = int(H.shape[1])
+    scored: dict[Ranking, Score] = {
+        "weight": lambda weights, _: weights,
+        "lift": partial(_lift, n_features=n_features),
+        "relevance": partial(_relevance, lambda_=lambda_),
+        "frex": partial(_frex, exclusivity_weight=frex_weight),
+        "kl": lambda weights, overall: weights * _log_ratio(weights, overall),
+    }
+    if by == "frex":  # components compare as equals, and what one alone has is p / p = 1 exactly
+        overall = _mixed(shares, n_features, np.ones(len(shares)))
+    elif W is not None:
+        overall = _mixed(shares, n_features, component_shares(H, W))
+    else:
+        in_use = np.array([float(columns.size > 0) for columns, _ in shares])
+        overall = _mixed(shares, n_features, scaled_to_one(in_use))
+
+    leading = LeadingFeatures([], [], [], n_features)
+    for columns, weights in shares:
+        score = scored[by](weights, overall[columns])
+        order = np.lexsort((-weights, -score))[:n_top]  # the last key counts first; stable
+        leading.features.append(columns[order])
+        leading.scores.append(score[order])
+        leading.weights.append(weights[order])
+    return leading
+
+
+# From the shares of a component's features and their shares overall.
+Score = Callable[[FloatArray, FloatArray], FloatArray]
+
+
+def _mixed(
+    shares: list[tuple[IndexArray, FloatArray]], n_features: int, mixture: FloatArray
+) -> FloatArray:
+    """Shares of the features in the mixture of the components."""
+    overall = np.zeros(n_features)
+    for proportion, (columns, weights) in zip(mixture, shares, strict=True):
+        overall[columns] += proportion * weights
+    return overall
+
+
+def _log_ratio(weights: FloatArray, overall: FloatArray) -> FloatArray:
+    with np.errstate(divide="ignore"):  # what no component in use has is infinitely distinctive
+        return np.asarray(np.log(weights) - np.log(overall))
+
+
+def _lift(weights: FloatArray, overall: FloatArray, n_features: int) -> FloatArray:
+    uniform = 1.0 / n_features
+    return np.asarray((weights + uniform) / (overall + uniform))
+
+
+def _relevance(weights: FloatArray, overall: FloatArray, lambda_: float) -> FloatArray:
+    relevance = lambda_ * np.log(weights)
+    if lambda_ < 1.0:  # 0 · ∞ is not a number
+        relevance += (1.0 - lambda_) * _log_ratio(weights, overall)
+    return np.asarray(relevance)
+
+
+def _frex(weights: FloatArray, overall: FloatArray, exclusivity_weight: float) -> FloatArray:
+    frequency = rankdata(weights, method="max") / max(1, weights.size)
+    # Rounded, so that a rescaled component does not turn a tie into an order.
+    exclusivity = rankdata(np.round(weights / overall, 12), method="max") / max(1, weights.size)
+    return np.asarray(
+        1.0 / (exclusivity_weight / exclusivity + (1.0 - exclusivity_weight) / frequency)
+    )

@@ -1,0 +1,189 @@
+"""Components of two models side by side: how alike they are, and which belongs to which."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple, get_args
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.optimize import linear_sum_assignment
+
+from klnmf.topics.checks import (
+    FloatArray,
+    IndexArray,
+    Names,
+    checked_choice,
+    checked_components,
+    checked_names,
+    rows_scaled_to_one,
+)
+
+Similarity = Literal["cosine", "hellinger"]
+
+
+class ComponentMatch(NamedTuple):
+    """Pairs of components of two models, in the order of the first.
+
+    Attributes
+    ----------
+    first, second : ndarray of int, shape (n_pairs,)
+        Component ``first[i]`` of the first model belongs to ``second[i]`` of the second.
+    similarity : ndarray of shape (n_pairs,)
+        Similarity of each pair, from 0 to 1.
+    """
+
+    first: IndexArray
+    second: IndexArray
+    similarity: FloatArray
+
+
+def component_similarity(
+    components: Any,
+    other: Any = None,
+    similarity: Similarity = "cosine",
+    *,
+    feature_names: Names | None = None,
+    other_feature_names: Names | None = None,
+) -> FloatArray:
+    """Similarity of every component of one model with every component of another.
+
+    For components p and q, each scaled to the sum 1,
+
+    - ``"cosine"``: Σ_j p_j q_j / (‖p‖ ‖q‖), decided by the few largest features;
+    - ``"hellinger"``: Σ_j √(p_j q_j) = 1 − d², where d is the Hellinger distance of the two
+      distributions; middling features count more.
+
+    Both are 1 for the same distribution and 0 where no feature is shared. They do not depend on
+    the scale of the components. An empty component has the similarity 0 with all, itself included.
+
+    Parameters
+    ----------
+    components : array-like or sparse matrix of shape (n_components, n_features)
+        Nonnegative components, such as ``components_`` of a fitted model.
+    other : array-like or sparse matrix of shape (n_other, n_features), optional
+        Components of the other model; by default the same.
+    similarity : {"cosine", "hellinger"}, default="cosine"
+        What to measure.
+    feature_names, other_feature_names : sequence of str, optional
+        Names of the features of each model, both or none. With them the features are matched by
+        name, and the models are compared on the names that both have; without them feature j is
+        the same in both.
+
+    Returns
+    -------
+    similarities : ndarray of shape (n_components, n_other)
+        From 0 to 1.
+
+    Examples
+    --------
+    >>> from klnmf.topics import component_similarity
+    >>> component_similarity([[3.0, 4.0], [0.0, 1.0]]).tolist()
+    [[1.0, 0.8], [0.8, 1.0]]
+    """
+    checked_choice(similarity, "similarity", get_args(Similarity))
+    first = checked_components(components)
+    second = first if other is None else checked_components(other)
+    if other is None and other_feature_names is not None:
+        raise ValueError("other_feature_names was given without the other components.")
+    if other is not None:
+        first, second = _on_shared_features(first, second, feature_names, other_feature_names)
+    rows = [_unit_rows(matrix, similarity) for matrix in (first, second)]
+    product = rows[0] @ rows[1].T
+    dense = product.toarray() if sp.issparse(product) else product
+    return np.asarray(np.clip(dense, 0.0, 1.0))
+
+
+def match_components(
+    components: Any,
+    other: Any,
+    similarity: Similarity = "cosine",
+    *,
+    feature_names: Names | None = None,
+    other_feature_names: Names | None = None,
+) -> ComponentMatch:
+    """Pair the components of two models so that the sum of the similarities is largest.
+
+    The order of components means nothing, so two fits can only be compared after this. Each
+    component is used once at most; where the models differ in size, the components of the larger
+    one that fit worst stay alone. The assignment is optimal (the Hungarian method).
+
+    Parameters
+    ----------
+    components : array-like or sparse matrix of shape (n_components, n_features)
+        Components of the first model.
+    other : array-like or sparse matrix of shape (n_other, n_features)
+        Components of the second model.
+    similarity : {"cosine", "hellinger"}, default="cosine"
+        See `component_similarity`.
+    feature_names, other_feature_names : sequence of str, optional
+        Names of the features where the two models do not have the same, see
+        `component_similarity`.
+
+    Returns
+    -------
+    match : ComponentMatch
+        min(n_components, n_other) pairs. ``other[match.second]`` are the components of the second
+        model in the order of the first, if they are as many.
+
+    Examples
+    --------
+    >>> from klnmf.topics import match_components
+    >>> match = match_components([[1.0, 0.0], [1.0, 3.0]], [[2.0, 6.0], [5.0, 0.0]])
+    >>> match.first.tolist(), match.second.tolist(), match.similarity.tolist()
+    ([0, 1], [1, 0], [1.0, 1.0])
+    """
+    similarities = component_similarity(
+        components,
+        other,
+        similarity,
+        feature_names=feature_names,
+        other_feature_names=other_feature_names,
+    )
+    first, second = linear_sum_assignment(similarities, maximize=True)
+    return ComponentMatch(first, second, similarities[first, second])
+
+
+def _on_shared_features(
+    first: Any, second: Any, first_names: Names | None, second_names: Names | None
+) -> tuple[Any, Any]:
+    """Both matrices with the same features in the same order."""
+    if (first_names is None) != (second_names is None):
+        raise ValueError("Give the feature names of both models, or of neither.")
+    if first_names is None:
+        if first.shape[1] != second.shape[1]:
+            raise ValueError(
+                f"The models have {first.shape[1]} and {second.shape[1]} features. Pass "
+                "feature_names and other_feature_names to compare them on the features that "
+                "both have."
+            )
+        return first, second
+    place = _places(checked_names(first_names, first.shape[1]), "feature_names")
+    other_place = _places(checked_names(second_names, second.shape[1]), "other_feature_names")
+    shared = [name for name in place if name in other_place]
+    if not shared:
+        raise ValueError("The two models have no feature name in common.")
+    return (
+        first[:, [place[name] for name in shared]],
+        second[:, [other_place[name] for name in shared]],
+    )
+
+
+def _places(names: list[str], argument: str) -> dict[str, int]:
+    places = {name: j for j, name in enumerate(names)}
+    if len(places) < len(names):
+        twice = next(name for j, name in enumerate(names) if places[name] != j)
+        raise ValueError(f"{argument} must be distinct; {twice!r} occurs more than once.")
+    return places
+
+
+def _unit_rows(matrix: Any, similarity: Similarity) -> Any:
+    """Rows of Euclidean length 1 whose products are the similarity."""
+    shares = rows_scaled_to_one(matrix)
+    # Squares of shares that sum to 1 cannot overflow, and the largest does not underflow.
+    power = shares**2 if similarity == "cosine" else shares
+    length = np.sqrt(np.asarray(power.sum(axis=1)).ravel())
+    scale = np.divide(1.0, length, out=np.zeros_like(length), where=length > 0.0)
+    entries = shares if similarity == "cosine" else np.sqrt(shares)
+    if isinstance(entries, np.ndarray):
+        return entries * scale[:, np.newaxis]
+    return sp.csr_array(sp.diags_array(scale) @ entries)

@@ -1,0 +1,219 @@
+"""The fitted model read as probabilities: components as mixture, samples as proportions."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from klnmf.topics.checks import (
+    FloatArray,
+    checked_components,
+    checked_representation,
+    rows_scaled_to_one,
+    scaled_to_one,
+    sums,
+)
+
+
+class Probabilities(NamedTuple):
+    """W Hᵀ as the mixture of probabilistic latent semantic indexing (PLSI).
+
+    With z a component, d a sample and w a feature,
+    P(d, w) = P(d) Σ_z P(z | d) P(w | z) is W Hᵀ divided by its sum.
+
+    Attributes
+    ----------
+    feature_given_component : ndarray or CSR array of shape (n_components, n_features)
+        P(w | z): each row adds up to 1.
+    component_given_sample : ndarray or CSR array of shape (n_samples, n_components)
+        P(z | d), the proportions of the samples: each row adds up to 1.
+    component : ndarray of shape (n_components,)
+        P(z), the share of all mass that each component holds.
+    sample : ndarray of shape (n_samples,)
+        P(d), the share of all mass that each sample holds.
+    """
+
+    feature_given_component: Any
+    component_given_sample: Any
+    component: FloatArray
+    sample: FloatArray
+
+
+def plsi_probabilities(W: Any, components: Any) -> Probabilities:
+    """Turn a factorisation into the probabilities of PLSI.
+
+    .. code-block:: text
+
+        P(w_j | z_k) = h_jk / s_k                           s_k = Σ_j h_jk
+        P(z_k | d_i) = w_ik s_k / Σ_l w_il s_l
+        P(z_k)       = (Σ_i w_ik) s_k / Σ_l (Σ_i w_il) s_l
+        P(d_i)       = Σ_k w_ik s_k / Σ_l (Σ_i w_il) s_l
+
+    Multiplying a component by a number and dividing its column of W by it changes none of them.
+
+    What holds no mass has no probabilities to share out, and gets zeros instead of a guess: the
+    row of P(z | d) of an empty sample (a row of zeros in W, or weight on empty components alone),
+    the row of P(w | z) of a component whose features are all 0, and the P(z) of a component that
+    has no feature or that no sample uses.
+
+    Parameters
+    ----------
+    W : array-like or sparse matrix of shape (n_samples, n_components)
+        Representation of the samples, from ``fit_transform`` or ``transform``.
+    components : array-like or sparse matrix of shape (n_components, n_features)
+        Components, such as ``components_`` of a fitted model.
+
+    Returns
+    -------
+    probabilities : Probabilities
+        In float64; sparse where the factor was sparse.
+
+    References
+    ----------
+    T. Hofmann, Probabilistic latent semantic indexing, SIGIR 1999. C. Ding, T. Li and W. Peng, On
+    the equivalence between non-negative matrix factorization and probabilistic latent semantic
+    indexing, Computational Statistics & Data Analysis 52, 2008.
+
+    Examples
+    --------
+    >>> from klnmf.topics import plsi_probabilities
+    >>> W = [[1.0, 1.0], [2.0, 0.0]]
+    >>> components = [[1.0, 0.0, 0.0], [0.0, 1.0, 2.0]]
+    >>> mixture = plsi_probabilities(W, components)
+    >>> mixture.component_given_sample.tolist()
+    [[0.25, 0.75], [1.0, 0.0]]
+    >>> mixture.component.tolist()
+    [0.5, 0.5]
+    """
+    H = checked_components(components)
+    representation = checked_representation(W, H.shape[0]).astype(np.float64, copy=False)
+    sizes = _near_one(sums(H, axis=1))
+    weighted = _columns_times(representation, sizes)
+    return Probabilities(
+        feature_given_component=rows_scaled_to_one(H),
+        component_given_sample=rows_scaled_to_one(weighted),
+        component=scaled_to_one(sums(representation, axis=0) * sizes),
+        sample=scaled_to_one(sums(weighted, axis=1)),
+    )
+
+
+def component_shares(components: Any, W: Any = None) -> FloatArray:
+    """Share of the total mass that each component holds, P(z); the shares add up to 1.
+
+    The mass of component k is Σ_ij w_ik h_jk = (Σ_i w_ik)(Σ_j h_jk). Without W the first sum is
+    taken as 1, which is right only when the columns of W have the same sum.
+
+    Parameters
+    ----------
+    components : array-like or sparse matrix of shape (n_components, n_features)
+        Nonnegative components.
+    W : array-like or sparse matrix of shape (n_samples, n_components), optional
+        Representation of the samples.
+
+    Returns
+    -------
+    shares : ndarray of shape (n_components,)
+        Shares in the order of the components; zeros if there is no mass at all.
+
+    Examples
+    --------
+    >>> from klnmf.topics import component_shares
+    >>> component_shares([[1.0, 2.0], [0.5, 0.5]], W=[[1.0, 0.0], [0.0, 1.0]]).tolist()
+    [0.75, 0.25]
+    """
+    H = checked_components(components)
+    mass = _near_one(sums(H, axis=1))
+    if W is not None:
+        mass = mass * sums(checked_representation(W, mass.size), axis=0)
+    return scaled_to_one(mass)
+
+
+class LabelProportions(NamedTuple):
+    """Mean proportions of the samples of each label.
+
+    Attributes
+    ----------
+    labels : ndarray of shape (n_labels,)
+        The labels, in the order of first appearance.
+    proportions : ndarray of shape (n_labels, n_components)
+        Mean of P(z | d) over the samples of the label that are not empty; zeros if all are.
+    n_samples : ndarray of int, shape (n_labels,)
+        Samples of each label, the empty ones not counted.
+    """
+
+    labels: npt.NDArray[Any]
+    proportions: FloatArray
+    n_samples: npt.NDArray[np.intp]
+
+
+def label_proportions(W: Any, components: Any, labels: Any) -> LabelProportions:
+    """Mean share of each component in the samples of each label.
+
+    Every sample counts the same, however large it is. Empty samples have no proportions
+    (see `plsi_probabilities`) and do not count.
+
+    Parameters
+    ----------
+    W : array-like or sparse matrix of shape (n_samples, n_components)
+        Representation of the samples.
+    components : array-like or sparse matrix of shape (n_components, n_features)
+        Components, such as ``components_`` of a fitted model.
+    labels : array-like of shape (n_samples,)
+        Label of each sample: strings, numbers, or any objects that can be keys of a dictionary.
+
+    Returns
+    -------
+    means : LabelProportions
+        Labels, one row of means for each, and the samples behind them.
+
+    Examples
+    --------
+    >>> from klnmf.topics import label_proportions
+    >>> W = [[1.0, 3.0], [1.0, 1.0], [2.0, 0.0]]
+    >>> means = label_proportions(W, [[1.0, 0.0], [0.0, 1.0]], ["b", "b", "a"])
+    >>> means.labels.tolist(), means.proportions.tolist()
+    (['b', 'a'], [[0.375, 0.625], [1.0, 0.0]])
+    """
+    proportions = plsi_probabilities(W, components).component_given_sample
+    groups, members = groups_of(labels, proportions.shape[0])
+    filled = sums(proportions, axis=1) > 0.0
+    counted = sp.csr_array(
+        (filled.astype(np.float64), (members, np.arange(members.size))),
+        shape=(len(groups), members.size),
+    )
+    counts = sums(counted, axis=1)
+    total = counted @ proportions
+    total = total.toarray() if sp.issparse(total) else total
+    means = total / np.maximum(counts, 1.0)[:, np.newaxis]
+    return LabelProportions(groups, means, counts.astype(np.intp))
+
+
+def groups_of(labels: Any, n_samples: int) -> tuple[npt.NDArray[Any], npt.NDArray[np.intp]]:
+    """Distinct labels in the order of first appearance, and the position of each sample's."""
+    given = np.asarray(labels)
+    if given.shape != (n_samples,):
+        raise ValueError(
+            f"labels must have one entry per sample ({n_samples}); got shape {given.shape}."
+        )
+    positions: dict[Any, int] = {}
+    member = [positions.setdefault(label, len(positions)) for label in given.tolist()]
+    groups = np.empty(len(positions), dtype=given.dtype)
+    groups[:] = list(positions)
+    return groups, np.array(member, dtype=np.intp)
+
+
+def _near_one(values: FloatArray) -> FloatArray:
+    """Values times a power of 2, the largest then in [½, 1): exact, and safe to multiply."""
+    _, exponent = np.frexp(values.max(initial=0.0))
+    return np.ldexp(values, -int(exponent))
+
+
+def _columns_times(matrix: Any, factors: FloatArray) -> Any:
+    """Each column times its factor. Sparse stays sparse."""
+    if isinstance(matrix, np.ndarray):
+        return matrix * factors
+    data = matrix.data * factors[matrix.indices]
+    return sp.csr_array((data, matrix.indices, matrix.indptr), shape=matrix.shape)

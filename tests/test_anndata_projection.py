@@ -1,0 +1,127 @@
+"""klnmf.tl.project: known programs in the cells of another AnnData, genes matched by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import anndata as ad
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+
+from klnmf import KLNMF, tl
+from klnmf.projection import project
+from klnmf.simulate import simulate_counts
+
+COUNTS = simulate_counts(60, 40, 3, counts_per_sample=150, sparsity=0.3, random_state=0).X
+NEW = simulate_counts(25, 40, 3, counts_per_sample=150, random_state=1).X
+GENES = [f"gene {j}" for j in range(40)]
+VARIABLE = np.arange(40) % 3 != 0
+
+
+def cells(X: Any = COUNTS, genes: list[str] = GENES) -> ad.AnnData:
+    names = [f"cell {i}" for i in range(X.shape[0])]
+    return ad.AnnData(X.copy(), obs=pd.DataFrame(index=names), var=pd.DataFrame(index=genes))
+
+
+def nmf(adata: ad.AnnData, **parameters: Any) -> ad.AnnData | None:
+    return tl.nmf(adata, **{"n_components": 3, "n_threads": 1, **parameters})
+
+
+def plain(**parameters: Any) -> KLNMF:
+    return KLNMF(**{"n_components": 3, "random_state": 0, "n_threads": 1, **parameters})
+
+
+@pytest.fixture(scope="module")
+def model() -> KLNMF:
+    return plain().fit(COUNTS)
+
+
+@pytest.fixture(scope="module")
+def reference() -> ad.AnnData:
+    adata = cells()
+    nmf(adata)
+    nmf(adata, mask_var=VARIABLE, key_added="variable")
+    return adata
+
+
+def test_projection_matches_genes_by_name(
+    reference: ad.AnnData, model: KLNMF, tmp_path: Path
+) -> None:
+    order = np.random.default_rng(0).permutation(40)
+    new = cells(NEW[:, order], [GENES[j] for j in order])
+    assert tl.project(new, reference) is None
+    np.testing.assert_array_equal(new.obsm["X_nmf"], model.transform(NEW))
+    assert new.uns["nmf"]["overlap"] == {"model": 40, "found": 40, "missing": 0, "ignored": 0}
+    new.write_h5ad(tmp_path / "new.h5ad")
+    assert ad.read_h5ad(tmp_path / "new.h5ad").uns["nmf"]["overlap"]["found"] == 40
+
+
+@pytest.mark.parametrize("backed", [None, "r"])
+@pytest.mark.parametrize("form", ["csr", "csc", "dense"])
+def test_projection_of_other_genes(
+    reference: ad.AnnData, model: KLNMF, form: str, backed: str | None,
+    tmp_path: Path, caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    kept = np.arange(39, 9, -1)
+    names = [GENES[j] for j in kept] + ["unknown 1", "unknown 2"]
+    X = sp.hstack([NEW[:, kept], NEW[:, :2]]).asformat("csr" if form == "dense" else form)
+    cells(X.toarray() if form == "dense" else X, names).write_h5ad(tmp_path / "new.h5ad")
+    new = ad.read_h5ad(tmp_path / "new.h5ad", backed=backed)
+    tl.project(new, reference, key_added="W")
+    by_hand = project(model, NEW[:, 10:], GENES[10:], model_feature_names=GENES)
+    np.testing.assert_array_equal(new.obsm["W"], by_hand.W)
+    assert new.uns["W"]["overlap"] == {"model": 40, "found": 30, "missing": 10, "ignored": 2}
+    assert "30 of 40 features of the model found (75.0 %), 10 missing, 2 others" in caplog.text
+    if backed:
+        new.file.close()
+
+
+def test_projection_on_a_masked_fit_uses_the_masked_genes(reference: ad.AnnData) -> None:
+    new = cells(NEW)
+    tl.project(new, reference, reference_key="variable")
+    model = plain().fit(COUNTS[:, VARIABLE])
+    used = model.components_.any(axis=0)
+    model.components_, model.n_features_in_ = model.components_[:, used], int(used.sum())
+    np.testing.assert_array_equal(new.obsm["X_nmf"], model.transform(NEW[:, VARIABLE][:, used]))
+    assert new.uns["nmf"]["overlap"]["model"] == used.sum()
+
+
+def test_projection_with_a_model(model: KLNMF) -> None:
+    frame = pd.DataFrame(COUNTS.toarray(), columns=GENES)
+    named = plain().set_output(transform="pandas").fit(frame)
+    new = cells(NEW)
+    changed = tl.project(new, named, copy=True)
+    assert changed is not None
+    assert isinstance(changed.obsm["X_nmf"], np.ndarray)
+    np.testing.assert_array_equal(changed.obsm["X_nmf"], model.transform(NEW))
+    assert not len(new.obsm)
+    with pytest.raises(ValueError, match="does not know the names of its features"):
+        tl.project(new, model)
+
+
+def test_projection_does_not_replace_a_fit_and_is_not_one(reference: ad.AnnData) -> None:
+    adata = cells()
+    nmf(adata, tol=10.0)
+    with pytest.raises(ValueError, match=r"components of its own in adata.varm\['nmf'\]"):
+        tl.project(adata, reference)
+    new = cells(NEW)
+    tl.project(new, reference)
+    with pytest.raises(ValueError, match="holds no fit under 'nmf'"):
+        tl.project(cells(NEW), new)
+    with pytest.raises(TypeError, match="reference must be an AnnData, got ndarray"):
+        tl.project(new, np.ones((3, 40)))
+
+
+def test_projection_checks_for_counts_too(reference: ad.AnnData) -> None:
+    new = cells(NEW.log1p())
+    new.layers["counts"] = NEW
+    with pytest.warns(UserWarning, match="layer='counts'"):
+        tl.project(new, reference)
+    tl.project(new, reference, layer="counts")
+    assert new.uns["nmf"]["params"]["layer"] == "counts"
+    new.var_names = [*GENES[:39], GENES[0]]
+    with pytest.raises(ValueError, match="var_names_make_unique"):
+        tl.project(new, reference, layer="counts")

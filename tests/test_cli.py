@@ -1,0 +1,433 @@
+"""The command line, as a person or a script uses it."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from klnmf import KLNMF, load_model
+from klnmf.cli import main
+from klnmf.cli.data import stem_of
+from klnmf.cli.lines import ProgressLines
+from klnmf.cli.outputs import replaced
+from klnmf.readers import CountTable, write_counts
+from klnmf.simulate import simulate_counts
+
+SAMPLES = [f"doc{i}" for i in range(60)]
+WORDS = [f"word{j}" for j in range(40)]
+
+
+@pytest.fixture(name="counts")
+def counts_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """counts.npz with names, in the folder that commands run in."""
+    monkeypatch.chdir(tmp_path)
+    X = simulate_counts(60, 40, 3, counts_per_sample=80, random_state=0).X
+    labels = ["odd" if i % 2 else "even" for i in range(60)]
+    write_counts(CountTable(X, SAMPLES, WORDS, labels), tmp_path / "counts.npz")
+    return Path("counts.npz")
+
+
+@pytest.fixture(name="model")
+def model_file(counts: Path) -> Path:
+    assert main(["fit", str(counts), "-r", "3", "-o", "model.klnmf", "-q"]) == 0
+    return Path("model.klnmf")
+
+
+def outcome(capsys: pytest.CaptureFixture[str], *words: Any) -> tuple[int, str, str]:
+    """Exit code, stdout and stderr of a command."""
+    capsys.readouterr()
+    try:
+        code = main([str(word) for word in words])
+    except SystemExit as exit_:  # argparse leaves like this
+        code = int(exit_.code or 0)
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+# ---- fit -----------------------------------------------------------------------------------------
+
+
+def test_fit_saves_what_the_estimator_finds(counts: Path, capsys: Any) -> None:
+    code, out, err = outcome(capsys, "fit", counts, "-r", "3", "--seed", "5", "--tol", "0.01")
+    assert code == 0
+    assert out == ""
+    assert "60 samples × 40 features" in err
+    assert "model: counts.klnmf" in err
+    assert "converged after" in err
+    saved = load_model("counts.klnmf")
+    X = sp.load_npz(counts)
+    reference = KLNMF(3, random_state=5, tol=0.01)
+    W = reference.fit_transform(X)
+    assert np.array_equal(saved.model.components_.toarray(), reference.components_)
+    assert np.array_equal(saved.W.toarray(), W)
+    assert list(saved.sample_names) == SAMPLES
+    assert list(saved.feature_names) == WORDS
+    assert saved.metadata["labels"][:2] == ["even", "odd"]
+    assert saved.metadata["input"] == "counts.npz"
+    assert not [name for name in os.listdir() if "checkpoint" in name]
+
+
+def test_penalties_and_all_other_settings_reach_the_model(counts: Path, capsys: Any) -> None:
+    options = "--l1-W 0.5 --l2-w 0.25 --l1-h 0.75 --l2-H 1.5 --max-iter 7 --solver mu --init random"
+    code, _, err = outcome(capsys, "fit", counts, "-r", 2, *options.split(), "--dtype", "float64")
+    assert code == 0
+    assert "klnmf: warning: The fit stopped after max_iter=7 iterations" in err
+    assert "not converged after 7 iterations" in err
+    model = load_model("counts.klnmf").model
+    wanted = {"l1_W": 0.5, "l2_W": 0.25, "l1_H": 0.75, "l2_H": 1.5, "max_iter": 7, "solver": "mu"}
+    assert wanted.items() <= model.get_params().items()
+    assert model.init == "random"
+    assert model.components_.dtype == np.float64
+
+
+def test_a_model_is_not_overwritten_unasked(model: Path, counts: Path, capsys: Any) -> None:
+    before = model.read_bytes()
+    code, _, err = outcome(capsys, "fit", counts, "-r", 2, "-o", model)
+    assert code == 1
+    assert err == "klnmf: error: model.klnmf exists already; add --force to overwrite it.\n"
+    assert model.read_bytes() == before
+    assert outcome(capsys, "fit", counts, "-r", 2, "-o", model, "--force")[0] == 0
+    assert load_model(model).model.n_components_ == 2
+
+
+def test_fit_with_a_report(counts: Path, capsys: Any) -> None:
+    code, _, err = outcome(
+        capsys, "fit", counts, "-r", 3, "--report", "page.html", "--title", "Mine"
+    )
+    assert code == 0
+    assert "report: page.html" in err
+    text = Path("page.html").read_text(encoding="utf-8")
+    assert "Mine" in text
+    assert "word1" in text
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["fit", "nowhere.npz"], "nowhere.npz"),
+        (["fit", "counts.npz", "-o", "no/such/model.klnmf"], "there is no folder no/such"),
+        (["fit", "counts.npz", "-o", "."], "is a folder; name a file"),
+        (["fit", "counts.npz", "--resume"], "there is no counts.klnmf.checkpoint to go on from"),
+        (["fit", "counts.npz", "--no-checkpoint", "--resume"], "does not go with --resume"),
+        (["fit", "counts.npz", "--text-field", "body"], "text_field"),
+        (["topics", "counts.npz"], "MODEL must be a file that `klnmf fit` wrote"),
+        (["transform", "nowhere.klnmf", "counts.npz", "-o", "W.csv"], "nowhere.klnmf"),
+    ],
+)
+def test_errors_are_one_line_and_exit_with_1(
+    counts: Path, capsys: Any, words: list[str], message: str
+) -> None:
+    before = sorted(os.listdir())
+    code, out, err = outcome(capsys, *words)
+    assert code == 1
+    assert out == ""
+    assert err.startswith("klnmf: error: ")
+    assert message in err
+    assert err.count("\n") == 1
+    assert sorted(os.listdir()) == before
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["fit"],
+        ["fit", "counts.npz", "-r", "0"],
+        ["fit", "counts.npz", "--tol", "-1"],
+        ["fit", "counts.npz", "--resume", "--restart"],
+        ["fit", "counts.npz", "--ngram-range", "3,1"],
+        ["nonsense"],
+        ["topics", "m", "--csv", "--json"],
+    ],
+)
+def test_wrong_command_lines_exit_with_2(counts: Path, capsys: Any, words: list[str]) -> None:
+    code, out, err = outcome(capsys, *words)
+    assert code == 2
+    assert out == ""
+    assert err.startswith("usage: klnmf")
+
+
+def test_a_checkpoint_of_an_interrupted_fit_is_not_overwritten(counts: Path, capsys: Any) -> None:
+    checkpoint = Path("counts.klnmf.checkpoint")
+    stopped = KLNMF(3, random_state=0, sparse_output=True, checkpoint=checkpoint, max_iter=4)
+    with pytest.warns(UserWarning, match="max_iter=4"):
+        stopped.fit(sp.load_npz(counts))
+    before = checkpoint.read_bytes()
+    code, _, err = outcome(capsys, "fit", counts, "-r", 3)
+    assert code == 1
+    assert "holds an interrupted fit: add --resume to go on with it, or --restart" in err
+    assert checkpoint.read_bytes() == before
+    assert outcome(capsys, "fit", counts, "-r", 3, "--resume")[0] == 0
+    assert not checkpoint.exists()
+    resumed = load_model("counts.klnmf").model
+    whole = KLNMF(3, random_state=0).fit(sp.load_npz(counts))
+    assert np.array_equal(resumed.components_.toarray(), whole.components_)
+    assert resumed.n_iter_ == whole.n_iter_
+
+
+# ---- a process of its own ------------------------------------------------------------------------
+
+
+def command(*words: str) -> list[str]:
+    return [sys.executable, "-m", "klnmf", *words]
+
+
+def test_ctrl_c_saves_a_checkpoint_and_says_how_to_go_on(tmp_path: Path) -> None:
+    X = simulate_counts(3000, 800, 10, counts_per_sample=100, random_state=0).X
+    sp.save_npz(tmp_path / "big.npz", X)
+    words = ["fit", "big.npz", "-r", "10", "--solver", "mu", "--tol", "0", "--max-iter", "100000"]
+    with subprocess.Popen(
+        command(*words), cwd=tmp_path, stderr=subprocess.PIPE, text=True
+    ) as child:
+        assert child.stderr is not None
+        lines = [child.stderr.readline(), child.stderr.readline()]
+        time.sleep(0.3)
+        child.send_signal(signal.SIGINT)
+        rest = child.stderr.read()
+        child.wait(timeout=60)
+    assert "3,000 samples" in lines[0]
+    assert lines[1].startswith("iteration 1, ")
+    assert child.returncode == 130
+    assert "Interrupted after" in rest
+    assert "klnmf fit big.npz -r 10 --solver mu --tol 0 --max-iter 100000 --resume" in rest
+    assert (tmp_path / "big.klnmf.checkpoint").exists()
+    assert not (tmp_path / "big.klnmf").exists()
+    again = [*words, "--resume"]
+    again[again.index("100000")] = "1"
+    done = subprocess.run(
+        command(*again), cwd=tmp_path, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "big.klnmf").exists()
+    assert not (tmp_path / "big.klnmf.checkpoint").exists()
+
+
+def test_output_into_a_closed_pipe_is_no_traceback(model: Path) -> None:
+    words = " ".join(command("topics", str(model), "--csv", "--top", "40"))
+    done = subprocess.run(
+        ["bash", "-c", f"{words} | head -1"], capture_output=True, text=True, timeout=60
+    )
+    assert done.stdout == "component,share,rank,feature,weight\n"
+    assert "Traceback" not in done.stderr
+
+
+def test_a_terminal_shows_a_bar(counts: Path) -> None:
+    ours, theirs = pty.openpty()
+    child = subprocess.Popen(command("fit", str(counts), "-r", "3"), stderr=theirs, stdout=theirs)
+    os.close(theirs)
+    shown = b""
+    try:
+        while piece := os.read(ours, 4096):
+            shown += piece
+    except OSError:  # the terminal has gone with the process
+        pass
+    os.close(ours)
+    assert child.wait(timeout=60) == 0
+    assert b"objective" in shown
+    assert b"KKT" in shown
+    assert b"iteration 1," not in shown
+
+
+# ---- transform, topics, evaluate, report ---------------------------------------------------------
+
+
+def test_transform_matches_features_by_name(model: Path, counts: Path, capsys: Any) -> None:
+    table = CountTable(sp.load_npz(counts), SAMPLES, WORDS)
+    order = np.random.default_rng(0).permutation(40)
+    extra = sp.hstack([table.X[:, order], sp.csr_array(np.ones((60, 1)))])
+    shuffled = CountTable(extra, SAMPLES, [*(WORDS[j] for j in order), "unknown"])
+    write_counts(shuffled, Path("shuffled.mtx"))
+    code, _, err = outcome(capsys, "transform", model, "shuffled.mtx", "-o", "W.csv")
+    assert code == 0
+    assert "40 of 40 features of the model found (100.0 %), 1 other ignored" in err.replace(
+        "0 missing, ", ""
+    )
+    with open("W.csv", newline="", encoding="utf-8") as file:
+        rows = list(csv.reader(file))
+    assert rows[0] == ["sample", "component_0", "component_1", "component_2"]
+    assert [row[0] for row in rows[1:]] == SAMPLES
+    W = np.array([[float(value) for value in row[1:]] for row in rows[1:]])
+    assert pytest.approx(load_model(model).W.toarray(), rel=1e-4, abs=1e-6) == W
+
+
+@pytest.mark.parametrize("name", ["W.npz", "W.npy", "W.tsv"])
+def test_transform_writes_by_the_ending(model: Path, counts: Path, capsys: Any, name: str) -> None:
+    assert outcome(capsys, "transform", model, counts, "-o", name, "--proportions")[0] == 0
+    if name == "W.npz":
+        W = sp.load_npz(name).toarray()
+    elif name == "W.npy":
+        W = np.load(name)
+    else:
+        W = np.loadtxt(name, skiprows=1, usecols=(1, 2, 3), delimiter="\t")
+    assert W.sum(axis=1) == pytest.approx(np.ones(60), rel=1e-5)
+
+
+def test_transform_to_stdout_and_to_an_unknown_ending(
+    model: Path, counts: Path, capsys: Any
+) -> None:
+    code, out, _ = outcome(capsys, "transform", model, counts, "-o", "-")
+    assert code == 0
+    assert out.startswith("sample,component_0,component_1,component_2\ndoc0,")
+    code, _, err = outcome(capsys, "transform", model, counts, "-o", "W.xlsx")
+    assert code == 1
+    assert "W is written as .csv, .tsv, .npz or .npy" in err
+
+
+def test_without_names_the_number_of_features_must_agree(model: Path, capsys: Any) -> None:
+    sp.save_npz("plain.npz", sp.csr_array(np.ones((3, 5))))
+    code, _, err = outcome(capsys, "transform", model, "plain.npz", "-o", "W.csv")
+    assert code == 1
+    assert "DATA has 5 features and the model 40; DATA has no names" in err
+    assert not Path("W.csv").exists()
+
+
+def test_topics_as_text_csv_and_json(model: Path, capsys: Any) -> None:
+    code, text, _ = outcome(capsys, "topics", model, "--top", 4)
+    assert code == 0
+    assert text.startswith("component  share  top features\n")
+    _, table, _ = outcome(capsys, "topics", model, "--top", 4, "--csv", "--by", "frex")
+    rows = list(csv.DictReader(table.splitlines()))
+    assert len(rows) == 12
+    assert list(rows[0]) == ["component", "share", "rank", "feature", "frex"]
+    _, answer, _ = outcome(capsys, "topics", model, "--top", 4, "--json")
+    topics = json.loads(answer)
+    assert [topic["component"] for topic in topics] == [0, 1, 2]
+    assert sum(topic["share"] for topic in topics) == pytest.approx(1)
+    largest = max(topics, key=lambda topic: topic["share"])
+    assert largest["features"][0]["feature"] in text.splitlines()[1]
+    outcome(capsys, "topics", model, "--csv", "-o", "topics.csv")
+    assert Path("topics.csv").read_text().count("\n") == 31
+
+
+def test_evaluate_agrees_with_the_estimator(model: Path, counts: Path, capsys: Any) -> None:
+    code, out, _ = outcome(capsys, "evaluate", model, counts, "--json")
+    assert code == 0
+    scores = json.loads(out)
+    X = sp.load_npz(counts)
+    assert scores["log_likelihood"] == pytest.approx(load_model(model).model.score(X), rel=1e-12)
+    assert 1 < scores["perplexity"] < 40
+    assert len(scores["npmi_of_components"]) == 3
+    code, out, _ = outcome(capsys, "evaluate", model, counts)
+    assert f"perplexity               {scores['perplexity']:.2f} (an even guess: 40)" in out
+
+
+def test_report_from_the_model_alone_and_with_data(model: Path, counts: Path, capsys: Any) -> None:
+    assert outcome(capsys, "report", model)[0] == 0
+    alone = Path("model.html").read_text(encoding="utf-8")
+    assert "doc3" in alone
+    assert outcome(capsys, "report", model, counts, "-o", "full.html")[0] == 0
+    assert len(Path("full.html").read_text(encoding="utf-8")) > len(alone)
+
+
+# ---- convert, info, demo, completion -------------------------------------------------------------
+
+
+def test_convert_keeps_names_and_refuses_to_overwrite(counts: Path, capsys: Any) -> None:
+    assert outcome(capsys, "convert", counts, "counts.csv")[0] == 0
+    assert outcome(capsys, "convert", "counts.csv", "again.npz", "--layout", "triplets")[0] == 0
+    code, _, err = outcome(capsys, "convert", counts, "again.npz")
+    assert code == 1
+    assert "again.npz exists already" in err
+    assert outcome(capsys, "fit", "again.npz", "-r", 2)[0] == 0
+    assert set(load_model("again.klnmf").feature_names) <= set(WORDS)
+
+
+def test_texts_are_counted_with_options(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    lines = [{"text": "the sea and the ship"}, {"text": "the ship at sea"}, {"text": "a field"}]
+    Path("docs.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    code, _, err = outcome(
+        capsys, "convert", "docs.jsonl", "words.mtx", "--stop-words", "english", "--min-df", "2"
+    )
+    assert code == 0
+    assert "3 samples × 2 features" in err
+
+
+def test_info_names_versions_machine_and_model(model: Path, capsys: Any) -> None:
+    code, out, _ = outcome(capsys, "info", "--json")
+    assert code == 0
+    facts = json.loads(out)
+    assert facts["versions"]["numpy"] == np.__version__
+    assert facts["machine"]["threads"] >= 1
+    assert facts["machine"]["instruction set"]
+    assert set(facts["back-ends"]) == {"cpu", "reference"}
+    _, text, _ = outcome(capsys, "info", model)
+    assert "components               3" in text
+    assert "input                    counts.npz" in text
+
+
+def test_demo_prints_topics(capsys: Any) -> None:
+    code, out, err = outcome(capsys, "demo", "-r", 3)
+    assert code == 0
+    assert out.startswith("component  share  top features")
+    assert "1,189 chapters" in err
+    assert outcome(capsys, "demo", "-r", 2, "-q")[2] == ""
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "tcsh"])
+def test_completion_scripts_know_the_commands(capsys: Any, shell: str) -> None:
+    pytest.importorskip("shtab")
+    code, out, _ = outcome(capsys, "completion", shell)
+    assert code == 0
+    for word in ("fit", "transform", "--n-components"):
+        assert word in out
+
+
+# ---- parts ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("path", "stem"),
+    [
+        ("a/counts.npz", "counts"),
+        ("x.mtx.gz", "x"),
+        ("letters/", "letters"),
+        ("no_ending", "no_ending"),
+    ],
+)
+def test_results_are_named_after_the_data(path: str, stem: str) -> None:
+    assert stem_of(path) == stem
+
+
+def test_lines_come_at_first_and_then_every_ten_seconds(
+    monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    clock = [0.0]
+    monkeypatch.setattr("klnmf.cli.lines.time.monotonic", lambda: clock[0])
+    lines = ProgressLines(100)
+    for iteration in range(1, 31):
+        record = {"iteration": iteration, "seconds": iteration, "objective": 1.0}
+        assert lines(record | {"kkt_residual": 0.5}) is False
+        clock[0] += 1.0
+    shown = capsys.readouterr().err.splitlines()
+    assert [line.split(",")[0] for line in shown] == ["iteration 1", "iteration 11", "iteration 21"]
+    assert "89 s left at most" in shown[1]
+
+
+def test_a_file_that_is_not_finished_is_not_there(tmp_path: Path) -> None:
+    path = tmp_path / "table.csv"
+    path.write_text("old")
+
+    def write_half() -> None:
+        with replaced(path) as file:
+            file.write("half")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        write_half()
+    assert path.read_text() == "old"
+    assert os.listdir(tmp_path) == ["table.csv"]

@@ -1,0 +1,69 @@
+"""Scores of a model on data that it has not seen."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from klnmf import KLNMF
+from klnmf.evaluation import evaluate
+from klnmf.held_out import BACKGROUND_SHARE, likelihood, mean_log_likelihood, split_for_completion
+from klnmf.simulate import simulate_counts
+from klnmf.topics import coherence
+
+PLANTED = simulate_counts(200, 60, 4, counts_per_sample=120, random_state=0)
+X = sp.csr_array(PLANTED.X)
+
+
+@pytest.fixture(name="model", scope="module")
+def fitted() -> KLNMF:
+    return KLNMF(4, random_state=0).fit(X[:150])
+
+
+def test_shares_are_the_dense_formula() -> None:
+    generator = np.random.default_rng(0)
+    counts = sp.csr_array(generator.poisson(1.0, size=(5, 7)).astype(float))
+    W, H = generator.random((5, 2)), generator.random((7, 2))
+    totals = (W @ H.T).sum(axis=1, keepdims=True)
+    rates = (1 - BACKGROUND_SHARE) * (W @ H.T) + BACKGROUND_SHARE * (totals + 1) / 7
+    shares = rates / rates.sum(axis=1, keepdims=True)
+    found = likelihood(counts, W, H)
+    assert found.log_shares == pytest.approx((counts.toarray() * np.log(shares)).sum(), rel=1e-12)
+    assert found.per_sample == mean_log_likelihood(counts, W, H)
+
+
+def test_evaluation_is_score_perplexity_and_coherence(model: KLNMF) -> None:
+    new = X[150:]
+    scores = evaluate(model, new, n_top=5)
+    assert scores.log_likelihood == pytest.approx(model.score(new), rel=1e-12)
+    assert scores.n_samples == 50
+    held_out = split_for_completion(new.astype(np.float32), 0).held_out
+    assert scores.n_counts == held_out.sum()
+    assert np.array_equal(scores.npmi, coherence(model.components_, new, "npmi", n_top=5))
+    assert np.array_equal(scores.umass, coherence(model.components_, new, "umass", n_top=5))
+
+
+def test_a_better_model_has_a_lower_perplexity(model: KLNMF) -> None:
+    one = KLNMF(1, random_state=0).fit(X[:150])
+    better, worse = (evaluate(m, X[150:]).perplexity for m in (model, one))
+    assert better < worse < 60
+
+
+def test_an_even_model_hesitates_among_all_features() -> None:
+    even = KLNMF(1, random_state=0).fit(np.ones((3, 60)))
+    assert evaluate(even, X[:20]).perplexity == pytest.approx(60, rel=1e-6)
+
+
+def test_sparse_components_and_values_that_are_not_whole(model: KLNMF) -> None:
+    sparse = KLNMF(4, random_state=0, sparse_output=True).fit(X[:150])
+    assert evaluate(sparse, X[150:]).perplexity == evaluate(model, X[150:]).perplexity
+    assert math.isfinite(evaluate(model, X[150:] * 0.5).perplexity)
+
+
+def test_nothing_to_score_is_nan(model: KLNMF) -> None:
+    empty = evaluate(model, sp.csr_array((2, 60)))
+    assert math.isnan(empty.perplexity)
+    assert empty.n_counts == 0

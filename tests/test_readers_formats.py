@@ -1,0 +1,241 @@
+"""Files of others, in the layout that others write: matrices, single cells, texts."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import anndata
+import h5py
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.io
+import scipy.sparse as sp
+from sklearn.datasets import dump_svmlight_file
+from sklearn.feature_extraction.text import CountVectorizer
+
+from klnmf.readers import CountTable, ReadError, read_counts
+from reader_checks import COLUMNS, COUNTS, ROWS, assert_same, write_lines
+
+# ---- matrices with names beside them -------------------------------------------------------------
+
+
+def test_prepared_data_sets_are_read(tmp_path: Path) -> None:
+    sp.save_npz(tmp_path / "set.npz", sp.csc_matrix(COUNTS.astype(np.uint32)))
+    write_lines(tmp_path / "set.vocab.txt", COLUMNS)
+    write_lines(tmp_path / "set.labels.txt", ["1", "2", "1"])
+    found = read_counts(tmp_path / "set.npz")
+    assert_same(found, CountTable(COUNTS, None, COLUMNS))
+    assert found.labels.tolist() == ["1", "2", "1"]
+
+
+def test_names_in_files_elsewhere(tmp_path: Path) -> None:
+    scipy.io.mmwrite(tmp_path / "m.mtx", sp.coo_array(COUNTS))
+    write_lines(tmp_path / "r.lst", ROWS)
+    write_lines(tmp_path / "c.lst", COLUMNS)
+    found = read_counts(
+        tmp_path / "m.mtx", row_names=tmp_path / "r.lst", column_names=str(tmp_path / "c.lst")
+    )
+    assert_same(found)
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        ("array real general\n%\n2 3\n1\n0\n0\n0\n2.0\n3\n", [[1, 0, 2], [0, 0, 3]]),
+        ("coordinate pattern general\n2 3 2\n1 1\n2 3\n", [[1, 0, 0], [0, 0, 1]]),
+        ("coordinate integer symmetric\n2 2 2\n1 1 3\n2 1 4\n", [[3, 4], [4, 0]]),
+        ("coordinate real general\n2 2 3\n1 1 3\n1 1 4\n2 1 0\n", [[7, 0], [0, 0]]),
+    ],
+)
+def test_kinds_of_matrix_market(kind: str, expected: Any, tmp_path: Path) -> None:
+    path = tmp_path / "m.mtx"
+    path.write_text(f"%%MatrixMarket matrix {kind}")
+    assert_same(read_counts(path), CountTable(expected))
+    # Packed, under a name that does not say so.
+    path.write_bytes(gzip.compress(path.read_bytes()))
+    assert_same(read_counts(path), CountTable(expected))
+
+
+@pytest.mark.parametrize("ending", ["", ".gz"])
+def test_uci(ending: str, tmp_path: Path) -> None:
+    matrix = sp.coo_array(COUNTS)
+    entries = zip(matrix.row + 1, matrix.col + 1, matrix.data, strict=True)
+    lines = "".join(f"{i} {j} {v}\n" for i, j, v in entries)
+    text = f"3\n4\n{matrix.nnz}\n{lines}".encode()
+    path = tmp_path / f"docword.x.txt{ending}"
+    path.write_bytes(gzip.compress(text) if ending else text)
+    write_lines(tmp_path / "vocab.x.txt", COLUMNS)
+    assert_same(read_counts(path), CountTable(COUNTS, None, COLUMNS))
+
+
+@pytest.mark.parametrize("zero_based", [True, False])
+def test_svmlight(zero_based: bool, tmp_path: Path) -> None:
+    path = tmp_path / "a.svmlight"
+    dump_svmlight_file(COUNTS[:, [0, 1, 3]], [1, -1, 1], str(path), zero_based=zero_based)
+    write_lines(tmp_path / "a.columns.txt", ["sea", "corn", "ship", "seen in no sample"])
+    found = read_counts(path, zero_based=zero_based)
+    assert found.shape == (3, 4)
+    np.testing.assert_array_equal(found.X.toarray()[:, :3], COUNTS[:, [0, 1, 3]])
+    assert found.labels.tolist() == ["1", "-1", "1"]
+    assert found.column_names[2] == "ship"
+
+
+# ---- single cells --------------------------------------------------------------------------------
+
+
+def write_10x(folder: Path, *, version: int, prefix: str = "") -> None:
+    """The three files as Cell Ranger lays them out: features × cells, packed since version 3."""
+    folder.mkdir(exist_ok=True)
+    header = (
+        '%%MatrixMarket matrix coordinate integer general\n%metadata_json: {"format_version": 2}\n'
+    )
+    matrix = sp.coo_array(COUNTS.T)
+    entries = zip(matrix.row + 1, matrix.col + 1, matrix.data, strict=True)
+    body = f"4 3 {matrix.nnz}\n" + "".join(f"{i} {j} {v}\n" for i, j, v in entries)
+    genes = [f"ENSG{i}\t{name}" for i, name in enumerate(COLUMNS)]
+    if version >= 3:
+        kinds = ["Gene Expression"] * 3 + ["Antibody Capture"]
+        genes = [f"{gene}\t{kind}" for gene, kind in zip(genes, kinds, strict=True)]
+    files = {
+        "matrix.mtx": header + body,
+        "barcodes.tsv": "AAAC-1\nAAAG-1\nAAAT-1\n",
+        "features.tsv" if version >= 3 else "genes.tsv": "\n".join(genes) + "\n",
+    }
+    for name, content in files.items():
+        if version >= 3:
+            (folder / f"{prefix}{name}.gz").write_bytes(gzip.compress(content.encode()))
+        else:
+            (folder / f"{prefix}{name}").write_text(content)
+
+
+CELLS = CountTable(COUNTS, ["AAAC-1", "AAAG-1", "AAAT-1"], COLUMNS)
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_10x_folders(version: int, tmp_path: Path) -> None:
+    write_10x(tmp_path / "filtered_feature_bc_matrix", version=version)
+    assert_same(read_counts(tmp_path / "filtered_feature_bc_matrix"), CELLS)
+    matrix = next((tmp_path / "filtered_feature_bc_matrix").glob("matrix.mtx*"))
+    assert_same(read_counts(matrix), CELLS)
+    by_id = read_counts(matrix, feature_names="id")
+    assert list(by_id.column_names) == ["ENSG0", "ENSG1", "ENSG2", "ENSG3"]
+
+
+def test_one_of_several_10x_matrices_and_one_type_of_feature(tmp_path: Path) -> None:
+    for prefix in ("GSM1_", "GSM2_"):
+        write_10x(tmp_path, version=3, prefix=prefix)
+    with pytest.raises(ReadError, match=r"several matrices \(GSM1_matrix.mtx.gz, GSM2"):
+        read_counts(tmp_path)
+    path = tmp_path / "GSM1_matrix.mtx.gz"
+    found = read_counts(path, feature_type="Gene Expression")
+    assert_same(found, CountTable(COUNTS[:, :3], CELLS.row_names, COLUMNS[:3]))
+    with pytest.raises(ReadError, match="'Peaks'; there are: Antibody Capture, Gene Expression"):
+        read_counts(path, feature_type="Peaks")
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_10x_hdf5(version: int, tmp_path: Path) -> None:
+    csc = sp.csc_array(COUNTS.T)
+    with h5py.File(tmp_path / "raw.h5", "w") as file:
+        group = file.create_group("matrix" if version == 3 else "GRCh38")
+        for key in ("data", "indices", "indptr"):
+            group[key] = getattr(csc, key)
+        group["shape"] = csc.shape
+        group["barcodes"] = np.array(list(CELLS.row_names), dtype="S")
+        keys = ("features/id", "features/name") if version == 3 else ("genes", "gene_names")
+        group[keys[0]], group[keys[1]] = np.array(["a", "b", "c", "d"], "S"), np.array(COLUMNS, "S")
+        if version == 3:
+            group["features/feature_type"] = np.array(["Gene Expression"] * 4, "S")
+    assert_same(read_counts(tmp_path / "raw.h5"), CELLS)
+    assert list(read_counts(tmp_path / "raw.h5", feature_names="id").column_names) == list("abcd")
+
+
+def adata(X: Any) -> anndata.AnnData:
+    obs = pd.DataFrame({"kind": pd.Categorical(["B", "T", "B"])}, index=ROWS)
+    return anndata.AnnData(X, obs=obs, var=pd.DataFrame(index=COLUMNS))
+
+
+@pytest.mark.parametrize("form", [sp.csr_matrix, sp.csc_matrix, np.array])
+def test_annotated_data(form: Any, tmp_path: Path) -> None:
+    data = adata(form(np.log1p(COUNTS)))
+    data.layers["counts"] = form(COUNTS.astype(np.float32))
+    data.raw = adata(form(COUNTS * 2.0))
+    data = data[:, :3].copy()  # raw keeps all columns
+    path = tmp_path / "cells.h5ad"
+    data.write_h5ad(path)
+    np.testing.assert_allclose(read_counts(path).X.toarray(), np.log1p(COUNTS[:, :3]))
+    found = read_counts(path, layer="counts", labels="kind")
+    assert_same(found, CountTable(COUNTS[:, :3], ROWS, COLUMNS[:3]))
+    assert found.labels.tolist() == ["B", "T", "B"]
+    assert_same(read_counts(path, layer="raw"), CountTable(COUNTS * 2, ROWS, COLUMNS))
+
+
+@pytest.mark.filterwarnings("ignore:.*without encoding metadata")  # anndata's, of old files
+def test_annotated_data_of_old_versions(tmp_path: Path) -> None:
+    csr = sp.csr_matrix(COUNTS.astype(np.float32))
+    with h5py.File(tmp_path / "old.h5ad", "w") as file:
+        group = file.create_group("X")
+        group.attrs["h5sparse_format"], group.attrs["h5sparse_shape"] = "csr", csr.shape
+        for key in ("data", "indices", "indptr"):
+            group[key] = getattr(csr, key)
+        file["obs"] = np.array([(r.encode(), 1) for r in ROWS], [("index", "S20"), ("n", "i4")])
+        file["var"] = np.array([(c.encode(),) for c in COLUMNS], [("index", "S20")])
+    assert_same(read_counts(tmp_path / "old.h5ad"))
+
+
+def test_loom(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "cells.loom", "w") as file:
+        file["matrix"] = COUNTS.T.astype(np.float32)
+        file["layers/spliced"] = COUNTS.T // 2
+        file["row_attrs/Gene"] = np.array(COLUMNS, dtype=h5py.string_dtype())
+        file["col_attrs/CellID"] = np.array(ROWS, dtype=h5py.string_dtype())
+    assert_same(read_counts(tmp_path / "cells.loom"))
+    found = read_counts(tmp_path / "cells.loom", layer="spliced")
+    assert_same(found, CountTable(COUNTS // 2, ROWS, COLUMNS))
+
+
+# ---- texts ---------------------------------------------------------------------------------------
+
+TEXTS = ["The sea and the ship.", "The corn.", "Ship, ship and Corn!"]
+OPTIONS: dict[str, Any] = {"stop_words": ["the"], "ngram_range": (1, 2), "min_df": 2}
+
+
+def counted(row_names: list[str] | None = None, **options: Any) -> CountTable:
+    vectorizer = CountVectorizer(**options)
+    X = vectorizer.fit_transform(TEXTS)
+    return CountTable(X, row_names, vectorizer.get_feature_names_out())
+
+
+@pytest.mark.parametrize("options", [{}, OPTIONS, {"lowercase": False, "max_features": 2}])
+def test_a_folder_of_texts(options: dict[str, Any], tmp_path: Path) -> None:
+    (tmp_path / "b").mkdir()
+    files = ["a.txt", "b/1.txt", "b/2.txt"]
+    for name, text in zip(files, TEXTS, strict=True):
+        (tmp_path / name).write_text(text)
+    (tmp_path / "notes.md").write_text("not a document")
+    found = read_counts(tmp_path, **options)
+    assert_same(found, counted(files, **options))
+    assert found.labels is None
+
+
+def test_subfolders_are_labels(tmp_path: Path) -> None:
+    for name in ("farm/1.txt", "farm/old/2.txt", "sea/1.txt"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("some words")
+    assert read_counts(tmp_path).labels.tolist() == ["farm", "farm", "sea"]
+
+
+@pytest.mark.parametrize("options", [{}, OPTIONS])
+def test_documents_in_json_lines(options: dict[str, Any], tmp_path: Path) -> None:
+    records = [{"n": i, "body": text, "kind": "x"} for i, text in enumerate(TEXTS)]
+    text = "\n\n".join(json.dumps(record) for record in records)
+    path = tmp_path / "texts.jsonl.gz"
+    path.write_bytes(gzip.compress(text.encode()))
+    found = read_counts(path, text_field="body", id_field="n", label_field="kind", **options)
+    assert_same(found, counted(["0", "1", "2"], **options))
+    assert found.labels.tolist() == ["x"] * 3
+    assert_same(read_counts(path, text_field="body", **options), counted(**options))

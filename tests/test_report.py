@@ -1,0 +1,412 @@
+"""The report at the level of its HTML: what is in it, what is not, and how large it is."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.decomposition import NMF
+
+from klnmf import KLNMF
+from klnmf.datasets import load_bible
+from report_models import HOSTILE, model_of, random_factors, written_example
+
+pytest.importorskip("jinja2")
+
+from klnmf.report import write_report
+from klnmf.report.gathering import (
+    FIRST_WEIGHT,
+    LONGEST_EXCERPT,
+    MOST_SAMPLES,
+    RELEVANCE_WEIGHTS,
+)
+
+MEGABYTE = 1_000_000
+
+
+class Page(HTMLParser):
+    """Elements, attributes and texts, as a browser splits them."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[tuple[str, str]] = []
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        if data.strip():
+            self.texts.append((self.elements[-1][0] if self.elements else "", data))
+
+    @property
+    def text(self) -> str:
+        return " ".join(data for tag, data in self.texts if tag not in ("script", "style"))
+
+    @property
+    def data(self) -> dict[str, Any]:
+        blocks = [
+            data
+            for (tag, data), attributes in zip(self.texts, self._attributes(), strict=True)
+            if tag == "script" and attributes.get("type") == "application/json"
+        ]
+        assert len(blocks) == 1
+        loaded: dict[str, Any] = json.loads(blocks[0])
+        return loaded
+
+    def _attributes(self) -> list[dict[str, str | None]]:
+        scripts = iter([a for tag, a in self.elements if tag == "script"])
+        return [next(scripts) if tag == "script" else {} for tag, _ in self.texts]
+
+
+def page_of(path: Path) -> Page:
+    return Page(path.read_text(encoding="utf-8"))
+
+
+def report_of(tmp_path: Path, components: Any, W: Any, X: Any = None, **arguments: Any) -> Page:
+    model = arguments.pop("model", None) or model_of(np.asarray(components, dtype=float))
+    return page_of(write_report(tmp_path / "report.html", model, W, X, **arguments))
+
+
+def test_page_of_a_real_fit_tells_what_was_fitted(tmp_path: Path) -> None:
+    bible = load_bible()
+    model = KLNMF(n_components=4, random_state=0, tol=1e-2)
+    W = model.fit_transform(bible.data)
+    path = write_report(
+        tmp_path / "report.html",
+        model,
+        W,
+        bible.data,
+        feature_names=bible.feature_names,
+        sample_names=bible.sample_names,
+        labels=bible.target_names[bible.target],
+        title="Chapters",
+    )
+    page = page_of(path)
+    text = page.text
+    assert "The fit converged" in text
+    assert f"{model.divergence_:,.0f}" in text
+    assert f"KKT residual is {model.kkt_residual_:.2g}, not above tol = 0.01" in text
+    assert "1,189 × 6,061" in text
+    assert "143,537" in text
+    assert f"{100 * np.mean(W == 0):.1f}\xa0%" in text
+    assert f"{100 * np.mean(model.components_ == 0):.1f}\xa0%" in text
+    data = page.data
+    assert sum(topic["size"] for topic in data["topics"]) == pytest.approx(1.0, abs=1e-5)
+    assert [group["name"] for group in data["groups"]] == bible.target_names.tolist()
+    # Every chapter that is listed has the label and the sum of its row.
+    sums = dict(zip(bible.sample_names, np.asarray(bible.data.sum(axis=1)).ravel(), strict=True))
+    sections = dict(zip(bible.sample_names, bible.target_names[bible.target], strict=True))
+    samples = data["samples"]
+    for name, label, total in zip(
+        samples["names"], samples["labels"], samples["totals"], strict=True
+    ):
+        assert (label, total) == (sections[name], sums[name])
+
+
+def test_nothing_is_loaded_and_only_our_own_scripts_may_run(tmp_path: Path) -> None:
+    path = written_example(tmp_path / "report.html")
+    page = page_of(path)
+    for _, attributes in page.elements:
+        assert not any(name.startswith("on") or name == "style" for name in attributes)
+        for name in ("src", "href", "action"):
+            assert (attributes.get(name) or "#").startswith(("#", "data:,"))
+    [policy] = [
+        attributes["content"] or ""
+        for tag, attributes in page.elements
+        if attributes.get("http-equiv") == "Content-Security-Policy"
+    ]
+    assert policy.startswith("default-src 'none';")
+    assert "unsafe" not in policy
+    html = path.read_text(encoding="utf-8")
+    for tag in ("script", "style"):
+        [content] = re.findall(rf"<{tag}>(.*?)</{tag}>", html, flags=re.DOTALL)
+        digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
+        assert f"{tag}-src 'sha256-{digest}'" in policy
+    # The script puts names into the page as text only.
+    for forbidden in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval("):
+        assert forbidden not in html
+
+
+def test_hostile_names_stay_names(tmp_path: Path) -> None:
+    path = written_example(tmp_path / "report.html")
+    page = page_of(path)
+    assert "img" not in {tag for tag, _ in page.elements}
+    assert [tag for tag, _ in page.elements].count("script") == 2
+    html = path.read_text(encoding="utf-8")
+    assert "onerror" in html  # it is there, as text
+    assert "49" not in re.findall(r"<title>(.*?)</title>", html)[0]  # {{7*7}} was not evaluated
+    data = page.data
+    cut = HOSTILE[:59] + "…"
+    assert cut in data["words"]
+    assert HOSTILE[:79] + "…" in data["samples"]["names"] or HOSTILE in data["samples"]["names"]
+    [block] = re.findall(r'<script type="application/json"[^>]*>(.*?)</script>', html, re.DOTALL)
+    assert not set("<>&\u2028\u2029") & set(block)
+
+
+def test_names_that_no_file_can_hold_are_replaced(tmp_path: Path) -> None:
+    page = report_of(
+        tmp_path, np.eye(2), np.eye(2), feature_names=["a\udc80b", "c\0d"], title="\ud800"
+    )
+    assert page.data["words"] == ["a?b", "c�d"]
+
+
+def test_not_converged_is_said_with_what_to_do(tmp_path: Path) -> None:
+    components = np.eye(2)
+    model = model_of(components, converged_=False, kkt_residual_=0.02, n_iter_=500)
+    page = report_of(tmp_path, components, np.eye(2), model=model)
+    assert any(attributes.get("role") == "alert" for _, attributes in page.elements)
+    assert "The fit did not converge" in page.text
+    assert "KKT residual is 0.02, above tol = 0.001" in page.text
+    assert "Increase max_iter" in page.text
+    stopped = report_of(
+        tmp_path, components, np.eye(2), model=model_of(components, converged_=False)
+    )
+    assert "by a callback or by hand" in stopped.text
+    good = report_of(tmp_path, components, np.eye(2))
+    assert not any(attributes.get("role") == "alert" for _, attributes in good.elements)
+
+
+def test_words_are_enough_for_every_setting_of_the_slider(tmp_path: Path) -> None:
+    W, components = random_factors(60, 400, 5)
+    data = report_of(tmp_path, components, W).data
+    words = components / components.sum(axis=1, keepdims=True)
+    mass = W.sum(axis=0) * components.sum(axis=1)
+    sizes = mass / mass.sum()
+    overall = sizes @ words
+    n_shown = data["most_words"]
+    assert n_shown == 30
+    for topic in data["topics"]:
+        k = topic["id"]
+        assert topic["size"] == pytest.approx(sizes[k], rel=1e-5)
+        embedded = np.array(
+            [int(data["words"][j].removeprefix("feature ")) for j in topic["words"]]
+        )
+        np.testing.assert_allclose(topic["log_p"], np.log(words[k, embedded]), atol=1e-4)
+        lift = words[k, embedded] / overall[embedded]
+        np.testing.assert_allclose(topic["log_lift"], np.log(lift), atol=1e-4)
+        used = np.flatnonzero(words[k])
+        assert len(embedded) < len(used)  # or the bound would not be tested
+        for weight in RELEVANCE_WEIGHTS:
+            relevance = weight * np.log(words[k, used]) + (1 - weight) * np.log(
+                words[k, used] / overall[used]
+            )
+            threshold = np.sort(relevance)[-n_shown]
+            assert set(used[relevance > threshold + 3e-4]) <= set(embedded)
+
+
+def test_names_of_topics_are_their_most_relevant_words(tmp_path: Path) -> None:
+    components = np.array([[5.0, 3.0, 2.0, 0.0], [4.0, 0.0, 0.0, 4.0]])
+    names = ["common", "sea", "ship", "corn"]
+    data = report_of(tmp_path, components, np.eye(2), feature_names=names).data
+    first, second = data["topics"]
+    assert (first["id"], second["id"]) == (0, 1)
+    relevance = {
+        name: FIRST_WEIGHT * np.log(p) + (1 - FIRST_WEIGHT) * np.log(p / q)
+        for name, p, q in zip(names, [0.5, 0.3, 0.2], [9 / 18, 3 / 18, 2 / 18], strict=False)
+    }
+    assert first["name"] == ", ".join(sorted(relevance, key=lambda name: -relevance[name]))
+    assert second["name"].split(", ")[0] == "corn"
+
+
+def test_samples_are_bounded_and_every_label_is_drawn(tmp_path: Path) -> None:
+    n_samples = 3000
+    W, components = random_factors(n_samples, 20, 4)
+    W[7] = 0.0  # an empty sample has no make-up
+    labels = np.where(np.arange(n_samples) < 5, "few", "many").astype(object)
+    labels[5] = None
+    labels[6] = float("nan")
+    data = report_of(tmp_path, components, W, labels=labels).data
+    drawn = {group["name"]: group for group in data["groups"]}
+    assert {name: group["count"] for name, group in drawn.items()} == {
+        "few": 5, "(no label)": 2, "many": n_samples - 8
+    }  # fmt: skip
+    assert len(drawn["few"]["samples"]) == 5
+    assert sum(len(group["samples"]) for group in drawn.values()) <= MOST_SAMPLES
+    assert len(drawn["many"]["samples"]) > 0.9 * MOST_SAMPLES - 40
+    names = data["samples"]["names"]
+    assert "sample 7" not in names
+    mass = W * components.sum(axis=1)
+    shares = mass / np.maximum(mass.sum(axis=1, keepdims=True), 1e-300)
+    for name, packed in zip(names, data["samples"]["shares"], strict=True):
+        expected = shares[int(name.removeprefix("sample "))]
+        assert packed[1::2] == sorted(packed[1::2], reverse=True)
+        for k, thousandths in zip(packed[::2], packed[1::2], strict=True):
+            assert thousandths == pytest.approx(1000 * expected[k], abs=0.51)
+
+
+def test_too_many_labels_are_merged(tmp_path: Path) -> None:
+    W, components = random_factors(200, 10, 3)
+    labels = [f"label {i // 2}" for i in range(200)]
+    data = report_of(tmp_path, components, W, labels=labels).data
+    assert len(data["groups"]) == 24
+    assert data["groups"][-1]["name"] == "other labels (77)"
+    assert sum(group["count"] for group in data["groups"]) == 200
+
+
+@pytest.mark.parametrize("long_names", [False, True])
+def test_page_stays_small_for_large_data(tmp_path: Path, long_names: bool) -> None:
+    n_samples, n_features, n_components = 20_000, 60_000, 50
+    generator = np.random.default_rng(0)
+    components = np.exp(generator.normal(scale=3.0, size=(n_components, n_features)))
+    components[generator.random(components.shape) < 0.7] = 0.0
+    W = generator.dirichlet(np.full(n_components, 0.1), size=n_samples)
+    counts = sparse.random_array((n_samples, n_features), density=1e-4, rng=generator)
+    stem = "漢字" * 100 if long_names else "vocabulary"
+    path = write_report(
+        tmp_path / "report.html",
+        model_of(components.astype(np.float32)),
+        W.astype(np.float32),
+        counts,
+        feature_names=[f"{j} {stem}" for j in range(n_features)],
+        sample_names=[f"{i} {stem}" for i in range(n_samples)],
+        labels=generator.integers(40, size=n_samples),
+        documents=[f"{i} {stem * 20}" for i in range(n_samples)] if long_names else None,
+    )
+    size = path.stat().st_size
+    assert 0.1 * MEGABYTE < size < 3 * MEGABYTE
+    assert len(page_of(path).data["samples"]["names"]) <= MOST_SAMPLES + 5 * n_components
+
+
+def test_history_is_thinned_and_keeps_its_ends(tmp_path: Path) -> None:
+    history = [
+        {
+            "seconds": float(t),
+            "objective": 1.0 + 1.0 / t,
+            "kkt_residual": 0.0 if t == 1 else 1.0 / t,
+        }
+        for t in range(1, 5001)
+    ]
+    components = np.eye(2)
+    data = report_of(
+        tmp_path, components, np.eye(2), model=model_of(components, history_=history)
+    ).data
+    drawn = data["history"]
+    assert len(drawn["seconds"]) == 300
+    assert (drawn["seconds"][0], drawn["seconds"][-1]) == (1.0, 5000.0)
+    assert drawn["residual"][0] is None  # 0 has no place on a logarithmic axis
+    assert drawn["excess"][-1] is None
+    empty = report_of(tmp_path, components, np.eye(2), model=model_of(components, history_=[]))
+    assert empty.data["history"]["seconds"] == []
+
+
+def test_empty_topics_and_sparse_factors(tmp_path: Path) -> None:
+    components = np.array([[1.0, 2.0, 0.0], [0.0, 0.0, 0.0]])
+    W = np.array([[1.0, 0.0], [0.0, 0.0]])
+    dense = report_of(tmp_path, components, W).data
+    assert [topic["name"] for topic in dense["topics"]] == ["feature 1, feature 0", "(empty)"]
+    assert dense["topics"][1]["typical"] == []
+    model = model_of(sparse.csr_array(components))
+    assert report_of(tmp_path, components, sparse.csr_array(W), model=model).data == dense
+    nothing = report_of(tmp_path, np.zeros((1, 3)), np.zeros((2, 1)), sparse.csr_array((2, 3)))
+    assert nothing.data["topics"][0]["name"] == "(empty)"
+
+
+def test_topic_that_no_sample_uses_is_listed(tmp_path: Path) -> None:
+    data = report_of(tmp_path, np.array([[1.0, 1.0], [1.0, 3.0]]), np.array([[1.0, 0.0]])).data
+    assert [topic["size"] for topic in data["topics"]] == [1.0, 0.0]
+
+
+def test_excerpts_are_short_and_of_typical_samples_only(tmp_path: Path) -> None:
+    W, components = random_factors(100, 10, 2)
+    texts = [f"text  of\n{i} " + "long " * 500 for i in range(100)]
+    data = report_of(tmp_path, components, W, documents=texts).data
+    typical = {sample for topic in data["topics"] for sample, _ in topic["typical"]}
+    assert {int(place) for place in data["samples"]["excerpts"]} == typical
+    for place, excerpt in data["samples"]["excerpts"].items():
+        number = data["samples"]["names"][int(place)].removeprefix("sample ")
+        assert excerpt.startswith(f"text of {number} long")
+        assert len(excerpt) == LONGEST_EXCERPT
+
+
+def test_names_come_from_the_model_and_series_by_position(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    components = np.eye(2)
+    model = model_of(components, feature_names_in_=np.array(["sea", "ship"], dtype=object))
+    texts = pandas.Series(["first", "second"], index=[1, 0])
+    labels = pandas.Series(["x", pandas.NA], index=[1, 0])
+    data = report_of(
+        tmp_path, components, np.eye(2), model=model, documents=texts, labels=labels
+    ).data
+    assert data["words"] == ["sea", "ship"]
+    assert data["samples"]["excerpts"] == {"0": "first", "1": "second"}
+    assert data["samples"]["labels"] == ["x", "(no label)"]
+
+
+def test_missing_seed_is_pointed_out(tmp_path: Path) -> None:
+    components = np.eye(2)
+    unseeded = report_of(
+        tmp_path, components, np.eye(2), model=model_of(components).set_params(random_state=None)
+    )
+    assert "No random_state was set" in unseeded.text
+    assert "No random_state was set" not in report_of(tmp_path, components, np.eye(2)).text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"model": KLNMF()}, ValueError, "fitted KLNMF; got KLNMF without components_"),
+        ({"model": NMF().fit(np.eye(2))}, ValueError, "got NMF without history_"),
+        ({"W": np.ones((3, 5))}, ValueError, r"model's 2 components.*got shape \(3, 5\)"),
+        ({"W": np.ones(3)}, ValueError, r"got shape \(3,\)"),
+        ({"W": np.full((3, 2), np.nan)}, ValueError, "W must be nonnegative and finite"),
+        ({"X": np.ones((2, 4))}, ValueError, r"of shape \(3, 4\); got shape \(2, 4\)"),
+        ({"X": -np.ones((3, 4))}, ValueError, "Negative values"),
+        ({"feature_names": ["a"]}, ValueError, "feature_names has 1 entries for 4 features"),
+        ({"sample_names": ["a"]}, ValueError, "sample_names has 1 entries for 3 samples"),
+        ({"labels": [1, 2]}, ValueError, "labels has 2 entries for 3 samples"),
+        ({"labels": "abc"}, TypeError, "labels must be a sequence with one entry for each"),
+        ({"documents": ["a"]}, ValueError, "documents has 1 entries for 3 samples"),
+        ({"documents": iter("abc")}, TypeError, "documents must be a sequence"),
+    ],
+)
+def test_wrong_arguments_are_named_and_nothing_is_written(
+    tmp_path: Path, arguments: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    given: dict[str, Any] = {"model": model_of(np.ones((2, 4))), "W": np.ones((3, 2))} | arguments
+    with pytest.raises(error, match=message):
+        write_report(tmp_path / "report.html", **given)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_file_is_replaced_when_complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "report.html"
+    path.write_text("old")
+    model, W = model_of(np.eye(2)), np.eye(2)
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError("no space left")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.replace", full)
+        with pytest.raises(OSError, match="no space left"):
+            write_report(path, model, W)
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+    assert write_report(str(path), model, W) == path
+    assert path.read_text(encoding="utf-8").startswith("<!doctype html>")
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_places_that_cannot_be_written_to_are_named(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="nowhere for the report does not exist"):
+        write_report(tmp_path / "nowhere" / "report.html", model_of(np.eye(2)), np.eye(2))
+    with pytest.raises(IsADirectoryError, match=r"is a folder; name a file in it"):
+        write_report(tmp_path, model_of(np.eye(2)), np.eye(2))
+
+
+def test_without_jinja2_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    with pytest.raises(ImportError, match=r'pip install "klnmf\[report\]"'):
+        write_report(tmp_path / "report.html", model_of(np.eye(2)), np.eye(2))

@@ -1,0 +1,350 @@
+"""The report in a browser: it runs, can be searched, sorted and used without a mouse.
+
+The tests need Chromium or Chrome, its driver, and selenium (extra ``test``). Where one is missing
+they are skipped, or fail if KLNMF_REQUIRE_BROWSER=1 is set.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from report_models import HOSTILE, model_of, random_factors, written_example
+
+pytest.importorskip("jinja2")
+
+from klnmf.report import write_report
+
+HOW_TO_GET_ONE = (
+    "No browser for the tests of the report: install Chromium and its driver (Debian and Ubuntu: "
+    "apt-get install chromium chromium-driver) and selenium (pip install selenium)."
+)
+
+
+def missing(reason: str) -> Any:
+    """Skip, or fail where a browser is required."""
+    message = f"{HOW_TO_GET_ONE} ({reason})"
+    if os.environ.get("KLNMF_REQUIRE_BROWSER") == "1":
+        pytest.fail(message, pytrace=False)
+    pytest.skip(message)
+
+
+@pytest.fixture(scope="module")
+def driver() -> Iterator[Any]:
+    try:
+        from selenium import webdriver
+    except ImportError:
+        missing("selenium is not installed")
+    names = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+    browser = next(filter(None, map(shutil.which, names)), None)
+    driver_path = shutil.which("chromedriver")
+    if browser is None or driver_path is None:
+        missing(f"browser: {browser or 'not found'}, chromedriver: {driver_path or 'not found'}")
+    options = webdriver.ChromeOptions()
+    options.binary_location = browser
+    for argument in ("--headless=new", "--disable-gpu", "--disable-dev-shm-usage"):
+        options.add_argument(argument)
+    if os.geteuid() == 0:
+        options.add_argument("--no-sandbox")  # Chromium refuses to run as root with one
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    service = webdriver.ChromeService(executable_path=driver_path)
+    session = webdriver.Chrome(options=options, service=service)
+    yield session
+    session.quit()
+
+
+@pytest.fixture(scope="module")
+def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return written_example(tmp_path_factory.mktemp("report") / "report.html")
+
+
+@pytest.fixture
+def page(driver: Any, example: Path) -> Iterator[Any]:
+    """The example, freshly opened on a wide screen; no test may leave a message on the console."""
+    yield opened(driver, example)
+    assert driver.get_log("browser") == []
+
+
+def opened(driver: Any, path: Path, width: int = 1280) -> Any:
+    screen = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 800}
+    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
+    driver.get(path.as_uri())
+    driver.execute_script("localStorage.clear()")
+    return driver
+
+
+def texts(page: Any, selector: str) -> list[str]:
+    """Texts of the elements that are not hidden."""
+    found: list[str] = page.execute_script(
+        "return [...document.querySelectorAll(arguments[0])]"
+        ".filter(e => e.getClientRects().length).map(e => e.textContent)",
+        selector,
+    )
+    return found
+
+
+def words_of(page: Any, topic: str) -> list[str]:
+    return texts(page, f"#{topic} .words .name")
+
+
+def top_of(page: Any, selector: str) -> float:
+    """Where an element is in the window, in pixels from above."""
+    script = "return document.querySelector(arguments[0]).getBoundingClientRect().top"
+    top: float = page.execute_script(script, selector)
+    return top
+
+
+def type_in(page: Any, selector: str, text: str) -> None:
+    page.find_element("css selector", selector).send_keys(text)
+
+
+def press(page: Any, *keys: str) -> Any:
+    """Press keys where the focus is; returns what has it then."""
+    for key in keys:
+        page.switch_to.active_element.send_keys(key)
+    return page.switch_to.active_element
+
+
+def set_slider(page: Any, value: float) -> None:
+    page.execute_script(
+        "const s = document.getElementById('relevance'); s.value = arguments[0];"
+        "s.dispatchEvent(new Event('input'))",
+        value,
+    )
+
+
+def test_loads_without_messages_and_shows_every_part(page: Any) -> None:
+    assert len(texts(page, ".card")) == 6
+    assert len(texts(page, "#map .bubble")) == 6
+    assert len(texts(page, "#topic-table tbody tr")) == 6
+    assert len(texts(page, ".strip svg")) == 3
+    assert page.find_element("css selector", "#convergence .curve.residual").get_attribute("d")
+    assert all(len(texts(page, f"#topic-{k} .typical li")) == 5 for k in range(6))
+    assert page.execute_script("return performance.getEntriesByType('resource').length") == 0
+
+
+def test_hostile_names_are_shown_and_do_not_run(page: Any) -> None:
+    type_in(page, "#search", "onerror")  # draws the marked names too
+    assert page.execute_script("return window.attacked") is None
+    assert page.execute_script("return document.images.length") == 0
+    assert page.find_element("css selector", "h1").text == " ".join(HOSTILE.split())
+    assert HOSTILE[:59] + "…" in words_of(page, "topic-0")
+    assert page.title.startswith("</script><img")
+    inserted = page.execute_script(
+        "const e = document.createElement('img'); e.setAttribute('onerror', 'window.attacked = 1');"
+        "document.body.append(e); e.dispatchEvent(new Event('error')); return window.attacked"
+    )
+    assert inserted is None  # the policy of the page forbids it even if a name got through
+    assert any("Content Security Policy" in entry["message"] for entry in page.get_log("browser"))
+
+
+def test_slider_ranks_words_between_frequency_and_lift(page: Any) -> None:
+    def expected(weight: float) -> list[str]:
+        found: list[str] = page.execute_script(
+            "const d = JSON.parse(document.getElementById('report-data').textContent);"
+            "const t = d.topics.find(t => t.id === 0);"
+            "const r = t.words.map((w, i) => [d.words[w], arguments[0] * t.log_p[i] + "
+            "(1 - arguments[0]) * t.log_lift[i], t.log_p[i]]);"
+            "return r.sort((a, b) => b[1] - a[1] || b[2] - a[2]).slice(0, 10).map(e => e[0])",
+            weight,
+        )
+        return found
+
+    seen = []
+    for weight in (0.0, 0.6, 1.0):
+        set_slider(page, weight)
+        assert words_of(page, "topic-0") == expected(weight)
+        assert texts(page, "#relevance-value") == [f"λ = {weight:.2f}"]
+        seen.append(words_of(page, "topic-0"))
+    assert seen[0] != seen[2]
+    _, components = random_factors(90, 80, 6)
+    heaviest = np.argsort(-components[0])[1:4]  # the first has the hostile name
+    assert seen[2][1:4] == [f"word{j}" for j in heaviest]
+    lengths = page.execute_script(
+        "return [...document.querySelectorAll('#topic-0 .fill')].map(e => e.clientWidth)"
+    )
+    assert lengths == sorted(lengths, reverse=True)
+    slider = page.find_element("css selector", "#relevance")
+    slider.send_keys("\ue012")  # arrow to the left
+    assert texts(page, "#relevance-value") == ["λ = 0.95"]
+
+
+def test_search_filters_cards_and_samples_and_marks_what_it_found(page: Any) -> None:
+    _, components = random_factors(90, 80, 6)
+    type_in(page, "#search", "WORD77")
+    with_word = [k for k in range(6) if components[k, 77] > 0.0]
+    assert 0 < len(with_word) < 6
+    shown = page.execute_script(
+        "return [...document.querySelectorAll('.card')].filter(e => !e.hidden).map(e => e.id)"
+    )
+    assert sorted(shown) == [f"topic-{k}" for k in with_word]
+    # Wherever it ranks, the word is there to be seen.
+    assert all("word77" in words_of(page, card) for card in shown)
+    assert texts(page, ".card mark") == ["word77"] * len(with_word)
+    assert texts(page, "#search-status")[0].startswith(f"{len(with_word)} topic")
+    assert len(texts(page, "#topic-table tbody tr")) == len(with_word)
+    assert texts(page, "#sample-table tbody tr") == []
+
+    press(page, "\ue007")  # Enter goes to what was found
+    assert 0 <= top_of(page, "#ranking") < 300
+    assert top_of(page, "#search-status") < 100  # which stays in view
+    press(page, "\ue00c")  # Escape
+    assert len(texts(page, ".card")) == 6
+    type_in(page, "#search", "sample 33")
+    assert len(texts(page, "#sample-table tbody tr")) == 1
+    assert len(texts(page, ".card")) >= 1
+    assert set(texts(page, ".card mark")) == {"sample 33"}
+    press(page, "\ue00c")
+    type_in(page, "#search", "nothing like this")
+    assert texts(page, ".card") == []
+    assert texts(page, "#search-status")[0].startswith("0 topics and 0 samples match")
+
+
+def test_tables_sort_both_ways(page: Any) -> None:
+    def column(table: str, at: int) -> list[str]:
+        return texts(page, f"#{table} tbody td:nth-child({at})")
+
+    def head(table: str, at: int) -> Any:
+        return page.find_element("css selector", f"#{table} thead th:nth-child({at})")
+
+    assert head("topic-table", 3).get_attribute("aria-sort") == "descending"
+    head("topic-table", 1).find_element("css selector", "button").click()
+    assert column("topic-table", 1) == ["5", "4", "3", "2", "1", "0"]
+    assert head("topic-table", 3).get_attribute("aria-sort") is None
+    press(page, "\ue007")  # Enter on the same button
+    assert column("topic-table", 1) == ["0", "1", "2", "3", "4", "5"]
+    assert head("topic-table", 1).get_attribute("aria-sort") == "ascending"
+
+    names = [name for name in column("sample-table", 1) if name.startswith("sample")]
+    assert names == sorted(names, key=lambda name: int(name.split()[1]))
+    head("sample-table", 5).find_element("css selector", "button").click()
+    totals = [float(text) for text in column("sample-table", 5)]
+    assert totals == sorted(totals, reverse=True)
+
+
+def test_keyboard_goes_from_the_map_to_the_cards(page: Any) -> None:
+    press(page, "\t")
+    assert page.switch_to.active_element.text == "Skip to the topics"
+    for _ in range(20):
+        focused = press(page, "\t")
+        outline = page.execute_script(
+            "const s = getComputedStyle(arguments[0]); return s.outlineStyle + s.strokeWidth",
+            focused,
+        )
+        if focused.get_attribute("class") == "bubble":
+            break
+        assert outline.startswith("solid")
+    else:
+        pytest.fail("the map was not reached with the Tab key")
+    first = focused.get_attribute("data-topic")
+    focused = press(page, "\ue014")  # arrow to the right
+    second = focused.get_attribute("data-topic")
+    assert second != first
+    assert texts(page, "#map-readout")[0].startswith(f"{second} · ")
+    card = press(page, "\ue007")
+    assert card.get_attribute("id") == f"topic-{second}"
+    assert "selected" in card.get_attribute("class")
+    assert texts(page, ".bubble.selected text") == [second]
+    assert len(texts(page, "path.chosen")) >= 1
+    # From the card on: its heading, which undoes the choice.
+    heading = press(page, "\t")
+    assert heading.get_attribute("aria-pressed") == "true"
+    assert press(page, " ").get_attribute("aria-pressed") == "false"
+    more = press(page, "\t")
+    assert more.text == "More words"
+    press(page, "\ue007")
+    assert 10 < len(words_of(page, f"topic-{second}")) <= 30
+    assert press(page, "/").get_attribute("id") == "search"
+
+
+def test_map_keeps_circles_apart(driver: Any, tmp_path: Path) -> None:
+    W, components = random_factors(120, 60, 30)
+    path = write_report(tmp_path / "report.html", model_of(components), W)
+    for width in (1280, 390):
+        page = opened(driver, path, width)
+        circles = page.execute_script(
+            "return [...document.querySelectorAll('.bubble circle')]"
+            ".map(c => ['cx', 'cy', 'r'].map(a => Number(c.getAttribute(a))))"
+        )
+        assert len(circles) == 30
+        for (x, y, r), (x2, y2, r2) in itertools.combinations(circles, 2):
+            assert math.hypot(x - x2, y - y2) > r + r2
+    assert driver.get_log("browser") == []
+
+
+def test_nothing_scrolls_sideways_on_a_phone(driver: Any, example: Path, tmp_path: Path) -> None:
+    W, components = random_factors(40, 60, 3)
+    unbroken = "x" * 300
+    long_names = write_report(
+        tmp_path / "report.html",
+        model_of(components),
+        W,
+        feature_names=[unbroken] * 60,
+        sample_names=[unbroken] * 40,
+        labels=[unbroken] * 40,
+        documents=[unbroken] * 40,
+        title=unbroken,
+        parameters={"input": unbroken},
+    )
+    for path in (example, long_names):
+        page = opened(driver, path, width=390)
+        assert page.execute_script("return innerWidth") == 390
+        assert page.execute_script("return document.documentElement.scrollWidth") == 390
+        page.execute_script("document.querySelectorAll('.more').forEach(e => e.click())")
+        # One column, and nothing reaches beyond the edge, not even inside something that scrolls.
+        beyond = page.execute_script(
+            "return [...document.querySelectorAll('body *')].filter(e => "
+            "!e.matches('.skip, .hidden-label') && e.getBoundingClientRect().right > 390.5)"
+            ".map(e => e.outerHTML.slice(0, 120))"
+        )
+        assert beyond == []
+        lefts = page.execute_script(
+            "return [...document.querySelectorAll('.card')]"
+            ".map(e => e.getBoundingClientRect().left)"
+        )
+        assert len(set(lefts)) == 1
+
+
+def test_colours_follow_the_system_and_the_toggle(page: Any) -> None:
+    def ground() -> str:
+        colour: str = page.execute_script("return getComputedStyle(document.body).backgroundColor")
+        return colour
+
+    def system(scheme: str) -> None:
+        feature = {"name": "prefers-color-scheme", "value": scheme}
+        page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
+
+    system("light")
+    light = ground()
+    system("dark")
+    dark = ground()
+    assert dark != light
+    toggle = page.find_element("css selector", "#theme")
+    assert toggle.text == "Light"
+    toggle.click()
+    assert ground() == light
+    assert toggle.text == "Dark"
+    page.refresh()
+    assert ground() == light  # the choice is kept
+    system("light")
+    page.execute_script("localStorage.clear()")
+
+
+def test_one_topic_without_labels_or_history(driver: Any, tmp_path: Path) -> None:
+    model = model_of(np.array([[1.0, 0.0, 2.0]]), history_=[])
+    page = opened(driver, write_report(tmp_path / "report.html", model, np.ones((2, 1))))
+    assert len(texts(page, ".card")) == 1
+    assert texts(page, "#convergence") == []
+    assert len(texts(page, ".strip.alone svg")) == 1
+    empty = model_of(np.zeros((2, 3)), history_=[])
+    page = opened(driver, write_report(tmp_path / "report.html", empty, np.zeros((2, 2))))
+    assert texts(page, ".card h4") == ["No sample uses this topic"] * 2
+    assert driver.get_log("browser") == []
