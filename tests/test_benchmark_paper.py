@@ -212,6 +212,16 @@ def test_hundred_iterations_are_marked_where_there_were_fewer() -> None:
     assert "| Bible | MU | 4 (50 done) | 3† |" in text
 
 
+def test_threads_are_compared_over_the_same_iterations() -> None:
+    def timed(threads: int, times: list[float]) -> dict[str, Any]:
+        settings = {"set": "bible", "method": "srcd-paper", "rank": 10, "threads": threads}
+        return result("threads", settings, iterations=len(times), seconds=times[-1], times=times)
+
+    judged = verdict([timed(1, [8.0, 10.0]), timed(4, [2.0, 2.5, 2.6, 2.7])], "more threads")
+    assert judged.evidence == "Bible 4.0 times on 4"
+    assert judged.verdict == claims.HOLDS
+
+
 def test_published_numbers_are_consistent() -> None:
     for published in PUBLISHED.values():
         cells = published.shape[0] * published.shape[1]

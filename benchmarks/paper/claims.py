@@ -229,16 +229,27 @@ def _linear_in_rank(results: Results) -> Claim:
     return Claim(text, HOLDS if max(slopes) < 1.2 else PARTLY, evidence, "growth")
 
 
+def _speedup(one: dict[str, Any], many: dict[str, Any]) -> float:
+    """Time of one run over that of another, for the same number of iterations if that is known."""
+    common = min(one["iterations"], many["iterations"])
+    if "times" in one and "times" in many:
+        return float(one["times"][common - 1] / many["times"][common - 1])
+    return float(one["seconds"] / one["iterations"] / (many["seconds"] / many["iterations"]))
+
+
 def _threads(results: Results) -> Claim:
     text = "Running time falls significantly with more threads"
     efficiencies, parts = [], []
     for name in sorted_sets(results, "threads", method="srcd-paper"):
-        runs = results.find("threads", set=name, method="srcd-paper")
-        times = {r["settings"]["threads"]: r["seconds"] / r["iterations"] for r in runs}
-        most = max(times)
-        if most > 1 and 1 in times:
-            efficiencies.append(times[1] / times[most] / most)
-            parts.append(f"{label(name)} {times[1] / times[most]:.1f} times on {most}")
+        runs = {
+            run["settings"]["threads"]: run
+            for run in results.find("threads", set=name, method="srcd-paper")
+        }
+        most = max(runs)
+        if most > 1 and 1 in runs:
+            speedup = _speedup(runs[1], runs[most])
+            efficiencies.append(speedup / most)
+            parts.append(f"{label(name)} {speedup:.1f} times on {most}")
     if not parts:
         return _missing(text, "threads")
     verdict = HOLDS if min(efficiencies) > 0.4 else PARTLY

@@ -142,7 +142,8 @@ def growth(settings: Settings, folder: Path | None) -> Result:
         max_iter=settings["iterations"],
         callback=lambda record: record["seconds"] >= settings["seconds"],
     )
-    return {"iterations": len(history), "seconds": history[-1]["seconds"]}
+    times = [round(record["seconds"], 6) for record in history]
+    return {"iterations": len(history), "seconds": times[-1], "times": times}
 
 
 def size(settings: Settings, folder: Path | None) -> Result:
