@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import csv
 import fcntl
+import html
 import json
 import os
 import pty
+import shlex
 import signal
 import struct
 import subprocess
@@ -22,10 +24,11 @@ import scipy.sparse as sp
 
 from klnmf import KLNMF, load_model
 from klnmf.cli import main
-from klnmf.cli.data import stem_of
+from klnmf.cli.data import reproduction, stem_of
 from klnmf.cli.lines import ProgressLines
 from klnmf.cli.outputs import replaced
 from klnmf.readers import CountTable, write_counts
+from klnmf.report.reproduce import command_line
 from klnmf.simulate import simulate_counts
 
 SAMPLES = [f"doc{i}" for i in range(60)]
@@ -335,6 +338,25 @@ def test_report_from_the_model_alone_and_with_data(model: Path, counts: Path, ca
     assert "doc3" in alone
     assert outcome(capsys, "report", model, counts, "-o", "full.html")[0] == 0
     assert len(Path("full.html").read_text(encoding="utf-8")) > len(alone)
+
+
+def test_the_command_in_the_report_gives_the_same_model_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    lines = [{"body": f"sea ship {word} sand"} for word in ("wave", "Wave", "wind", "wave wind")]
+    Path("my docs.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    words = ["fit", "my docs.jsonl", "--text-field", "body", "--keep-case", "--ngram-range", "1,2"]
+    words += ["-r", "2", "--seed", "3", "-o", "first.klnmf", "--report", "first.html"]
+    assert outcome(capsys, *words)[0] == 0
+    first = load_model("first.klnmf")
+    shown = command_line(first.model, reproduction(first.metadata))
+    assert html.escape(shown, quote=False).replace("'", "&#39;") in Path("first.html").read_text()
+    again = [*shlex.split(shown)[1:], "-o", "again.klnmf"]
+    assert outcome(capsys, *again)[0] == 0
+    second = load_model("again.klnmf")
+    assert list(second.feature_names) == list(first.feature_names)
+    assert np.array_equal(second.model.components_.toarray(), first.model.components_.toarray())
 
 
 # ---- convert, info, demo, completion -------------------------------------------------------------

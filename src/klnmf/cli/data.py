@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -19,9 +20,45 @@ _OPTIONS = (
 
 
 def reading_options(args: argparse.Namespace) -> dict[str, Any]:
-    """Options that were given."""
+    """Options of the format that were given."""
     given = {name: getattr(args, name) for name in _OPTIONS}
     return {name: value for name, value in given.items() if value is not None}
+
+
+def how_read(args: argparse.Namespace) -> dict[str, Any]:
+    """Everything that was given on how to read DATA, as a model file keeps it."""
+    given = {name: getattr(args, name) for name in ("format", "layer", "transpose")}
+    given = {name: value for name, value in given.items() if value}
+    options = reading_options(args).items()
+    return given | {name: list(v) if isinstance(v, tuple) else v for name, v in options}
+
+
+def words_of_reading(how: dict[str, Any]) -> str:
+    """Return the words of a command line that read DATA like this.
+
+    Examples
+    --------
+    >>> words_of_reading({"layer": "raw counts", "transpose": True, "ngram_range": [1, 2]})
+    "--layer 'raw counts' --transpose --ngram-range 1,2"
+    """
+    words = []
+    for name, value in how.items():
+        if name == "lowercase":
+            words.append("--keep-case")
+            continue
+        words.append(f"--{name.replace('_', '-')}")
+        if isinstance(value, list):
+            words.append(",".join(map(str, value)))
+        elif value is not True:
+            words.append(str(value))
+    return shlex.join(words)
+
+
+def reproduction(metadata: dict[str, Any]) -> dict[str, str]:
+    """Return what a report says on how to run the fit again, from a model's metadata."""
+    found = {"input": str(metadata["input"])} if "input" in metadata else {}
+    how = metadata.get("reading")
+    return found | ({"input options": words_of_reading(how)} if how else {})
 
 
 def read_data(args: argparse.Namespace) -> CountTable:

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from klnmf.cli.data import read_data, reading_options, say, stem_of
+from klnmf.cli.data import how_read, read_data, reproduction, say, stem_of
 from klnmf.cli.errors import DONE, INTERRUPTED, CommandError
 from klnmf.cli.lines import ProgressLines
 from klnmf.cli.outputs import check_writable
@@ -49,7 +49,7 @@ def fit(args: argparse.Namespace) -> int:
         checkpoint.unlink(missing_ok=True)
     _say_outcome(args, model, output)
     if report is not None:
-        _write_report(args, report, model, W, table)
+        _write_report(args, report, model, W, table, reproduction(metadata))
     return DONE
 
 
@@ -66,9 +66,8 @@ def demo(args: argparse.Namespace) -> int:
     print(format_topics(model.components_, table.column_names, W=W))
     _say_outcome(args, model, None)
     if args.report:
-        args.title = None
-        args.data = "the embedded corpus"
-        _write_report(args, check_writable(args.report), model, W, table)
+        args.title = "King James Bible"
+        _write_report(args, check_writable(args.report), model, W, table, {})
     return DONE
 
 
@@ -126,17 +125,11 @@ def _metadata(args: argparse.Namespace, table: CountTable) -> dict[str, Any]:
         "n_features": m,
         "nonzeros": int(table.X.nnz),
         "total": float(table.X.sum()),
-        "reading": {name: _plain(value) for name, value in reading_options(args).items()},
+        "reading": how_read(args),
     }
-    if args.layer:
-        facts["reading"]["layer"] = args.layer
     if table.labels is not None:
         facts["labels"] = [str(label) for label in table.labels]
     return facts
-
-
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
 
 
 def _say_outcome(args: argparse.Namespace, model: KLNMF, output: Path | None) -> None:
@@ -152,7 +145,12 @@ def _say_outcome(args: argparse.Namespace, model: KLNMF, output: Path | None) ->
 
 
 def _write_report(
-    args: argparse.Namespace, path: Path, model: KLNMF, W: Any, table: CountTable
+    args: argparse.Namespace,
+    path: Path,
+    model: KLNMF,
+    W: Any,
+    table: CountTable,
+    parameters: dict[str, str],
 ) -> None:
     from klnmf.report import write_report
 
@@ -165,6 +163,6 @@ def _write_report(
         sample_names=table.row_names,
         labels=table.labels,
         title=args.title,
-        parameters={"input": str(args.data)},
+        parameters=parameters,
     )
     say(args, f"report: {path}")

@@ -6,11 +6,10 @@ import argparse
 import json
 from typing import Any
 
-from klnmf.cli.data import read_data, say, stem_of
+from klnmf.cli.data import read_data, reproduction, say, stem_of
 from klnmf.cli.errors import DONE, CommandError
 from klnmf.cli.models import aligned, read_model, represent
 from klnmf.cli.outputs import check_writable, replaced, write_rows
-from klnmf.saved.models import SavedModel
 from klnmf.topics import component_shares, format_topics, top_features
 
 
@@ -72,16 +71,10 @@ def report(args: argparse.Namespace) -> int:
         sample_names=sample_names,
         labels=_of_right_length(labels, W.shape[0]),
         title=args.title,
-        parameters=_parameters(saved),
+        parameters=reproduction(saved.metadata),
     )
     say(args, f"report: {output}")
     return DONE
-
-
-def _parameters(saved: SavedModel) -> dict[str, Any]:
-    facts = saved.metadata
-    given = {"input": facts["input"]} if "input" in facts else {}
-    return given | {name: str(value) for name, value in facts.get("reading", {}).items()}
 
 
 def _of_right_length(labels: Any, n_samples: int) -> Any:

@@ -11,8 +11,13 @@ import numpy as np
 
 # The key of `parameters` that names the data; it takes the place of DATA in both forms.
 INPUT_KEY = "input"
+# The key of `parameters` with words for the shell that say how the data are read.
+OPTIONS_KEY = "input options"
 # What a command line cannot carry, or what does not change the factors.
-_NOT_FOR_THE_SHELL = {"callback", "progress", "sparse_output", "warm_start"}
+_NOT_FOR_THE_SHELL = {
+    *("backend", "callback", "checkpoint", "checkpoint_every", "progress", "resume"),
+    *("sparse_output", "warm_start"),
+}
 
 
 def python_snippet(model: Any, parameters: Mapping[str, str]) -> str:
@@ -58,6 +63,7 @@ def command_line(model: Any, parameters: Mapping[str, str]) -> str:
         text = _as_word(value)
         if text is not None:
             words += [f"--{key.replace('_', '-')}", shlex.quote(text)]
+    words += [parameters[OPTIONS_KEY]] if parameters.get(OPTIONS_KEY) else []
     return " ".join(words)
 
 
