@@ -75,9 +75,9 @@ class RowProblem:
         coverable = self.products(x) > 0
         self.v, self.A = self.v[coverable], self.A[coverable]
 
-    # Without BLAS, whose products of matrix and vector in single precision raise floating-point
-    # flags now and then for finite numbers, depending on what lies beside them in memory; NumPy
-    # turns these into warnings.
+    # Without BLAS, whose products of matrix and vector in single precision are suspected of raising
+    # floating-point flags now and then (seen in some runs of all tests in one process, not in
+    # others), which NumPy turns into warnings.
 
     def products(self, x: Array) -> Array:
         """Y = A x."""
