@@ -72,14 +72,20 @@ class RowProblem:
     def restart(self, x: Array) -> None:
         """Cover every nonzero that can be covered: the same share of every live component."""
         x[:] = np.where(self.c > 0, self.total / self.c.sum(), 0)
-        coverable = (self.A @ x) > 0
+        coverable = self.products(x) > 0
         self.v, self.A = self.v[coverable], self.A[coverable]
+
+    # Without BLAS, whose products of matrix and vector in single precision are suspected of raising
+    # floating-point flags now and then (seen in some runs of all tests in one process, not in
+    # others), which NumPy turns into warnings.
+
+    def products(self, x: Array) -> Array:
+        """Y = A x."""
+        return np.asarray(np.einsum("ik,k->i", self.A, x))
 
     def ratios(self, x: Array) -> Array:
         """S_k = Σ_i v_i A_ik / (A x)_i."""
-        # Without BLAS, whose vector × matrix product in single precision is suspected of raising
-        # floating-point flags now and then, which NumPy turns into warnings.
-        return np.asarray(np.einsum("i,ik->k", self.v / (self.A @ x), self.A))
+        return np.asarray(np.einsum("i,ik->k", self.v / self.products(x), self.A))
 
     def value(self, x: Array) -> float:
         """f(x) in float64."""
@@ -98,7 +104,7 @@ class RowProblem:
         violation = 0.0
         margin = 100 * float(np.finfo(x.dtype).eps)  # what a nonzero keeps is more than rounding
         for k in components:
-            y, a = self.A @ x, self.A[:, k]
+            y, a = self.products(x), self.A[:, k]
             S, h = float(np.sum(self.v * a / y)), float(np.sum(self.v * (a / y) ** 2))
             g = self.c[k] + self.l2 * x[k] - S
             met = entry_residuals(x[k : k + 1], self.c[k : k + 1], np.array([g]), self.total)
@@ -157,7 +163,7 @@ class ReferenceBackend(NumpyFactors):
                 kkt[i] = _paper_row(row, x[i], rule)
                 continue
             n_nonzeros = len(row.v)
-            if not (row.A @ x[i] > 0).all():
+            if not (row.products(x[i]) > 0).all():
                 row.restart(x[i])
                 kkt[i] = math.inf
             if isinstance(rule, MultiplicativeRule):
@@ -235,7 +241,7 @@ def _relaxed_step(row: RowProblem, x: Array) -> None:
     x[live] *= ratio**2
     x *= row.total / (row.c @ x)
     margin = 8 * np.finfo(x.dtype).eps * row.total
-    covered = (row.A @ x > 0).all()
+    covered = (row.products(x) > 0).all()
     if not covered or row.gradient(x) @ (x - before) + margin > 0:
         x[live] = before[live] * ratio
 
@@ -264,7 +270,7 @@ def _paper_row(row: RowProblem, x: Array, rule: PaperRule) -> float:
     """Algorithm 2 as printed (see :class:`PaperRule`); the largest violation met."""
     violation = 0.0
     epsilon = x.dtype.type(rule.epsilon)
-    y = row.A @ x
+    y = row.products(x)
     for k in rule.order[row.c[rule.order] > 0]:
         a, c = row.A[:, k], float(row.c[k])
         for newton in range(rule.max_newton):
