@@ -12,7 +12,8 @@ the sum of their correlations is largest.
 
 Printed: the correlations of the matched programs, with the consensus of cnmf and with its run of
 lowest divergence; for simulated cells also those with the planted programs; and the seconds of
-processor time, one thread each.
+processor time, one thread each. How well runs of cnmf agree among themselves says what to expect.
+The divergence of a consensus is infinite where the medians leave a gene without any program.
 """
 
 from __future__ import annotations
