@@ -6,6 +6,7 @@ those to other packages need not, because their inventories are on the network.
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from importlib.metadata import version as version_of
@@ -15,6 +16,7 @@ from typing import Any
 import matplotlib as mpl
 
 mpl.use("Agg")
+logging.getLogger("klnmf").setLevel(logging.ERROR)  # of the examples; Sphinx's own lines stay clear
 sys.path.insert(0, str(Path(__file__).parent / "_extensions"))
 os.environ["COLUMNS"] = "88"  # width of the command line's help
 
@@ -26,7 +28,7 @@ release = version = version_of("klnmf")
 extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
-    "sphinx.ext.napoleon",
+    "numpydoc",
     "myst_parser",
     "sphinx_gallery.gen_gallery",
     "command_help",
@@ -45,10 +47,7 @@ toc_object_entries_show_parents = "hide"
 autosummary_generate = True
 autodoc_default_options = {"members": True, "inherited-members": True, "member-order": "bysource"}
 autodoc_typehints = "none"  # the docstrings say it in words
-python_maximum_signature_line_length = 90
-napoleon_google_docstring = False
-napoleon_use_ivar = True
-napoleon_use_rtype = False
+numpydoc_show_class_members = False  # autodoc shows them
 
 # ---- pages ---------------------------------------------------------------------------------------
 
@@ -66,6 +65,8 @@ sphinx_gallery_conf = {
     "backreferences_dir": "gallery/backreferences",
     "download_all_examples": False,
     "show_signature": False,
+    "write_computation_times": False,
+    "capture_repr": (),
     "remove_config_comments": True,
     "image_srcset": ["2x"],
     "thumbnail_size": (480, 336),

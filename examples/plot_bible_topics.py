@@ -2,7 +2,7 @@
 Topics of a corpus
 ==================
 
-The 1189 chapters of the King James Bible, as counts of words, are split into 20 topics. The corpus
+The 1189 chapters of the King James Bible, as counts of words, are split into 12 topics. The corpus
 comes with the package, so that nothing is downloaded.
 """
 
@@ -15,10 +15,9 @@ comes with the package, so that nothing is downloaded.
 
 from klnmf import KLNMF
 from klnmf.datasets import load_bible
-from klnmf.topics import format_topics
 
 bible = load_bible()
-model = KLNMF(n_components=20, random_state=0)
+model = KLNMF(n_components=12, random_state=0)
 W = model.fit_transform(bible.data)
 print(f"{model.n_iter_} iterations, converged: {model.converged_}")
 print(f"KL divergence {model.divergence_:,.0f}, KKT residual {model.kkt_residual_:.1e}")
@@ -27,30 +26,30 @@ print(f"KL divergence {model.divergence_:,.0f}, KKT residual {model.kkt_residual
 # Words
 # -----
 #
-# The table shows the share of each topic in the whole text, and its leading words. Ranked by weight,
-# frequent words lead many topics. ``by="frex"`` prefers words that are frequent in one topic and
-# rare in the others.
+# The table has the share of each topic in the whole text, and its leading words. ``by="frex"``
+# prefers words that are frequent in one topic and rare in the others.
+
+from klnmf.topics import format_topics
 
 print(format_topics(model.components_, bible.feature_names, n_top=7, by="frex", W=W))
 
 # %%
-# The ten largest topics, now by weight. The length of a bar is the share of the topic that the word
-# holds, on one scale for all.
+# By weight, which is the default, frequent words lead. The length of a bar is the share of the
+# topic that the word holds, the number on the right the share of the topic in the text.
 
-import numpy as np
+import matplotlib.pyplot as plt
 
 from klnmf.plots import plot_top_features
-from klnmf.topics import component_shares
 
-largest = np.argsort(-component_shares(model.components_, W))[:10]
-axes = plot_top_features(model.components_, bible.feature_names, W=W, select=largest)
+figure, axes = plt.subplots(3, 4, figsize=(10, 6.4), layout="constrained")
+plot_top_features(model.components_, bible.feature_names, W=W, axes=axes)
 
 # %%
 # Chapters
 # --------
 #
-# Divided by its sum, a chapter's row of W says which topics the chapter is made of. Here they are
-# by section of the Bible: a chapter is a bar, one topic a colour.
+# Scaled to add up to 1, a chapter's row of W says which topics the chapter is made of. Here they
+# are by section of the Bible: a chapter is a bar, a topic a colour.
 
 from klnmf.plots import plot_structure
 
@@ -58,7 +57,7 @@ sections = bible.target_names[bible.target]
 ax = plot_structure(W, model.components_, sections, bible.feature_names)
 
 # %%
-# The mean proportions of the topics in each section say the same in numbers.
+# The mean proportions of the topics in each section:
 
 from klnmf.plots import plot_components_by_label
 
@@ -68,7 +67,7 @@ ax = plot_components_by_label(W, model.components_, sections, bible.feature_name
 # Topics among each other
 # -----------------------
 #
-# Topics with similar words are near each other, and the area is the share of the topic.
+# Topics with similar words are near each other; the area is the share of the topic.
 
 from klnmf.plots import plot_intertopic_map
 
@@ -80,8 +79,6 @@ ax = plot_intertopic_map(model.components_, W)
 #
 # The objective never rises. The fit stops when the KKT residual, which is 0 at a stationary point,
 # is at most ``tol``.
-
-import matplotlib.pyplot as plt
 
 from klnmf.plots import plot_convergence, plot_kkt_residual
 

@@ -2,8 +2,8 @@
 Programs of single cells
 ========================
 
-Counts of genes in cells come as AnnData. Here they are simulated from known programs, so that it can
-be seen whether the fit finds them. It needs ``pip install "klnmf[anndata,plots]"``.
+Counts of genes in cells come as AnnData. Here they are simulated from known programs, so that it
+can be seen whether the fit finds them. It needs ``pip install "klnmf[anndata,plots]"``.
 """
 
 # %%
@@ -56,25 +56,26 @@ ax = plot_structure(W, components, cells.obs["cell_type"])
 # Against the planted programs
 # ----------------------------
 #
-# The fit numbers its programs in its own way; the best matching pairs stand on the diagonal.
+# The fit numbers its programs in its own way; the best pairs stand on the diagonal. Each program
+# was found.
 
 from klnmf.plots import plot_component_similarity
 
 ax = plot_component_similarity(components, planted.H.T)
-ax.set(xlabel="planted program", ylabel="program of the fit", title="")
+ax.set(xlabel="planted program", ylabel="program of the fit")
 
 # %%
 # New cells
 # ---------
 #
 # Cells of another experiment rarely have the same genes. They are matched by name: a gene that was
-# not measured counts as not observed, not as zero. Half of the genes are enough here.
+# not measured counts as not observed, not as zero. Here half of the genes are enough to tell the
+# types apart.
 
 measured = np.random.default_rng(1).permutation(new_cells.n_vars)[:750]
 new_cells = new_cells[:, measured].copy()
 tl.project(new_cells, cells)
 print(new_cells.uns["nmf"]["overlap"])
 
-main_program = pd.Series(new_cells.obsm["X_nmf"].argmax(axis=1), new_cells.obs_names, name="program")
-print(pd.crosstab(new_cells.obs["cell_type"], main_program))
-# sphinx_gallery_thumbnail_number = 1
+program = new_cells.obsm["X_nmf"].argmax(axis=1)
+print(pd.crosstab(new_cells.obs["cell_type"].values, program, rownames=[""], colnames=["program"]))
