@@ -48,6 +48,28 @@ autosummary_generate = True
 autodoc_default_options = {"members": True, "inherited-members": True, "member-order": "bysource"}
 autodoc_typehints = "none"  # the docstrings say it in words
 numpydoc_show_class_members = False  # autodoc shows them
+numpydoc_xref_param_type = True
+numpydoc_xref_ignore = "all"  # all words but these
+numpydoc_xref_aliases = {
+    name.rpartition(".")[2]: name
+    for name in (
+        "klnmf.KLNMF",
+        "klnmf.backends.Backend",
+        "klnmf.evaluation.HeldOutScores",
+        "klnmf.objective.Penalties",
+        "klnmf.projection.FeatureOverlap",
+        "klnmf.projection.Projection",
+        "klnmf.readers.CountTable",
+        "klnmf.readers.ReadError",
+        "klnmf.saved.SavedFileError",
+        "klnmf.saved.models.SavedModel",
+        "klnmf.simulate.SimulatedCounts",
+        "klnmf.solvers.Solver",
+        "klnmf.topics.ComponentMatch",
+        "klnmf.topics.LabelProportions",
+        "klnmf.topics.Probabilities",
+    )
+}
 
 # ---- pages ---------------------------------------------------------------------------------------
 
