@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
+from numpydoc.xref import DEFAULT_LINKS
 
 mpl.use("Agg")
 logging.getLogger("klnmf").setLevel(logging.ERROR)  # of the examples; Sphinx's own lines stay clear
@@ -49,7 +50,8 @@ autodoc_default_options = {"members": True, "inherited-members": True, "member-o
 autodoc_typehints = "none"  # the docstrings say it in words
 numpydoc_show_class_members = False  # autodoc shows them
 numpydoc_xref_param_type = True
-numpydoc_xref_ignore = "all"  # all words but these
+numpydoc_xref_ignore = "all"  # all words of a type but these
+DEFAULT_LINKS.clear()  # words that would lead into the documentation of Python and NumPy
 numpydoc_xref_aliases = {
     name.rpartition(".")[2]: name
     for name in (
