@@ -162,7 +162,7 @@ def test_example_of_cells() -> None:
         kind: np.bincount(names["program"][types == kind]).argmax() for kind in np.unique(types)
     }
     assert len(set(program_of.values())) == 6
-    assert np.mean([program_of[kind] for kind in types] == names["program"]) > 0.8
+    assert np.mean([program_of[kind] for kind in types] == names["program"]) > 0.95
 
 
 def test_every_script_of_the_gallery_is_run_here() -> None:
