@@ -134,7 +134,7 @@ class KLNMF(SavedToFiles, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         Number of components.
     n_features_in_ : int
         Number of features seen in ``fit``.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of the features, if X had string column names.
 
     Examples
