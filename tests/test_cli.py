@@ -260,15 +260,36 @@ def test_transform_matches_features_by_name(model: Path, counts: Path, capsys: A
     write_counts(shuffled, Path("shuffled.mtx"))
     code, _, err = outcome(capsys, "transform", model, "shuffled.mtx", "-o", "W.csv")
     assert code == 0
-    assert "40 of 40 features of the model found (100.0 %), 1 other ignored" in err.replace(
-        "0 missing, ", ""
-    )
+    assert "40 of 40 features of the model found (100.0 %), 0 missing, 1 other ignored" in err
+    assert err.count("features of the model") == 1
     with open("W.csv", newline="", encoding="utf-8") as file:
         rows = list(csv.reader(file))
     assert rows[0] == ["sample", "component_0", "component_1", "component_2"]
     assert [row[0] for row in rows[1:]] == SAMPLES
     W = np.array([[float(value) for value in row[1:]] for row in rows[1:]])
     assert pytest.approx(load_model(model).W.toarray(), rel=1e-4, abs=1e-6) == W
+
+
+def test_a_text_is_represented_alike_alone_and_among_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    texts = ["Sea and Ship", "sea ship sail", "corn field plough", "field corn sun", "sea corn"]
+    texts = [" ".join([text] * (3 + i)) for i, text in enumerate(texts)]
+    for folder, chosen in (("all", range(5)), ("one", [4])):
+        Path(folder).mkdir()
+        for i in chosen:
+            Path(folder, f"{i}.txt").write_text(texts[i])
+    words = ["fit", "all", "-r", 2, "-o", "m.klnmf", "--keep-case", "--ngram-range", "1,2"]
+    assert outcome(capsys, *words)[0] == 0
+    among = outcome(capsys, "transform", "m.klnmf", "all", "-o", "-", "-q")[1].splitlines()
+    code, out, err = outcome(capsys, "transform", "m.klnmf", "one", "-o", "-")
+    assert code == 0
+    # The words that it does not have are zeros, and it is taken apart as the model's texts were.
+    assert out.splitlines()[1] == among[5]
+    n_features = load_model("m.klnmf").model.n_features_in_
+    assert f"4 of {n_features} features of the model occur, 0 others ignored" in err
+    assert err.count("features of the model") == 1
 
 
 @pytest.mark.parametrize("name", ["W.npz", "W.npy", "W.tsv"])

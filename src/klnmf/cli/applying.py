@@ -7,9 +7,9 @@ import json
 
 import numpy as np
 
-from klnmf.cli.data import read_data, say
+from klnmf.cli.data import say
 from klnmf.cli.errors import DONE
-from klnmf.cli.models import aligned, read_model, represent
+from klnmf.cli.models import aligned, read_model, read_new, represent
 from klnmf.cli.outputs import check_writable, write_factor
 from klnmf.evaluation import evaluate as evaluated
 from klnmf.topics import plsi_probabilities
@@ -21,7 +21,7 @@ def transform(args: argparse.Namespace) -> int:
         check_writable(args.output)
     saved = read_model(args.model)
     saved.model.set_params(n_threads=args.n_threads)
-    table = read_data(args)
+    table = read_new(args, saved)
     W = represent(args, saved, table)
     if args.proportions:
         W = plsi_probabilities(W, saved.model.components_).component_given_sample
@@ -35,10 +35,9 @@ def evaluate(args: argparse.Namespace) -> int:
     """Print held-out likelihood, perplexity and coherence."""
     saved = read_model(args.model)
     saved.model.set_params(n_threads=args.n_threads)
-    table = read_data(args)
-    X, overlap = aligned(saved, table)
-    if overlap is not None:
-        say(args, overlap)
+    table = read_new(args, saved)
+    X, line = aligned(saved, table)
+    say(args, line)
     scores = evaluated(saved.model, X, n_top=args.top)
     npmi, umass = (_mean(values) for values in (scores.npmi, scores.umass))
     if args.json:

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import Any
 
-from klnmf.cli.data import say
+from klnmf.cli.data import read_data, say
 from klnmf.cli.errors import CommandError
 from klnmf.model_files import load_model
 from klnmf.projection import match_features, project
 from klnmf.readers import CountTable
+from klnmf.readers.formats import recognised
 from klnmf.saved.models import SavedModel
+
+TEXT_FORMATS = ("texts", "jsonl")
+# What a word is, and where the text stands; not which words are left out, the model knows its own.
+_OF_TEXTS = (
+    *("text_field", "id_field", "label_field", "pattern", "stop_words", "ngram_range"),
+    *("token_pattern", "lowercase"),
+)
 
 
 def read_model(path: str) -> SavedModel:
@@ -21,11 +30,26 @@ def read_model(path: str) -> SavedModel:
         raise CommandError(f"{error} MODEL must be a file that `klnmf fit` wrote.") from error
 
 
+def read_new(args: argparse.Namespace, saved: SavedModel) -> CountTable:
+    """Read DATA for a model: texts are taken apart as those were that it was fitted to."""
+    name = args.format or (recognised(Path(args.data)) if Path(args.data).exists() else None)
+    if name in TEXT_FORMATS:
+        for option, value in saved.metadata.get("reading", {}).items():
+            if option in _OF_TEXTS and getattr(args, option) is None:
+                setattr(args, option, tuple(value) if isinstance(value, list) else value)
+    return read_data(args)
+
+
 def represent(args: argparse.Namespace, saved: SavedModel, table: CountTable) -> Any:
-    """W of new samples: features are matched by name where both sides have names."""
-    if saved.feature_names is None or table.column_names is None:
-        _check_width(saved, table)
-        return saved.model.transform(table.X)
+    """W of new samples: features are matched by name where both sides have names.
+
+    A feature of the model that the data do not have was not counted there, and says nothing; but
+    where the features are those that occur, as in texts, its count is 0.
+    """
+    if table.open_features or saved.feature_names is None or table.column_names is None:
+        X, line = aligned(saved, table)
+        say(args, line)
+        return saved.model.transform(X)
     W, overlap = project(
         saved.model, table.X, table.column_names, model_feature_names=saved.feature_names
     )
@@ -33,16 +57,22 @@ def represent(args: argparse.Namespace, saved: SavedModel, table: CountTable) ->
     return W
 
 
-def aligned(saved: SavedModel, table: CountTable) -> tuple[Any, str | None]:
+def aligned(saved: SavedModel, table: CountTable) -> tuple[Any, str]:
     """Return counts in the model's features, absent ones being 0, and a line on the overlap."""
     if saved.feature_names is None or table.column_names is None:
         _check_width(saved, table)
-        return table.X, None
+        return table.X, "features are taken in the order of the model's: there are no names"
     overlap = match_features(saved.feature_names, table.column_names)
     selected = table.X[:, overlap.data_positions].tocoo()
     columns = overlap.model_positions[selected.col]
     shape = (table.shape[0], saved.model.n_features_in_)
-    return type(table.X)((selected.data, (selected.row, columns)), shape=shape), str(overlap)
+    line = str(overlap)
+    if table.open_features:
+        line = (
+            f"{overlap.n_found:,} of {overlap.n_model:,} features of the model occur, "
+            f"{overlap.n_ignored:,} others ignored"
+        )
+    return type(table.X)((selected.data, (selected.row, columns)), shape=shape), line
 
 
 def _check_width(saved: SavedModel, table: CountTable) -> None:

@@ -6,9 +6,9 @@ import argparse
 import json
 from typing import Any
 
-from klnmf.cli.data import read_data, reproduction, say, stem_of
+from klnmf.cli.data import reproduction, say, stem_of
 from klnmf.cli.errors import DONE, CommandError
-from klnmf.cli.models import aligned, read_model, represent
+from klnmf.cli.models import aligned, read_model, read_new, represent
 from klnmf.cli.outputs import check_writable, replaced, write_rows
 from klnmf.topics import component_shares, format_topics, top_features
 
@@ -53,7 +53,7 @@ def report(args: argparse.Namespace) -> int:
     W, X = saved.W, None
     labels, sample_names = saved.metadata.get("labels"), saved.sample_names
     if args.data is not None:
-        table = read_data(args)
+        table = read_new(args, saved)
         if W is None or W.shape[0] != table.shape[0]:
             W, labels, sample_names = represent(args, saved, table), table.labels, table.row_names
         X, _ = aligned(saved, table)

@@ -41,7 +41,7 @@ def read_texts(
             yield "".join(block.getvalue() for block in text_blocks(file, encoding))
 
     X, words = _counted(path, documents(), options)
-    return table_of_file(path, X, names, words, labels)
+    return table_of_file(path, X, names, words, labels, open_features=True)
 
 
 def read_jsonl(
@@ -73,7 +73,7 @@ def read_jsonl(
             yield text
 
     X, words = _counted(path, documents(), options)
-    return table_of_file(path, X, names, words, labels)
+    return table_of_file(path, X, names, words, labels, open_features=True)
 
 
 def _record(path: Path, line: int, content: str) -> dict[str, Any]:
