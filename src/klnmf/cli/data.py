@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from klnmf.cli.errors import CommandError
 from klnmf.readers import CountTable, read_counts
 
 # Options of the readers; those that were not given are left to the readers' defaults, and one that
@@ -63,6 +64,8 @@ def reproduction(metadata: dict[str, Any]) -> dict[str, str]:
 
 def read_data(args: argparse.Namespace) -> CountTable:
     """Read DATA, and say on stderr what it is."""
+    if not args.data:
+        raise CommandError("the name of DATA is empty.")
     table = read_counts(
         args.data,
         format=args.format,

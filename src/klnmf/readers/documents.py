@@ -7,6 +7,7 @@ time.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -108,7 +109,7 @@ def _counted(path: Path, documents: Iterator[str], options: dict[str, Any]) -> t
         X = vectorizer.fit_transform(documents)
     except ReadError:
         raise
-    except ValueError as error:
+    except (ValueError, re.error) as error:
         raise ReadError(
             path, f"CountVectorizer cannot count words: {error}. Its options: {options or 'none'}."
         ) from error
