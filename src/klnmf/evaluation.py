@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from klnmf.estimators import KLNMF, SCORE_SEED
+from klnmf.base_estimator import SCORE_SEED
+from klnmf.estimators import KLNMF
 from klnmf.held_out import likelihood, split_for_completion
 from klnmf.topics import coherence
 from klnmf.validation import check_counts
