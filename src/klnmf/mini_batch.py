@@ -18,6 +18,9 @@ from klnmf.base_estimator import FactorModel
 from klnmf.solvers.online import Batch, OnlineMemory
 from klnmf.validation import check_counts
 
+# Batches that `fit` starts from.
+START_BATCHES = 4
+
 
 class MiniBatchKLNMF(FactorModel):
     """Nonnegative matrix factorisation under the Kullback-Leibler divergence, batch by batch.
@@ -25,7 +28,7 @@ class MiniBatchKLNMF(FactorModel):
     Learns the components H of X ≈ W Hᵀ from batches of samples, each of which is looked at once
     (``partial_fit``, for data that arrive over time or do not fit into memory) or a few times
     (``fit``). For each batch, W is solved for with H fixed, and H then moves towards what is best
-    for the batch, by steps that shrink. What is remembered does not grow with the number of samples.
+    for the batch, by steps that shrink. The memory needed does not grow with the number of batches.
 
     One pass over the data comes within 1 or 2 % of the objective of :class:`~klnmf.KLNMF`, three
     passes within about 1 % (``benchmarks/online.py``). Where X fits into memory and the last
@@ -92,9 +95,9 @@ class MiniBatchKLNMF(FactorModel):
 
     Notes
     -----
-    ``fit`` begins with a few iterations of the full solver on two random batches; a first
-    ``partial_fit`` on the batch it is given, which should have more samples than there are
-    components: the more, the better. ``fit`` knows from the start how often each feature occurs,
+    ``fit`` begins with 20 iterations of the full solver on four random batches, which takes about
+    as long as the passes themselves; a first ``partial_fit`` does so on the batch it is given,
+    which should have many more samples than there are components. ``fit`` knows from the start how often each feature occurs,
     visits the samples in random order, and keeps W between passes, so that it differs from calls
     of ``partial_fit`` with the pieces of X. After ``fit``, ``partial_fit`` goes on from there.
 
@@ -123,6 +126,12 @@ class MiniBatchKLNMF(FactorModel):
         "sparse_output": ["boolean"],
         "backend": [StrOptions({"auto", *BACKENDS})],
     }
+
+    _memory: OnlineMemory | None
+    n_iter_: int
+    n_steps_: int
+    n_revived_: int
+    history_: list[dict[str, Any]]
 
     def __init__(
         self,
@@ -227,6 +236,37 @@ class MiniBatchKLNMF(FactorModel):
         self._set_fitted(time.perf_counter() - started, divergence, counts)
         return self
 
+    def save(self, path: Any, **named: Any) -> None:
+        """Refuse: the format of klnmf does not hold this model. Use ``joblib.dump``.
+
+        Parameters
+        ----------
+        path : str or path
+            Where to.
+        **named
+            As in :meth:`klnmf.KLNMF.save`.
+        """
+        raise NotImplementedError(
+            "klnmf's file format does not hold a MiniBatchKLNMF yet, which has to remember more "
+            "than its components. Use joblib.dump(model, path): a model loaded from there goes on "
+            "to the same bits."
+        )
+
+    @classmethod
+    def load(cls, path: Any) -> Self:
+        """Refuse: the format of klnmf does not hold this model. Use ``joblib.load``.
+
+        Parameters
+        ----------
+        path : str or path
+            The file.
+        """
+        raise NotImplementedError(
+            "klnmf's file format does not hold a MiniBatchKLNMF yet. Use joblib.load(path) for a "
+            "file that joblib.dump wrote (and only if you trust it), or KLNMF.load(path) for a "
+            "model of KLNMF."
+        )
+
     # ---- inside ----------------------------------------------------------------------------------
 
     def _fit(self, counts: sp.csr_array) -> None:
@@ -241,7 +281,7 @@ class MiniBatchKLNMF(FactorModel):
         ]
         batches = [Batch(counts[part], self.backend, self.n_threads) for part in parts]
         if batches:
-            sample = np.sort(np.concatenate(parts[:2]))
+            sample = np.sort(np.concatenate(parts[:START_BATCHES]))
             self._memory = memory = self._begin(counts[sample], seed)
             memory.totals[:] = 0
             for batch in batches:
@@ -269,10 +309,10 @@ class MiniBatchKLNMF(FactorModel):
         return OnlineMemory.begin(counts, self.n_components, seed, self.backend, self.n_threads)
 
     def _forget_everything(self) -> None:
-        self._memory: OnlineMemory | None = None
+        self._memory = None
         self.n_components_ = self.n_components
         self.n_iter_ = self.n_steps_ = self.n_revived_ = 0
-        self.history_: list[dict[str, Any]] = []
+        self.history_ = []
 
     def _set_fitted(self, seconds: float, divergence: float, counts: sp.csr_array) -> None:
         """Set the fitted attributes after a pass or a batch."""

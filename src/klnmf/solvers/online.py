@@ -37,7 +37,7 @@ LEAST_SHARE = 1e-3
 DEAD_MASS = 1e-6
 # How far W is solved for before H moves, and iterations on the samples that H starts from.
 TOLERANCE = 0.05
-START_ITERATIONS = 15
+START_ITERATIONS = 20
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class OnlineMemory:
     ) -> OnlineMemory:
         """Start from the components that the default solver finds in these samples."""
         problem = Problem(make_backend(backend, SparseData(X), n_threads), Penalties())
-        solver = SparseCoordinateDescent(swap_failures=0)
+        solver = SparseCoordinateDescent()
         state = start_state(problem, n_components, "samples", seed)
         solver.prepare(problem, state)
         for _ in range(START_ITERATIONS):
@@ -124,12 +124,10 @@ class OnlineMemory:
 
     def components(self) -> Array:
         """H with columns that sum to 1; a column is 0 if its component is dead."""
-        scales = 1 / _or_one(self._masses())
-        return (
-            self.shares
-            * self.totals.astype(self.shares.dtype)[:, None]
-            * scales.astype(self.shares.dtype)
-        )
+        dtype = self.shares.dtype
+        H: Array = self.shares * self.totals.astype(dtype)[:, None]
+        H /= _or_one(self._masses()).astype(dtype)
+        return H
 
     def learn(self, batch: Batch, least_step: float = 0.0) -> float:
         """Solve for the batch's W, move the shares of its features, and return the divergence.
@@ -175,7 +173,8 @@ class OnlineMemory:
 
     def _masses(self) -> Array:
         """Return the counts of each component; einsum sums without a BLAS and its threads."""
-        return np.einsum("j,jk->k", self.totals, self.shares, optimize=False)
+        masses: Array = np.einsum("j,jk->k", self.totals, self.shares, optimize=False)
+        return masses
 
     def _revive_dead(self, batch: Batch, H: Array) -> None:
         """Let dead components begin again as the samples of the batch that the others fit worst.
@@ -212,7 +211,9 @@ def _misfit(by_rows: RowView, W: Array, H: Array) -> Array:
 
 def _normalised(rows: Array) -> Array:
     """Rows divided by their sums; rows of zeros stay."""
-    return rows / _or_one(rows.sum(axis=1, dtype=np.float64))[:, None].astype(rows.dtype)
+    sums = rows.sum(axis=1, dtype=np.float64)
+    normalised: Array = rows / _or_one(sums)[:, None].astype(rows.dtype)
+    return normalised
 
 
 def _or_one(sums: Array) -> Array:
