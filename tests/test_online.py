@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,6 +20,10 @@ from klnmf.solvers import online
 @pytest.fixture(scope="module")
 def counts() -> sp.csr_array:
     return sp.csr_array(simulate_counts(1200, 300, 4, random_state=0).X)
+
+
+def one_thread(n_components: int = 4, **parameters: Any) -> MiniBatchKLNMF:
+    return MiniBatchKLNMF(n_components, n_threads=1, **parameters)
 
 
 def pieces(X: sp.csr_array, size: int) -> list[sp.csr_array]:
@@ -39,15 +44,15 @@ def lowest(counts: sp.csr_array) -> float:
 
 
 def test_three_passes_come_within_one_per_cent(counts: sp.csr_array, lowest: float) -> None:
-    model = MiniBatchKLNMF(
-        4, n_threads=1, batch_size=200, max_iter=3, max_no_improvement=None, random_state=0
-    ).fit(counts)
+    model = one_thread(batch_size=200, max_iter=3, max_no_improvement=None, random_state=0).fit(
+        counts
+    )
     assert divergence(model, counts) < 1.01 * lowest
     assert (model.n_iter_, model.n_steps_, len(model.history_)) == (3, 18, 3)
 
 
 def test_one_look_at_each_batch_comes_near(counts: sp.csr_array, lowest: float) -> None:
-    model = MiniBatchKLNMF(4, n_threads=1, random_state=0)
+    model = one_thread(random_state=0)
     gaps = []
     for piece in pieces(counts, 200):
         model.partial_fit(piece)
@@ -66,9 +71,7 @@ def test_threads_change_no_bit(counts: sp.csr_array) -> None:
 
 def test_the_seed_decides(counts: sp.csr_array) -> None:
     first, again, other = (
-        MiniBatchKLNMF(4, n_threads=1, batch_size=250, max_iter=1, random_state=seed)
-        .fit(counts)
-        .components_
+        one_thread(batch_size=250, max_iter=1, random_state=seed).fit(counts).components_
         for seed in (1, 1, 2)
     )
     np.testing.assert_array_equal(first, again)
@@ -91,13 +94,13 @@ def test_backends_agree(dtype: type) -> None:
 
 
 def test_fit_transform_is_transform_after_fit(counts: sp.csr_array) -> None:
-    model = MiniBatchKLNMF(4, n_threads=1, batch_size=400, max_iter=1, random_state=0)
+    model = one_thread(batch_size=400, max_iter=1, random_state=0)
     W = model.fit_transform(counts)
     np.testing.assert_array_equal(W, model.transform(counts))
 
 
 def test_components_sum_to_one_and_have_zeros(counts: sp.csr_array) -> None:
-    model = MiniBatchKLNMF(4, n_threads=1, sparse_output=True, random_state=0).fit(counts)
+    model = one_thread(sparse_output=True, random_state=0).fit(counts)
     assert sp.issparse(model.components_)
     assert model.components_.nnz < 4 * counts.shape[1]
     np.testing.assert_allclose(model.components_.sum(axis=1), 1, rtol=1e-5)
@@ -105,9 +108,7 @@ def test_components_sum_to_one_and_have_zeros(counts: sp.csr_array) -> None:
 
 
 def test_fit_stops_when_passes_no_longer_improve(counts: sp.csr_array) -> None:
-    model = MiniBatchKLNMF(
-        4, n_threads=1, batch_size=200, max_iter=50, tol=1e-2, random_state=0
-    ).fit(counts)
+    model = one_thread(batch_size=200, max_iter=50, tol=1e-2, random_state=0).fit(counts)
     assert model.n_iter_ < 50
     fallen = [record["divergence"] for record in model.history_]
     assert fallen[-2] - fallen[-1] <= 1e-2 * fallen[-1]
@@ -118,7 +119,7 @@ def test_fit_stops_when_passes_no_longer_improve(counts: sp.csr_array) -> None:
 
 
 def test_batches_of_any_size(counts: sp.csr_array) -> None:
-    model = MiniBatchKLNMF(4, n_threads=1, random_state=0)
+    model = one_thread(random_state=0)
     for start, stop in ((0, 300), (300, 301), (301, 310), (310, 1200)):
         model.partial_fit(counts[start:stop])
     assert model.n_steps_ == 4
@@ -126,7 +127,7 @@ def test_batches_of_any_size(counts: sp.csr_array) -> None:
 
 
 def test_a_batch_without_counts_changes_nothing(counts: sp.csr_array) -> None:
-    model = MiniBatchKLNMF(4, n_threads=1, random_state=0).partial_fit(counts[:300])
+    model = one_thread(random_state=0).partial_fit(counts[:300])
     before = model.components_
     for empty in (sp.csr_array((5, 300)), sp.csr_array((0, 300))):
         model.partial_fit(empty)
@@ -135,23 +136,23 @@ def test_a_batch_without_counts_changes_nothing(counts: sp.csr_array) -> None:
 
 
 def test_a_stream_may_begin_with_nothing(counts: sp.csr_array) -> None:
-    late = MiniBatchKLNMF(4, n_threads=1, random_state=0).partial_fit(sp.csr_array((5, 300)))
+    late = one_thread(random_state=0).partial_fit(sp.csr_array((5, 300)))
     assert not late.components_.any()
     assert not late.transform(counts[:3]).any()
     late.partial_fit(counts[:300])
-    at_once = MiniBatchKLNMF(4, n_threads=1, random_state=0).partial_fit(counts[:300])
+    at_once = one_thread(random_state=0).partial_fit(counts[:300])
     np.testing.assert_array_equal(late.components_, at_once.components_)
 
 
 def test_fit_of_nothing() -> None:
-    model = MiniBatchKLNMF(2, n_threads=1, max_iter=3, max_no_improvement=None)
+    model = one_thread(2, max_iter=3, max_no_improvement=None)
     assert not model.fit_transform(np.zeros((4, 3))).any()
 
 
 def test_features_may_appear_late(counts: sp.csr_array) -> None:
     hidden = counts.toarray()[:600]
     hidden[:, 200:] = 0
-    model = MiniBatchKLNMF(4, n_threads=1, random_state=0).partial_fit(hidden)
+    model = one_thread(random_state=0).partial_fit(hidden)
     assert not model.components_[:, 200:].any()
     model.partial_fit(counts[600:])
     seen = np.asarray(counts[600:].sum(axis=0)).ravel() > 0
@@ -160,15 +161,13 @@ def test_features_may_appear_late(counts: sp.csr_array) -> None:
 
 
 def test_the_number_of_features_stays(counts: sp.csr_array) -> None:
-    model = MiniBatchKLNMF(4, n_threads=1).partial_fit(counts[:100])
+    model = one_thread().partial_fit(counts[:100])
     with pytest.raises(ValueError, match=r"299 features.*expecting 300"):
         model.partial_fit(counts[:100, :299])
 
 
 def test_partial_fit_goes_on_after_fit_and_fit_begins_anew(counts: sp.csr_array) -> None:
-    model = MiniBatchKLNMF(4, n_threads=1, batch_size=300, max_iter=1, random_state=0).fit(
-        counts[:600]
-    )
+    model = one_thread(batch_size=300, max_iter=1, random_state=0).fit(counts[:600])
     fitted = model.components_
     model.partial_fit(counts[600:])
     assert model.n_steps_ == 3
@@ -177,13 +176,13 @@ def test_partial_fit_goes_on_after_fit_and_fit_begins_anew(counts: sp.csr_array)
 
 
 def test_a_pickled_model_goes_on_the_same(counts: sp.csr_array) -> None:
-    model = MiniBatchKLNMF(4, n_threads=1, random_state=0).partial_fit(counts[:300])
+    model = one_thread(random_state=0).partial_fit(counts[:300])
     twin = pickle.loads(pickle.dumps(model)).partial_fit(counts[300:])
     np.testing.assert_array_equal(model.partial_fit(counts[300:]).components_, twin.components_)
 
 
 def test_the_first_batch_decides_the_type(counts: sp.csr_array) -> None:
-    model = MiniBatchKLNMF(4, n_threads=1).partial_fit(counts[:300].astype(np.float32))
+    model = one_thread().partial_fit(counts[:300].astype(np.float32))
     assert model.partial_fit(counts[300:].astype(np.float64)).components_.dtype == np.float32
 
 
@@ -191,7 +190,7 @@ def test_forgetting_follows_a_change() -> None:
     old, new = (simulate_counts(1500, 100, 3, random_state=seed).X for seed in (0, 1))
     errors = []
     for factor in (1.0, 0.7):
-        model = MiniBatchKLNMF(3, n_threads=1, forget_factor=factor, random_state=0)
+        model = one_thread(3, forget_factor=factor, random_state=0)
         for piece in [*pieces(old, 100), *pieces(new, 100)]:
             model.partial_fit(piece)
         errors.append(divergence(model, new))
@@ -199,7 +198,7 @@ def test_forgetting_follows_a_change() -> None:
 
 
 def test_dead_components_are_revived(counts: sp.csr_array) -> None:
-    model = MiniBatchKLNMF(4, n_threads=1, random_state=0).partial_fit(counts[:600])
+    model = one_thread(random_state=0).partial_fit(counts[:600])
     memory = model._memory
     assert memory is not None
     memory.shares[:, 2] = 0
@@ -214,17 +213,17 @@ def test_dead_components_are_revived(counts: sp.csr_array) -> None:
 
 def test_more_components_than_samples() -> None:
     X = simulate_counts(30, 12, 3, random_state=0).X
-    model = MiniBatchKLNMF(8, n_threads=1, batch_size=4, max_iter=3, random_state=0).fit(X)
+    model = one_thread(8, batch_size=4, max_iter=3, random_state=0).fit(X)
     assert np.isfinite(model.components_).all()
 
 
 def test_negative_counts_are_refused() -> None:
     with pytest.raises(ValueError, match="Negative values in data passed to MiniBatchKLNMF"):
-        MiniBatchKLNMF(2, n_threads=1).partial_fit([[1.0, -1.0]])
+        one_thread(2).partial_fit([[1.0, -1.0]])
 
 
 def test_files_do_not_hold_it_yet_and_say_what_does(counts: sp.csr_array, tmp_path: Path) -> None:
-    model = MiniBatchKLNMF(4, n_threads=1).partial_fit(counts[:100])
+    model = one_thread().partial_fit(counts[:100])
     with pytest.raises(NotImplementedError, match=r"joblib\.dump"):
         model.save(tmp_path / "model.klnmf")
     with pytest.raises(NotImplementedError, match=r"joblib\.load"):

@@ -30,10 +30,11 @@ class MiniBatchKLNMF(FactorModel):
     (``fit``). For each batch, W is solved for with H fixed, and H then moves towards what is best
     for the batch, by steps that shrink. The memory needed does not grow with the number of batches.
 
-    One pass over the data comes within 1 or 2 % of the objective of :class:`~klnmf.KLNMF`, three
-    passes within about 1 % (``benchmarks/online.py``). Where X fits into memory and the last
-    percent matters, use :class:`~klnmf.KLNMF`. Unlike there, the objective may rise from one batch
-    to the next: H follows the batches. W is always solved for exactly, to its tolerance.
+    On 20 Newsgroups (18,774 samples), one look at each batch comes within about 2 % of the
+    objective of :class:`~klnmf.KLNMF`, and ``fit`` within 1 % (``benchmarks/online.py``). Where X
+    fits into memory, :class:`~klnmf.KLNMF` is there as soon and goes on to the end. Unlike there,
+    the objective may rise from one batch to the next, because H follows the batches. What
+    ``transform`` returns is always solved for to its tolerance.
 
     Parameters
     ----------
@@ -97,9 +98,10 @@ class MiniBatchKLNMF(FactorModel):
     -----
     ``fit`` begins with 20 iterations of the full solver on four random batches, which takes about
     as long as the passes themselves; a first ``partial_fit`` does so on the batch it is given,
-    which should have many more samples than there are components. ``fit`` knows from the start how often each feature occurs,
-    visits the samples in random order, and keeps W between passes, so that it differs from calls
-    of ``partial_fit`` with the pieces of X. After ``fit``, ``partial_fit`` goes on from there.
+    which should have many more samples than there are components. ``fit`` knows from the start how
+    often each feature occurs, visits the samples in random order, and keeps W between passes, so
+    that it differs from calls of ``partial_fit`` with the pieces of X. After ``fit``,
+    ``partial_fit`` goes on from there.
 
     Examples
     --------
