@@ -104,6 +104,8 @@ def test_components_sum_to_one_and_have_zeros(counts: sp.csr_array) -> None:
     assert sp.issparse(model.components_)
     assert model.components_.nnz < 4 * counts.shape[1]
     np.testing.assert_allclose(model.components_.sum(axis=1), 1, rtol=1e-5)
+    shares = model._memory.shares  # small ones are cut off
+    assert shares[shares > 0].min() >= 0.99 * online.LEAST_SHARE / 4
     assert model.history_[-1]["zeros_H"] == 1 - model.components_.nnz / (4 * counts.shape[1])
 
 

@@ -101,7 +101,8 @@ class MiniBatchKLNMF(FactorModel):
     which should have many more samples than there are components. ``fit`` knows from the start how
     often each feature occurs, visits the samples in random order, and keeps W between passes, so
     that it differs from calls of ``partial_fit`` with the pieces of X. After ``fit``,
-    ``partial_fit`` goes on from there.
+    ``partial_fit`` goes on from there. ``fit`` needs memory for the nonzeros of X twice and for W;
+    ``partial_fit`` for its batch, and for three numbers a feature besides H.
 
     Examples
     --------
@@ -298,7 +299,6 @@ class MiniBatchKLNMF(FactorModel):
                 self.n_steps_ += 1
             self._set_fitted(time.perf_counter() - started, divergence, counts)
             started = time.perf_counter()
-            # The first divergences are of components that knew the batch by hearsay or not at all.
             n_stale = 0 if lowest - divergence > self.tol * abs(divergence) else n_stale + 1
             lowest = min(lowest, divergence)
             if self.max_no_improvement is not None and n_stale >= self.max_no_improvement:
