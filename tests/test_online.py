@@ -104,8 +104,6 @@ def test_components_sum_to_one_and_have_zeros(counts: sp.csr_array) -> None:
     assert sp.issparse(model.components_)
     assert model.components_.nnz < 4 * counts.shape[1]
     np.testing.assert_allclose(model.components_.sum(axis=1), 1, rtol=1e-5)
-    shares = model._memory.shares  # small ones are cut off
-    assert shares[shares > 0].min() >= 0.99 * online.LEAST_SHARE / 4
     assert model.history_[-1]["zeros_H"] == 1 - model.components_.nnz / (4 * counts.shape[1])
 
 
@@ -231,3 +229,42 @@ def test_files_do_not_hold_it_yet_and_say_what_does(counts: sp.csr_array, tmp_pa
     with pytest.raises(NotImplementedError, match=r"joblib\.load"):
         MiniBatchKLNMF.load(tmp_path / "model.klnmf")
     assert not list(tmp_path.iterdir())
+
+
+# ---- the step ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def memory(counts: sp.csr_array) -> online.OnlineMemory:
+    return online.OnlineMemory.begin(counts[:600], 4, 0, "cpu", 1)
+
+
+def test_W_accounts_for_the_features_that_a_batch_lacks(
+    memory: online.OnlineMemory, counts: sp.csr_array
+) -> None:
+    batch = online.Batch(counts[600:601], "cpu", 1)
+    assert len(batch.features) < 0.9 * counts.shape[1]
+    memory.learn(batch)
+    assert batch.W.sum() == pytest.approx(counts[600:601].sum(), rel=0.01)  # as at every optimum
+
+
+def test_what_was_counted_fades(memory: online.OnlineMemory, counts: sp.csr_array) -> None:
+    before = memory.totals.copy()
+    memory.observe(online.Batch(counts[600:700], "cpu", 1), keep=0.5)
+    np.testing.assert_allclose(memory.totals, 0.5 * before + counts[600:700].sum(axis=0))
+
+
+def test_a_whole_step_forgets_all_but_the_batch(
+    memory: online.OnlineMemory, counts: sp.csr_array
+) -> None:
+    batch = online.Batch(counts[600:700], "cpu", 1)
+    memory.observe(batch)
+    memory.learn(batch, least_step=1.0)
+    np.testing.assert_allclose(memory.weights[batch.features], batch.counts, rtol=0.1)
+
+
+def test_small_shares_become_zero(memory: online.OnlineMemory) -> None:
+    memory.shares[7] = [1 - 3e-4, 1e-4, 1e-4, 1e-4]
+    memory._move(np.array([7]), np.array([[5.0, 0.0, 0.0, 3.0]], dtype=memory.shares.dtype), 0.0)
+    assert np.count_nonzero(memory.shares[7]) == 2
+    assert memory.shares[7].sum() == pytest.approx(1)
