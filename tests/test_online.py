@@ -265,7 +265,7 @@ def test_a_whole_step_forgets_all_but_the_batch(
 
 
 def test_small_shares_become_zero(memory: online.OnlineMemory) -> None:
-    memory.shares[7] = [1 - 3e-4, 1e-4, 1e-4, 1e-4]
+    memory.weights[7], memory.shares[7] = 10.0, [1 - 3e-4, 1e-4, 1e-4, 1e-4]
     memory._move(np.array([7]), np.array([[5.0, 0.0, 0.0, 3.0]], dtype=memory.shares.dtype), 0.0)
     assert np.count_nonzero(memory.shares[7]) == 2
     assert memory.shares[7].sum() == pytest.approx(1)
