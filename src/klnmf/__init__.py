@@ -7,11 +7,12 @@ from importlib.metadata import version
 from types import ModuleType
 
 from klnmf.estimators import KLNMF
+from klnmf.mini_batch import MiniBatchKLNMF
 from klnmf.model_files import load_model
 
 __version__ = version("klnmf")
 
-__all__ = ["KLNMF", "__version__", "load_model"]
+__all__ = ["KLNMF", "MiniBatchKLNMF", "__version__", "load_model"]
 
 
 def __getattr__(name: str) -> ModuleType:

@@ -10,37 +10,27 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
-from sklearn.base import (
-    BaseEstimator,
-    ClassNamePrefixFeaturesOutMixin,
-    TransformerMixin,
-    _fit_context,
-)
+from sklearn.base import _fit_context
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_array
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import check_is_fitted, validate_data
 
-from klnmf.backends import BACKENDS, make_backend
-from klnmf.held_out import mean_log_likelihood, split_for_completion
+from klnmf.backends import BACKENDS
+from klnmf.base_estimator import FactorModel
 from klnmf.initialization import STARTS
 from klnmf.objective import Penalties
 from klnmf.progress import ProgressBar
 from klnmf.runs import begin_run, continuation_key
 from klnmf.saved.models import SavedToFiles
 from klnmf.solvers import SOLVERS, Solver, make_solver
-from klnmf.solvers.alternating import Record, RowSolve, Run, Solution, StopRule, solved_rows
-from klnmf.solvers.base import Problem, State
+from klnmf.solvers.alternating import Record, Run, Solution, StopRule
+from klnmf.solvers.base import State
 from klnmf.sparse_data import SparseData
-from klnmf.validation import check_counts, check_penalties, warn_caller, warn_if_one_sided
+from klnmf.validation import warn_caller, warn_if_one_sided
 
 Array = npt.NDArray[Any]
 
-# The half of the counts that `score` estimates from is the same for every model that is compared.
-SCORE_SEED = 0
 
-
-class KLNMF(SavedToFiles, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class KLNMF(SavedToFiles, FactorModel):
     """Nonnegative matrix factorisation of sparse counts under the Kullback-Leibler divergence.
 
     Finds nonnegative W (samples) and H (features) with X ≈ W Hᵀ by minimising
@@ -262,72 +252,6 @@ class KLNMF(SavedToFiles, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         """
         return self._as_output(self._fit(X, W, H))
 
-    def transform(self, X: Any) -> Any:
-        """Return W for new samples, with the components fixed: each row's problem is convex.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix or array, DataFrame} of shape (n_samples, n_features)
-            Counts, or other nonnegative data.
-
-        Returns
-        -------
-        ndarray or CSR array of shape (n_samples, n_components)
-        """
-        check_is_fitted(self, "components_")
-        return self._as_output(self._solve_W(self._check(X, reset=False), self._H()))
-
-    def inverse_transform(self, X: Any) -> Any:
-        """Return the estimated rates W Hᵀ: a dense array of n_samples × n_features numbers.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix or array} of shape (n_samples, n_components)
-            W, as returned by ``transform``.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_features)
-        """
-        check_is_fitted(self, "components_")
-        W = check_array(X, accept_sparse=True, dtype=[np.float64, np.float32], input_name="W")
-        W = W.toarray() if sp.issparse(W) else W
-        if W.shape[1] != self.n_components_:
-            raise ValueError(
-                f"W must have shape (n_samples, {self.n_components_}), as transform returns it; "
-                f"got {W.shape}."
-            )
-        return W @ self._H().T
-
-    def score(self, X: Any, y: Any = None) -> float:
-        """Held-out log-likelihood by document completion: higher is better, on new or old samples.
-
-        Each count of X falls into one of two halves at random, with a fixed seed. W is estimated
-        from one half with the components fixed, and the mean over the samples of the Poisson
-        log-likelihood of the other half is returned. 1 % of each sample's rate is spread evenly
-        over the features, so that a feature unknown to the model costs much and not everything.
-
-        Data that are not whole numbers cannot be split like that: W is then estimated from a random
-        half of the features, and the other half of the features is scored.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix or array, DataFrame} of shape (n_samples, n_features)
-            Counts, or other nonnegative data.
-        y : Ignored
-            For scikit-learn's API.
-
-        Returns
-        -------
-        float
-            Mean log-likelihood of a sample's held-out half.
-        """
-        check_is_fitted(self, "components_")
-        split = split_for_completion(self._check(X, reset=False), SCORE_SEED)
-        H = self._H()
-        W = self._solve_W(split.estimate, H[split.estimate_features])
-        return mean_log_likelihood(split.held_out, W, H[split.held_out_features])
-
     # ---- inside ----------------------------------------------------------------------------------
 
     def _fit(self, X: Any, W: Any, H: Any) -> Array:
@@ -364,24 +288,8 @@ class KLNMF(SavedToFiles, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
             self._warn_not_converged()
         return W_solved
 
-    def _check(self, X: Any, *, reset: bool) -> sp.csr_array:
-        X = validate_data(self, X, accept_sparse="csr", reset=reset)
-        return check_counts(X, dtype=self.dtype, name=type(self).__name__)
-
-    def _problem(self, data: SparseData) -> Problem:
-        penalties = Penalties(*map(float, (self.l1_W, self.l2_W, self.l1_H, self.l2_H)))
-        check_penalties(penalties, data.dtype)
-        return Problem(make_backend(self.backend, data, self.n_threads), penalties)
-
-    def _row_solve(self) -> RowSolve:
-        # Tighter than the fit, so that fit + transform and fit_transform agree to its tolerance,
-        # but not beyond what float32 can tell.
-        return RowSolve(tolerance=min(1e-5, max(0.01 * self.tol, 1e-7)))
-
-    def _solve_W(self, X: sp.csr_array, H: Array) -> Array:  # noqa: N802
-        problem = self._problem(SparseData(X))
-        W = solved_rows(problem, 0, problem.backend.upload(H), self._row_solve())
-        return problem.backend.download(W)
+    def _penalties(self) -> Penalties:
+        return Penalties(*map(float, (self.l1_W, self.l2_W, self.l1_H, self.l2_H)))
 
     def _set_fitted(self, run: Run, solution: Solution) -> Array:
         """Set the fitted attributes; returns W."""
@@ -413,23 +321,3 @@ class KLNMF(SavedToFiles, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
             "increase tol.",
             ConvergenceWarning,
         )
-
-    def _H(self) -> Array:  # noqa: N802
-        components: Any = self.components_
-        dense = components.toarray() if sp.issparse(components) else components
-        return np.ascontiguousarray(dense.T)
-
-    def _as_output(self, W: Array) -> Any:
-        return sp.csr_array(W) if self.sparse_output else W
-
-    @property
-    def _n_features_out(self) -> int:
-        return int(self.n_components_)
-
-    def __sklearn_tags__(self) -> Any:
-        """Declare what scikit-learn should know: nonnegative input, sparse or dense."""
-        tags = super().__sklearn_tags__()
-        tags.input_tags.positive_only = True
-        tags.input_tags.sparse = True
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags

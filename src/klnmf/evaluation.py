@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
-from klnmf.estimators import KLNMF, SCORE_SEED
+from klnmf.base_estimator import SCORE_SEED
+from klnmf.estimators import KLNMF
 from klnmf.held_out import likelihood, split_for_completion
 from klnmf.topics import coherence
 

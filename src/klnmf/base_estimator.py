@@ -1,0 +1,150 @@
+"""What all estimators share: everything that is done with components that are known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import check_array
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from klnmf.backends import make_backend
+from klnmf.held_out import mean_log_likelihood, split_for_completion
+from klnmf.objective import Penalties
+from klnmf.solvers.alternating import RowSolve, solved_rows
+from klnmf.solvers.base import Problem
+from klnmf.sparse_data import SparseData
+from klnmf.validation import check_counts, check_penalties
+
+Array = npt.NDArray[Any]
+
+# The half of the counts that `score` estimates from is the same for every model that is compared.
+SCORE_SEED = 0
+
+
+class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """An estimator with ``components_``: it can transform, go back, and be scored.
+
+    Its parameters include ``tol``, ``dtype``, ``sparse_output``, ``backend`` and ``n_threads``.
+    """
+
+    tol: float
+    n_threads: int | None
+    dtype: Any
+    sparse_output: bool
+    backend: str
+    components_: Any
+    n_components_: int
+
+    def transform(self, X: Any) -> Any:
+        """Return W for new samples, with the components fixed: each row's problem is convex.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix or array, DataFrame} of shape (n_samples, n_features)
+            Counts, or other nonnegative data.
+
+        Returns
+        -------
+        ndarray or CSR array of shape (n_samples, n_components)
+        """
+        check_is_fitted(self, "components_")
+        return self._as_output(self._solve_W(self._check(X, reset=False), self._H()))
+
+    def inverse_transform(self, X: Any) -> Any:
+        """Return the estimated rates W Hᵀ: a dense array of n_samples × n_features numbers.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix or array} of shape (n_samples, n_components)
+            W, as returned by ``transform``.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features)
+        """
+        check_is_fitted(self, "components_")
+        W = check_array(X, accept_sparse=True, dtype=[np.float64, np.float32], input_name="W")
+        W = W.toarray() if sp.issparse(W) else W
+        if W.shape[1] != self.n_components_:
+            raise ValueError(
+                f"W must have shape (n_samples, {self.n_components_}), as transform returns it; "
+                f"got {W.shape}."
+            )
+        return W @ self._H().T
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Held-out log-likelihood by document completion: higher is better, on new or old samples.
+
+        Each count of X falls into one of two halves at random, with a fixed seed. W is estimated
+        from one half with the components fixed, and the mean over the samples of the Poisson
+        log-likelihood of the other half is returned. 1 % of each sample's rate is spread evenly
+        over the features, so that a feature unknown to the model costs much and not everything.
+
+        Data that are not whole numbers cannot be split like that: W is then estimated from a random
+        half of the features, and the other half of the features is scored.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix or array, DataFrame} of shape (n_samples, n_features)
+            Counts, or other nonnegative data.
+        y : Ignored
+            For scikit-learn's API.
+
+        Returns
+        -------
+        float
+            Mean log-likelihood of a sample's held-out half.
+        """
+        check_is_fitted(self, "components_")
+        split = split_for_completion(self._check(X, reset=False), SCORE_SEED)
+        H = self._H()
+        W = self._solve_W(split.estimate, H[split.estimate_features])
+        return mean_log_likelihood(split.held_out, W, H[split.held_out_features])
+
+    # ---- inside ----------------------------------------------------------------------------------
+
+    def _check(self, X: Any, *, reset: bool) -> sp.csr_array:
+        X = validate_data(self, X, accept_sparse="csr", reset=reset)
+        return check_counts(X, dtype=self.dtype, name=type(self).__name__)
+
+    def _penalties(self) -> Penalties:
+        return Penalties()
+
+    def _problem(self, data: SparseData) -> Problem:
+        penalties = self._penalties()
+        check_penalties(penalties, data.dtype)
+        return Problem(make_backend(self.backend, data, self.n_threads), penalties)
+
+    def _row_solve(self) -> RowSolve:
+        # Tighter than the fit, so that fit + transform and fit_transform agree to its tolerance,
+        # but not beyond what float32 can tell.
+        return RowSolve(tolerance=min(1e-5, max(0.01 * self.tol, 1e-7)))
+
+    def _solve_W(self, X: sp.csr_array, H: Array) -> Array:  # noqa: N802
+        problem = self._problem(SparseData(X))
+        W = solved_rows(problem, 0, problem.backend.upload(H), self._row_solve())
+        return problem.backend.download(W)
+
+    def _H(self) -> Array:  # noqa: N802
+        components: Any = self.components_
+        dense = components.toarray() if sp.issparse(components) else components
+        return np.ascontiguousarray(dense.T)
+
+    def _as_output(self, W: Array) -> Any:
+        return sp.csr_array(W) if self.sparse_output else W
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.n_components_)
+
+    def __sklearn_tags__(self) -> Any:
+        """Declare what scikit-learn should know: nonnegative input, sparse or dense."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.positive_only = True
+        tags.input_tags.sparse = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
