@@ -32,7 +32,7 @@ class MiniBatchKLNMF(FactorModel):
 
     On 20 Newsgroups (18,774 samples), one look at each batch comes within about 2 % of the
     objective of :class:`~klnmf.KLNMF`, and ``fit`` within 1 % (``benchmarks/online.py``). Where X
-    fits into memory, :class:`~klnmf.KLNMF` is there as soon and goes on to the end. Unlike there,
+    fits into memory, :class:`~klnmf.KLNMF` is there sooner and goes on to the end. Unlike there,
     the objective may rise from one batch to the next, because H follows the batches. What
     ``transform`` returns is always solved for to its tolerance.
 
@@ -96,13 +96,14 @@ class MiniBatchKLNMF(FactorModel):
 
     Notes
     -----
-    ``fit`` begins with 20 iterations of the full solver on four random batches, which takes about
-    as long as the passes themselves; a first ``partial_fit`` does so on the batch it is given,
-    which should have many more samples than there are components. ``fit`` knows from the start how
-    often each feature occurs, visits the samples in random order, and keeps W between passes, so
-    that it differs from calls of ``partial_fit`` with the pieces of X. After ``fit``,
-    ``partial_fit`` goes on from there. ``fit`` needs memory for the nonzeros of X twice and for W;
-    ``partial_fit`` for its batch, and for three numbers a feature besides H.
+    ``fit`` begins with 20 iterations of the full solver on four random batches, which reads as much
+    as several passes do and, with few passes, takes most of the time; a first ``partial_fit`` does
+    so on the batch it is given, which should have many more samples than there are components.
+    ``fit`` knows from the start how often each feature occurs, visits the samples in random order,
+    and keeps W between passes, so that it differs from calls of ``partial_fit`` with the pieces of
+    X. After ``fit``, ``partial_fit`` goes on from there. ``fit`` needs memory for the
+    nonzeros of X twice and for W; ``partial_fit`` for its batch, and for three numbers a feature
+    besides H.
 
     Examples
     --------
