@@ -237,6 +237,10 @@ def test_threads_are_compared_over_the_same_iterations() -> None:
 
     judged = verdict([timed(1, [8.0, 10.0]), timed(4, [2.0, 2.5, 2.6, 2.7])], "more threads")
     assert judged.evidence == "Bible 4.0 times on 4"
+    text = tables.growth(
+        Results([timed(1, [8.0, 10.0]), timed(4, [2.0, 2.5, 2.6, 2.7])], []), "threads"
+    )
+    assert "| Bible | SRCD (paper) | 500 (2 done) | 125 (2 done) |" in text
     assert judged.verdict == claims.HOLDS
 
 

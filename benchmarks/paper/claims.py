@@ -314,7 +314,7 @@ def _memory(results: Results) -> Claim:
         return _missing(text, "curve")
     least, most = min(ratios), max(ratios)
     evidence = (
-        f"CCD takes {least[0]:.2g} times as much on {least[1]}, {most[0]:.2g} times on {most[1]}"
+        f"CCD takes {least[0]:.3g} times as much on {least[1]}, {most[0]:.3g} times on {most[1]}"
     )
     return Claim(text, HOLDS if least[0] > 1 else PARTLY, evidence, "curve")
 
