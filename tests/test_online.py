@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -221,15 +220,6 @@ def test_more_components_than_samples() -> None:
 def test_negative_counts_are_refused() -> None:
     with pytest.raises(ValueError, match="Negative values in data passed to MiniBatchKLNMF"):
         one_thread(2).partial_fit([[1.0, -1.0]])
-
-
-def test_files_do_not_hold_it_yet_and_say_what_does(counts: sp.csr_array, tmp_path: Path) -> None:
-    model = one_thread().partial_fit(counts[:100])
-    with pytest.raises(NotImplementedError, match=r"joblib\.dump"):
-        model.save(tmp_path / "model.klnmf")
-    with pytest.raises(NotImplementedError, match=r"joblib\.load"):
-        MiniBatchKLNMF.load(tmp_path / "model.klnmf")
-    assert not list(tmp_path.iterdir())
 
 
 # ---- the step ------------------------------------------------------------------------------------

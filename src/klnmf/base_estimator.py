@@ -12,7 +12,7 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from klnmf.backends import make_backend
-from klnmf.held_out import mean_log_likelihood, split_for_completion
+from klnmf.held_out import Likelihood, Split, likelihood, split_for_completion
 from klnmf.objective import Penalties
 from klnmf.solvers.alternating import RowSolve, solved_rows
 from klnmf.solvers.base import Problem
@@ -100,16 +100,20 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
             Mean log-likelihood of a sample's held-out half.
         """
         check_is_fitted(self, "components_")
-        split = split_for_completion(self._check(X, reset=False), SCORE_SEED)
-        H = self._H()
-        W = self._solve_W(split.estimate, H[split.estimate_features])
-        return mean_log_likelihood(split.held_out, W, H[split.held_out_features])
+        return self._completed(self._check(X, reset=False))[1].per_sample
 
     # ---- inside ----------------------------------------------------------------------------------
 
     def _check(self, X: Any, *, reset: bool) -> sp.csr_array:
         X = validate_data(self, X, accept_sparse="csr", reset=reset)
         return check_counts(X, dtype=self.dtype, name=type(self).__name__)
+
+    def _completed(self, counts: sp.csr_array) -> tuple[Split, Likelihood]:
+        """Estimate W from one half of the counts; both halves, and how likely the other one is."""
+        split = split_for_completion(counts, SCORE_SEED)
+        H = self._H()
+        W = self._solve_W(split.estimate, H[split.estimate_features])
+        return split, likelihood(split.held_out, W, H[split.held_out_features])
 
     def _penalties(self) -> Penalties:
         return Penalties()

@@ -10,9 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
-from klnmf.base_estimator import SCORE_SEED
-from klnmf.estimators import KLNMF
-from klnmf.held_out import likelihood, split_for_completion
+from klnmf.base_estimator import FactorModel
 from klnmf.topics import coherence
 
 
@@ -43,14 +41,14 @@ class HeldOutScores:
     n_counts: float
 
 
-def evaluate(model: KLNMF, X: Any, *, n_top: int = 10) -> HeldOutScores:
+def evaluate(model: FactorModel, X: Any, *, n_top: int = 10) -> HeldOutScores:
     """Score a fitted model on samples, best on such as it was not fitted to.
 
     Half of each sample's counts say what the sample is about, the other half is predicted.
 
     Parameters
     ----------
-    model : KLNMF
+    model : KLNMF or MiniBatchKLNMF
         A fitted model.
     X : {array-like, sparse matrix or array} of shape (n_samples, n_features)
         Counts.
@@ -74,10 +72,7 @@ def evaluate(model: KLNMF, X: Any, *, n_top: int = 10) -> HeldOutScores:
     """
     check_is_fitted(model, "components_")
     counts = model._check(X, reset=False)
-    split = split_for_completion(counts, SCORE_SEED)
-    H = model._H()
-    W = model._solve_W(split.estimate, H[split.estimate_features])
-    found = likelihood(split.held_out, W, H[split.held_out_features])
+    split, found = model._completed(counts)
     n_counts = float(split.held_out.sum(dtype=np.float64))
     return HeldOutScores(
         found.per_sample,

@@ -92,8 +92,3 @@ def likelihood(X: sp.csr_array, W: Array, H: Array) -> Likelihood:
         float((log_rates - log_factorials - masses.sum()) / X.shape[0]),
         log_rates - float(counts @ np.log(masses)),
     )
-
-
-def mean_log_likelihood(X: sp.csr_array, W: Array, H: Array) -> float:
-    """Poisson log-likelihood per sample, see `likelihood`."""
-    return likelihood(X, W, H).per_sample

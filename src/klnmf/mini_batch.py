@@ -103,7 +103,7 @@ class MiniBatchKLNMF(FactorModel):
     and keeps W between passes, so that it differs from calls of ``partial_fit`` with the pieces of
     X. After ``fit``, ``partial_fit`` goes on from there. ``fit`` needs memory for the
     nonzeros of X twice and for W; ``partial_fit`` for its batch, and for three numbers a feature
-    besides H.
+    besides H. ``joblib.dump`` keeps a model: loaded again, it goes on to the same bits.
 
     Examples
     --------
@@ -239,37 +239,6 @@ class MiniBatchKLNMF(FactorModel):
             self.n_steps_ += 1
         self._set_fitted(time.perf_counter() - started, divergence, counts)
         return self
-
-    def save(self, path: Any, **named: Any) -> None:
-        """Refuse: the format of klnmf does not hold this model. Use ``joblib.dump``.
-
-        Parameters
-        ----------
-        path : str or path
-            Where to.
-        **named
-            As in :meth:`klnmf.KLNMF.save`.
-        """
-        raise NotImplementedError(
-            "klnmf's file format does not hold a MiniBatchKLNMF yet, which has to remember more "
-            "than its components. Use joblib.dump(model, path): a model loaded from there goes on "
-            "to the same bits."
-        )
-
-    @classmethod
-    def load(cls, path: Any) -> Self:
-        """Refuse: the format of klnmf does not hold this model. Use ``joblib.load``.
-
-        Parameters
-        ----------
-        path : str or path
-            The file.
-        """
-        raise NotImplementedError(
-            "klnmf's file format does not hold a MiniBatchKLNMF yet. Use joblib.load(path) for a "
-            "file that joblib.dump wrote (and only if you trust it), or KLNMF.load(path) for a "
-            "model of KLNMF."
-        )
 
     # ---- inside ----------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from typing import Any
 from klnmf.cli.data import read_data, say
 from klnmf.cli.errors import CommandError
 from klnmf.model_files import load_model
-from klnmf.projection import _restricted, match_features, project
+from klnmf.projection import match_features, project, restricted
 from klnmf.readers import CountTable
 from klnmf.readers.formats import recognised
 from klnmf.saved.models import SavedModel
@@ -80,11 +80,11 @@ def on_common_features(saved: SavedModel, table: CountTable) -> tuple[Any, Any, 
 
     Where the features are those that occur, the counts of the others are 0, and all are known.
     """
-    X, line = aligned(saved, table)
     if table.open_features or saved.feature_names is None or table.column_names is None:
-        return saved.model, X, line
+        return saved.model, *aligned(saved, table)
     overlap = match_features(saved.feature_names, table.column_names)
-    return _restricted(saved.model, overlap.model_positions, X), X[:, overlap.model_positions], line
+    X = table.X[:, overlap.data_positions]
+    return restricted(saved.model, overlap.model_positions, X), X, str(overlap)
 
 
 def _check_width(saved: SavedModel, table: CountTable) -> None:
