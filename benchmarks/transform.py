@@ -30,9 +30,11 @@ from klnmf.solvers.alternating import RowSolve, solved_rows
 from klnmf.solvers.base import Problem
 from klnmf.sparse_data import SparseData
 
-# From rough to fine: one round of so many sweeps, then more rounds.
-EFFORTS = [RowSolve(0.0, rounds=1, sweeps=sweeps) for sweeps in (1, 2, 3, 4, 6, 8)]
-EFFORTS += [RowSolve(0.0, rounds=rounds) for rounds in (2, 3, 5)]
+# From rough to fine: more relaxed multiplicative steps, then more steps of Newton's method.
+EFFORTS = [
+    RowSolve(0.0, rounds=rounds, relaxed=relaxed)
+    for rounds, relaxed in ((1, 3), (1, 4), (2, 3), (2, 4), (3, 4), (4, 4), (6, 4))
+]
 
 
 def least(action: Callable[[], Any], repeats: int = 5) -> tuple[float, Any]:

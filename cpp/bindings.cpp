@@ -82,6 +82,21 @@ void bind_mixed_kernels(nb::module_& m) {
         "One half-step of coordinate descent with steps that cannot overshoot; x, value, kkt are "
         "out.");
     m.def(
+        "newton_rows",
+        [](In1<std::int64_t> indptr, In1<I> indices, In1<D> values, In2<T> A, In1<double> c,
+           double l2, bool cold, int relaxed, int rounds, double tolerance, int n_threads,
+           Out2<T> x, Out1<double> kkt) {
+            check_sizes(indptr, indices, values, A.shape(1), c, x, kkt);
+            const klnmf::NewtonSettings settings{cold, relaxed, rounds, tolerance};
+            klnmf::newton_rows(rows_of(indptr, indices, values), fixed_of(A, c), l2,
+                               static_cast<std::int64_t>(A.shape(0)), settings, n_threads, x.data(),
+                               kkt.data());
+        },
+        "indptr"_a.noconvert(), "indices"_a.noconvert(), "values"_a.noconvert(), "A"_a.noconvert(),
+        "c"_a.noconvert(), "l2"_a, "cold"_a, "relaxed"_a, "rounds"_a, "tolerance"_a, "n_threads"_a,
+        "x"_a.noconvert(), "kkt"_a.noconvert(), Unlocked(),
+        "Every row problem solved to a residual; x and kkt are out.");
+    m.def(
         "multiplicative_rows",
         [](In1<std::int64_t> indptr, In1<I> indices, In1<D> values, In2<T> A, In1<double> c,
            double l2, int relaxed, int n_threads, Out2<T> x, Out1<double> kkt) {

@@ -16,19 +16,12 @@ namespace klnmf {
 constexpr std::int64_t key_lengths = 4;
 constexpr std::int64_t most_counted = 31;
 
-struct SortScratch {
-    std::vector<std::int64_t> sorted;
-    std::vector<std::int32_t> keys, ends;
-};
-
 // What one thread needs besides its RowScratch to work on batches of rows.
 template <class T, class I>
 struct BatchScratch {
     BatchScratch(std::int64_t longest_row, std::int64_t stride) : batch(longest_row, stride) {
         rows.reserve(rows_per_task);
-        sorting.sorted.reserve(rows_per_task);
-        sorting.keys.reserve(rows_per_task);
-        sorting.ends.reserve((longest_batched_row / key_lengths + 1) * (most_counted + 1) + 1);
+        sorting.reserve((longest_batched_row / key_lengths + 1) * (most_counted + 1));
     }
 
     // All of their memory is reserved here: a task must not allocate.
@@ -109,8 +102,6 @@ template <class T>
 KLNMF_INLINE void sort_for_batches(const std::int64_t* indptr, std::int64_t longest, const T* x,
                                    int rank, SortScratch& scratch,
                                    std::vector<std::int64_t>& rows) {
-    const std::int64_t n_keys = (longest / key_lengths + 1) * (most_counted + 1);
-    scratch.ends.assign(n_keys + 1, 0);
     scratch.keys.clear();
     for (const std::int64_t i : rows) {
         int in_use = 0;
@@ -120,14 +111,8 @@ KLNMF_INLINE void sort_for_batches(const std::int64_t* indptr, std::int64_t long
         const std::int64_t key = (length - 1) / key_lengths * (most_counted + 1) +
                                  std::min<std::int64_t>(in_use, most_counted);
         scratch.keys.push_back(static_cast<std::int32_t>(key));
-        ++scratch.ends[key + 1];
     }
-    for (std::int64_t key = 0; key < n_keys; ++key)
-        scratch.ends[key + 1] += scratch.ends[key];
-    scratch.sorted.resize(rows.size());
-    for (std::size_t j = 0; j < rows.size(); ++j)
-        scratch.sorted[scratch.ends[scratch.keys[j]]++] = rows[j];
-    rows.swap(scratch.sorted);
+    sort_by_keys((longest / key_lengths + 1) * (most_counted + 1), scratch, rows);
 }
 
 template <class T, class I, class D>

@@ -1,11 +1,10 @@
 #include "kernels.hpp"
 
 #include <algorithm>
-#include <memory>
-#include <new>
 #include <vector>
 
 #include "guarded_range.hpp"
+#include "newton_range.hpp"
 #include "objective.hpp"
 #include "parallel.hpp"
 #include "row_problem.hpp"
@@ -38,8 +37,8 @@ public:
         fixed_.inverse_slope = slopes_.data() + stride;
         if (stride == fixed.stride)
             return;
-        memory_.reset(static_cast<T*>(::operator new(n_rows * stride * sizeof(T), alignment)));
-        T* padded = memory_.get();
+        memory_ = AlignedArray<T>(n_rows * stride);
+        T* padded = memory_.data();
         for_each_range(
             n_rows, n_threads,
             [&](std::int64_t begin, std::int64_t end, int) {
@@ -60,13 +59,9 @@ public:
     const FixedFactor<T>& operator*() const { return fixed_; }
 
 private:
-    static constexpr std::align_val_t alignment{64};
-    struct Release {
-        void operator()(T* memory) const { ::operator delete(memory, alignment); }
-    };
     FixedFactor<T> fixed_;
     std::vector<T> slopes_;
-    std::unique_ptr<T, Release> memory_;
+    AlignedArray<T> memory_;
 };
 
 // The loops below run over the rows of one task; everything in them is inlined and compiled for
@@ -198,6 +193,30 @@ void guarded_rows(const SparseRows<D, I>& data, const FixedFactor<T>& unpadded, 
 }
 
 template <class T, class I, class D>
+void newton_rows(const SparseRows<D, I>& data, const FixedFactor<T>& unpadded, double l2,
+                 std::int64_t n_cols, const NewtonSettings& settings, int n_threads, T* x,
+                 double* kkt) {
+    const int threads = usable_threads(n_threads, data.nnz() * unpadded.rank);
+    const PaddedFactor<T> padded(unpadded, n_cols, threads);
+    const std::int64_t longest = data.longest_row();
+    ScratchPool<T> pool(threads, longest, unpadded.rank, (*padded).stride);
+    std::vector<NewtonScratch<T, I>> batches;
+    batches.reserve(threads); // a copy would not keep what is reserved
+    for (int t = 0; t < threads; ++t)
+        batches.emplace_back(longest, unpadded.rank, (*padded).stride,
+                             suits_newton(unpadded.rank, l2));
+    // Few tasks: the more rows there are to choose from, the more alike are those of a batch.
+    constexpr int tasks_per_thread = 8;
+    for_each_task(
+        data, threads,
+        [&](std::int64_t begin, std::int64_t end, int thread) {
+            newton_range(data, *padded, l2, settings, begin, end, pool[thread], batches[thread], x,
+                         kkt);
+        },
+        threads == 1 ? 1 : tasks_per_thread);
+}
+
+template <class T, class I, class D>
 void multiplicative_rows(const SparseRows<D, I>& data, const FixedFactor<T>& unpadded, double l2,
                          std::int64_t n_cols, int relaxed, int n_threads, T* x, double* kkt) {
     for_each_range_padded(data, unpadded, n_cols, n_threads,
@@ -295,6 +314,8 @@ void extrapolate(const T* newest, const T* previous, std::int64_t size, double w
 #define KLNMF_INSTANTIATE_MIXED(T, I, D)                                                           \
     template void guarded_rows(const SparseRows<D, I>&, const FixedFactor<T>&, double,             \
                                std::int64_t, const GuardedSettings&, int, T*, double*, double*);   \
+    template void newton_rows(const SparseRows<D, I>&, const FixedFactor<T>&, double,              \
+                              std::int64_t, const NewtonSettings&, int, T*, double*);              \
     template void multiplicative_rows(const SparseRows<D, I>&, const FixedFactor<T>&, double,      \
                                       std::int64_t, int, int, T*, double*);                        \
     template void evaluate_rows(const SparseRows<D, I>&, const FixedFactor<T>&, double, bool, int, \

@@ -6,6 +6,7 @@
 
 #include "dense_descent.hpp"
 #include "rule_guarded.hpp"
+#include "rule_newton.hpp"
 #include "rule_paper.hpp"
 #include "sparse_view.hpp"
 
@@ -18,6 +19,13 @@ template <class T, class I, class D>
 void guarded_rows(const SparseRows<D, I>& data, const FixedFactor<T>& fixed, double l2,
                   std::int64_t n_cols, const GuardedSettings& settings, int n_threads, T* x,
                   double* value, double* kkt);
+
+// Solves every row problem to its end: x is in/out, or out alone where settings.cold; `kkt` (out)
+// receives the residual met before the first Newton step.
+template <class T, class I, class D>
+void newton_rows(const SparseRows<D, I>& data, const FixedFactor<T>& fixed, double l2,
+                 std::int64_t n_cols, const NewtonSettings& settings, int n_threads, T* x,
+                 double* kkt);
 
 // One half-step of "mu", with so many relaxed steps before the plain one.
 template <class T, class I, class D>

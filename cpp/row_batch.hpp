@@ -56,15 +56,6 @@ struct RowBatch {
     std::vector<T> zeros;                   // row of A of a padding nonzero
 };
 
-template <class Mask>
-KLNMF_INLINE bool any_lane(Mask mask) {
-    auto any = mask[0];
-#pragma GCC unroll 8
-    for (std::size_t l = 1; l < sizeof(Mask) / sizeof(mask[0]); ++l)
-        any |= mask[l];
-    return any != 0;
-}
-
 // Empties the batch.
 template <class T, class I>
 KLNMF_INLINE void clear_batch(RowBatch<T, I>& batch) {

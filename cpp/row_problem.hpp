@@ -251,18 +251,23 @@ KLNMF_CLONES bool product_and_ratios(const Row<T, I>& row, RowScratch<T>& scratc
     }
 }
 
-// Makes f finite where a start left a nonzero without cover: x becomes the same share of every live
-// component, c_k x_k summing to the row's total. Nonzeros that no x can cover (their row of A is
-// zero) are dropped from v; the value of such a row is infinite whatever x is. Returns whether any
-// is.
+// x becomes the same share of every live component, c_k x_k summing to the row's total: every
+// nonzero that can be covered is.
+template <class T, class I>
+KLNMF_INLINE void start_evenly(const Row<T, I>& row, RowScratch<T>& scratch) {
+    double slope = 0;
+    for (int k = 0; k < row.fixed.rank; ++k)
+        slope += row.fixed.c[k];
+    for (int k = 0; k < row.fixed.rank; ++k)
+        scratch.x[k] = row.fixed.c[k] > 0 ? static_cast<T>(row.total / slope) : T(0);
+}
+
+// Makes f finite where a start left a nonzero without cover. Nonzeros that no x can cover (their
+// row of A is zero) are dropped from v; the value of such a row is infinite whatever x is. Returns
+// whether any is.
 template <class T, class I>
 KLNMF_INLINE bool restart_uncovered_row(const Row<T, I>& row, RowScratch<T>& scratch) {
-    const int rank = row.fixed.rank;
-    double slope = 0;
-    for (int k = 0; k < rank; ++k)
-        slope += row.fixed.c[k];
-    for (int k = 0; k < rank; ++k)
-        scratch.x[k] = row.fixed.c[k] > 0 ? static_cast<T>(row.total / slope) : T(0);
+    start_evenly(row, scratch);
     if (!product_and_ratios(row, scratch))
         return false;
     for (std::int64_t i = 0; i < row.length; ++i) {

@@ -14,15 +14,43 @@ namespace klnmf {
 // Rows in a task at most: enough to find rows of one length for a batch.
 constexpr std::int64_t rows_per_task = 512;
 
+// Memory for sorting the rows of a task.
+struct SortScratch {
+    // For keys below `n_keys`; a task must not allocate.
+    void reserve(std::int64_t n_keys) {
+        sorted.reserve(rows_per_task);
+        keys.reserve(rows_per_task);
+        ends.reserve(n_keys + 1);
+    }
+
+    std::vector<std::int64_t> sorted;
+    std::vector<std::int32_t> keys, ends;
+};
+
+// Sorts rows by scratch.keys (a key for each of them), keeping the order of those with the same.
+inline void sort_by_keys(std::int64_t n_keys, SortScratch& scratch,
+                         std::vector<std::int64_t>& rows) {
+    scratch.ends.assign(n_keys + 1, 0);
+    for (const std::int32_t key : scratch.keys)
+        ++scratch.ends[key + 1];
+    for (std::int64_t key = 0; key < n_keys; ++key)
+        scratch.ends[key + 1] += scratch.ends[key];
+    scratch.sorted.resize(rows.size());
+    for (std::size_t j = 0; j < rows.size(); ++j)
+        scratch.sorted[scratch.ends[scratch.keys[j]]++] = rows[j];
+    rows.swap(scratch.sorted);
+}
+
 struct RowTask {
     std::int64_t begin, end;
 };
 
 template <class T, class I>
-std::vector<RowTask> row_tasks(const SparseRows<T, I>& data, int n_threads) {
+std::vector<RowTask> row_tasks(const SparseRows<T, I>& data, int n_threads, int tasks_per_thread) {
     // Many tasks for each thread, so that the last ones end together, but none too small to be
     // worth the shared counter.
-    const std::int64_t share = std::max<std::int64_t>(2048, data.nnz() / (32 * n_threads));
+    const std::int64_t share =
+        std::max<std::int64_t>(2048, data.nnz() / (tasks_per_thread * n_threads));
     std::vector<RowTask> tasks;
     for (std::int64_t begin = 0; begin < data.n_rows;) {
         std::int64_t end = begin + 1;
@@ -41,8 +69,9 @@ std::vector<RowTask> row_tasks(const SparseRows<T, I>& data, int n_threads) {
 
 // Calls body(begin, end, thread) for ranges of rows that cover all rows of the data.
 template <class T, class I, class Body>
-void for_each_task(const SparseRows<T, I>& data, int n_threads, Body body) {
-    const std::vector<RowTask> tasks = row_tasks(data, n_threads);
+void for_each_task(const SparseRows<T, I>& data, int n_threads, Body body,
+                   int tasks_per_thread = 32) {
+    const std::vector<RowTask> tasks = row_tasks(data, n_threads, tasks_per_thread);
     for_each_range(
         static_cast<std::int64_t>(tasks.size()), n_threads,
         [&](std::int64_t first, std::int64_t last, int thread) {

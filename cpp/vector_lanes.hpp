@@ -71,6 +71,15 @@ KLNMF_INLINE typename Lanes<T>::Mask lane_numbers() {
     return numbers;
 }
 
+template <class Mask>
+KLNMF_INLINE bool any_lane(Mask mask) {
+    auto any = mask[0];
+#pragma GCC unroll 8
+    for (std::size_t l = 1; l < sizeof(Mask) / sizeof(mask[0]); ++l)
+        any |= mask[l];
+    return any != 0;
+}
+
 // Lane j of the result is the sum of the lanes of parts[j]: a tree of additions on interleaved
 // pairs.
 KLNMF_INLINE Lanes<float>::Vector sum_each(const Lanes<float>::Vector (&parts)[8]) {

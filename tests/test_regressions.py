@@ -124,12 +124,12 @@ def test_settings_of_a_solver_are_checked(settings: dict[str, Any]) -> None:
 
 
 def test_a_backend_must_have_the_rule_that_ends_every_fit() -> None:
-    class WithoutGuardedRule(CpuBackend):
+    class WithoutSolveRule(CpuBackend):
         name = "half"
         rules = frozenset({MultiplicativeRule})
 
-    backend = WithoutGuardedRule(SparseData(check_counts(COUNTS)))
-    with pytest.raises(ValueError, match=r"needs GuardedRule, which backend='half'"):
+    backend = WithoutSolveRule(SparseData(check_counts(COUNTS)))
+    with pytest.raises(ValueError, match=r"needs SolveRule, which backend='half'"):
         MultiplicativeUpdates().check_backend(backend)
 
 

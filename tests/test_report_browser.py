@@ -314,6 +314,8 @@ def test_nothing_scrolls_sideways_on_a_phone(driver: Any, example: Path, tmp_pat
 
 
 def test_colours_follow_the_system_and_the_toggle(page: Any) -> None:
+    from selenium.webdriver.support.ui import WebDriverWait
+
     def ground() -> str:
         colour: str = page.execute_script("return getComputedStyle(document.body).backgroundColor")
         return colour
@@ -328,7 +330,7 @@ def test_colours_follow_the_system_and_the_toggle(page: Any) -> None:
     dark = ground()
     assert dark != light
     toggle = page.find_element("css selector", "#theme")
-    assert toggle.text == "Light"
+    WebDriverWait(page, 10).until(lambda _: toggle.text == "Light")  # the page is told in a while
     toggle.click()
     assert ground() == light
     assert toggle.text == "Dark"

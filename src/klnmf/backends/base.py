@@ -28,6 +28,21 @@ class GuardedRule:
 
 
 @dataclass(frozen=True)
+class SolveRule:
+    """Every row problem solved to its end, a convex problem with one minimum.
+
+    A ``cold`` solve takes nothing from x: it begins with the same share of every component. The
+    first ``relaxed`` steps are over-relaxed multiplicative ones (see ``MultiplicativeRule``), the
+    cheapest while every component is in use; at most ``rounds`` steps of Newton's method follow.
+    """
+
+    tolerance: float  # a row is left alone once its residual is at most this
+    rounds: int = 50
+    relaxed: int = 0
+    cold: bool = False
+
+
+@dataclass(frozen=True)
 class MultiplicativeRule:
     """One multiplicative update of every entry, x ← x S / c.
 
@@ -59,7 +74,7 @@ class DenseRule:
     max_newton: int = 100
 
 
-Rule = GuardedRule | MultiplicativeRule | PaperRule | DenseRule
+Rule = GuardedRule | SolveRule | MultiplicativeRule | PaperRule | DenseRule
 
 
 @dataclass(frozen=True)

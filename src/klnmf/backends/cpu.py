@@ -17,6 +17,7 @@ from klnmf.backends.base import (
     PaperRule,
     RowTotals,
     Rule,
+    SolveRule,
 )
 from klnmf.backends.numpy_factors import NumpyFactors
 from klnmf.sparse_data import SparseData
@@ -57,7 +58,7 @@ class CpuBackend(NumpyFactors):
 
     name: ClassVar[str] = "cpu"
     rules: ClassVar[frozenset[type]] = frozenset(
-        {GuardedRule, MultiplicativeRule, PaperRule, DenseRule}
+        {GuardedRule, SolveRule, MultiplicativeRule, PaperRule, DenseRule}
     )
 
     def __init__(self, data: SparseData, n_threads: int | None = None) -> None:
@@ -100,6 +101,10 @@ class CpuBackend(NumpyFactors):
                 _core.guarded_rows(*guarded, threads, x, values, kkt)
                 if rule.want_value:
                     value = _core.blocked_sum(values)
+            case SolveRule():
+                how = (rule.cold, rule.relaxed, rule.rounds, rule.tolerance)
+                solving = (*problem, A, c, l2, *how)
+                _core.newton_rows(*solving, threads, x, kkt)
             case MultiplicativeRule():
                 _core.multiplicative_rows(*problem, A, c, l2, rule.relaxed, threads, x, kkt)
             case PaperRule():

@@ -18,8 +18,10 @@ from klnmf.backends.base import (
     PaperRule,
     RowTotals,
     Rule,
+    SolveRule,
 )
 from klnmf.backends.numpy_factors import NumpyFactors
+from klnmf.backends.reference_newton import newton_steps
 from klnmf.sparse_data import SparseData, blocked_sum
 
 Array = npt.NDArray[Any]
@@ -119,7 +121,7 @@ class ReferenceBackend(NumpyFactors):
 
     name: ClassVar[str] = "reference"
     rules: ClassVar[frozenset[type]] = frozenset(
-        {GuardedRule, MultiplicativeRule, PaperRule, DenseRule}
+        {GuardedRule, SolveRule, MultiplicativeRule, PaperRule, DenseRule}
     )
 
     def __init__(self, data: SparseData, n_threads: int | None = None) -> None:
@@ -162,11 +164,15 @@ class ReferenceBackend(NumpyFactors):
             if isinstance(rule, PaperRule):
                 kkt[i] = _paper_row(row, x[i], rule)
                 continue
+            if isinstance(rule, SolveRule) and rule.cold:
+                x[i] = np.where(c > 0, row.total / c.sum() if c.any() else 0.0, 0.0)
             n_nonzeros = len(row.v)
             if not (row.products(x[i]) > 0).all():
                 row.restart(x[i])
                 kkt[i] = math.inf
-            if isinstance(rule, MultiplicativeRule):
+            if isinstance(rule, SolveRule):
+                kkt[i] = max(kkt[i], _solve_row(row, x[i], rule))
+            elif isinstance(rule, MultiplicativeRule):
                 kkt[i] = max(kkt[i], _multiplicative_row(row, x[i], rule.relaxed))
             else:
                 kkt[i] = max(kkt[i], _guarded_row(row, x[i], rule))
@@ -264,6 +270,25 @@ def _guarded_row(row: RowProblem, x: Array, rule: GuardedRule) -> float:
             if violation <= rule.tolerance:
                 break
     return first_residual
+
+
+def _solve_row(row: RowProblem, x: Array, rule: SolveRule) -> float:
+    """Relaxed steps, then Newton's method; under an L2 penalty coordinate descent.
+
+    Returns the residual before the first step of those.
+    """
+    for _ in range(rule.relaxed if row.l2 == 0 else 0):
+        _relaxed_step(row, x)
+    if row.l2 > 0:
+        order = np.arange(len(x), dtype=np.int32)
+        return _guarded_row(row, x, GuardedRule(order, rule.rounds, 8, rule.tolerance))
+    residual = float(entry_residuals(x, row.c, row.gradient(x), row.total).max())
+    live, dtype = row.c > 0, x.dtype
+    c = row.c[live].astype(dtype)
+    masses = x[live] * c
+    newton_steps(row.v, row.A[:, live] / c, masses, rule.tolerance, rule.rounds)
+    x[live] = masses / c
+    return residual
 
 
 def _paper_row(row: RowProblem, x: Array, rule: PaperRule) -> float:

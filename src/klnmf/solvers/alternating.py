@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from klnmf.backends.base import GuardedRule, MultiplicativeRule
+from klnmf.backends.base import SolveRule
 from klnmf.interrupts import held_interrupts
 from klnmf.solvers.base import Evaluation, Problem, Solver, State
 
@@ -23,8 +23,8 @@ class RowSolve:
     """How far the row problems of W are solved when H is given."""
 
     tolerance: float
-    rounds: int = 50
-    sweeps: int = 8
+    rounds: int = 50  # steps of Newton's method at most
+    relaxed: int = 4  # over-relaxed multiplicative steps before them, where nothing is known of W
 
 
 @dataclass(frozen=True)
@@ -129,30 +129,14 @@ class Run:
 
 
 def solved_rows(problem: Problem, mode: int, A: Any, how: RowSolve) -> Any:
-    """Solve for a factor of which nothing is known, with the other one fixed.
-
-    A few multiplicative steps come first, the cheapest way while every component is in use.
-    """
+    """Solve for a factor of which nothing is known, with the other one fixed."""
     data = problem.backend.data
-    slope = float(problem.slopes(mode, A).sum())
-    # The same share of every component, the row's total in all: every nonzero is covered.
-    shares = data.view(mode).row_sums / slope if slope > 0 else np.zeros(data.shape[mode])
-    x = problem.backend.upload(np.repeat(shares.astype(data.dtype)[:, None], A.shape[1], axis=1))
-    problem.update(mode, x, A, MultiplicativeRule(relaxed=2))
-    solve_rows(problem, mode, x, A, how)
+    x = problem.backend.upload(np.zeros((data.shape[mode], A.shape[1]), dtype=data.dtype))
+    rule = SolveRule(how.tolerance, how.rounds, how.relaxed, cold=True)
+    problem.update(mode, x, A, rule)
     return x
 
 
 def solve_rows(problem: Problem, mode: int, x: Any, A: Any, how: RowSolve) -> None:
-    """Solve every row problem of a factor, in place, with the other one fixed.
-
-    The components are visited in their own order: rows may come alone or together.
-    """
-    rule = GuardedRule(
-        order=np.arange(A.shape[1], dtype=np.int32),
-        rounds=how.rounds,
-        sweeps=how.sweeps,
-        tolerance=how.tolerance,
-        want_value=False,
-    )
-    problem.update(mode, x, A, rule)
+    """Solve every row problem of a factor, in place, with the other one fixed."""
+    problem.update(mode, x, A, SolveRule(how.tolerance, how.rounds))

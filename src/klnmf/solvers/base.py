@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from klnmf.backends import Backend
-from klnmf.backends.base import GuardedRule, MultiplicativeRule, RowTotals, Rule
+from klnmf.backends.base import RowTotals, Rule, SolveRule
 from klnmf.objective import Penalties
 from klnmf.solvers.memory import StoredMemory
 
@@ -117,7 +117,7 @@ class Solver(ABC):
     def check_backend(self, backend: Backend) -> None:
         """Say by name what the back-end lacks, before any work starts."""
         # Every fit ends with a solve for W as transform does it.
-        needed = dict.fromkeys((*self.rules, GuardedRule, MultiplicativeRule))
+        needed = dict.fromkeys((*self.rules, SolveRule))
         missing = [rule.__name__ for rule in needed if rule not in backend.rules]
         if missing:
             raise ValueError(

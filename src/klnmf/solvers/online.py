@@ -147,7 +147,7 @@ class OnlineMemory:
             tolerance=TOLERANCE,
         )
         if batch.W is None:
-            batch.W = solved_rows(problem, 0, H, RowSolve(TOLERANCE, rounds=1, sweeps=2))
+            batch.W = solved_rows(problem, 0, H, RowSolve(TOLERANCE, rounds=1))
         divergence = problem.update(0, batch.W, H, rule).objective
         problem.update(1, H, batch.W, GuardedRule(order=rule.order, want_value=False))
         expected = H * problem.backend.column_sums(batch.W).astype(H.dtype)

@@ -1,0 +1,113 @@
+// Row problems solved to their end over a range of rows: in batches by Newton's method; the few
+// that it is not for (very long ones, L2 penalties, sums beyond the range of T) one by one by
+// coordinate descent.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "newton_batch.hpp"
+#include "row_tasks.hpp"
+#include "rule_guarded.hpp"
+#include "rule_multiplicative.hpp"
+#include "rule_newton.hpp"
+
+namespace klnmf {
+
+// What one thread needs besides its RowScratch. All memory is reserved here: a task must not
+// allocate.
+template <class T, class I>
+struct NewtonScratch {
+    NewtonScratch(std::int64_t longest_row, int rank, std::int64_t stride, bool batched)
+        : batch(batched ? longest_row : 0, batched ? rank : 0, stride) {
+        rows.reserve(rows_per_task);
+        sorting.reserve(longest_newton_row<T>() / pass_group + 1);
+        for (int k = 0; k < rank; ++k)
+            order.push_back(k);
+    }
+
+    NewtonBatch<T, I> batch;
+    std::vector<std::int64_t> rows; // of a task
+    SortScratch sorting;
+    std::vector<std::int32_t> order; // of the visits of coordinate descent
+};
+
+constexpr int sweeps_alone = 8;
+
+template <class T, class I, class D>
+KLNMF_INLINE void solve_row_alone(const SparseRows<D, I>& data, const FixedFactor<T>& fixed,
+                                  double l2, const NewtonSettings& settings,
+                                  const std::int32_t* order, std::int64_t i, RowScratch<T>& scratch,
+                                  T* x, double* kkt) {
+    T* x_row = x + i * fixed.rank;
+    const Row<T, I> row = load_row(data, i, fixed, l2, x_row, scratch);
+    if (settings.cold)
+        start_evenly(row, scratch);
+    const double residual =
+        settings.relaxed > 0 ? multiplicative_row(row, settings.relaxed - 1, scratch).kkt : 0.0;
+    const GuardedSettings sweeps{order, settings.rounds, sweeps_alone, settings.tolerance, false};
+    kkt[i] = std::max(residual, guarded_row(row, sweeps, scratch).kkt);
+    store_row(scratch, fixed.rank, x_row);
+}
+
+template <class T, class I, class D>
+KLNMF_INLINE void solve_batch(const SparseRows<D, I>& data, const FixedFactor<T>& fixed,
+                              const NewtonSettings& settings, const std::int64_t* rows, int count,
+                              RowScratch<T>& scratch, NewtonScratch<T, I>& newton, T* x,
+                              double* kkt) {
+    using V = typename Lanes<T>::Vector;
+    constexpr int lanes = Lanes<T>::count;
+    NewtonBatch<T, I>& batch = newton.batch;
+    load_batch(data, fixed, rows, count, x, batch);
+    if (settings.cold)
+        start_evenly(fixed, batch);
+    auto alone = pass_over(batch);
+    for (int step = 0; step < settings.relaxed; ++step)
+        alone |= step_relaxed(batch);
+    V first_residuals{};
+    alone |= newton_steps(settings, first_residuals, batch);
+    for (int l = 0; l < count; ++l) {
+        const std::int64_t i = rows[l];
+        kkt[i] = first_residuals[l];
+        if (!alone[l])
+            for (int k = 0; k < fixed.rank; ++k)
+                x[i * fixed.rank + k] = batch.x.data()[k * lanes + l] * fixed.inverse_slope[k];
+    }
+    for (int l = 0; l < count; ++l)
+        if (alone[l])
+            solve_row_alone(data, fixed, 0.0, settings, newton.order.data(), rows[l], scratch, x,
+                            kkt);
+}
+
+template <class T, class I, class D>
+KLNMF_CLONES void newton_range(const SparseRows<D, I>& data, const FixedFactor<T>& fixed, double l2,
+                               const NewtonSettings& settings, std::int64_t begin, std::int64_t end,
+                               RowScratch<T>& scratch, NewtonScratch<T, I>& newton, T* x,
+                               double* kkt) {
+    constexpr int lanes = Lanes<T>::count;
+    const std::int64_t longest = suits_newton(fixed.rank, l2) ? longest_newton_row<T>() : 0;
+    std::vector<std::int64_t>& rows = newton.rows;
+    rows.clear();
+    newton.sorting.keys.clear();
+    for (std::int64_t i = begin; i < end; ++i) {
+        const std::int64_t length = data.length(i);
+        kkt[i] = 0;
+        if (settle_empty_row(length, fixed.rank, x + i * fixed.rank))
+            continue;
+        if (length > longest) {
+            solve_row_alone(data, fixed, l2, settings, newton.order.data(), i, scratch, x, kkt);
+        } else {
+            rows.push_back(i);
+            newton.sorting.keys.push_back(static_cast<std::int32_t>((length - 1) / pass_group));
+        }
+    }
+    // A batch costs what its longest row costs.
+    sort_by_keys(longest / pass_group + 1, newton.sorting, rows);
+    for (std::size_t first = 0; first < rows.size(); first += lanes) {
+        const int count = static_cast<int>(std::min<std::size_t>(lanes, rows.size() - first));
+        solve_batch(data, fixed, settings, rows.data() + first, count, scratch, newton, x, kkt);
+    }
+}
+
+} // namespace klnmf

@@ -1,0 +1,311 @@
+// The row problem solved to its end, for a batch of rows: over-relaxed multiplicative steps while
+// every component is in use, then Newton's method with the constraint x >= 0.
+//
+// A Newton step goes to the minimum over x + d >= 0 of the model  g.d + d^T M d / 2,  M = sum_i v_i
+// a_i a_i^T / y_i^2: few sweeps of coordinate descent on a matrix of rank x rank numbers, without
+// the nonzeros. It is taken only where it is certain to descend (see `surely_descends`).
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+
+#include "newton_batch.hpp"
+
+namespace klnmf {
+
+struct NewtonSettings {
+    bool cold;        // x (in) means nothing: begin with the same share of every component
+    int relaxed;      // over-relaxed multiplicative steps before the first Newton step
+    int rounds;       // Newton steps at most
+    double tolerance; // a row is left alone once its residual is at most this
+};
+
+// Sweeps over the model at most, and the share of the first sweep's largest move below which they
+// end.
+constexpr int most_model_sweeps = 16;
+constexpr double last_model_move = 0.05;
+
+// Slopes of f along a way, in every lane.
+template <class T>
+struct LaneSums {
+    using V = typename Lanes<T>::Vector;
+    V before; // -grad f(x_before) . (x - x_before): the slope at the start of the way, as a fall
+    V after;  // grad f(x) . (x - x_before): the slope at its end
+};
+
+template <class T, class I>
+KLNMF_INLINE LaneSums<T> slopes_of_way(const NewtonBatch<T, I>& batch) {
+    using V = typename Lanes<T>::Vector;
+    constexpr int lanes = Lanes<T>::count;
+    LaneSums<T> sums{};
+    for (int k = 0; k < batch.rank; ++k) {
+        const V moved = load(batch.x.data() + k * lanes) - load(batch.x_before.data() + k * lanes);
+        sums.before += (load(batch.S_before.data() + k * lanes) - T(1)) * moved;
+        sums.after += (T(1) - load(batch.S.data() + k * lanes)) * moved;
+    }
+    return sums;
+}
+
+// Rounding of the sums above, in units of the row's total.
+template <class T>
+constexpr T slope_rounding() {
+    return 16 * std::numeric_limits<T>::epsilon();
+}
+
+template <class T, class I>
+KLNMF_INLINE void remember(NewtonBatch<T, I>& batch) {
+    constexpr int lanes = Lanes<T>::count;
+    for (int k = 0; k < batch.rank; ++k) {
+        store(batch.x_before.data() + k * lanes, load(batch.x.data() + k * lanes));
+        store(batch.S_before.data() + k * lanes, load(batch.S.data() + k * lanes));
+    }
+    for (std::int64_t i = 0; i < batch.length; ++i)
+        store(batch.y_before.data() + i * lanes, load(batch.y.data() + i * lanes));
+}
+
+// x = x_before S_before in the lanes of `which`: the plain step, which never raises f.
+template <class T, class I>
+KLNMF_INLINE void step_plainly(typename Lanes<T>::Mask which, NewtonBatch<T, I>& batch) {
+    using V = typename Lanes<T>::Vector;
+    constexpr int lanes = Lanes<T>::count;
+    for (int k = 0; k < batch.rank; ++k) {
+        const V moved =
+            load(batch.x_before.data() + k * lanes) * load(batch.S_before.data() + k * lanes);
+        const V x = moved > smallest_cover<T>() ? moved : V{};
+        store(batch.x.data() + k * lanes, which ? x : load(batch.x.data() + k * lanes));
+    }
+}
+
+// x_k <- x_k S_k^2, scaled to the row's total; where that does not descend for
+// certain, the plain step. On entry and on return y and S belong to x. Returns the lanes that lost
+// the cover of a nonzero.
+template <class T, class I>
+KLNMF_INLINE typename Lanes<T>::Mask step_relaxed(NewtonBatch<T, I>& batch) {
+    using V = typename Lanes<T>::Vector;
+    using Mask = typename Lanes<T>::Mask;
+    constexpr int lanes = Lanes<T>::count;
+    remember(batch);
+    V masses{};
+    for (int k = 0; k < batch.rank; ++k) {
+        const V S = load(batch.S.data() + k * lanes);
+        const V moved = load(batch.x.data() + k * lanes) * S * S;
+        const V x = moved > smallest_cover<T>() ? moved : V{};
+        store(batch.x.data() + k * lanes, x);
+        masses += x;
+    }
+    const V scale = masses > 0 ? load(batch.totals_of_lanes) / masses : V{};
+    for (int k = 0; k < batch.rank; ++k)
+        store(batch.x.data() + k * lanes, load(batch.x.data() + k * lanes) * scale);
+    Mask uncovered = pass_over(batch);
+    // f is convex: it is enough that its slope at the end of the way is not positive, by more than
+    // rounding could hide.
+    const V slope = slopes_of_way(batch).after;
+    const Mask failed = uncovered | ~(slope <= -slope_rounding<T>() * load(batch.totals_of_lanes));
+    if (any_lane(failed & (load(batch.totals_of_lanes) > 0))) {
+        step_plainly(failed, batch);
+        uncovered = pass_over(batch);
+    }
+    return uncovered;
+}
+
+// The largest violation of the optimality conditions at x in every lane.
+template <class T, class I>
+KLNMF_INLINE typename Lanes<T>::Vector residuals(const NewtonBatch<T, I>& batch) {
+    using V = typename Lanes<T>::Vector;
+    constexpr int lanes = Lanes<T>::count;
+    const V totals = load(batch.totals_of_lanes), inverse_totals = totals > 0 ? T(1) / totals : V{};
+    V worst{};
+    for (int k = 0; k < batch.rank; ++k) {
+        const V slack = load(batch.x.data() + k * lanes) * inverse_totals;
+        const V gradient = T(1) - load(batch.S.data() + k * lanes);
+        const V least = slack < gradient ? slack : gradient;
+        const V size = least < 0 ? -least : least;
+        worst = size > worst ? size : worst;
+    }
+    return worst;
+}
+
+// What the model says of the step to its minimum.
+template <class T>
+struct ModelStep {
+    typename Lanes<T>::Vector curvature; // d^T M d
+    typename Lanes<T>::Mask hard;        // lanes whose sums left the range of T
+};
+
+// x moves to the minimum of the model in the lanes of `moving`, by coordinate descent.
+template <class T, class I>
+KLNMF_INLINE ModelStep<T> minimise_model(typename Lanes<T>::Mask moving, NewtonBatch<T, I>& batch) {
+    using V = typename Lanes<T>::Vector;
+    using Mask = typename Lanes<T>::Mask;
+    constexpr int lanes = Lanes<T>::count;
+    const int n_slots = batch.n_slots;
+    T* const z = batch.target.data();         // slot x lane
+    T* const q = batch.slope_of_model.data(); // the model's gradient at z
+    T* const gram = batch.gram.data();
+    Mask hard{};
+    for (int slot = 0; slot < n_slots; ++slot) {
+        T* const entry = gram + slot * (n_slots + 1) * lanes;
+        const V diagonal = load(entry);
+        hard |= ~(diagonal < std::numeric_limits<T>::max());
+        store(batch.inverse_diagonal.data() + slot * lanes, T(1) / diagonal);
+    }
+    Mask searching = moving & ~hard;
+    V first_move{}, curvature{};
+    for (int sweep = 0; sweep < most_model_sweeps && any_lane(searching); ++sweep) {
+        V largest_move{};
+        for (int slot = 0; slot < n_slots; ++slot) {
+            const V x = load(z + slot * lanes), g = load(q + slot * lanes);
+            const V newton = x - g * load(batch.inverse_diagonal.data() + slot * lanes);
+            const Mask moves = searching & (load(batch.may_move.data() + slot * lanes) > 0) &
+                               (newton < std::numeric_limits<T>::max());
+            const V moved = moves ? (newton > smallest_cover<T>() ? newton : V{}) : x;
+            const V delta = moved - x;
+            if (!any_lane(delta != 0))
+                continue;
+            const V size = delta < 0 ? -delta : delta;
+            largest_move = size > largest_move ? size : largest_move;
+            store(z + slot * lanes, moved);
+            const T* const row = gram + slot * n_slots * lanes;
+            for (int other = 0; other < n_slots; ++other)
+                store(q + other * lanes,
+                      load(q + other * lanes) + delta * load(row + other * lanes));
+        }
+        first_move = sweep == 0 ? largest_move : first_move;
+        searching &= largest_move > first_move * static_cast<T>(last_model_move);
+    }
+    const Mask taken = moving & ~hard;
+    if (batch.everything) {
+        for (int k = 0; k < batch.rank; ++k) {
+            const V x = load(batch.x.data() + k * lanes), S = load(batch.S.data() + k * lanes);
+            const Mask moves = taken & (load(batch.may_move.data() + k * lanes) > 0);
+            const V moved = moves ? load(z + k * lanes) : x;
+            curvature += (moved - x) * (load(q + k * lanes) - (T(1) - S));
+            store(batch.x.data() + k * lanes, moved);
+        }
+        return {curvature, hard};
+    }
+    for (int slot = 0; slot < n_slots; ++slot)
+        for (int l = 0; l < lanes; ++l)
+            if (batch.may_move.data()[slot * lanes + l] > 0 && taken[l]) {
+                const std::int32_t k = batch.components.data()[slot * lanes + l];
+                T* const x = batch.x.data() + k * lanes + l;
+                const T g = T(1) - batch.S.data()[k * lanes + l];
+                curvature[l] += (z[slot * lanes + l] - *x) * (q[slot * lanes + l] - g);
+                *x = z[slot * lanes + l];
+            }
+    return {curvature, hard};
+}
+
+// Lanes in which f at the end of the way is no higher than at its start. Along the way, phi(t) =
+// f(x_before + t d), phi' is the sum of a concave part P (nonzeros whose y grows) and a convex one
+// N (those whose y falls). With y <= 2 y_before, P(1) - P(0) >= P'(0) / 2, and then
+//     phi(1) - phi(0) <= (phi''(0) / 2 + phi'(1) + phi'(0)) / 2,
+// so that it is enough that  phi'(1) + phi''(0) / 2 <= -phi'(0).  Without that, phi'(1) <= 0 is.
+template <class T, class I>
+KLNMF_INLINE typename Lanes<T>::Mask surely_descends(const LaneSums<T>& slopes,
+                                                     typename Lanes<T>::Vector curvature,
+                                                     const NewtonBatch<T, I>& batch) {
+    using V = typename Lanes<T>::Vector;
+    using Mask = typename Lanes<T>::Mask;
+    constexpr int lanes = Lanes<T>::count;
+    const Mask falls = slopes.after <= slope_rounding<T>() * load(batch.totals_of_lanes);
+    const Mask balanced = slopes.after + curvature * T(0.5) <= slopes.before;
+    if (!any_lane(balanced & ~falls))
+        return falls;
+    Mask doubled{};
+    for (std::int64_t i = 0; i < batch.length; ++i) {
+        const V y = load(batch.y.data() + i * lanes),
+                before = load(batch.y_before.data() + i * lanes);
+        doubled |= y > before + before;
+    }
+    return falls | (balanced & ~doubled);
+}
+
+// How far to go along a way that leads too far, as a share of it: to where phi' is about 0, from
+// below. Only y is looked at: y(t) = y_before + t (y - y_before).
+template <class T, class I>
+KLNMF_INLINE typename Lanes<T>::Vector share_of_way(const LaneSums<T>& slopes,
+                                                    typename Lanes<T>::Mask uncovered,
+                                                    const NewtonBatch<T, I>& batch) {
+    using V = typename Lanes<T>::Vector;
+    using Mask = typename Lanes<T>::Mask;
+    constexpr int lanes = Lanes<T>::count, tries = 4;
+    V low{}, high = V{} + T(1), slope_low = -slopes.before, slope_high = slopes.after;
+    slope_high = uncovered | ~(slope_high < -T(8) * slope_low) ? -T(8) * slope_low : slope_high;
+    V linear{}; // the part of phi' that does not change
+    for (int k = 0; k < batch.rank; ++k)
+        linear += load(batch.x.data() + k * lanes) - load(batch.x_before.data() + k * lanes);
+    for (int attempt = 0; attempt < tries; ++attempt) {
+        // The straight line's zero, but well inside.
+        V t = low + (high - low) * (slope_low / (slope_low - slope_high));
+        const V margin = (high - low) * T(0.1);
+        t = t > low + margin ? (t < high - margin ? t : high - margin) : low + margin;
+        V slope = linear;
+        Mask lost{};
+        for (std::int64_t i = 0; i < batch.length; ++i) {
+            const V before = load(batch.y_before.data() + i * lanes);
+            const V moved = load(batch.y.data() + i * lanes) - before, y = before + t * moved;
+            lost |= y <= 0;
+            slope -= load(batch.v.data() + i * lanes) * moved / y;
+        }
+        const Mask beyond = lost | ~(slope <= 0);
+        high = beyond ? t : high;
+        slope_high = beyond ? (lost ? -T(8) * slope_low : slope) : slope_high;
+        low = beyond ? low : t;
+        slope_low = beyond ? slope_low : slope;
+    }
+    return low > 0 ? low : high * T(0.5);
+}
+
+// Newton steps until every lane has arrived. On entry y and S belong to x; on return x is the new
+// one. `first_residuals` (out) are those met before the first step. Returns the lanes that the rule
+// for one row has to take over.
+template <class T, class I>
+KLNMF_INLINE typename Lanes<T>::Mask newton_steps(const NewtonSettings& settings,
+                                                  typename Lanes<T>::Vector& first_residuals,
+                                                  NewtonBatch<T, I>& batch) {
+    using V = typename Lanes<T>::Vector;
+    using Mask = typename Lanes<T>::Mask;
+    constexpr int lanes = Lanes<T>::count;
+    const T tolerance = static_cast<T>(settings.tolerance);
+    Mask moving = load(batch.totals_of_lanes) > 0, hard{}, failed_before{};
+    for (int round = 0; round < settings.rounds; ++round) {
+        const V worst = residuals(batch);
+        if (round == 0)
+            first_residuals = worst;
+        moving &= worst > tolerance;
+        if (!any_lane(moving))
+            break;
+        choose_slots(batch);
+        second_derivatives(batch);
+        remember(batch);
+        const ModelStep<T> step = minimise_model(moving, batch);
+        hard |= moving & step.hard;
+        moving &= ~hard;
+        Mask uncovered = pass_over(batch);
+        LaneSums<T> slopes = slopes_of_way(batch);
+        Mask failed = moving & (uncovered | ~surely_descends(slopes, step.curvature, batch));
+        if (!any_lane(failed))
+            continue;
+        const V share = share_of_way(slopes, uncovered, batch);
+        for (int k = 0; k < batch.rank; ++k) {
+            const V before = load(batch.x_before.data() + k * lanes);
+            const V x = load(batch.x.data() + k * lanes);
+            store(batch.x.data() + k * lanes, failed ? before + share * (x - before) : x);
+        }
+        uncovered = pass_over(batch);
+        slopes = slopes_of_way(batch);
+        failed &= uncovered | ~surely_descends(slopes, step.curvature * share * share, batch);
+        if (!any_lane(failed))
+            continue;
+        step_plainly(failed, batch);
+        hard |= moving & pass_over(batch);
+        hard |= failed & failed_before; // twice: not the method for this row
+        failed_before |= failed;
+        moving &= ~hard;
+    }
+    return hard;
+}
+
+} // namespace klnmf
