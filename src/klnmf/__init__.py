@@ -8,10 +8,11 @@ from types import ModuleType
 
 from klnmf.estimators import KLNMF
 from klnmf.model_files import load_model
+from klnmf.on_disk import open_matrix
 
 __version__ = version("klnmf")
 
-__all__ = ["KLNMF", "__version__", "load_model"]
+__all__ = ["KLNMF", "__version__", "load_model", "open_matrix"]
 
 
 def __getattr__(name: str) -> ModuleType:

@@ -25,6 +25,7 @@ from klnmf.backends import BACKENDS, make_backend
 from klnmf.held_out import mean_log_likelihood, split_for_completion
 from klnmf.initialization import STARTS
 from klnmf.objective import Penalties
+from klnmf.on_disk import OnDiskMatrix
 from klnmf.progress import ProgressBar
 from klnmf.runs import begin_run, continuation_key
 from klnmf.saved.models import SavedToFiles
@@ -32,7 +33,13 @@ from klnmf.solvers import SOLVERS, Solver, make_solver
 from klnmf.solvers.alternating import Record, RowSolve, Run, Solution, StopRule, solved_rows
 from klnmf.solvers.base import Problem, State
 from klnmf.sparse_data import SparseData
-from klnmf.validation import check_counts, check_penalties, warn_caller, warn_if_one_sided
+from klnmf.validation import (
+    check_counts,
+    check_penalties,
+    warn_caller,
+    warn_if_one_sided,
+    working_dtype,
+)
 
 Array = npt.NDArray[Any]
 
@@ -224,7 +231,7 @@ class KLNMF(SavedToFiles, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
 
         Parameters
         ----------
-        X : {array-like, sparse matrix or array, DataFrame} of shape (n_samples, n_features)
+        X : {array-like, sparse, DataFrame, OnDiskMatrix} of shape (n_samples, n_features)
             Counts, or other nonnegative data.
         y : Ignored
             For scikit-learn's API.
@@ -246,7 +253,7 @@ class KLNMF(SavedToFiles, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
 
         Parameters
         ----------
-        X : {array-like, sparse matrix or array, DataFrame} of shape (n_samples, n_features)
+        X : {array-like, sparse, DataFrame, OnDiskMatrix} of shape (n_samples, n_features)
             Counts, or other nonnegative data.
         y : Ignored
             For scikit-learn's API.
@@ -267,7 +274,7 @@ class KLNMF(SavedToFiles, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
 
         Parameters
         ----------
-        X : {array-like, sparse matrix or array, DataFrame} of shape (n_samples, n_features)
+        X : {array-like, sparse, DataFrame, OnDiskMatrix} of shape (n_samples, n_features)
             Counts, or other nonnegative data.
 
         Returns
@@ -275,7 +282,7 @@ class KLNMF(SavedToFiles, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         ndarray or CSR array of shape (n_samples, n_components)
         """
         check_is_fitted(self, "components_")
-        return self._as_output(self._solve_W(self._check(X, reset=False), self._H()))
+        return self._as_output(self._solve_W(self._data(X, reset=False), self._H()))
 
     def inverse_transform(self, X: Any) -> Any:
         """Return the estimated rates W Hᵀ: a dense array of n_samples × n_features numbers.
@@ -332,7 +339,7 @@ class KLNMF(SavedToFiles, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
 
     def _fit(self, X: Any, W: Any, H: Any) -> Array:
         """Fit, set the fitted attributes and return W, dense."""
-        data = SparseData(self._check(X, reset=True))
+        data = self._data(X, reset=True)
         solver = make_solver(self.solver)
         problem = self._problem(data)
         solver.check_backend(problem.backend)
@@ -368,6 +375,18 @@ class KLNMF(SavedToFiles, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         X = validate_data(self, X, accept_sparse="csr", reset=reset)
         return check_counts(X, dtype=self.dtype, name=type(self).__name__)
 
+    def _data(self, X: Any, *, reset: bool) -> SparseData:
+        """X as solvers see it: checked, or prepared on disk and checked then."""
+        if not isinstance(X, OnDiskMatrix):
+            return SparseData(self._check(X, reset=reset))
+        validate_data(self, X, reset=reset, skip_check_array=True)
+        if self.dtype is not None and working_dtype(np.zeros(0), self.dtype) != X.dtype:
+            raise ValueError(
+                f"{X.path} was prepared in {X.dtype}, and dtype={self.dtype!r} was asked for. "
+                "Leave dtype out, or prepare the matrix again with that dtype."
+            )
+        return X.data
+
     def _problem(self, data: SparseData) -> Problem:
         penalties = Penalties(*map(float, (self.l1_W, self.l2_W, self.l1_H, self.l2_H)))
         check_penalties(penalties, data.dtype)
@@ -378,8 +397,8 @@ class KLNMF(SavedToFiles, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         # but not beyond what float32 can tell.
         return RowSolve(tolerance=min(1e-5, max(0.01 * self.tol, 1e-7)))
 
-    def _solve_W(self, X: sp.csr_array, H: Array) -> Array:  # noqa: N802
-        problem = self._problem(SparseData(X))
+    def _solve_W(self, X: sp.csr_array | SparseData, H: Array) -> Array:  # noqa: N802
+        problem = self._problem(X if isinstance(X, SparseData) else SparseData(X))
         W = solved_rows(problem, 0, problem.backend.upload(H), self._row_solve())
         return problem.backend.download(W)
 

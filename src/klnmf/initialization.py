@@ -60,12 +60,13 @@ def sample_start(
     chosen = generator.choice(nonempty, size=(n_components, size))
     weights = (1.0 / (size * by_rows.row_sums[chosen])).astype(data.dtype)
     rows = np.repeat(np.arange(n_components), size)
-    picker = sp.csr_array(
-        (weights.ravel(), (rows, chosen.ravel())), shape=(n_components, data.shape[0])
-    )
+    used, places = np.unique(chosen.ravel(), return_inverse=True)  # so that no other row is read
+    indptr, indices, values = by_rows.take_rows(used)
+    samples = sp.csr_array((values, indices, indptr), shape=(len(used), data.shape[1]))
+    picker = sp.csr_array((weights.ravel(), (rows, places)), shape=(n_components, len(used)))
     # Averages, whose columns sum to 1; in place, so that nothing larger than H is made.
     H = np.empty((data.shape[1], n_components), dtype=data.dtype)
-    H[:] = (picker @ by_rows.as_csr()).toarray().T
+    H[:] = (picker @ samples).toarray().T
     H *= data.dtype.type(1 - MARGIN_SHARE)
     H += (MARGIN_SHARE / data.total * columns.row_sums).astype(data.dtype)[:, None]
     noise = generator.random(H.shape, dtype=data.dtype.type)

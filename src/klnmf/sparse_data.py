@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +28,36 @@ def blocked_sum(values: Array) -> float:
     return float(np.add.reduceat(np.asarray(values, dtype=np.float64), starts).sum())
 
 
+# Nonzeros of which a pass over the data makes a float64 copy at a time.
+NONZEROS_PER_PASS = 1 << 20
+
+
+def row_ranges(indptr: Array, n_nonzeros: int) -> Iterator[tuple[int, int]]:
+    """Ranges of rows, in order, of at most so many nonzeros, or of one row that has more.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> list(row_ranges(np.array([0, 2, 3, 9, 9, 10]), 3))
+    [(0, 2), (2, 3), (3, 5)]
+    """
+    start, n_rows = 0, len(indptr) - 1
+    while start < n_rows:
+        stop = int(np.searchsorted(indptr, indptr[start] + n_nonzeros, side="right")) - 1
+        stop = min(max(stop, start + 1), n_rows)
+        yield start, stop
+        start = stop
+
+
+class Piece(NamedTuple):
+    """Some rows of a view, one after the other, as a view of their own."""
+
+    rows: slice
+    indptr: Array  # from 0
+    indices: Array
+    values: Array
+
+
 @dataclass(frozen=True)
 class RowView:
     """One mode of the data: row i holds ``values[indptr[i]:indptr[i+1]]`` at ``indices``."""
@@ -45,14 +76,18 @@ class RowView:
     def row_sums(self) -> Array:
         """Sum of each row, in float64."""
         sums = np.zeros(self.n_rows)
-        for start in range(0, self.n_rows, ROWS_PER_SUM):  # a float64 copy of one block at a time
-            ends = self.indptr[start : start + ROWS_PER_SUM + 1]
+        for start, stop in row_ranges(self.indptr, NONZEROS_PER_PASS):
+            ends = self.indptr[start : stop + 1]
             filled = np.flatnonzero(np.diff(ends))
             if len(filled):
                 values = self.values[ends[0] : ends[-1]].astype(np.float64)
                 # From the start of a nonempty row to that of the next one.
                 sums[start + filled] = np.add.reduceat(values, ends[filled] - ends[0])
         return sums
+
+    def pieces(self) -> Iterator[Piece]:
+        """All rows in the pieces in which a back-end is to go over them; here one."""
+        yield Piece(slice(0, self.n_rows), self.indptr, self.indices, self.values)
 
     def take_rows(self, rows: Array) -> tuple[Array, Array, Array]:
         """Return indptr, indices and values of these rows, and of nothing else."""

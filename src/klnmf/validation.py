@@ -84,18 +84,24 @@ def _reject_negative(X: sp.csr_array, name: str) -> None:
 
 
 def _reject_out_of_range(values: Array) -> None:
-    if values.size == 0:
+    if values.size:
+        total = float(values.sum(dtype=np.float64))
+        check_value_range(float(values.min()), float(values.max()), total, values.dtype)
+
+
+def check_value_range(smallest: float, largest: float, total: float, dtype: np.dtype[Any]) -> None:
+    """Refuse positive values that the arithmetic cannot hold; no values have a total of 0."""
+    if not total:
         return
-    low, high = VALUE_RANGE[values.dtype.name]
-    smallest, largest = float(values.min()), float(values.max())
+    low, high = VALUE_RANGE[dtype.name]
     # A nonzero that is alone in its row and column needs a product of about v² / ΣX.
-    product = smallest * (smallest / float(values.sum(dtype=np.float64)))
-    too_far_apart = product < 1e8 * float(np.finfo(values.dtype).tiny)
+    product = smallest * (smallest / total)
+    too_far_apart = product < 1e8 * float(np.finfo(dtype).tiny)
     if smallest < low or not largest <= high or too_far_apart:
-        wider = " Pass dtype=numpy.float64, or" if values.dtype == np.float32 else " Please"
+        wider = " Pass dtype=numpy.float64, or" if dtype == np.float32 else " Please"
         raise ValueError(
             f"The positive values of X run from {smallest:.3g} to {largest:.3g}, but "
-            f"{values.dtype} arithmetic is safe from {low:g} to {high:g} only, and not over all of "
+            f"{dtype} arithmetic is safe from {low:g} to {high:g} only, and not over all of "
             f"that in one matrix.{wider} multiply X by a constant (the components scale with it), "
             "or set values that are numerical noise to 0."
         )

@@ -19,7 +19,7 @@ from klnmf.backends.base import (
     Rule,
 )
 from klnmf.backends.numpy_factors import NumpyFactors
-from klnmf.sparse_data import SparseData
+from klnmf.sparse_data import Piece, SparseData
 
 Array = npt.NDArray[Any]
 
@@ -88,34 +88,50 @@ class CpuBackend(NumpyFactors):
     ) -> RowTotals:
         """See :class:`~klnmf.backends.base.Backend`."""
         view = self.data.view(mode)
-        problem = (view.indptr, view.indices, view.values)
+        values, kkt = np.empty(view.n_rows), np.empty(view.n_rows)
+        if isinstance(rule, DenseRule):
+            self._dense(mode, x, A, c, l2, rule, kkt)
+        else:
+            for piece in view.pieces():
+                rows = piece.rows
+                self._update(piece, x[rows], A, c, l2, rule, values[rows], kkt[rows])
+        with_value = isinstance(rule, GuardedRule) and rule.want_value
+        value = _core.blocked_sum(values) if with_value else float("nan")
+        return RowTotals(value, float(kkt.max(initial=0.0)))
+
+    def _update(
+        self,
+        piece: Piece,
+        x: Array,
+        A: Array,
+        c: Array,
+        l2: float,
+        rule: Rule,
+        values: Array,
+        kkt: Array,
+    ) -> None:
+        """Apply a rule to the rows of a piece: what happens in a row depends on that row alone."""
+        problem = (piece.indptr, piece.indices, piece.values, A, c, l2)
         threads = self.n_threads
-        kkt = np.empty(view.n_rows)
-        value = float("nan")
         match rule:
             case GuardedRule():
-                values = np.empty(view.n_rows)
                 settings = (rule.order, rule.rounds, rule.sweeps, rule.tolerance, rule.want_value)
-                guarded = (*problem, A, c, l2, *settings)
-                _core.guarded_rows(*guarded, threads, x, values, kkt)
-                if rule.want_value:
-                    value = _core.blocked_sum(values)
+                _core.guarded_rows(*problem, *settings, threads, x, values, kkt)
             case MultiplicativeRule():
-                _core.multiplicative_rows(*problem, A, c, l2, rule.relaxed, threads, x, kkt)
+                _core.multiplicative_rows(*problem, rule.relaxed, threads, x, kkt)
             case PaperRule():
                 limits = (rule.epsilon, rule.relative_change, rule.signed_break, rule.max_newton)
-                paper = (*problem, A, c, l2, rule.order, *limits)
-                _core.paper_rows(*paper, threads, x, kkt)
-            case DenseRule():
-                columns = np.ascontiguousarray(A.T)
-                newton = (rule.relative_change, rule.floor, rule.max_newton)
-                by_columns = mode == 1
-                _core.dense_rows(
-                    *problem, columns, c, l2, *newton, by_columns, threads, x, rule.product, kkt
-                )
+                _core.paper_rows(*problem, rule.order, *limits, threads, x, kkt)
             case _:
                 raise TypeError(f"backend='cpu' has no rule {type(rule).__name__}.")
-        return RowTotals(value, float(kkt.max(initial=0.0)))
+
+    def _dense(
+        self, mode: int, x: Array, A: Array, c: Array, l2: float, rule: DenseRule, kkt: Array
+    ) -> None:
+        view = self.data.view(mode)
+        problem = (view.indptr, view.indices, view.values, np.ascontiguousarray(A.T), c, l2)
+        newton = (rule.relative_change, rule.floor, rule.max_newton)
+        _core.dense_rows(*problem, *newton, mode == 1, self.n_threads, x, rule.product, kkt)
 
     def evaluate(
         self, mode: int, x: Array, A: Array, c: Array, l2: float, want_residual: bool = True
@@ -123,6 +139,8 @@ class CpuBackend(NumpyFactors):
         """See :class:`~klnmf.backends.base.Backend`."""
         view = self.data.view(mode)
         values, kkt = np.empty(view.n_rows), np.empty(view.n_rows)
-        problem = (view.indptr, view.indices, view.values, A, c, l2)
-        _core.evaluate_rows(*problem, want_residual, self.n_threads, x, values, kkt)
+        for rows, indptr, indices, entries in view.pieces():
+            problem = (indptr, indices, entries, A, c, l2)
+            results = (values[rows], kkt[rows])
+            _core.evaluate_rows(*problem, want_residual, self.n_threads, x[rows], *results)
         return RowTotals(_core.blocked_sum(values), float(kkt.max(initial=0.0)))

@@ -7,7 +7,7 @@ import json
 
 import numpy as np
 
-from klnmf.cli.data import read_data, say
+from klnmf.cli.data import open_data, read_data, say
 from klnmf.cli.errors import DONE
 from klnmf.cli.models import aligned, read_model, represent
 from klnmf.cli.outputs import check_writable, write_factor
@@ -21,7 +21,7 @@ def transform(args: argparse.Namespace) -> int:
         check_writable(args.output)
     saved = read_model(args.model)
     saved.model.set_params(n_threads=args.n_threads)
-    table = read_data(args)
+    table = open_data(args)
     W = represent(args, saved, table)
     if args.proportions:
         W = plsi_probabilities(W, saved.model.components_).component_given_sample

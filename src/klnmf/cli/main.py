@@ -24,6 +24,7 @@ _MODULES = {
     "info": "information",
     "completion": "information",
     "convert": "converting",
+    "prepare": "converting",
 }
 
 

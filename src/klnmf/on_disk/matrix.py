@@ -1,0 +1,285 @@
+"""A prepared matrix: opened in no time, and gone through in pieces by every half-step."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from klnmf.on_disk.arrays import MappedArray
+from klnmf.on_disk.layout import (
+    MODES,
+    NAME_FILES,
+    arrays_of,
+    check_files,
+    check_sums,
+    read_header,
+)
+from klnmf.on_disk.sizes import parse_bytes
+from klnmf.readers.files import ReadError, read_names
+from klnmf.sparse_data import Piece, RowView, SparseData, row_ranges
+
+Array = npt.NDArray[Any]
+
+# Nonzeros that `verify` looks at, at a time.
+_CHECKED = 1 << 20
+
+
+@dataclass(frozen=True)
+class MappedView(RowView):
+    """One mode of a matrix on disk, gone over in pieces of a bounded size."""
+
+    maps: tuple[MappedArray, MappedArray] = field(kw_only=True)  # of indices and values
+    piece_bytes: int = field(kw_only=True)
+
+    def pieces(self) -> Iterator[Piece]:
+        """All rows: the next piece is read ahead, the one before is out of memory."""
+        size = self.indices.itemsize + self.values.itemsize
+        ranges = list(row_ranges(self.indptr, max(1, self.piece_bytes // size)))
+        self._advise("WILLNEED", *ranges[0])
+        for number, (start, stop) in enumerate(ranges):
+            if number + 1 < len(ranges):
+                self._advise("WILLNEED", *ranges[number + 1])
+            ends = self.indptr[start : stop + 1]
+            entries = slice(ends[0], ends[-1])
+            yield Piece(
+                slice(start, stop), ends - ends[0], self.indices[entries], self.values[entries]
+            )
+            self._advise("DONTNEED", start, stop)
+
+    def take_rows(self, rows: Array) -> tuple[Array, Array, Array]:
+        """See :class:`RowView`; of few rows, and nothing is read ahead."""
+        for mapped in self.maps:
+            mapped.advise("RANDOM")
+        taken = super().take_rows(rows)
+        self.release()
+        for mapped in self.maps:
+            mapped.advise("SEQUENTIAL")
+        return taken
+
+    def release(self) -> None:
+        """Take all pages out of this process's memory."""
+        for mapped in self.maps:
+            mapped.advise("DONTNEED")
+
+    def _advise(self, advice: str, start: int, stop: int) -> None:
+        for mapped in self.maps:
+            mapped.advise(advice, int(self.indptr[start]), int(self.indptr[stop]))
+
+
+def map_view(
+    folder: Path,
+    mode: int,
+    shape: tuple[int, int],
+    nonzeros: int,
+    dtype: np.dtype[Any],
+    piece_bytes: int,
+) -> MappedView:
+    """View of one mode on the files of a folder."""
+    arrays = arrays_of(shape, nonzeros, dtype)
+    mapped = [
+        MappedArray(folder / name, *arrays[name])
+        for name in (f"{MODES[mode]}.{part}.npy" for part in ("indptr", "indices", "values"))
+    ]
+    indptr, indices, values = mapped
+    return MappedView(
+        indptr.array,
+        indices.array,
+        values.array,
+        shape[1 - mode],
+        maps=(indices, values),
+        piece_bytes=piece_bytes,
+    )
+
+
+class MappedData(SparseData):
+    """What solvers see of a matrix on disk; everything that takes a pass over it is known."""
+
+    def __init__(self, folder: Path, header: dict[str, Any], piece_bytes: int) -> None:
+        self.shape = tuple(header["shape"])
+        self.dtype = np.dtype(header["dtype"])
+        views = []
+        for mode, name in enumerate(MODES):
+            view = map_view(folder, mode, self.shape, header["nonzeros"], self.dtype, piece_bytes)
+            sums = MappedArray(folder / f"{name}.sums.npy", "<f8", self.shape[mode]).array
+            view.__dict__["row_sums"] = sums  # where the cached property would keep it
+            views.append(view)
+        self._by_rows, self._by_columns = views
+        self.total = float(header["total"])
+        self.is_exact_in_float32 = header["exact_in_float32"]
+        self.divergence_constant = float(header["divergence_constant"])
+        checksum = header["checksum"]
+        self.fingerprint = (self.shape, header["nonzeros"], self.dtype.str, checksum)
+
+
+class OnDiskMatrix:
+    """A matrix that :func:`prepare` wrote; :func:`open_matrix` returns it.
+
+    ``KLNMF.fit``, ``fit_transform``, ``transform`` and ``score`` take it in the place of X.
+
+    Attributes
+    ----------
+    path : Path
+        Its folder.
+    shape : tuple of int
+        Samples and features.
+    nnz : int
+        Nonzeros.
+    dtype : dtype
+        Type of the values, and so of the fit.
+    row_names, column_names, labels : ndarray of str (dtype object), or None
+        Names of samples and features, and known classes of the samples.
+    """
+
+    ndim = 2
+
+    def __init__(self, path: Path, header: dict[str, Any], memory: int) -> None:
+        self.path, self._header, self._memory = path, header, memory
+        # One piece is worked on while the next is read.
+        self.data = MappedData(path, header, piece_bytes=memory // 2)
+        self.shape, self.nnz, self.dtype = self.data.shape, self.data.nnz, self.data.dtype
+        self._check_indptr()
+        for what, size, axis in (
+            ("row_names", self.shape[0], "rows"),
+            ("column_names", self.shape[1], "columns"),
+            ("labels", self.shape[0], "rows"),
+        ):
+            names = None
+            if NAME_FILES[what] in header["files"]:
+                names = np.empty(size, dtype=object)
+                names[:] = read_names(path / NAME_FILES[what], size, f"{axis} of the matrix")
+            setattr(self, what, names)
+
+    row_names: Array | None
+    column_names: Array | None
+    labels: Array | None
+
+    @property
+    def holds_whole_numbers(self) -> bool:
+        """Whether every value is a whole number that a 64-bit integer holds exactly."""
+        return bool(self._header["whole"])
+
+    def as_csr(self) -> sp.csr_array:
+        """Return the matrix as a SciPy array on the memory map, which nothing has read yet.
+
+        What SciPy then does with it may copy it into memory.
+        """
+        return self.data.view(0).as_csr()
+
+    def sum(self) -> float:
+        """Sum of all values."""
+        return self.data.total
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        n, m = self.shape
+        return f"OnDiskMatrix({str(self.path)!r}: {n:,} × {m:,}, {self.nnz:,} nonzeros)"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _opened, (self.path, self._memory)
+
+    def _check_indptr(self) -> None:
+        """Refuse places that lead out of the arrays: compiled code will follow them."""
+        for mode, name in enumerate(MODES):
+            indptr = self.data.view(mode).indptr
+            starts = range(0, len(indptr) - 1, _CHECKED)
+            rises = all((np.diff(indptr[s : s + _CHECKED + 1]) >= 0).all() for s in starts)
+            if indptr[0] != 0 or indptr[-1] != self.nnz or not rises:
+                raise ReadError(
+                    self.path / f"{name}.indptr.npy",
+                    f"it does not rise from 0 to the number of nonzeros, {self.nnz:,}: the file is "
+                    "damaged. Prepare the matrix again.",
+                )
+
+    def verify(self) -> None:
+        """Read all files and compare their checksums; also that indices and values make sense.
+
+        Raises
+        ------
+        ReadError
+            With the name of the file that is damaged.
+        """
+        check_sums(self.path, self._header)
+        for mode, name in enumerate(MODES):
+            view = self.data.view(mode)
+            for start in range(0, self.nnz, _CHECKED):
+                indices = view.indices[start : start + _CHECKED]
+                values = view.values[start : start + _CHECKED]
+                if indices.min() < 0 or indices.max() >= view.n_columns:
+                    raise ReadError(
+                        self.path / f"{name}.indices.npy",
+                        f"an index is not from 0 to {view.n_columns - 1:,}. Prepare the matrix "
+                        "again.",
+                    )
+                if not (values.min() > 0 and values.max() < np.inf):
+                    raise ReadError(
+                        self.path / f"{name}.values.npy",
+                        "a value is not positive and finite. Prepare the matrix again.",
+                    )
+            assert isinstance(view, MappedView)
+            view.release()
+
+
+def open_matrix(
+    path: str | os.PathLike[str], *, verify: bool = False, memory: str | int = "128M"
+) -> OnDiskMatrix:
+    """Open a matrix that ``klnmf prepare`` or :func:`klnmf.on_disk.prepare` wrote.
+
+    Parameters
+    ----------
+    path : path
+        The folder.
+    verify : bool, default=False
+        Whether to read everything and compare checksums, which takes about a second a gigabyte. By
+        default only what costs nothing is checked, whatever the size: that all files are there with
+        their sizes and types, and that the starts of the rows are in order. Do verify a folder that
+        was copied over a network, or that somebody else made.
+    memory : str or int, default="128M"
+        Bytes of the matrix that a fit has in memory at a time (half is being worked on, half is
+        read ahead), beside the factors. A row or column that is longer is there as a whole.
+
+    Returns
+    -------
+    OnDiskMatrix
+
+    Raises
+    ------
+    ReadError
+        If a file is missing, cut off or damaged: it says which one. It is a ValueError.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import klnmf
+    >>> from klnmf.datasets import load_bible
+    >>> X = load_bible().data
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "bible")
+    ...     matrix = klnmf.on_disk.prepare(X, path)
+    ...     matrix = klnmf.open_matrix(path)
+    ...     W = klnmf.KLNMF(5, random_state=0).fit_transform(matrix)
+    >>> bool((W == klnmf.KLNMF(5, random_state=0).fit_transform(X)).all())
+    True
+    """
+    budget = parse_bytes(memory, least=1)
+    folder = Path(path).expanduser()
+    if not folder.exists() and not folder.with_name(f"{folder.name}.partial").exists():
+        raise FileNotFoundError(f"{folder}: there is no such folder.")
+    header = read_header(folder)
+    check_files(folder, header)
+    matrix = OnDiskMatrix(folder, header, budget)
+    if verify:
+        matrix.verify()
+    return matrix
+
+
+def _opened(path: Path, memory: int) -> OnDiskMatrix:
+    return open_matrix(path, memory=memory)
