@@ -22,7 +22,12 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from klnmf.backends import BACKENDS, make_backend
-from klnmf.held_out import mean_log_likelihood, split_for_completion
+from klnmf.held_out import (
+    Splitter,
+    likelihood_of_blocks,
+    mean_log_likelihood,
+    split_for_completion,
+)
 from klnmf.initialization import STARTS
 from klnmf.objective import Penalties
 from klnmf.on_disk import OnDiskMatrix
@@ -330,10 +335,28 @@ class KLNMF(SavedToFiles, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
             Mean log-likelihood of a sample's held-out half.
         """
         check_is_fitted(self, "components_")
+        if isinstance(X, OnDiskMatrix):
+            return self._score_in_blocks(X)
         split = split_for_completion(self._check(X, reset=False), SCORE_SEED)
         H = self._H()
         W = self._solve_W(split.estimate, H[split.estimate_features])
         return mean_log_likelihood(split.held_out, W, H[split.held_out_features])
+
+    def _score_in_blocks(self, X: OnDiskMatrix) -> float:
+        self._data(X, reset=False)  # for its checks
+        H = self._H()
+        # Once for W and once for the other halves: W is there for all samples, X never is.
+        estimating, scoring = (
+            Splitter(X.shape[1], X.holds_whole_numbers, SCORE_SEED) for _ in range(2)
+        )
+        parts = [
+            self._solve_W(split.estimate, H[split.estimate_features])
+            for split in map(estimating.split, X.row_blocks())
+        ]
+        first = Splitter(X.shape[1], X.holds_whole_numbers, SCORE_SEED)
+        features = first.split(sp.csr_array((1, X.shape[1]), dtype=X.dtype)).held_out_features
+        held_out = (scoring.split(block).held_out for block in X.row_blocks())
+        return likelihood_of_blocks(held_out, np.concatenate(parts), H[features]).per_sample
 
     # ---- inside ----------------------------------------------------------------------------------
 

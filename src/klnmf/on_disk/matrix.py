@@ -23,7 +23,7 @@ from klnmf.on_disk.layout import (
 )
 from klnmf.on_disk.sizes import parse_bytes
 from klnmf.readers.files import ReadError, read_names
-from klnmf.sparse_data import Piece, RowView, SparseData, row_ranges
+from klnmf.sparse_data import ROWS_PER_SUM, Piece, RowView, SparseData, row_ranges
 
 Array = npt.NDArray[Any]
 
@@ -171,6 +171,14 @@ class OnDiskMatrix:
         What SciPy then does with it may copy it into memory.
         """
         return self.data.view(0).as_csr()
+
+    def row_blocks(self, n_rows: int = ROWS_PER_SUM) -> Iterator[sp.csr_array]:
+        """All rows in order, as matrices in memory of ``n_rows`` rows each."""
+        view = self.data.view(0)
+        for start in range(0, self.shape[0], n_rows):
+            rows = np.arange(start, min(start + n_rows, self.shape[0]))
+            indptr, indices, values = view.take_rows(rows)
+            yield sp.csr_array((values, indices, indptr), shape=(len(rows), self.shape[1]))
 
     def sum(self) -> float:
         """Sum of all values."""

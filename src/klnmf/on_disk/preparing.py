@@ -269,7 +269,10 @@ def _write_rows(partial: Path, source: Source, limit: int, dtype: Any, data: Any
     if source.blocks is None:
         assert source.fill is not None
         spool = Spool(partial / "entries.spool")
-        found = source.fill(spool, limit)
+        try:
+            found = source.fill(spool, limit)
+        finally:
+            spool.close()
         if isinstance(found, CountTable):
             source = source_of_table(found)
         else:

@@ -105,9 +105,13 @@ class Spool:
         self.n_entries += len(rows)
         self.n_columns = max(self.n_columns, int(records["column"].max()) + 1)
 
+    def close(self) -> None:
+        """Write what is still in memory."""
+        self._stream.close()
+
     def row_blocks(self, shape: tuple[int, int], limit: int) -> Iterator[sp.csr_array]:
         """All rows in order, in blocks; entries of the same place are summed."""
-        self._stream.close()
+        self.close()
         counts = np.zeros(shape[0], dtype=np.int64)
         counts[: len(self.row_counts)] = self.row_counts[: shape[0]]
         dtype = record_dtype(shape, np.float64)
