@@ -492,7 +492,7 @@ def anonymous():
     return {line.split(":")[0]: int(line.split()[1]) * 1024 for line in lines if " kB" in line}
 
 import numpy, threading, time
-warm = prepare(numpy.eye(3), sys.argv[2] + ".warm")
+warm = prepare(numpy.eye(3), sys.argv[2] + ".warm", overwrite=True)
 model = KLNMF(4, max_iter=2, random_state=0, n_threads=1)
 model.fit(warm)
 peak, done = [0, 0], threading.Event()

@@ -135,7 +135,7 @@ def _npz(
     path: Path, *, row_names: PathLike | None = None, column_names: PathLike | None = None
 ) -> Source | None:
     try:
-        with np.load(path) as archive:
+        with path.open("rb") as stream, np.load(stream) as archive:
             kind = archive["format"].item()
             kind = kind if isinstance(kind, str) else kind.decode()
             shape = tuple(int(size) for size in archive["shape"])
@@ -175,7 +175,8 @@ def _with_labels(source: Source, labels: Any) -> Source:
 def _npz_blocks(path: Path, shape: tuple[int, int], limit: int) -> Iterator[sp.csr_array]:
     with ExitStack() as stack:
         try:
-            archive = stack.enter_context(np.load(path))
+            stream = stack.enter_context(path.open("rb"))
+            archive = stack.enter_context(np.load(stream))
             indptr = archive["indptr"]
             members = [
                 stack.enter_context(archive.zip.open(f"{name}.npy")) for name in ("indices", "data")
