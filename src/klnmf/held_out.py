@@ -66,8 +66,8 @@ class Splitter:
     def split(self, X: sp.csr_array) -> Split:
         """Two halves of the next samples."""
         if not self._is_whole:
-            halves = X[:, self._kept], X[:, self._held_out]
-            return Split(*halves, self._kept, self._held_out)
+            kept, held_out = self._kept, self._held_out
+            return Split(X[:, kept], X[:, held_out], kept, held_out)
         first = self._generator.binomial(X.data.astype(np.int64), 0.5).astype(X.dtype)
         halves = []
         for data in (first, X.data - first):
