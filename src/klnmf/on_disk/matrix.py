@@ -51,7 +51,8 @@ class MappedView(RowView):
             yield Piece(
                 slice(start, stop), ends - ends[0], self.indices[entries], self.values[entries]
             )
-            self._advise("DONTNEED", start, stop)
+            if len(ranges) > 1:  # what fits into the budget as a whole stays
+                self._advise("DONTNEED", start, stop)
 
     def take_rows(self, rows: Array) -> tuple[Array, Array, Array]:
         """See :class:`RowView`; of few rows, and nothing is read ahead."""
