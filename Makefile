@@ -16,7 +16,7 @@ PY_SOURCES   := $(shell find src/klnmf -name '*.py' -o -path 'src/klnmf/data/*' 
 INSTALL := $(PIP) install --quiet --no-build-isolation
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo install test test-slow lint types layers pytest sanitize format clean
+.PHONY: help venv demo install test test-slow lint types layers pytest sanitize docs format clean
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
@@ -114,6 +114,20 @@ sanitize: $(SAN_VENV)/.stamp  ## kernel tests under ASan and UBSan
 	    ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
 	    $(SAN_VENV)/bin/python -m pytest -q -p no:cacheprovider --capture=sys tests/test_kernels.py
 
+# ---- documentation ----------------------------------------------------------------------------------
+
+$(VENV)/.stamp-docs: $(CORE_SOURCES) $(VENV)/.stamp-build-tools
+	@echo "==> building and installing klnmf with the documentation tools"
+	@$(INSTALL) --editable '.[docs]'
+	@touch $(VENV)/.stamp-plots $@
+
+# What is generated from sources that have gone would stay: those pages are written anew each time.
+docs: $(VENV)/.stamp-docs  ## build the documentation, with its gallery, into docs/_build/html
+	@echo "==> documentation"
+	@rm -rf docs/api/generated
+	@$(BIN)/python -m sphinx -q -W --keep-going -b html docs docs/_build/html
+	@echo "documentation: $(CURDIR)/docs/_build/html/index.html"
+
 # ---- housekeeping -----------------------------------------------------------------------------------
 
 format: install  ## rewrite Python and C++ in the agreed style
@@ -123,5 +137,6 @@ format: install  ## rewrite Python and C++ in the agreed style
 
 clean:  ## remove everything that was generated, .venv included
 	rm -rf build dist $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf docs/_build docs/gallery docs/api/generated
 	rm -f src/klnmf/_core.pyi
 	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +

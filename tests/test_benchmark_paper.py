@@ -185,6 +185,24 @@ def test_speed_is_judged_at_a_level_that_both_reach() -> None:
     assert seconds_to(srcd, 80.0) is None
 
 
+def test_the_gap_is_compared_over_sets_one_point_each() -> None:
+    def trio(name: str, columns: int, gap: float) -> list[Any]:
+        shape = {"shape": [100, columns], "nonzeros": 1000}
+        slow = [[gap, 1, 100.0]]
+        return [
+            run("srcd-paper", [[1.0, 1, 100.0]], name, **shape),
+            *(run(method, slow, name, **shape) for method in ("mu", "ccd")),
+        ]
+
+    sets = [("pbmc3k", 100, 2.0), ("tdt2_top30", 200, 3.0), ("reuters21578", 400, 9.0)]
+    rising = [entry for cell in sets for entry in trio(*cell)]
+    judged = verdict([*rising, *trio("reuters21578-tfidf", 400, 9.0)], "larger the gap")
+    assert judged.verdict == claims.HOLDS
+    assert "over 3 sets: 1.00" in judged.evidence
+    falling = [entry for name, m, gap in sets for entry in trio(name, m, 10.0 - gap)]
+    assert verdict(falling, "larger the gap").verdict == claims.FAILS
+
+
 def test_zeros_of_multiplicative_updates_are_reported() -> None:
     points = [[1.0, 1, 100.0]]
     none = [run(m, points, zeros=[0.0, 0.0]) for m in ("mu", "ccd")]
@@ -219,6 +237,10 @@ def test_threads_are_compared_over_the_same_iterations() -> None:
 
     judged = verdict([timed(1, [8.0, 10.0]), timed(4, [2.0, 2.5, 2.6, 2.7])], "more threads")
     assert judged.evidence == "Bible 4.0 times on 4"
+    text = tables.growth(
+        Results([timed(1, [8.0, 10.0]), timed(4, [2.0, 2.5, 2.6, 2.7])], []), "threads"
+    )
+    assert "| Bible | SRCD (paper) | 500 (2 done) | 125 (2 done) |" in text
     assert judged.verdict == claims.HOLDS
 
 

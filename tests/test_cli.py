@@ -165,6 +165,45 @@ def test_wrong_command_lines_exit_with_2(counts: Path, capsys: Any, words: list[
     assert err.startswith("usage: klnmf")
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "fit counts.npz -o counts.npz --force",
+        "fit counts.npz -o new.klnmf --report counts.npz",
+        "fit counts.npz -o new.klnmf --report new.klnmf",
+        "fit counts.npz -o new.klnmf --checkpoint new.klnmf",
+        "transform model.klnmf counts.npz -o counts.npz",
+        "report model.klnmf -o model.klnmf",
+        "report model.klnmf counts.npz -o counts.npz",
+        "topics model.klnmf -o model.klnmf",
+        "convert counts.npz counts.npz --force",
+    ],
+)
+def test_no_command_writes_over_what_it_reads_or_writes(
+    model: Path, counts: Path, capsys: Any, words: str
+) -> None:
+    before = {name: Path(name).read_bytes() for name in os.listdir()}
+    code, _, err = outcome(capsys, *words.split())
+    assert code == 1
+    assert "is read or written by this command already" in err
+    assert {name: Path(name).read_bytes() for name in os.listdir()} == before
+
+
+def test_other_files_are_not_taken_for_checkpoints_or_results(counts: Path, capsys: Any) -> None:
+    Path("notes.txt").write_text("mine")
+    words = ["fit", counts, "-o", "new.klnmf", "--checkpoint", "notes.txt"]
+    for more in ([], ["--restart"]):
+        code, _, err = outcome(capsys, *words, *more)
+        assert code == 1
+        assert "Name another file with --checkpoint" in err
+    assert Path("notes.txt").read_text() == "mine"
+    os.mkfifo("pipe")
+    code, _, err = outcome(capsys, "fit", counts, "-o", "pipe", "--force")
+    assert code == 1
+    assert "is not a regular file, and would be replaced" in err
+    assert outcome(capsys, "fit", counts, "-o", "")[0] == 1
+
+
 def test_a_checkpoint_of_an_interrupted_fit_is_not_overwritten(counts: Path, capsys: Any) -> None:
     checkpoint = Path("counts.klnmf.checkpoint")
     stopped = KLNMF(3, random_state=0, sparse_output=True, checkpoint=checkpoint, max_iter=4)
@@ -260,15 +299,36 @@ def test_transform_matches_features_by_name(model: Path, counts: Path, capsys: A
     write_counts(shuffled, Path("shuffled.mtx"))
     code, _, err = outcome(capsys, "transform", model, "shuffled.mtx", "-o", "W.csv")
     assert code == 0
-    assert "40 of 40 features of the model found (100.0 %), 1 other ignored" in err.replace(
-        "0 missing, ", ""
-    )
+    assert "40 of 40 features of the model found (100.0 %), 0 missing, 1 other ignored" in err
+    assert err.count("features of the model") == 1
     with open("W.csv", newline="", encoding="utf-8") as file:
         rows = list(csv.reader(file))
     assert rows[0] == ["sample", "component_0", "component_1", "component_2"]
     assert [row[0] for row in rows[1:]] == SAMPLES
     W = np.array([[float(value) for value in row[1:]] for row in rows[1:]])
     assert pytest.approx(load_model(model).W.toarray(), rel=1e-4, abs=1e-6) == W
+
+
+def test_a_text_is_represented_alike_alone_and_among_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    texts = ["Sea and Ship", "sea ship sail", "corn field plough", "field corn sun", "sea corn"]
+    texts = [" ".join([text] * (3 + i)) for i, text in enumerate(texts)]
+    for folder, chosen in (("all", range(5)), ("one", [4])):
+        Path(folder).mkdir()
+        for i in chosen:
+            Path(folder, f"{i}.txt").write_text(texts[i])
+    words = ["fit", "all", "-r", 2, "-o", "m.klnmf", "--keep-case", "--ngram-range", "1,2"]
+    assert outcome(capsys, *words)[0] == 0
+    among = outcome(capsys, "transform", "m.klnmf", "all", "-o", "-", "-q")[1].splitlines()
+    code, out, err = outcome(capsys, "transform", "m.klnmf", "one", "-o", "-")
+    assert code == 0
+    # The words that it does not have are zeros, and it is taken apart as the model's texts were.
+    assert out.splitlines()[1] == among[5]
+    n_features = load_model("m.klnmf").model.n_features_in_
+    assert f"4 of {n_features} features of the model occur, 0 others ignored" in err
+    assert err.count("features of the model") == 1
 
 
 @pytest.mark.parametrize("name", ["W.npz", "W.npy", "W.tsv"])
@@ -357,6 +417,38 @@ def test_the_command_in_the_report_gives_the_same_model_again(
     second = load_model("again.klnmf")
     assert list(second.feature_names) == list(first.feature_names)
     assert np.array_equal(second.model.components_.toarray(), first.model.components_.toarray())
+
+
+def test_a_report_on_other_data_shows_those(model: Path, capsys: Any) -> None:
+    X = sp.csr_array(sp.load_npz("counts.npz")[::-1])
+    names = [f"other{i}" for i in range(60)]
+    labels = ["new"] * 60
+    write_counts(CountTable(X, names, WORDS, labels), Path("other.npz"))
+    assert outcome(capsys, "report", model, "other.npz", "-o", "other.html")[0] == 0
+    text = Path("other.html").read_text(encoding="utf-8")
+    assert "other3" in text
+    assert "doc3" not in text
+    assert '"new"' in text
+
+
+def test_evaluate_looks_at_the_features_that_both_know(model: Path, capsys: Any) -> None:
+    X = sp.load_npz("counts.npz")
+    write_counts(CountTable(X[:, 5:30], SAMPLES, WORDS[5:30]), Path("part.npz"))
+    code, out, err = outcome(capsys, "evaluate", model, "part.npz", "--json")
+    assert code == 0
+    assert "25 of 40 features of the model found" in err
+    scores = json.loads(out)
+    assert scores["features"] == 25
+    part = load_model(model).model
+    part.components_, part.n_features_in_ = part.components_[:, 5:30], 25
+    assert scores["log_likelihood"] == pytest.approx(part.score(X[:, 5:30]), rel=1e-12)
+
+
+def test_a_wrong_pattern_is_one_line(counts: Path, capsys: Any) -> None:
+    Path("docs.jsonl").write_text('{"text": "sea"}\n')
+    code, _, err = outcome(capsys, "fit", "docs.jsonl", "--token-pattern", "(")
+    assert code == 1
+    assert "CountVectorizer cannot count words" in err
 
 
 # ---- convert, info, demo, completion -------------------------------------------------------------

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from klnmf import KLNMF
+from klnmf import KLNMF, MiniBatchKLNMF
 from klnmf.solvers import SOLVERS, SparseCoordinateDescent
 
 # Without warm_start=True: a second fit then goes on from the first, which is what it is for, while
@@ -25,6 +25,10 @@ ESTIMATORS = [
         KLNMF(n_components=2, solver=name, max_iter=50, n_threads=1)
         for name in SOLVERS
         if name != "srcd"
+    ),
+    MiniBatchKLNMF(n_components=2, n_threads=1),
+    MiniBatchKLNMF(
+        n_components=3, batch_size=7, forget_factor=0.9, sparse_output=True, n_threads=1
     ),
 ]
 

@@ -7,10 +7,12 @@ import math
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from scipy.stats import poisson
+from sklearn.exceptions import NotFittedError
 
 from klnmf import KLNMF
 from klnmf.evaluation import evaluate
-from klnmf.held_out import BACKGROUND_SHARE, likelihood, mean_log_likelihood, split_for_completion
+from klnmf.held_out import BACKGROUND_SHARE, likelihood, split_for_completion
 from klnmf.simulate import simulate_counts
 from klnmf.topics import coherence
 
@@ -23,7 +25,7 @@ def fitted() -> KLNMF:
     return KLNMF(4, random_state=0).fit(X[:150])
 
 
-def test_shares_are_the_dense_formula() -> None:
+def test_likelihoods_are_the_dense_formulas() -> None:
     generator = np.random.default_rng(0)
     counts = sp.csr_array(generator.poisson(1.0, size=(5, 7)).astype(float))
     W, H = generator.random((5, 2)), generator.random((7, 2))
@@ -32,7 +34,8 @@ def test_shares_are_the_dense_formula() -> None:
     shares = rates / rates.sum(axis=1, keepdims=True)
     found = likelihood(counts, W, H)
     assert found.log_shares == pytest.approx((counts.toarray() * np.log(shares)).sum(), rel=1e-12)
-    assert found.per_sample == mean_log_likelihood(counts, W, H)
+    each = poisson.logpmf(counts.toarray(), rates).sum(axis=1)
+    assert found.per_sample == pytest.approx(each.mean(), rel=1e-12)
 
 
 def test_evaluation_is_score_perplexity_and_coherence(model: KLNMF) -> None:
@@ -40,6 +43,7 @@ def test_evaluation_is_score_perplexity_and_coherence(model: KLNMF) -> None:
     scores = evaluate(model, new, n_top=5)
     assert scores.log_likelihood == pytest.approx(model.score(new), rel=1e-12)
     assert scores.n_samples == 50
+    assert scores.n_features == 60
     held_out = split_for_completion(new.astype(np.float32), 0).held_out
     assert scores.n_counts == held_out.sum()
     assert np.array_equal(scores.npmi, coherence(model.components_, new, "npmi", n_top=5))
@@ -60,7 +64,16 @@ def test_an_even_model_hesitates_among_all_features() -> None:
 def test_sparse_components_and_values_that_are_not_whole(model: KLNMF) -> None:
     sparse = KLNMF(4, random_state=0, sparse_output=True).fit(X[:150])
     assert evaluate(sparse, X[150:]).perplexity == evaluate(model, X[150:]).perplexity
-    assert math.isfinite(evaluate(model, X[150:] * 0.5).perplexity)
+    halves = evaluate(model, X[150:] * 0.5)
+    assert halves.n_features == 30
+    assert 1 < halves.perplexity < 30
+
+
+def test_data_are_checked_as_by_score(model: KLNMF) -> None:
+    with pytest.raises(ValueError, match="60 features"):
+        evaluate(model, X[:, :50])
+    with pytest.raises(NotFittedError):
+        evaluate(KLNMF(2), X)
 
 
 def test_nothing_to_score_is_nan(model: KLNMF) -> None:

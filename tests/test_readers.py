@@ -365,3 +365,16 @@ def test_a_write_that_fails_leaves_the_old_files(
 def test_tables_that_are_none(arguments: tuple[Any, ...], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         CountTable(*arguments)
+
+
+def test_it_is_known_whether_a_feature_that_is_not_there_is_a_zero(tmp_path: Path) -> None:
+    (tmp_path / "triplets.csv").write_text("row,column,count\na,sea,1\na,ship,2\nb,sea,3\n")
+    (tmp_path / "table.csv").write_text("name,sea,ship\na,1,2\nb,3,0\n")
+    (tmp_path / "texts.jsonl").write_text('{"text": "sea ship"}\n')
+    triplets, table, texts = (
+        read_counts(tmp_path / name) for name in ("triplets.csv", "table.csv", "texts.jsonl")
+    )
+    assert triplets.open_features
+    assert triplets.transposed().open_features
+    assert texts.open_features
+    assert not table.open_features

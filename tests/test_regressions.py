@@ -180,3 +180,14 @@ def test_rescaling_moves_the_momentum_along() -> None:
     f = penalised_objective(COUNTS, state.factors[0], state.factors[1])
     assert np.isfinite(f)
     assert W.shape == (60, 3)
+
+
+@pytest.mark.parametrize("init", ["samples", "random", "nndsvd"])
+@pytest.mark.parametrize("dtype", [np.int32, np.float32, np.float64])
+def test_a_matrix_without_counts_is_fitted_without_a_word(init: str, dtype: type) -> None:
+    model = KLNMF(2, init=init, random_state=0, sparse_output=True)
+    W = model.fit_transform(sp.csr_array((5, 4), dtype=dtype))
+    assert W.shape == (5, 2)
+    assert W.nnz == 0
+    assert model.converged_
+    assert model.divergence_ == 0

@@ -14,7 +14,7 @@ from klnmf.report.reproduce import command_line, python_snippet
 
 def test_typical_samples_are_not_the_shortest_ones() -> None:
     W = np.array([[0.1, 0.0], [50.0, 2.0], [30.0, 0.0], [1.0, 40.0]])
-    probabilities = measures.plsi_probabilities(np.ones((2, 3)), W)
+    probabilities = measures.probabilities_of(np.ones((2, 3)), W)
     assert probabilities.shares[0].tolist() == [1.0, 0.0]
     found = measures.typical_samples(probabilities, 3)
     assert found[0].tolist() == [1, 2, 3]  # not the first, which holds next to nothing
@@ -33,7 +33,7 @@ def test_places_on_the_map_show_the_distances() -> None:
 
 def test_measures_follow_their_definitions() -> None:
     components = np.array([[2.0, 2.0, 0.0], [0.0, 1.0, 3.0], [0.0, 0.0, 0.0]])
-    found = measures.plsi_probabilities(components, np.array([[1.0, 1.0, 5.0], [0.0, 0.0, 1.0]]))
+    found = measures.probabilities_of(components, np.array([[1.0, 1.0, 5.0], [0.0, 0.0, 1.0]]))
     assert found.sizes.tolist() == [0.5, 0.5, 0.0]
     assert found.shares.tolist() == [[0.5, 0.5, 0.0], [0.0, 0.0, 0.0]]
     assert measures.effective_words(found)[[0, 2]].tolist() == pytest.approx([2.0, 0.0])

@@ -11,6 +11,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
 
 from benchmarks.paper.methods import METHODS
 from benchmarks.paper.results import (
@@ -20,6 +21,7 @@ from benchmarks.paper.results import (
     kind_of_penalty,
     lowest,
     penalty_cells,
+    same_iterations,
     sorted_sets,
     weight_of_penalty,
 )
@@ -144,6 +146,7 @@ def growth(results: Results, kind: str) -> Figure | None:
     for ax, name in zip(axes, names, strict=True):
         for method, how in METHODS.items():
             runs = results.find(kind, set=name, method=method)
+            runs = same_iterations(runs) if kind == "threads" else runs
             if not runs:
                 continue
             points = sorted(
@@ -162,6 +165,7 @@ def growth(results: Results, kind: str) -> Figure | None:
             ax.set_xticks(x, [f"{value:g}" for value in x])
             ax.minorticks_off()
         ax.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        ax.yaxis.set_minor_formatter(NullFormatter())
         ax.set_title(label(name), loc="left", fontsize=10)
         ax.set_xlabel("threads" if over == "threads" else "components r", fontsize=9)
     axes[0].set_ylabel("seconds of 100 iterations", fontsize=9)

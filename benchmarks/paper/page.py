@@ -44,7 +44,20 @@ def _environment(results: Results) -> str:
     usual = results.usual_processor
     others = [name for name in found["processor"].split(" / ") if name != usual]
     also = f" (†: {', '.join(others)})" if others else ""
-    return f"Measured on {usual}{also}; {versions}."
+    return f"Measured on {usual}{also}; {versions}. {_lengths(results)}"
+
+
+def _lengths(results: Results) -> str:
+    """How long runs were: what a method has reached depends on it."""
+    texts = {"curve": "Figures 1 and 2", "growth": "Figure 3", "threads": "Figure 4"}
+    parts = []
+    for kind, figure in texts.items():
+        seconds = {run["settings"]["seconds"] for run in results.find(kind)}
+        if seconds:
+            parts.append(f"{figure}: {' or '.join(f'{s:g}' for s in sorted(seconds))} s a run")
+    ranks = {run["settings"]["rank"] for run in results.find("threads")}
+    at = f" (r = {', '.join(map(str, sorted(ranks)))})" if ranks else ""
+    return "; ".join(parts) + at + "." if parts else ""
 
 
 def _absent(absent: list[str]) -> str:

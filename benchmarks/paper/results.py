@@ -90,6 +90,17 @@ def seconds_to(result: Result, target: float) -> float | None:
     return min(reached, default=None)
 
 
+def same_iterations(runs: list[Result]) -> list[Result]:
+    """The runs, each cut to as many iterations as all of them have done, where that is known.
+
+    The first iterations take the longest: runs of different lengths cannot be compared.
+    """
+    if not all("times" in run for run in runs):
+        return runs
+    common = min((run["iterations"] for run in runs), default=0)
+    return [run | {"iterations": common, "seconds": run["times"][common - 1]} for run in runs]
+
+
 def lowest(results: Iterable[Result]) -> float:
     """The lowest divergence of all."""
     return min(v for result in results for _, _, v in result["points"] if v is not None)

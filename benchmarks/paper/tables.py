@@ -14,6 +14,7 @@ from benchmarks.paper.results import (
     kind_of_penalty,
     lowest,
     penalty_cells,
+    same_iterations,
     seconds_to,
     sorted_sets,
     weight_of_penalty,
@@ -148,9 +149,9 @@ def growth(results: Results, kind: str) -> str:
     rows = []
     for name in sorted_sets(results, kind):
         for method, how in METHODS.items():
-            runs = {
-                run["settings"][over]: run for run in results.find(kind, set=name, method=method)
-            }
+            found = results.find(kind, set=name, method=method)
+            found = same_iterations(found) if kind == "threads" else found
+            runs = {run["settings"][over]: run for run in found}
             if runs:
                 rows.append(
                     [label(name), how.label, *(_hundred(runs.get(v), usual) for v in values)]

@@ -10,49 +10,26 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
-from sklearn.base import (
-    BaseEstimator,
-    ClassNamePrefixFeaturesOutMixin,
-    TransformerMixin,
-    _fit_context,
-)
+from sklearn.base import _fit_context
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_array
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import check_is_fitted, validate_data
 
-from klnmf.backends import BACKENDS, make_backend
-from klnmf.held_out import (
-    Splitter,
-    likelihood_of_blocks,
-    mean_log_likelihood,
-    split_for_completion,
-)
+from klnmf.backends import BACKENDS
+from klnmf.base_estimator import FactorModel
 from klnmf.initialization import STARTS
 from klnmf.objective import Penalties
-from klnmf.on_disk import OnDiskMatrix
 from klnmf.progress import ProgressBar
 from klnmf.runs import begin_run, continuation_key
 from klnmf.saved.models import SavedToFiles
 from klnmf.solvers import SOLVERS, Solver, make_solver
-from klnmf.solvers.alternating import Record, RowSolve, Run, Solution, StopRule, solved_rows
-from klnmf.solvers.base import Problem, State
-from klnmf.sparse_data import SparseData
-from klnmf.validation import (
-    check_counts,
-    check_penalties,
-    warn_caller,
-    warn_if_one_sided,
-    working_dtype,
-)
+from klnmf.solvers.alternating import Record, Run, Solution, StopRule
+from klnmf.solvers.base import State
+from klnmf.validation import warn_caller, warn_if_one_sided
 
 Array = npt.NDArray[Any]
 
-# The half of the counts that `score` estimates from is the same for every model that is compared.
-SCORE_SEED = 0
 
-
-class KLNMF(SavedToFiles, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class KLNMF(SavedToFiles, FactorModel):
     """Nonnegative matrix factorisation of sparse counts under the Kullback-Leibler divergence.
 
     Finds nonnegative W (samples) and H (features) with X ≈ W Hᵀ by minimising
@@ -146,7 +123,7 @@ class KLNMF(SavedToFiles, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         Number of components.
     n_features_in_ : int
         Number of features seen in ``fit``.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of the features, if X had string column names.
 
     Examples
@@ -274,90 +251,6 @@ class KLNMF(SavedToFiles, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         """
         return self._as_output(self._fit(X, W, H))
 
-    def transform(self, X: Any) -> Any:
-        """Return W for new samples, with the components fixed: each row's problem is convex.
-
-        Parameters
-        ----------
-        X : {array-like, sparse, DataFrame, OnDiskMatrix} of shape (n_samples, n_features)
-            Counts, or other nonnegative data.
-
-        Returns
-        -------
-        ndarray or CSR array of shape (n_samples, n_components)
-        """
-        check_is_fitted(self, "components_")
-        return self._as_output(self._solve_W(self._data(X, reset=False), self._H()))
-
-    def inverse_transform(self, X: Any) -> Any:
-        """Return the estimated rates W Hᵀ: a dense array of n_samples × n_features numbers.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix or array} of shape (n_samples, n_components)
-            W, as returned by ``transform``.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_features)
-        """
-        check_is_fitted(self, "components_")
-        W = check_array(X, accept_sparse=True, dtype=[np.float64, np.float32], input_name="W")
-        W = W.toarray() if sp.issparse(W) else W
-        if W.shape[1] != self.n_components_:
-            raise ValueError(
-                f"W must have shape (n_samples, {self.n_components_}), as transform returns it; "
-                f"got {W.shape}."
-            )
-        return W @ self._H().T
-
-    def score(self, X: Any, y: Any = None) -> float:
-        """Held-out log-likelihood by document completion: higher is better, on new or old samples.
-
-        Each count of X falls into one of two halves at random, with a fixed seed. W is estimated
-        from one half with the components fixed, and the mean over the samples of the Poisson
-        log-likelihood of the other half is returned. 1 % of each sample's rate is spread evenly
-        over the features, so that a feature unknown to the model costs much and not everything.
-
-        Data that are not whole numbers cannot be split like that: W is then estimated from a random
-        half of the features, and the other half of the features is scored.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix or array, DataFrame} of shape (n_samples, n_features)
-            Counts, or other nonnegative data.
-        y : Ignored
-            For scikit-learn's API.
-
-        Returns
-        -------
-        float
-            Mean log-likelihood of a sample's held-out half.
-        """
-        check_is_fitted(self, "components_")
-        if isinstance(X, OnDiskMatrix):
-            return self._score_in_blocks(X)
-        split = split_for_completion(self._check(X, reset=False), SCORE_SEED)
-        H = self._H()
-        W = self._solve_W(split.estimate, H[split.estimate_features])
-        return mean_log_likelihood(split.held_out, W, H[split.held_out_features])
-
-    def _score_in_blocks(self, X: OnDiskMatrix) -> float:
-        self._data(X, reset=False)  # for its checks
-        H = self._H()
-        # Once for W and once for the other halves: W is there for all samples, X never is.
-        estimating, scoring = (
-            Splitter(X.shape[1], X.holds_whole_numbers, SCORE_SEED) for _ in range(2)
-        )
-        parts = [
-            self._solve_W(split.estimate, H[split.estimate_features])
-            for split in map(estimating.split, X.row_blocks())
-        ]
-        first = Splitter(X.shape[1], X.holds_whole_numbers, SCORE_SEED)
-        features = first.split(sp.csr_array((1, X.shape[1]), dtype=X.dtype)).held_out_features
-        held_out = (scoring.split(block).held_out for block in X.row_blocks())
-        return likelihood_of_blocks(held_out, np.concatenate(parts), H[features]).per_sample
-
     # ---- inside ----------------------------------------------------------------------------------
 
     def _fit(self, X: Any, W: Any, H: Any) -> Array:
@@ -394,36 +287,8 @@ class KLNMF(SavedToFiles, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
             self._warn_not_converged()
         return W_solved
 
-    def _check(self, X: Any, *, reset: bool) -> sp.csr_array:
-        X = validate_data(self, X, accept_sparse="csr", reset=reset)
-        return check_counts(X, dtype=self.dtype, name=type(self).__name__)
-
-    def _data(self, X: Any, *, reset: bool) -> SparseData:
-        """X as solvers see it: checked, or prepared on disk and checked then."""
-        if not isinstance(X, OnDiskMatrix):
-            return SparseData(self._check(X, reset=reset))
-        validate_data(self, X, reset=reset, skip_check_array=True)
-        if self.dtype is not None and working_dtype(np.zeros(0), self.dtype) != X.dtype:
-            raise ValueError(
-                f"{X.path} was prepared in {X.dtype}, and dtype={self.dtype!r} was asked for. "
-                "Leave dtype out, or prepare the matrix again with that dtype."
-            )
-        return X.data
-
-    def _problem(self, data: SparseData) -> Problem:
-        penalties = Penalties(*map(float, (self.l1_W, self.l2_W, self.l1_H, self.l2_H)))
-        check_penalties(penalties, data.dtype)
-        return Problem(make_backend(self.backend, data, self.n_threads), penalties)
-
-    def _row_solve(self) -> RowSolve:
-        # Tighter than the fit, so that fit + transform and fit_transform agree to its tolerance,
-        # but not beyond what float32 can tell.
-        return RowSolve(tolerance=min(1e-5, max(0.01 * self.tol, 1e-7)))
-
-    def _solve_W(self, X: sp.csr_array | SparseData, H: Array) -> Array:  # noqa: N802
-        problem = self._problem(X if isinstance(X, SparseData) else SparseData(X))
-        W = solved_rows(problem, 0, problem.backend.upload(H), self._row_solve())
-        return problem.backend.download(W)
+    def _penalties(self) -> Penalties:
+        return Penalties(*map(float, (self.l1_W, self.l2_W, self.l1_H, self.l2_H)))
 
     def _set_fitted(self, run: Run, solution: Solution) -> Array:
         """Set the fitted attributes; returns W."""
@@ -455,23 +320,3 @@ class KLNMF(SavedToFiles, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
             "increase tol.",
             ConvergenceWarning,
         )
-
-    def _H(self) -> Array:  # noqa: N802
-        components: Any = self.components_
-        dense = components.toarray() if sp.issparse(components) else components
-        return np.ascontiguousarray(dense.T)
-
-    def _as_output(self, W: Array) -> Any:
-        return sp.csr_array(W) if self.sparse_output else W
-
-    @property
-    def _n_features_out(self) -> int:
-        return int(self.n_components_)
-
-    def __sklearn_tags__(self) -> Any:
-        """Declare what scikit-learn should know: nonnegative input, sparse or dense."""
-        tags = super().__sklearn_tags__()
-        tags.input_tags.positive_only = True
-        tags.input_tags.sparse = True
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags

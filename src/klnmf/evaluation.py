@@ -8,12 +8,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
+from sklearn.utils.validation import check_is_fitted
 
-from klnmf.estimators import KLNMF, SCORE_SEED
-from klnmf.held_out import likelihood, split_for_completion
+from klnmf.base_estimator import FactorModel
 from klnmf.topics import coherence
-from klnmf.validation import check_counts
 
 
 @dataclass(frozen=True)
@@ -26,11 +24,12 @@ class HeldOutScores:
         Mean Poisson log-likelihood of a sample's held-out half: ``model.score(X)``.
     perplexity : float
         exp(−mean log share of a held-out count): among how many equally likely features the model
-        hesitates. Lower is better, the number of features is what an even guess has.
+        hesitates. Lower is better; an even guess has ``n_features``.
     npmi, umass : ndarray of shape (n_components,)
         Coherence of each component in X, see `klnmf.topics.coherence`.
-    n_samples, n_counts : int, float
-        Samples, and held-out counts that were scored.
+    n_samples, n_features, n_counts : int, int, float
+        Samples, features and held-out counts that were scored. Data that are not whole numbers are
+        split by features, so that half of the features are scored.
     """
 
     log_likelihood: float
@@ -38,17 +37,18 @@ class HeldOutScores:
     npmi: npt.NDArray[np.float64]
     umass: npt.NDArray[np.float64]
     n_samples: int
+    n_features: int
     n_counts: float
 
 
-def evaluate(model: KLNMF, X: Any, *, n_top: int = 10) -> HeldOutScores:
+def evaluate(model: FactorModel, X: Any, *, n_top: int = 10) -> HeldOutScores:
     """Score a fitted model on samples, best on such as it was not fitted to.
 
     Half of each sample's counts say what the sample is about, the other half is predicted.
 
     Parameters
     ----------
-    model : KLNMF
+    model : KLNMF or MiniBatchKLNMF
         A fitted model.
     X : {array-like, sparse matrix or array} of shape (n_samples, n_features)
         Counts.
@@ -70,11 +70,9 @@ def evaluate(model: KLNMF, X: Any, *, n_top: int = 10) -> HeldOutScores:
     >>> scores.perplexity < X.shape[1] / 4
     True
     """
-    counts = sp.csr_array(check_counts(X, dtype=model.dtype))
-    split = split_for_completion(counts, SCORE_SEED)
-    H = model._H()
-    W = model._solve_W(split.estimate, H[split.estimate_features])
-    found = likelihood(split.held_out, W, H[split.held_out_features])
+    check_is_fitted(model, "components_")
+    counts = model._check(X, reset=False)
+    split, found = model._completed(counts)
     n_counts = float(split.held_out.sum(dtype=np.float64))
     return HeldOutScores(
         found.per_sample,
@@ -82,5 +80,6 @@ def evaluate(model: KLNMF, X: Any, *, n_top: int = 10) -> HeldOutScores:
         coherence(model.components_, counts, "npmi", n_top=n_top),
         coherence(model.components_, counts, "umass", n_top=n_top),
         counts.shape[0],
+        split.held_out.shape[1],
         n_counts,
     )

@@ -52,6 +52,8 @@ class Splitter:
 
     def __init__(self, n_features: int, is_whole: bool, seed: int) -> None:
         self._generator, self._is_whole = np.random.default_rng(seed), is_whole
+        self.estimate_features: Array | slice = slice(None)
+        self.held_out_features: Array | slice = slice(None)
         if is_whole:
             return
         if n_features < 2:
@@ -61,21 +63,21 @@ class Splitter:
             )
         order = self._generator.permutation(n_features)
         middle = (n_features + 1) // 2
-        self._kept, self._held_out = np.sort(order[:middle]), np.sort(order[middle:])
+        self.estimate_features = np.sort(order[:middle])
+        self.held_out_features = np.sort(order[middle:])
 
     def split(self, X: sp.csr_array) -> Split:
         """Two halves of the next samples."""
+        features = (self.estimate_features, self.held_out_features)
         if not self._is_whole:
-            kept, held_out = self._kept, self._held_out
-            return Split(X[:, kept], X[:, held_out], kept, held_out)
+            return Split(X[:, features[0]], X[:, features[1]], *features)
         first = self._generator.binomial(X.data.astype(np.int64), 0.5).astype(X.dtype)
         halves = []
         for data in (first, X.data - first):
             half = sp.csr_array((data, X.indices.copy(), X.indptr.copy()), shape=X.shape)
             half.eliminate_zeros()
             halves.append(half)
-        everything = slice(None)
-        return Split(halves[0], halves[1], everything, everything)
+        return Split(halves[0], halves[1], *features)
 
 
 class Likelihood(NamedTuple):
@@ -116,8 +118,3 @@ def likelihood_of_blocks(blocks: Iterable[sp.csr_array], W: Array, H: Array) -> 
         float((log_rates - log_factorials - masses.sum()) / len(W)),
         log_rates - float(counts @ np.log(masses)),
     )
-
-
-def mean_log_likelihood(X: sp.csr_array, W: Array, H: Array) -> float:
-    """Poisson log-likelihood per sample, see `likelihood`."""
-    return likelihood(X, W, H).per_sample

@@ -24,7 +24,7 @@ def random_start(
     Every entry of a nonempty row or column is positive: no solver is locked at a zero.
     """
     W, H = (_noise(data.view(mode), n_components, generator, data.dtype) for mode in (0, 1))
-    H /= np.maximum(H.sum(axis=0, dtype=np.float64), np.finfo(np.float64).tiny).astype(data.dtype)
+    H /= np.maximum(H.sum(axis=0, dtype=np.float64), np.finfo(data.dtype).tiny).astype(data.dtype)
     return W, H
 
 

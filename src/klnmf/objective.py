@@ -148,7 +148,7 @@ def _row_residuals(X: sp.csr_array, x: Array, A: Array, l1: float, l2: float) ->
 def kkt_residual(X: Any, W: Array, H: Array, penalties: Penalties = NO_PENALTIES) -> float:
     """Largest violation of the optimality conditions of both factors; 0 at a stationary point.
 
-    For W it is the largest |min(W_ik c_k / Σ_j X_ij, g_ik / c_k)| over the nonempty rows, where
+    For W it is the largest ``|min(W_ik c_k / Σ_j X_ij, g_ik / c_k)|`` over the nonempty rows, where
     c_k = Σ_j H_jk + l1_W and g = c + l2_W W − (X / WHᵀ) H is the gradient; the same for H with Xᵀ.
     It does not change when a component is scaled up in W and down in H.
     """

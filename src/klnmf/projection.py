@@ -194,7 +194,7 @@ def project(
 def project_common(model: KLNMF, X: Any, overlap: FeatureOverlap) -> Any:
     """Return W for samples of which X has the common features alone, in the model's order."""
     _LOGGER.log(logging.WARNING if overlap.missing else logging.INFO, "%s", overlap)
-    part = _restricted(model, overlap.model_positions, X)
+    part = restricted(model, overlap.model_positions, X)
     whole_mass, mass = (np.asarray(m.components_.sum(axis=1)).ravel() for m in (model, part))
     unseen = np.flatnonzero((whole_mass > 0) & (mass == 0))
     if len(unseen):
@@ -206,7 +206,7 @@ def project_common(model: KLNMF, X: Any, overlap: FeatureOverlap) -> Any:
     return part.transform(X)
 
 
-def _restricted(model: KLNMF, positions: Positions, X: Any) -> KLNMF:
+def restricted(model: KLNMF, positions: Positions, X: Any) -> KLNMF:
     """Return a copy of a model that knows these features alone and takes X's names for them."""
     part = copy.copy(model)
     if len(positions) < model.n_features_in_:

@@ -7,21 +7,20 @@ import json
 
 import numpy as np
 
-from klnmf.cli.data import open_data, read_data, say
+from klnmf.cli.data import say
 from klnmf.cli.errors import DONE
-from klnmf.cli.models import aligned, read_model, represent
-from klnmf.cli.outputs import check_writable, write_factor
+from klnmf.cli.models import on_common_features, open_new, read_model, read_new, represent
+from klnmf.cli.outputs import check_factor_name, write_factor
 from klnmf.evaluation import evaluate as evaluated
 from klnmf.topics import plsi_probabilities
 
 
 def transform(args: argparse.Namespace) -> int:
     """Write W of new samples."""
-    if args.output != "-":
-        check_writable(args.output)
+    check_factor_name(args.output, args.model, args.data)
     saved = read_model(args.model)
     saved.model.set_params(n_threads=args.n_threads)
-    table = open_data(args)
+    table = open_new(args, saved)
     W = represent(args, saved, table)
     if args.proportions:
         W = plsi_probabilities(W, saved.model.components_).component_given_sample
@@ -35,11 +34,10 @@ def evaluate(args: argparse.Namespace) -> int:
     """Print held-out likelihood, perplexity and coherence."""
     saved = read_model(args.model)
     saved.model.set_params(n_threads=args.n_threads)
-    table = read_data(args)
-    X, overlap = aligned(saved, table)
-    if overlap is not None:
-        say(args, overlap)
-    scores = evaluated(saved.model, X, n_top=args.top)
+    table = read_new(args, saved)
+    model, X, line = on_common_features(saved, table)
+    say(args, line)
+    scores = evaluated(model, X, n_top=args.top)
     npmi, umass = (_mean(values) for values in (scores.npmi, scores.umass))
     if args.json:
         print(
@@ -47,8 +45,9 @@ def evaluate(args: argparse.Namespace) -> int:
                 {
                     "samples": scores.n_samples,
                     "held_out_counts": scores.n_counts,
+                    "features": scores.n_features,
                     "log_likelihood": scores.log_likelihood,
-                    "perplexity": scores.perplexity,
+                    "perplexity": _number(scores.perplexity),
                     "npmi": npmi,
                     "umass": umass,
                     "npmi_of_components": [_number(value) for value in scores.npmi],
@@ -60,7 +59,9 @@ def evaluate(args: argparse.Namespace) -> int:
         return DONE
     print(f"samples                  {scores.n_samples:,}")
     print(f"held-out log-likelihood  {scores.log_likelihood:.4f} a sample")
-    print(f"perplexity               {scores.perplexity:.2f} (an even guess: {X.shape[1]:,})")
+    print(
+        f"perplexity               {scores.perplexity:.2f} (an even guess: {scores.n_features:,})"
+    )
     print(f"coherence, NPMI          {_shown(npmi)} (mean of the components; 1 is best)")
     print(f"coherence, UMass         {_shown(umass)} (mean of the components; 0 is best)")
     return DONE

@@ -123,7 +123,9 @@ def _add_output(parser: argparse.ArgumentParser, text: str, **more: Any) -> None
 
 
 def _add_quiet(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-q", "--quiet", action="store_true", help="nothing on stderr but errors")
+    parser.add_argument(
+        "-q", "--quiet", action="store_true", help="nothing on stderr but warnings and errors"
+    )
 
 
 def _add_fit(commands: Any) -> None:

@@ -13,7 +13,7 @@ from klnmf.readers import write_counts
 
 def convert(args: argparse.Namespace) -> int:
     """Read and write again, names included."""
-    output = check_writable(args.output)
+    output = check_writable(args.output, args.data)
     if output.exists() and not args.force:
         raise CommandError(f"{output} exists already; add --force to overwrite it.")
     write_counts(read_data(args), output)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from klnmf.cli.errors import CommandError
 from klnmf.on_disk import OnDiskMatrix, open_matrix
 from klnmf.readers import CountTable, read_counts
 from klnmf.readers.formats import checked_options, format_of
@@ -90,11 +91,15 @@ class OpenedTable:
         """Known classes of the samples, or None."""
         return self.X.labels
 
+    def in_memory(self) -> CountTable:
+        """All of it, read into memory."""
+        return read_counts(self.X.path, format="prepared")
+
 
 def open_data(args: argparse.Namespace) -> CountTable | OpenedTable:
     """Read DATA, or open it where it is a matrix that was prepared on disk."""
     path = Path(args.data)
-    is_folder = path.is_dir() and args.format in (None, "prepared")
+    is_folder = bool(args.data) and path.is_dir() and args.format in (None, "prepared")
     if not is_folder or format_of(path, args.format) != "prepared" or args.transpose:
         return read_data(args)
     checked_options("prepared", reading_options(args))
@@ -106,6 +111,8 @@ def open_data(args: argparse.Namespace) -> CountTable | OpenedTable:
 
 def read_data(args: argparse.Namespace) -> CountTable:
     """Read DATA, and say on stderr what it is."""
+    if not args.data:
+        raise CommandError("the name of DATA is empty.")
     table = read_counts(
         args.data,
         format=args.format,

@@ -15,6 +15,7 @@ from klnmf.cli.outputs import check_writable
 from klnmf.datasets import load_bible
 from klnmf.estimators import KLNMF
 from klnmf.readers import CountTable
+from klnmf.saved.container import SavedFileError, read_container
 from klnmf.topics import format_topics
 
 _MODEL_OPTIONS = (
@@ -25,9 +26,12 @@ _MODEL_OPTIONS = (
 
 def fit(args: argparse.Namespace) -> int:
     """Read, fit, save; a checkpoint is kept until the model is written."""
-    output = check_writable(args.output or f"{stem_of(args.data)}.klnmf")
-    report = check_writable(args.report) if args.report else None
+    default = f"{stem_of(args.data)}.klnmf"
+    output = check_writable(default if args.output is None else args.output, args.data)
+    report = None if args.report is None else check_writable(args.report, args.data, output)
     checkpoint = _checkpoint(args, output)
+    if checkpoint is not None:
+        check_writable(checkpoint, args.data, output, report)
     if output.exists() and not (args.force or args.resume or args.restart):
         raise CommandError(f"{output} exists already; add --force to overwrite it.")
     table = open_data(args)
@@ -35,7 +39,7 @@ def fit(args: argparse.Namespace) -> int:
     try:
         W = model.fit_transform(table.X)
     except KeyboardInterrupt:
-        return _interrupted(args, model, checkpoint)
+        return _interrupted(model, checkpoint)
     metadata = _metadata(args, table)
     model.set_params(checkpoint=None, callback=None)
     model.save(
@@ -55,6 +59,7 @@ def fit(args: argparse.Namespace) -> int:
 
 def demo(args: argparse.Namespace) -> int:
     """Fit the embedded corpus and print its topics."""
+    report = None if args.report is None else check_writable(args.report)
     bible = load_bible()
     table = CountTable(
         bible.data, bible.sample_names, bible.feature_names, bible.target_names[bible.target]
@@ -65,9 +70,9 @@ def demo(args: argparse.Namespace) -> int:
     W = model.fit_transform(table.X)
     print(format_topics(model.components_, table.column_names, W=W))
     _say_outcome(args, model, None)
-    if args.report:
+    if report is not None:
         args.title = "King James Bible"
-        _write_report(args, check_writable(args.report), model, W, table, {})
+        _write_report(args, report, model, W, table, {})
     return DONE
 
 
@@ -96,6 +101,8 @@ def _checkpoint(args: argparse.Namespace, output: Path) -> Path | None:
             raise CommandError("--no-checkpoint does not go with --resume or --checkpoint.")
         return None
     path = check_writable(args.checkpoint or f"{output}.checkpoint")
+    if path.exists() and not args.resume:
+        _check_is_checkpoint(path)
     if path.exists() and not (args.resume or args.restart):
         raise CommandError(
             f"{path} holds an interrupted fit: add --resume to go on with it, or --restart to "
@@ -106,13 +113,22 @@ def _checkpoint(args: argparse.Namespace, output: Path) -> Path | None:
     return path
 
 
-def _interrupted(args: argparse.Namespace, model: KLNMF, checkpoint: Path | None) -> int:
-    done = getattr(model, "n_iter_", 0)
-    say(args, f"\nInterrupted after {done} iterations.")
+def _check_is_checkpoint(path: Path) -> None:
+    """Refuse to take some other file of the user's for a checkpoint that may be replaced."""
+    try:
+        read_container(path, "checkpoint")
+    except SavedFileError as error:
+        raise CommandError(f"{error} Name another file with --checkpoint.") from error
+
+
+def _interrupted(model: KLNMF, checkpoint: Path | None) -> int:
+    done = getattr(model, "n_iter_", None)
+    after = "" if done is None else f" after {done} iterations"
+    print(f"\nInterrupted{after}.", file=sys.stderr)
     if checkpoint is not None and checkpoint.exists():
         words = [word for word in sys.argv[1:] if word not in ("--resume", "--restart")]
         command = shlex.join(["klnmf", *words, "--resume"])
-        say(args, f"{checkpoint} holds how far it came. To go on:\n  {command}")
+        print(f"{checkpoint} holds how far it came. To go on:\n  {command}", file=sys.stderr)
     return INTERRUPTED
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import logging
 import os
 import sys
 import warnings
@@ -37,6 +38,9 @@ def main(arguments: list[str] | None = None) -> int:
     1
     """
     args = build_parser(version("klnmf")).parse_args(arguments)
+    # What the library logs, commands say themselves.
+    logging.getLogger("klnmf").addHandler(logging.NullHandler())
+    logging.getLogger("klnmf").propagate = False
     with warnings.catch_warnings():
         warnings.simplefilter("default")
         warnings.showwarning = _show_warning

@@ -16,14 +16,26 @@ import scipy.sparse as sp
 from klnmf.cli.errors import CommandError
 
 
-def check_writable(path: str | Path) -> Path:
-    """Refuse early where a result could not be written in the end."""
+def check_writable(path: str | Path, *others: str | Path | None) -> Path:
+    """Refuse early where a result could not be written, or would take the place of another file.
+
+    ``others`` are the files that are read or written besides: none may be this one.
+    """
+    if not str(path):
+        raise CommandError("the name of the file to write is empty.")
     target = Path(path)
     folder = target.parent
     if not folder.is_dir():
         raise CommandError(f"{target}: there is no folder {folder} to write to; create it first.")
     if target.is_dir():
         raise CommandError(f"{target} is a folder; name a file to write.")
+    if target.exists() and not target.is_file():
+        raise CommandError(f"{target} is not a regular file, and would be replaced; name another.")
+    for other in others:
+        if other is not None and target.resolve() == Path(other).resolve():
+            raise CommandError(
+                f"{target} is read or written by this command already; name another."
+            )
     if not os.access(folder, os.W_OK):
         raise CommandError(f"{target}: the folder {folder} cannot be written to.")
     return target
@@ -53,6 +65,18 @@ def write_rows(path: str | None, rows: Iterable[Sequence[Any]], delimiter: str =
         csv.writer(file, delimiter=delimiter, lineterminator="\n").writerows(rows)
 
 
+_FACTOR_SUFFIXES = (".csv", ".tsv", ".npz", ".npy")
+
+
+def check_factor_name(path: str, *others: str) -> None:
+    """Refuse a name that W could not be written under, before any work."""
+    if path == "-":
+        return
+    check_writable(path, *others)
+    if Path(path).suffix not in _FACTOR_SUFFIXES:
+        raise CommandError(f"{path}: W is written as .csv, .tsv, .npz or .npy; choose such a name.")
+
+
 def write_factor(path: str, W: Any, sample_names: Sequence[str] | None) -> None:
     """Write W by the ending of the name: .csv, .tsv, .npz (sparse) or .npy."""
     suffix = Path(path).suffix
@@ -62,10 +86,8 @@ def write_factor(path: str, W: Any, sample_names: Sequence[str] | None) -> None:
     elif suffix == ".npy":
         with replaced(check_writable(path), "wb") as file:
             np.save(file, _dense(W), allow_pickle=False)
-    elif suffix in (".csv", ".tsv") or path == "-":
-        write_rows(path, _rows(W, sample_names), delimiter="\t" if suffix == ".tsv" else ",")
     else:
-        raise CommandError(f"{path}: W is written as .csv, .tsv, .npz or .npy; choose such a name.")
+        write_rows(path, _rows(W, sample_names), delimiter="\t" if suffix == ".tsv" else ",")
 
 
 def _rows(W: Any, sample_names: Sequence[str] | None) -> Iterator[list[Any]]:

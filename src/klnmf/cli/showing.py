@@ -6,15 +6,21 @@ import argparse
 import json
 from typing import Any
 
-from klnmf.cli.data import read_data, reproduction, say, stem_of
+import numpy as np
+
+from klnmf.cli.data import reproduction, say, stem_of
 from klnmf.cli.errors import DONE, CommandError
-from klnmf.cli.models import aligned, read_model, represent
+from klnmf.cli.models import aligned, read_model, read_new, represent
 from klnmf.cli.outputs import check_writable, replaced, write_rows
+from klnmf.readers import CountTable
+from klnmf.saved.models import SavedModel
 from klnmf.topics import component_shares, format_topics, top_features
 
 
 def topics(args: argparse.Namespace) -> int:
     """Print the leading features of each component."""
+    if args.output is not None and args.output != "-":
+        check_writable(args.output, args.model)
     saved = read_model(args.model)
     components, names, W = saved.model.components_, saved.feature_names, saved.W
     if not (args.csv or args.json):
@@ -48,14 +54,16 @@ def report(args: argparse.Namespace) -> int:
     """Write the page about a model; with DATA, its summary too."""
     from klnmf.report import write_report
 
-    output = check_writable(args.output or f"{stem_of(args.model)}.html")
+    default = f"{stem_of(args.model)}.html"
+    output = check_writable(default if args.output is None else args.output, args.model, args.data)
     saved = read_model(args.model)
     W, X = saved.W, None
     labels, sample_names = saved.metadata.get("labels"), saved.sample_names
     if args.data is not None:
-        table = read_data(args)
-        if W is None or W.shape[0] != table.shape[0]:
-            W, labels, sample_names = represent(args, saved, table), table.labels, table.row_names
+        table = read_new(args, saved)
+        if not _is_what_was_fitted(saved, table):
+            W, labels, sample_names = represent(args, saved, table), None, table.row_names
+        labels = labels if table.labels is None else table.labels
         X, _ = aligned(saved, table)
     if W is None:
         raise CommandError(
@@ -75,6 +83,18 @@ def report(args: argparse.Namespace) -> int:
     )
     say(args, f"report: {output}")
     return DONE
+
+
+def _is_what_was_fitted(saved: SavedModel, table: CountTable) -> bool:
+    """Whether the data are those that the W in the file belongs to, as far as can be told."""
+    facts = saved.metadata
+    known = (facts.get("n_samples"), facts.get("nonzeros"), facts.get("total"))
+    found = (table.shape[0], int(table.X.nnz), float(table.X.sum()))
+    names, new_names = saved.sample_names, table.row_names
+    same_names = (names is None) == (new_names is None) and (
+        names is None or np.array_equal(names, new_names)
+    )
+    return saved.W is not None and known == found and same_names
 
 
 def _of_right_length(labels: Any, n_samples: int) -> Any:

@@ -154,7 +154,7 @@ def _check_fields(header: dict[str, Any]) -> None:
     for name in ("total", "divergence_constant", "smallest", "largest"):
         if type(header[name]) not in (int, float):
             raise ValueError(f"{name} is no number")
-    for name in ("exact_in_float32", "whole"):
+    for name in ("exact_in_float32", "whole", "open_features"):
         if type(header[name]) is not bool:
             raise ValueError(f"{name} is neither true nor false")
     arrays = arrays_of((n, m), header["nonzeros"], np.dtype(header["dtype"]))

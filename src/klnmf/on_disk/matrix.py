@@ -136,6 +136,8 @@ class OnDiskMatrix:
         Type of the values, and so of the fit.
     row_names, column_names, labels : ndarray of str (dtype object), or None
         Names of samples and features, and known classes of the samples.
+    open_features : bool
+        Whether the features are those that occur, see :class:`~klnmf.readers.CountTable`.
     """
 
     ndim = 2
@@ -145,6 +147,7 @@ class OnDiskMatrix:
         # One piece is worked on while the next is read.
         self.data = MappedData(path, header, piece_bytes=memory // 2)
         self.shape, self.nnz, self.dtype = self.data.shape, self.data.nnz, self.data.dtype
+        self.open_features: bool = header["open_features"]
         self._check_indptr()
         for what, size, axis in (
             ("row_names", self.shape[0], "rows"),

@@ -319,6 +319,7 @@ def _write_rows(partial: Path, source: Source, limit: int, dtype: Any, data: Any
         "whole": rows.whole and rows.largest < 2**53,
         "smallest": rows.smallest if nonzeros else 0.0,
         "largest": rows.largest,
+        "open_features": source.open_features,
         "sizes": {name: (partial / name).stat().st_size for name in files},
     }
 

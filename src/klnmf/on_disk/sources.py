@@ -45,6 +45,7 @@ class Source:
     names: Names = field(default_factory=dict)
     dtype: np.dtype[Any] = field(default_factory=lambda: np.dtype(np.float64))  # of values
     as_counts: bool = True  # whole numbers are counts, whatever their type
+    open_features: bool = False  # see CountTable
 
     def transposed(self) -> Source:
         """Source with rows and columns exchanged; labels are of rows and are left out."""
@@ -66,7 +67,12 @@ class Source:
             swapped = {"row_names": "column_names", "column_names": "row_names"}
             return shape[::-1], {swapped[k]: v for k, v in names.items() if k in swapped}
 
-        return Source(fill=fill, dtype=self.dtype, as_counts=self.as_counts)
+        return Source(
+            fill=fill,
+            dtype=self.dtype,
+            as_counts=self.as_counts,
+            open_features=self.open_features,
+        )
 
 
 class _Swapped(Spool):
@@ -93,7 +99,9 @@ def source_of_matrix(X: Any, names: Names, *, as_counts: bool) -> Source:
 def source_of_table(table: CountTable) -> Source:
     """Source on a table that is in memory."""
     names = {k: getattr(table, k) for k in ("row_names", "column_names", "labels")}
-    return source_of_matrix(table.X, names, as_counts=True)
+    source = source_of_matrix(table.X, names, as_counts=True)
+    source.open_features = table.open_features
+    return source
 
 
 def stream(path: Path, format: str, options: dict[str, Any]) -> Source | None:
@@ -318,7 +326,7 @@ def _triplets(collect: Callable[..., CountTable | None], path: Path, **options: 
             raise ReadError(path, "there are no counts in this file.")
         return (len(rows), len(columns)), {"row_names": rows, "column_names": columns}
 
-    return Source(fill=fill)
+    return Source(fill=fill, open_features=True)
 
 
 # ---- .h5ad ---------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ def plot_convergence(
 ) -> Axes:
     """Draw how far the objective F was above its final value, relative and on a log scale.
 
-    The height is (F_t − F_end) / |F_end|. For several fits F_end is the lowest final value of
+    The height is ``(F_t − F_end) / |F_end|``. For several fits F_end is the lowest final value of
     all, so that the curves compare: a fit that ends in a worse optimum levels off. Points that
     are not above it, the last one of the best fit among them, cannot be drawn on a log scale and
     are left out.

@@ -7,6 +7,7 @@ time.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -41,7 +42,7 @@ def read_texts(
             yield "".join(block.getvalue() for block in text_blocks(file, encoding))
 
     X, words = _counted(path, documents(), options)
-    return table_of_file(path, X, names, words, labels)
+    return table_of_file(path, X, names, words, labels, open_features=True)
 
 
 def read_jsonl(
@@ -73,7 +74,7 @@ def read_jsonl(
             yield text
 
     X, words = _counted(path, documents(), options)
-    return table_of_file(path, X, names, words, labels)
+    return table_of_file(path, X, names, words, labels, open_features=True)
 
 
 def _record(path: Path, line: int, content: str) -> dict[str, Any]:
@@ -108,7 +109,7 @@ def _counted(path: Path, documents: Iterator[str], options: dict[str, Any]) -> t
         X = vectorizer.fit_transform(documents)
     except ReadError:
         raise
-    except ValueError as error:
+    except (ValueError, re.error) as error:
         raise ReadError(
             path, f"CountVectorizer cannot count words: {error}. Its options: {options or 'none'}."
         ) from error

@@ -47,7 +47,7 @@ def _read_prepared(path: Path) -> CountTable:
 
     matrix = open_matrix(path)
     names = (matrix.row_names, matrix.column_names, matrix.labels)
-    return table_of_file(path, matrix.as_csr().copy(), *names)
+    return table_of_file(path, matrix.as_csr().copy(), *names, matrix.open_features)
 
 
 FORMATS = {
@@ -86,25 +86,25 @@ def read_counts(
 
     Files are read in pieces and never as a dense table. Entries of the same row and column add up.
 
-    =============  ============================================================================
-    format         what it is
-    =============  ============================================================================
-    ``"npz"``      .npz of ``scipy.sparse.save_npz``
-    ``"mtx"``      .mtx of Matrix Market
-    ``"10x"``      folder (or the matrix in it) with matrix.mtx, barcodes.tsv and features.tsv or
-                   genes.tsv: features × cells, returned as cells × features
-    ``"10x-h5"``   .h5 of Cell Ranger
-    ``"h5ad"``     .h5ad of AnnData
-    ``"loom"``     .loom, genes × cells, returned as cells × genes
-    ``"csv"``      .csv, parted by commas: a table, or lines of row, column, count
-    ``"tsv"``      .tsv or .tab, parted by tabs: the same
-    ``"parquet"``  .parquet: the same
-    ``"uci"``      docword.NAME.txt, with vocab.NAME.txt beside it
-    ``"svmlight"`` .svmlight, .libsvm or .svm, whose labels are kept
-    ``"texts"``    folder of .txt files
-    ``"jsonl"``    .jsonl or .ndjson, a document a line
-    ``"prepared"`` folder that ``klnmf prepare`` wrote, into memory
-    =============  ============================================================================
+    ==============  ============================================================================
+    format          what it is
+    ==============  ============================================================================
+    ``"npz"``       .npz of ``scipy.sparse.save_npz``
+    ``"mtx"``       .mtx of Matrix Market
+    ``"10x"``       folder (or the matrix in it) with matrix.mtx, barcodes.tsv and features.tsv or
+                    genes.tsv: features × cells, returned as cells × features
+    ``"10x-h5"``    .h5 of Cell Ranger
+    ``"h5ad"``      .h5ad of AnnData
+    ``"loom"``      .loom, genes × cells, returned as cells × genes
+    ``"csv"``       .csv, parted by commas: a table, or lines of row, column, count
+    ``"tsv"``       .tsv or .tab, parted by tabs: the same
+    ``"parquet"``   .parquet: the same
+    ``"uci"``       docword.NAME.txt, with vocab.NAME.txt beside it
+    ``"svmlight"``  .svmlight, .libsvm or .svm, whose labels are kept
+    ``"texts"``     folder of .txt files
+    ``"jsonl"``     .jsonl or .ndjson, a document a line
+    ``"prepared"``  folder that ``klnmf prepare`` wrote, into memory
+    ==============  ============================================================================
 
     Text files may be packed (.gz). The formats h5ad, loom, 10x-h5 and parquet need packages that
     ``pip install "klnmf[files]"`` brings.
@@ -138,7 +138,7 @@ def read_counts(
           by default the index of pandas does, else a first column of strings).
         - csv, tsv: ``delimiter``; ``header``, whether the first line names the columns;
           ``encoding``.
-        - texts: ``pattern`` (default "*.txt") and ``encoding``; jsonl: ``text_field`` (default
+        - texts: ``pattern`` (default ``"*.txt"``) and ``encoding``; jsonl: ``text_field`` (default
           "text"), ``id_field``, ``label_field`` and ``encoding``; both: the options of
           scikit-learn's `CountVectorizer`, such as ``min_df``, ``max_df``, ``stop_words``,
           ``ngram_range``, ``token_pattern``, ``lowercase`` and ``max_features``.

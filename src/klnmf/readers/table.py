@@ -32,6 +32,9 @@ class CountTable:
         One name a feature: words, genes.
     labels : sequence of str, optional
         One known class a sample. The model does not use them.
+    open_features : bool, default=False
+        Whether the features are those that occur, as the words of texts are: one that is not
+        among them has the count 0, where otherwise it has not been counted.
 
     Attributes
     ----------
@@ -54,6 +57,7 @@ class CountTable:
     row_names: Any = None
     column_names: Any = None
     labels: Any = None
+    open_features: bool = False
 
     def __post_init__(self) -> None:
         n_rows, n_columns = _shape(self.X)
@@ -69,7 +73,9 @@ class CountTable:
 
     def transposed(self) -> CountTable:
         """Table with rows and columns exchanged; labels are of rows and are left out."""
-        return CountTable(self.X.T, self.column_names, self.row_names)
+        return CountTable(
+            self.X.T, self.column_names, self.row_names, open_features=self.open_features
+        )
 
     def __repr__(self) -> str:
         known = [f for f in ("row_names", "column_names", "labels") if getattr(self, f) is not None]

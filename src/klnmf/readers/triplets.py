@@ -74,7 +74,7 @@ class TripletTable:
         if not rows:
             raise ReadError(path, "there are no counts in this file.")
         matrix = self.entries.matrix((len(rows), len(columns)))
-        return table_of_file(path, matrix, rows, columns)
+        return table_of_file(path, matrix, rows, columns, open_features=True)
 
 
 def look_like_triplets(firsts: Iterable[Any], seconds: Iterable[Any]) -> bool:

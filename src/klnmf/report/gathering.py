@@ -19,7 +19,7 @@ from klnmf.report.measures import (
     exclusivity,
     leading_at_any_weight,
     most_relevant,
-    plsi_probabilities,
+    probabilities_of,
     topic_positions,
     typical_samples,
     word_scores,
@@ -112,7 +112,7 @@ def checked(
 
 def payload(described: Described) -> dict[str, Any]:
     """Gather what the scripts of the page draw, as plain lists and numbers for JSON."""
-    probabilities = plsi_probabilities(described.components, described.W)
+    probabilities = probabilities_of(described.components, described.W)
     n_components = len(described.components)
     n_words = min(30, max(10, 3000 // n_components))
     typical = typical_samples(probabilities, 5 if n_components <= 100 else 3)

@@ -8,6 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from klnmf.topics import intertopic_coordinates, plsi_probabilities
+
 Array = npt.NDArray[Any]
 FloatArray = npt.NDArray[np.float64]
 
@@ -33,22 +35,23 @@ class WordScores(NamedTuple):
     log_lift: FloatArray  # log of p(word | topic) / p(word)
 
 
-def plsi_probabilities(components: Array, W: Array) -> Probabilities:
+def probabilities_of(components: Array, W: Array) -> Probabilities:
     """Probabilities of words, topics and samples; they do not depend on how W and H are scaled.
 
     Examples
     --------
     >>> import numpy as np
-    >>> found = plsi_probabilities(np.array([[3.0, 1.0], [0.0, 2.0]]), np.array([[1.0, 2.0]]))
+    >>> found = probabilities_of(np.array([[3.0, 1.0], [0.0, 2.0]]), np.array([[1.0, 2.0]]))
     >>> found.words.tolist(), found.shares.tolist(), found.totals.tolist()
     ([[0.75, 0.25], [0.0, 1.0]], [[0.5, 0.5]], [8.0])
     """
-    scales = components.sum(axis=1, dtype=np.float64)
-    shares = W * scales
-    totals = shares.sum(axis=1)
-    sizes = _divided(shares.sum(axis=0), np.asarray(totals.sum()))
-    np.divide(shares, totals[:, None], out=shares, where=totals[:, None] > 0.0)
-    return Probabilities(_divided(components, scales[:, None]), shares, sizes, totals)
+    found = plsi_probabilities(W, components)
+    return Probabilities(
+        np.asarray(found.feature_given_component, dtype=np.float64),
+        np.asarray(found.component_given_sample, dtype=np.float64),
+        found.component,
+        W @ components.sum(axis=1, dtype=np.float64),
+    )
 
 
 def word_scores(probabilities: Probabilities) -> list[WordScores]:
@@ -87,22 +90,12 @@ def leading_at_any_weight(
 
 
 def topic_positions(words: FloatArray) -> FloatArray:
-    """Two coordinates for each topic: classical scaling of the Hellinger distances of their words.
+    """Two coordinates for each topic in [−1, 1], see `klnmf.topics.intertopic_coordinates`.
 
-    It is the plane that shows most of the distances, found as the two leading principal axes of
-    √p(word | topic). The coordinates lie in [−1, 1]; their signs are fixed, so that the same model
-    has the same map.
+    An empty topic, which has no place, is put in the middle.
     """
-    roots = np.sqrt(words)
-    products = roots @ roots.T
-    centred = products - products.mean(axis=0) - products.mean(axis=1)[:, None] + products.mean()
-    values, vectors = np.linalg.eigh(centred)
-    leading = np.argsort(-values, kind="stable")[:2]
-    positions = np.zeros((len(words), 2))
-    positions[:, : leading.size] = vectors[:, leading] * np.sqrt(np.maximum(values[leading], 0.0))
-    furthest = np.abs(positions).argmax(axis=0)
-    signs = np.where(positions[furthest, [0, 1]] < 0.0, -1.0, 1.0)
-    return _divided(positions * signs, np.asarray(np.abs(positions).max()))
+    positions = np.nan_to_num(intertopic_coordinates(words))
+    return _divided(positions, np.asarray(np.abs(positions).max()))
 
 
 def typical_samples(probabilities: Probabilities, n_top: int) -> list[npt.NDArray[np.intp]]:

@@ -30,7 +30,7 @@ class SparseCoordinateDescent(Solver):
 
     From a start that was drawn, a fit that hardly moves any more (an iteration gains less than
     ``swap_gain`` of the objective) tries to leave its local optimum by swaps of components, see
-    :mod:`klnmf.solvers.swaps`: each is given up to ``swap_descents`` descents, and is undone where
+    ``klnmf.solvers.swaps``: each is given up to ``swap_descents`` descents, and is undone where
     these do not end lower. After ``swap_failures`` in a row that were no use there are no more.
 
     Double precision is for the end of a fit: from a start that was drawn, and for data that single

@@ -1,0 +1,195 @@
+"""What all estimators share: everything that is done with components that are known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import check_array
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from klnmf.backends import make_backend
+from klnmf.held_out import (
+    Likelihood,
+    Split,
+    Splitter,
+    likelihood,
+    likelihood_of_blocks,
+    split_for_completion,
+)
+from klnmf.objective import Penalties
+from klnmf.on_disk import OnDiskMatrix
+from klnmf.solvers.alternating import RowSolve, solved_rows
+from klnmf.solvers.base import Problem
+from klnmf.sparse_data import SparseData
+from klnmf.validation import check_counts, check_penalties, working_dtype
+
+Array = npt.NDArray[Any]
+
+# The half of the counts that `score` estimates from is the same for every model that is compared.
+SCORE_SEED = 0
+
+
+class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """An estimator with ``components_``: it can transform, go back, and be scored.
+
+    Its parameters include ``tol``, ``dtype``, ``sparse_output``, ``backend`` and ``n_threads``.
+    """
+
+    tol: float
+    n_threads: int | None
+    dtype: Any
+    sparse_output: bool
+    backend: str
+    components_: Any
+    n_components_: int
+
+    def transform(self, X: Any) -> Any:
+        """Return W for new samples, with the components fixed: each row's problem is convex.
+
+        Parameters
+        ----------
+        X : {array-like, sparse, DataFrame, OnDiskMatrix} of shape (n_samples, n_features)
+            Counts, or other nonnegative data.
+
+        Returns
+        -------
+        ndarray or CSR array of shape (n_samples, n_components)
+        """
+        check_is_fitted(self, "components_")
+        return self._as_output(self._solve_W(self._data(X, reset=False), self._H()))
+
+    def inverse_transform(self, X: Any) -> Any:
+        """Return the estimated rates W Hᵀ: a dense array of n_samples × n_features numbers.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix or array} of shape (n_samples, n_components)
+            W, as returned by ``transform``.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features)
+        """
+        check_is_fitted(self, "components_")
+        W = check_array(X, accept_sparse=True, dtype=[np.float64, np.float32], input_name="W")
+        W = W.toarray() if sp.issparse(W) else W
+        if W.shape[1] != self.n_components_:
+            raise ValueError(
+                f"W must have shape (n_samples, {self.n_components_}), as transform returns it; "
+                f"got {W.shape}."
+            )
+        return W @ self._H().T
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Held-out log-likelihood by document completion: higher is better, on new or old samples.
+
+        Each count of X falls into one of two halves at random, with a fixed seed. W is estimated
+        from one half with the components fixed, and the mean over the samples of the Poisson
+        log-likelihood of the other half is returned. 1 % of each sample's rate is spread evenly
+        over the features, so that a feature unknown to the model costs much and not everything.
+
+        Data that are not whole numbers cannot be split like that: W is then estimated from a random
+        half of the features, and the other half of the features is scored.
+
+        Parameters
+        ----------
+        X : {array-like, sparse, DataFrame, OnDiskMatrix} of shape (n_samples, n_features)
+            Counts, or other nonnegative data.
+        y : Ignored
+            For scikit-learn's API.
+
+        Returns
+        -------
+        float
+            Mean log-likelihood of a sample's held-out half.
+        """
+        check_is_fitted(self, "components_")
+        if isinstance(X, OnDiskMatrix):
+            return self._completed_in_blocks(X).per_sample
+        return self._completed(self._check(X, reset=False))[1].per_sample
+
+    # ---- inside ----------------------------------------------------------------------------------
+
+    def _check(self, X: Any, *, reset: bool) -> sp.csr_array:
+        if isinstance(X, OnDiskMatrix):
+            raise TypeError(
+                f"{X!r} is on disk, and here the counts must be in memory: pass "
+                "klnmf.readers.read_counts(path).X, or a block of its row_blocks()."
+            )
+        X = validate_data(self, X, accept_sparse="csr", reset=reset)
+        return check_counts(X, dtype=self.dtype, name=type(self).__name__)
+
+    def _data(self, X: Any, *, reset: bool) -> SparseData:
+        """X as solvers see it: checked, or prepared on disk and checked then."""
+        if not isinstance(X, OnDiskMatrix):
+            return SparseData(self._check(X, reset=reset))
+        validate_data(self, X, reset=reset, skip_check_array=True)
+        if self.dtype is not None and working_dtype(np.zeros(0), self.dtype) != X.dtype:
+            raise ValueError(
+                f"{X.path} was prepared in {X.dtype}, and dtype={self.dtype!r} was asked for. "
+                "Leave dtype out, or prepare the matrix again with that dtype."
+            )
+        return X.data
+
+    def _completed(self, counts: sp.csr_array) -> tuple[Split, Likelihood]:
+        """Estimate W from one half of the counts; both halves, and how likely the other one is."""
+        split = split_for_completion(counts, SCORE_SEED)
+        H = self._H()
+        W = self._solve_W(split.estimate, H[split.estimate_features])
+        return split, likelihood(split.held_out, W, H[split.held_out_features])
+
+    def _completed_in_blocks(self, X: OnDiskMatrix) -> Likelihood:
+        """Likelihood as by `_completed`, to the bit: W is there for all samples, X never is."""
+        self._data(X, reset=False)  # for its checks
+        H = self._H()
+        estimating, scoring = (
+            Splitter(X.shape[1], X.holds_whole_numbers, SCORE_SEED) for _ in range(2)
+        )
+        parts = [
+            self._solve_W(split.estimate, H[split.estimate_features])
+            for split in map(estimating.split, X.row_blocks())
+        ]
+        held_out = (scoring.split(block).held_out for block in X.row_blocks())
+        return likelihood_of_blocks(held_out, np.concatenate(parts), H[scoring.held_out_features])
+
+    def _penalties(self) -> Penalties:
+        return Penalties()
+
+    def _problem(self, data: SparseData) -> Problem:
+        penalties = self._penalties()
+        check_penalties(penalties, data.dtype)
+        return Problem(make_backend(self.backend, data, self.n_threads), penalties)
+
+    def _row_solve(self) -> RowSolve:
+        # Tighter than the fit, so that fit + transform and fit_transform agree to its tolerance,
+        # but not beyond what float32 can tell.
+        return RowSolve(tolerance=min(1e-5, max(0.01 * self.tol, 1e-7)))
+
+    def _solve_W(self, X: sp.csr_array | SparseData, H: Array) -> Array:  # noqa: N802
+        problem = self._problem(X if isinstance(X, SparseData) else SparseData(X))
+        W = solved_rows(problem, 0, problem.backend.upload(H), self._row_solve())
+        return problem.backend.download(W)
+
+    def _H(self) -> Array:  # noqa: N802
+        components: Any = self.components_
+        dense = components.toarray() if sp.issparse(components) else components
+        return np.ascontiguousarray(dense.T)
+
+    def _as_output(self, W: Array) -> Any:
+        return sp.csr_array(W) if self.sparse_output else W
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.n_components_)
+
+    def __sklearn_tags__(self) -> Any:
+        """Declare what scikit-learn should know: nonnegative input, sparse or dense."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.positive_only = True
+        tags.input_tags.sparse = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
