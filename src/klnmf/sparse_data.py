@@ -72,6 +72,11 @@ class RowView:
         """Number of rows."""
         return len(self.indptr) - 1
 
+    @property
+    def nnz(self) -> int:
+        """Number of nonzeros."""
+        return int(self.indptr[-1])
+
     @cached_property
     def row_sums(self) -> Array:
         """Sum of each row, in float64."""
@@ -145,7 +150,7 @@ class SparseData:
     @property
     def nnz(self) -> int:
         """Number of nonzeros of X."""
-        return len(self._by_rows.values)
+        return self._by_rows.nnz
 
     @cached_property
     def total(self) -> float:

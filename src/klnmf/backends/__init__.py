@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from klnmf.backends.base import Backend
 from klnmf.backends.cpu import CpuBackend
+from klnmf.backends.dask.backend import DaskBackend
 from klnmf.backends.reference import ReferenceBackend
 from klnmf.sparse_data import SparseData
 
 __all__ = ["BACKENDS", "DEFAULT_BACKEND", "Backend", "make_backend"]
 
-BACKENDS: dict[str, type[CpuBackend] | type[ReferenceBackend]] = {
+BACKENDS: dict[str, type[CpuBackend] | type[ReferenceBackend] | type[DaskBackend]] = {
     "cpu": CpuBackend,
     "reference": ReferenceBackend,
+    "dask": DaskBackend,
 }
 
 DEFAULT_BACKEND = "cpu"

@@ -49,6 +49,51 @@ def instruction_set() -> str:
     return str(_core.instruction_set())
 
 
+def update_piece(
+    piece: Piece,
+    x: Array,
+    A: Array,
+    c: Array,
+    l2: float,
+    rule: Rule,
+    n_threads: int,
+    values: Array,
+    kkt: Array,
+) -> None:
+    """Apply a rule to the rows of a piece: what happens in a row depends on that row alone.
+
+    ``x`` is changed; ``values`` (where the rule computes them) and ``kkt`` are filled in.
+    """
+    problem = (piece.indptr, piece.indices, piece.values, A, c, l2)
+    match rule:
+        case GuardedRule():
+            settings = (rule.order, rule.rounds, rule.sweeps, rule.tolerance, rule.want_value)
+            _core.guarded_rows(*problem, *settings, n_threads, x, values, kkt)
+        case MultiplicativeRule():
+            _core.multiplicative_rows(*problem, rule.relaxed, n_threads, x, kkt)
+        case PaperRule():
+            limits = (rule.epsilon, rule.relative_change, rule.signed_break, rule.max_newton)
+            _core.paper_rows(*problem, rule.order, *limits, n_threads, x, kkt)
+        case _:
+            raise TypeError(f"backend='cpu' has no rule {type(rule).__name__}.")
+
+
+def evaluate_piece(
+    piece: Piece,
+    x: Array,
+    A: Array,
+    c: Array,
+    l2: float,
+    want_residual: bool,
+    n_threads: int,
+    values: Array,
+    kkt: Array,
+) -> None:
+    """Fill in the values and, where wanted, the residuals of the rows of a piece at ``x``."""
+    problem = (piece.indptr, piece.indices, piece.values, A, c, l2)
+    _core.evaluate_rows(*problem, want_residual, n_threads, x, values, kkt)
+
+
 class CpuBackend(NumpyFactors):
     """Rows in parallel on OpenMP threads.
 
@@ -94,36 +139,11 @@ class CpuBackend(NumpyFactors):
         else:
             for piece in view.pieces():
                 rows = piece.rows
-                self._update(piece, x[rows], A, c, l2, rule, values[rows], kkt[rows])
+                results = (values[rows], kkt[rows])
+                update_piece(piece, x[rows], A, c, l2, rule, self.n_threads, *results)
         with_value = isinstance(rule, GuardedRule) and rule.want_value
         value = _core.blocked_sum(values) if with_value else float("nan")
         return RowTotals(value, float(kkt.max(initial=0.0)))
-
-    def _update(
-        self,
-        piece: Piece,
-        x: Array,
-        A: Array,
-        c: Array,
-        l2: float,
-        rule: Rule,
-        values: Array,
-        kkt: Array,
-    ) -> None:
-        """Apply a rule to the rows of a piece: what happens in a row depends on that row alone."""
-        problem = (piece.indptr, piece.indices, piece.values, A, c, l2)
-        threads = self.n_threads
-        match rule:
-            case GuardedRule():
-                settings = (rule.order, rule.rounds, rule.sweeps, rule.tolerance, rule.want_value)
-                _core.guarded_rows(*problem, *settings, threads, x, values, kkt)
-            case MultiplicativeRule():
-                _core.multiplicative_rows(*problem, rule.relaxed, threads, x, kkt)
-            case PaperRule():
-                limits = (rule.epsilon, rule.relative_change, rule.signed_break, rule.max_newton)
-                _core.paper_rows(*problem, rule.order, *limits, threads, x, kkt)
-            case _:
-                raise TypeError(f"backend='cpu' has no rule {type(rule).__name__}.")
 
     def _dense(
         self, mode: int, x: Array, A: Array, c: Array, l2: float, rule: DenseRule, kkt: Array
@@ -139,8 +159,8 @@ class CpuBackend(NumpyFactors):
         """See :class:`~klnmf.backends.base.Backend`."""
         view = self.data.view(mode)
         values, kkt = np.empty(view.n_rows), np.empty(view.n_rows)
-        for rows, indptr, indices, entries in view.pieces():
-            problem = (indptr, indices, entries, A, c, l2)
+        for piece in view.pieces():
+            rows = piece.rows
             results = (values[rows], kkt[rows])
-            _core.evaluate_rows(*problem, want_residual, self.n_threads, x[rows], *results)
+            evaluate_piece(piece, x[rows], A, c, l2, want_residual, self.n_threads, *results)
         return RowTotals(_core.blocked_sum(values), float(kkt.max(initial=0.0)))

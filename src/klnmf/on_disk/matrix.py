@@ -103,6 +103,7 @@ class MappedData(SparseData):
     """What solvers see of a matrix on disk; everything that takes a pass over it is known."""
 
     def __init__(self, folder: Path, header: dict[str, Any], piece_bytes: int) -> None:
+        self.folder = folder
         self.shape = tuple(header["shape"])
         self.dtype = np.dtype(header["dtype"])
         views = []

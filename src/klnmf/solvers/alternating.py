@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from klnmf.backends.base import GuardedRule, MultiplicativeRule
+from klnmf.initialization import EvenRows
 from klnmf.interrupts import held_interrupts
 from klnmf.solvers.base import Evaluation, Problem, Solver, State
 
@@ -137,7 +138,7 @@ def solved_rows(problem: Problem, mode: int, A: Any, how: RowSolve) -> Any:
     slope = float(problem.slopes(mode, A).sum())
     # The same share of every component, the row's total in all: every nonzero is covered.
     shares = data.view(mode).row_sums / slope if slope > 0 else np.zeros(data.shape[mode])
-    x = problem.backend.upload(np.repeat(shares.astype(data.dtype)[:, None], A.shape[1], axis=1))
+    x = problem.backend.upload(EvenRows(shares.astype(data.dtype), A.shape[1]))
     problem.update(mode, x, A, MultiplicativeRule(relaxed=2))
     solve_rows(problem, mode, x, A, how)
     return x

@@ -52,9 +52,9 @@ class Problem:
         )
         return self.penalties.of(mode, sums, squares)
 
-    def slopes(self, mode: int, A: Any) -> Array:
+    def slopes(self, mode: int, A: Any) -> Any:
         """Slope c of the row problems' linear term: column sums of the fixed factor, plus L1."""
-        return self.backend.column_sums(A) + self.penalties.l1[mode]
+        return self.backend.slopes(A, self.penalties.l1[mode])
 
     def update(self, mode: int, x: Any, A: Any, rule: Rule) -> HalfStep:
         """Apply a rule to the factor ``x`` of ``mode``, in place, with the other (``A``) fixed."""
