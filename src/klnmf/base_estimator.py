@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,8 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from klnmf.backends import make_backend
+from klnmf.backends.dask.arrays import DaskArrayData, is_dask_array
+from klnmf.dask_blocks import transformed_blocks
 from klnmf.held_out import (
     Likelihood,
     Split,
@@ -52,14 +55,19 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
 
         Parameters
         ----------
-        X : {array-like, sparse, DataFrame, OnDiskMatrix} of shape (n_samples, n_features)
+        X : {array-like, sparse, DataFrame, OnDiskMatrix, Dask array} of shape \
+                (n_samples, n_features)
             Counts, or other nonnegative data.
 
         Returns
         -------
         ndarray or CSR array of shape (n_samples, n_components)
+            For a Dask array a Dask array, not computed yet, with blocks of the same rows.
         """
         check_is_fitted(self, "components_")
+        if is_dask_array(X):
+            validate_data(self, X, reset=False, skip_check_array=True)
+            return transformed_blocks(self, X)
         return self._as_output(self._solve_W(self._data(X, reset=False), self._H()))
 
     def inverse_transform(self, X: Any) -> Any:
@@ -120,11 +128,19 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
                 f"{X!r} is on disk, and here the counts must be in memory: pass "
                 "klnmf.readers.read_counts(path).X, or a block of its row_blocks()."
             )
+        if is_dask_array(X):
+            raise TypeError(
+                "X is a Dask array, and here the counts must be in memory: pass X.compute(), or "
+                "some of its blocks. KLNMF(backend='dask') fits and transforms Dask arrays."
+            )
         X = validate_data(self, X, accept_sparse="csr", reset=reset)
         return check_counts(X, dtype=self.dtype, name=type(self).__name__)
 
     def _data(self, X: Any, *, reset: bool) -> SparseData:
-        """X as solvers see it: checked, or prepared on disk and checked then."""
+        """X as solvers see it: checked, prepared on disk and checked then, or checked by Dask."""
+        if is_dask_array(X) and self.backend == "dask":
+            validate_data(self, X, reset=reset, skip_check_array=True)
+            return DaskArrayData(X, self.dtype, type(self).__name__)
         if not isinstance(X, OnDiskMatrix):
             return SparseData(self._check(X, reset=reset))
         validate_data(self, X, reset=reset, skip_check_array=True)
@@ -161,8 +177,13 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
 
     def _problem(self, data: SparseData) -> Problem:
         penalties = self._penalties()
-        check_penalties(penalties, data.dtype)
-        return Problem(make_backend(self.backend, data, self.n_threads), penalties)
+        backend = make_backend(self.backend, data, self.n_threads)
+        try:
+            check_penalties(penalties, backend.data.dtype)
+        except ValueError:
+            backend.close()
+            raise
+        return Problem(backend, penalties)
 
     def _row_solve(self) -> RowSolve:
         # Tighter than the fit, so that fit + transform and fit_transform agree to its tolerance,
@@ -171,8 +192,8 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
 
     def _solve_W(self, X: sp.csr_array | SparseData, H: Array) -> Array:  # noqa: N802
         problem = self._problem(X if isinstance(X, SparseData) else SparseData(X))
-        W = solved_rows(problem, 0, problem.backend.upload(H), self._row_solve())
-        return problem.backend.download(W)
+        with closing(problem.backend) as backend:
+            return backend.download(solved_rows(problem, 0, backend.upload(H), self._row_solve()))
 
     def _H(self) -> Array:  # noqa: N802
         components: Any = self.components_

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import closing
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
@@ -14,8 +15,11 @@ from sklearn.base import _fit_context
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from klnmf.backends import BACKENDS
+from klnmf.backends import BACKENDS, backend_named
+from klnmf.backends.dask.arrays import is_dask_array
+from klnmf.backends.dask.cluster import ClusterLostError
 from klnmf.base_estimator import FactorModel
+from klnmf.dask_blocks import blocks_of_factor
 from klnmf.initialization import STARTS
 from klnmf.objective import Penalties
 from klnmf.progress import ProgressBar
@@ -226,7 +230,7 @@ class KLNMF(SavedToFiles, FactorModel):
         -------
         self
         """
-        self._fit(X, W, H)
+        self._fit(X, W, H, wants_W=False)
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
@@ -249,17 +253,30 @@ class KLNMF(SavedToFiles, FactorModel):
         ndarray or CSR array of shape (n_samples, n_components)
             W, solved for as ``transform`` does with the final components.
         """
-        return self._as_output(self._fit(X, W, H))
+        return self._fit(X, W, H, wants_W=True)
 
     # ---- inside ----------------------------------------------------------------------------------
 
-    def _fit(self, X: Any, W: Any, H: Any) -> Array:
-        """Fit, set the fitted attributes and return W, dense."""
-        data = self._data(X, reset=True)
+    def _fit(self, X: Any, W: Any, H: Any, *, wants_W: bool) -> Any:  # noqa: N803
+        """Fit, set the fitted attributes and return W, if it is wanted."""
         solver = make_solver(self.solver)
-        problem = self._problem(data)
-        solver.check_backend(problem.backend)
-        warn_if_one_sided(problem.penalties)
+        solver.check_backend(backend_named(self.backend))
+        if self.warm_start and self.backend == "dask":
+            raise ValueError(
+                "warm_start=True and backend='dask' cannot be used together: the workers keep "
+                "nothing after a fit. Pass checkpoint='PATH' to go on with a fit later."
+            )
+        problem = self._problem(self._data(X, reset=True))
+        with closing(problem.backend):
+            warn_if_one_sided(problem.penalties)
+            try:
+                return self._run(X, problem, solver, W, H, wants_W)
+            except ClusterLostError as error:
+                raise self._cluster_lost(error) from error
+
+    def _run(
+        self, X: Any, problem: Problem, solver: Solver, W: Any, H: Any, wants_W: bool  # noqa: N803
+    ) -> Any:
         run, checkpoint = begin_run(self, problem, solver, self._row_solve(), W, H)
         n_done = len(run.history) - (not run.is_judged)
         with ProgressBar(self.progress, self.max_iter, n_done) as bar:
@@ -280,21 +297,37 @@ class KLNMF(SavedToFiles, FactorModel):
                 pair = list(run.state.factors)
                 self._set_fitted(run, Solution(pair, problem.evaluate(pair), converged=False))
                 raise
-        W_solved = self._set_fitted(run, solution)
+        self._set_fitted(run, solution)
         if checkpoint is not None:
             checkpoint.write(run)
         if not self.converged_ and not run.stopped_early:
             self._warn_not_converged()
-        return W_solved
+        return self._output_of_fit(X, run, solution.factors[0]) if wants_W else None
+
+    def _output_of_fit(self, X: Any, run: Run, W: Any) -> Any:
+        """W as ``fit_transform`` returns it: a Dask array for a Dask array."""
+        if is_dask_array(X):
+            return blocks_of_factor(run.problem.backend, W, X, self.sparse_output)
+        downloaded = run.problem.backend.download(W)
+        if any(downloaded is factor for factor in run.state.factors):
+            downloaded = downloaded.copy()  # a fit that goes on from the state must not change it
+        return self._as_output(downloaded)
+
+    def _cluster_lost(self, error: ClusterLostError) -> ClusterLostError:
+        advice = "Pass checkpoint='PATH' to fits that should be able to go on after this."
+        if self.checkpoint is not None:
+            advice = (
+                f"The checkpoint {self.checkpoint} holds what was done: the same fit goes on from "
+                "there, to the same bits."
+            )
+        return ClusterLostError(f"{error} {advice}")
 
     def _penalties(self) -> Penalties:
         return Penalties(*map(float, (self.l1_W, self.l2_W, self.l1_H, self.l2_H)))
 
-    def _set_fitted(self, run: Run, solution: Solution) -> Array:
-        """Set the fitted attributes; returns W."""
-        W, H = (run.problem.backend.download(factor) for factor in solution.factors)
-        if any(W is factor for factor in run.state.factors):
-            W = W.copy()  # a later fit that goes on from the state must not change it
+    def _set_fitted(self, run: Run, solution: Solution) -> None:
+        """Set the fitted attributes."""
+        H = run.problem.backend.download(solution.factors[1])
         components = np.array(H.T, order="C")
         self.components_ = sp.csr_array(components) if self.sparse_output else components
         self.n_components_ = self.n_components
@@ -307,7 +340,6 @@ class KLNMF(SavedToFiles, FactorModel):
         if self.warm_start:
             key = continuation_key(self, run.problem.backend.data, run.solver)
             self._saved_state = (key, run.state)
-        return W
 
     def _warn_not_converged(self) -> None:
         last, before = self.history_[-1], self.history_[-2 if len(self.history_) > 1 else -1]

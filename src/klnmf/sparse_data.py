@@ -49,6 +49,25 @@ def row_ranges(indptr: Array, n_nonzeros: int) -> Iterator[tuple[int, int]]:
         start = stop
 
 
+def constant_of(values: Array) -> float:
+    """Σ (v log v − v) of at most ``NONZEROS_PER_PASS`` values, of at least one."""
+    weights: Array | float = 1.0
+    if values.max() < 1 << 16:  # so casting is safe; most counts are few different numbers
+        whole = values.astype(np.int32)
+        if np.array_equal(whole, values):
+            weights = np.bincount(whole)
+            values = np.arange(len(weights))
+    piece = values.astype(np.float64)
+    return float(np.sum(weights * (xlogy(piece, piece) - piece)))
+
+
+def is_exact_in_float32(values: Array) -> bool:
+    """Whether values lose nothing in float32, as whole numbers do."""
+    pieces = (values[start : start + (1 << 16)] for start in range(0, len(values), 1 << 16))
+    with np.errstate(over="ignore"):
+        return all(np.array_equal(piece, piece.astype(np.float32)) for piece in pieces)
+
+
 class Piece(NamedTuple):
     """Some rows of a view, one after the other, as a view of their own."""
 
@@ -110,7 +129,8 @@ class RowView:
         return sp.csr_array((self.values, self.indices, indptr), shape=shape)
 
 
-def _view(matrix: sp.csr_array) -> RowView:
+def view_of(matrix: sp.csr_array) -> RowView:
+    """Return a canonical CSR array as a view that shares its memory where it can."""
     # SciPy widens both index arrays together (for instance when nnz > 2³¹); a column number rarely
     # needs 64 bits, and half the index bytes is half the traffic.
     indices = matrix.indices
@@ -137,11 +157,11 @@ class SparseData:
     def __init__(self, X: sp.csr_array) -> None:
         self.shape: tuple[int, int] = X.shape
         self.dtype: np.dtype[Any] = X.dtype
-        self._by_rows = _view(X)
+        self._by_rows = view_of(X)
 
     @cached_property
     def _by_columns(self) -> RowView:
-        return _view(sp.csr_array(self._by_rows.as_csr().T))
+        return view_of(sp.csr_array(self._by_rows.as_csr().T))
 
     def view(self, mode: int) -> RowView:
         """Rows of X for mode 0 (the row problems of W), of Xᵀ for mode 1 (those of H)."""
@@ -160,28 +180,14 @@ class SparseData:
     @cached_property
     def is_exact_in_float32(self) -> bool:
         """Whether the values are float64 and lose nothing in float32, as whole numbers do."""
-        if self.dtype != np.float64:
-            return False
-        values = self._by_rows.values
-        pieces = (values[start : start + (1 << 16)] for start in range(0, self.nnz, 1 << 16))
-        with np.errstate(over="ignore"):
-            return all(np.array_equal(piece, piece.astype(np.float32)) for piece in pieces)
+        return self.dtype == np.float64 and is_exact_in_float32(self._by_rows.values)
 
     @cached_property
     def divergence_constant(self) -> float:
         """Σ (X log X − X): the part of the divergence that does not depend on W and H."""
-        total = 0.0
-        for start in range(0, self.nnz, 1 << 20):  # in pieces: no float64 copy of all the values
-            values = self._by_rows.values[start : start + (1 << 20)]
-            weights: Array | float = 1.0
-            if values.max() < 1 << 16:  # so casting is safe; most counts are few different numbers
-                whole = values.astype(np.int32)
-                if np.array_equal(whole, values):
-                    weights = np.bincount(whole)
-                    values = np.arange(len(weights))
-            piece = values.astype(np.float64)
-            total += float(np.sum(weights * (xlogy(piece, piece) - piece)))
-        return total
+        pieces = range(0, self.nnz, NONZEROS_PER_PASS)  # no float64 copy of all the values
+        values = self._by_rows.values
+        return sum((constant_of(values[s : s + NONZEROS_PER_PASS]) for s in pieces), 0.0)
 
     def prepare(self) -> None:
         """Compute now what would otherwise be computed when it is first asked for."""

@@ -72,10 +72,10 @@ def _as_csr(X: Any) -> sp.csr_array:
     return csr
 
 
-def _reject_negative(X: sp.csr_array, name: str) -> None:
+def _reject_negative(X: sp.csr_array, name: str, first_row: int = 0) -> None:
     if X.data.size and X.data.dtype.kind != "b" and X.data.min() < 0:
         worst = int(X.data.argmin())
-        row = int(np.searchsorted(X.indptr, worst, side="right")) - 1
+        row = first_row + int(np.searchsorted(X.indptr, worst, side="right")) - 1
         raise ValueError(
             f"Negative values in data passed to {name}: X[{row}, {X.indices[worst]}] = "
             f"{X.data[worst]}. KL divergence is for counts and other nonnegative data; shift or "
@@ -143,7 +143,9 @@ def _canonical(csr: sp.csr_array) -> sp.csr_array:
     return csr
 
 
-def check_counts(X: Any, *, dtype: Any = None, name: str = "KLNMF") -> sp.csr_array:
+def check_counts(
+    X: Any, *, dtype: Any = None, name: str = "KLNMF", first_row: int = 0
+) -> sp.csr_array:
     """Return X as a canonical CSR array of positive floats.
 
     X is never changed, and copied only where it has to be.
@@ -156,6 +158,8 @@ def check_counts(X: Any, *, dtype: Any = None, name: str = "KLNMF") -> sp.csr_ar
         Type to compute in; None keeps float32 and float64 and picks the exact one for integers.
     name : str
         Who asks, for the messages.
+    first_row : int
+        Number of the first row, for the messages, if X is a block of rows of something larger.
 
     Returns
     -------
@@ -170,7 +174,7 @@ def check_counts(X: Any, *, dtype: Any = None, name: str = "KLNMF") -> sp.csr_ar
     (2, 'float32')
     """
     given = _as_csr(X)
-    _reject_negative(given, name)
+    _reject_negative(given, name, first_row)
     csr = _canonical(given)
     target = working_dtype(given.data, dtype)
     if dtype is None and given.dtype.kind in "biu" and csr.data.max(initial=0) >= EXACT_IN_FLOAT32:

@@ -8,7 +8,7 @@ from klnmf.backends.dask.backend import DaskBackend
 from klnmf.backends.reference import ReferenceBackend
 from klnmf.sparse_data import SparseData
 
-__all__ = ["BACKENDS", "DEFAULT_BACKEND", "Backend", "make_backend"]
+__all__ = ["BACKENDS", "DEFAULT_BACKEND", "Backend", "backend_named", "make_backend"]
 
 BACKENDS: dict[str, type[CpuBackend] | type[ReferenceBackend] | type[DaskBackend]] = {
     "cpu": CpuBackend,
@@ -19,9 +19,14 @@ BACKENDS: dict[str, type[CpuBackend] | type[ReferenceBackend] | type[DaskBackend
 DEFAULT_BACKEND = "cpu"
 
 
-def make_backend(name: str, data: SparseData, n_threads: int | None = None) -> Backend:
-    """Back-end by name; "auto" is the fastest one that this machine has."""
+def backend_named(name: str) -> type[CpuBackend] | type[ReferenceBackend] | type[DaskBackend]:
+    """Class of a back-end by name; "auto" is the fastest one that this machine has."""
     chosen = DEFAULT_BACKEND if name == "auto" else name
     if chosen not in BACKENDS:
         raise ValueError(f"backend must be one of {['auto', *BACKENDS]}, got {name!r}.")
-    return BACKENDS[chosen](data, n_threads)
+    return BACKENDS[chosen]
+
+
+def make_backend(name: str, data: SparseData, n_threads: int | None = None) -> Backend:
+    """Back-end by name, with the data."""
+    return backend_named(name)(data, n_threads)

@@ -114,7 +114,7 @@ class Solver(ABC):
     rules: ClassVar[tuple[type, ...]]  # what it needs of a back-end
     never_rises: ClassVar[bool]  # whether the objective cannot rise, by proof
 
-    def check_backend(self, backend: Backend) -> None:
+    def check_backend(self, backend: Backend | type[Backend]) -> None:
         """Say by name what the back-end lacks, before any work starts."""
         # Every fit ends with a solve for W as transform does it.
         needed = dict.fromkeys((*self.rules, GuardedRule, MultiplicativeRule))

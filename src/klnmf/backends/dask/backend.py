@@ -172,6 +172,16 @@ class DaskBackend:
         """See :class:`~klnmf.backends.base.Backend`."""
         return self.snapshot(factor).astype(self.data.dtype, copy=False)
 
+    def futures_of(self, factor: Factor) -> list[tuple[Any, tuple[int, int]]] | None:
+        """Return the parts of a factor as futures, with shapes; None if the cluster goes soon."""
+        if self._cluster.is_own:
+            return None
+        version = factor.version
+        sizes = map(self.session.partitions[version.mode].size, itertools.count())
+        self._ask(Describe(version.mode, version.number))  # it is there
+        futures = self.session.futures_of(version.number)
+        return [(future, (size, version.shape[1])) for future, size in zip(futures, sizes)]
+
     def take_rows(self, factor: Factor, rows: Array) -> Array:
         """See :class:`~klnmf.backends.base.Backend`."""
         version = factor.version

@@ -8,16 +8,13 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from klnmf.backends.dask.partition import Partition, balanced
+from klnmf.backends.dask.arrays import DaskArrayData, PartsOfDaskArray
+from klnmf.backends.dask.partition import Partition, cut_both
 from klnmf.backends.dask.session import Session
 from klnmf.on_disk.matrix import MappedData, open_matrix
 from klnmf.sparse_data import RowView, SparseData
 
 Array = npt.NDArray[Any]
-
-# What a row costs beside its nonzeros, in nonzeros.
-COST_OF_ROW = 4.0
-
 
 class Parts(Protocol):
     """X in parts."""
@@ -34,19 +31,11 @@ class Parts(Protocol):
 
 def parts_of(data: SparseData, client: Any) -> Parts:
     """X in parts, from wherever it is."""
+    if isinstance(data, DaskArrayData):
+        return PartsOfDaskArray(data, client)
     if isinstance(data, MappedData):
         return PartsOnDisk(data, client)
     return PartsInMemory(data, client)
-
-
-def cut(views: tuple[Any, Any], shares: list[float]) -> tuple[Partition, Partition]:
-    """Partition of each mode from the lengths of its rows; for square X the same one."""
-    costs = [np.diff(view.indptr) + COST_OF_ROW for view in views]
-    if len(costs[0]) == len(costs[1]):
-        # Then nothing tells the two factors apart.
-        costs = [costs[0] + costs[1]] * 2
-    first, second = (balanced(cost, shares) for cost in costs)
-    return first, second
 
 
 def rows_of(view: RowView, rows: slice) -> RowView:
@@ -69,7 +58,7 @@ class PartsInMemory:
 
     def partitions(self, shares: list[float]) -> tuple[Partition, Partition]:
         """See :class:`Parts`."""
-        self._cuts = cut((self._data.view(0), self._data.view(1)), shares)
+        self._cuts = cut_both(self._data.view(0).indptr, self._data.view(1).indptr, shares)
         return self._cuts
 
     def place(self, mode: int, part: int, address: str) -> Any:
@@ -90,7 +79,7 @@ class PartsOnDisk:
 
     def partitions(self, shares: list[float]) -> tuple[Partition, Partition]:
         """See :class:`Parts`."""
-        self._cuts = cut((self._data.view(0), self._data.view(1)), shares)
+        self._cuts = cut_both(self._data.view(0).indptr, self._data.view(1).indptr, shares)
         return self._cuts
 
     def place(self, mode: int, part: int, address: str) -> Any:
@@ -98,7 +87,14 @@ class PartsOnDisk:
         rows = self._cuts[mode].rows(part)
         folder, fingerprint = self._data.folder.resolve(), self._data.fingerprint
         return self._client.submit(
-            mapped_rows, folder, fingerprint, mode, rows, workers=[address], pure=False
+            mapped_rows,
+            folder,
+            fingerprint,
+            mode,
+            rows,
+            workers=[address],
+            allow_other_workers=True,
+            pure=False,
         )
 
     def seen_from_driver(self, session: Session) -> SparseData:

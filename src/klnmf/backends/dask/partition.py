@@ -21,6 +21,8 @@ Array = npt.NDArray[Any]
 
 # A border is moved to the nearest border of blocks if that is at most this share of a part off.
 ALIGNED_WITHIN = 0.03
+# What a row costs beside its nonzeros, in nonzeros.
+COST_OF_ROW = 4.0
 
 
 class Pieces(NamedTuple):
@@ -132,3 +134,14 @@ def balanced(costs: Array, shares: Sequence[float]) -> Partition:
             row = near
         bounds.append(max(bounds[-1], min(row, len(costs))))
     return Partition((*bounds, len(costs)))
+
+
+def cut_both(by_rows: Array, by_columns: Array, shares: Sequence[float]) -> tuple[Partition, Partition]:
+    """Partition of each mode from its indptr; the same one for a square X.
+
+    Nothing would tell the factors of a square X apart that were cut in different ways.
+    """
+    costs = [np.diff(indptr) + COST_OF_ROW for indptr in (by_rows, by_columns)]
+    if len(costs[0]) == len(costs[1]):
+        costs = [costs[0] + costs[1]] * 2
+    return balanced(costs[0], shares), balanced(costs[1], shares)

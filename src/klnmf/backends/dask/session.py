@@ -8,9 +8,11 @@ bits.
 
 from __future__ import annotations
 
+import itertools
 import time
 import uuid
 from collections import deque
+from concurrent.futures import CancelledError
 from typing import Any, NamedTuple, Protocol
 
 from klnmf.backends.dask.cluster import Cluster, ClusterLostError
@@ -214,6 +216,17 @@ class Session:
     def _scheduler_lost(self, error: BaseException) -> ClusterLostError:
         return ClusterLostError(f"The scheduler of the Dask cluster does not answer ({error!r}).")
 
+    def futures_of(self, version: int) -> list[Any]:
+        """Return the parts of a version as futures that outlive the session."""
+        futures = [
+            self._client.submit(
+                held_part, self.name, version, part, workers=[home], pure=False, retries=0
+            )
+            for part, home in enumerate(self._layout.homes)
+        ]
+        self._client.gather([self._client.submit(len, future) for future in futures])
+        return futures
+
     # ---- losses ----------------------------------------------------------------------------------
 
     def _count_loss(self, error: Exception) -> None:
@@ -236,6 +249,8 @@ class Session:
                     for address, answer in self._run(Ping()).items()
                     if isinstance(answer, Answer) and answer.generation == self._layout.generation
                 }
+                if holders >= set(self._layout.homes):
+                    self._futures.clear()  # all are there, so it was X that was not
                 sources = self._sources(holders)
                 entries = self._journal[self._copied_until :]
                 if sources is None:  # from the beginning
@@ -288,11 +303,10 @@ class Session:
         """Give every part a worker, with X, and tell all of them."""
         old = self._layout
         homes = _homes(old.homes, list(workers), set(workers) if holders is None else holders)
-        for part, home in enumerate(homes):
+        for mode, (part, home) in itertools.product((0, 1), enumerate(homes)):
             is_lost = holders is not None and home not in holders
-            for mode in (0, 1):
-                if (mode, part) not in self._futures or home != old.homes[part] or is_lost:
-                    self._futures[mode, part] = self._data.place(mode, part, home)
+            if (mode, part) not in self._futures or home != old.homes[part] or is_lost:
+                self._futures[mode, part] = self._data.place(mode, part, home)
         self._wait_for_data(homes)
         keys = tuple(
             tuple(self._futures[mode, part].key for part in range(len(homes))) for mode in (0, 1)
@@ -308,11 +322,12 @@ class Session:
         futures = list(self._futures.values())
         while True:
             try:
-                wait(futures, timeout=1.0)
+                with self._client.as_current():
+                    wait(futures, timeout=1.0)
             except TimeoutError:
                 pass
-            except Exception as error:  # cancelled: what was scattered is gone
-                raise WorkerLostError(str(error)) from error
+            except CancelledError as error:  # what was scattered is gone
+                raise WorkerLostError(f"a part of X is gone ({error})") from error
             gone = set(homes) - set(self._cluster.threads())
             if gone:
                 raise WorkerLostError(f"{', '.join(sorted(gone))} is gone")
@@ -356,6 +371,19 @@ class Session:
             self._client.unregister_worker_plugin(self.name)
         except (OSError, TimeoutError):
             pass  # nobody is there any more to hold anything
+
+
+def held_part(name: str, version: int, part: int) -> Any:
+    """Return a part that this worker holds, as the result of a task."""
+    from distributed import get_worker
+
+    plugin = get_worker().plugins.get(name)
+    if plugin is None:
+        raise RuntimeError(
+            "A worker that held a part of W is gone, and the fit that made it is over. Call "
+            "transform(X) to have W again."
+        )
+    return plugin.held(version, part)
 
 
 def _homes(old: tuple[str, ...], workers: list[str], holders: set[str]) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ it holds ever changes, so that a round that is repeated gives the same bits.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -84,6 +85,7 @@ class FitOnWorker(WorkerPlugin):  # type: ignore[misc]
         self.layout: Layout | None = None
         self._parts: dict[Place, Array] = {}
         self._modes: dict[int, int] = {}
+        self._data: dict[tuple[int, int], RowView] = {}  # by mode and part
         self._parcels: dict[tuple[int, int, bool], Parcel] = {}
         self._whole: dict[int, Whole] = {}
         self._round = self._failed = -1
@@ -95,7 +97,8 @@ class FitOnWorker(WorkerPlugin):  # type: ignore[misc]
     def teardown(self, worker: Worker) -> None:
         """See distributed."""
         worker.handlers.pop(self.name, None)
-        self._parts, self._parcels, self._whole, self.layout = {}, {}, {}, None
+        self._data, self._parts, self._parcels, self._whole = {}, {}, {}, {}
+        self.layout = None
         self._announce()
         self._pool.shutdown(wait=False)
 
@@ -120,6 +123,7 @@ class FitOnWorker(WorkerPlugin):  # type: ignore[misc]
         self._whole, self._parcels, self._modes = {}, {}, dict(message.versions)
         self._parts = {place: x for place, x in self._parts.items() if place[0] in self._modes}
         self._announce()
+        self._hold_data(layout)
         held = set(layout.parts_at(self._address))
         held |= {part for part, keeper in enumerate(layout.keepers) if keeper == self._address}
         for version, mode in message.versions.items():
@@ -192,16 +196,22 @@ class FitOnWorker(WorkerPlugin):  # type: ignore[misc]
             n_threads=int(self.worker.state.nthreads),
             wants=message.wants,
             inputs=inputs,
-            data=self._data(layout.keys[operation.mode][part]) if needs_data else None,
+            data=self._data[operation.mode, part] if needs_data else None,
             fixed=None if whole is None else (whole.rows, whole.sums),
         )
 
-    def _data(self, key: Any) -> RowView:
-        try:
-            data: RowView = self.worker.data[key]
-        except KeyError:
-            raise PartMissingError(f"{self._address} has lost its part of X") from None
-        return data
+    def _hold_data(self, layout: Layout) -> None:
+        """Hold the own parts of X, whatever Dask does with its copies of them."""
+        self._data = {}
+        for part, mode in itertools.product(layout.parts_at(self._address), (0, 1)):
+            key = layout.keys[mode][part]
+            if key not in self.worker.data:
+                raise PartMissingError(f"{self._address} does not have its part of X")
+            self._data[mode, part] = self.worker.data[key]
+
+    def held(self, version: int, part: int) -> Array:
+        """Return the rows of a part."""
+        return self._own(version, part)
 
     def _own(self, version: int, part: int) -> Array:
         try:
