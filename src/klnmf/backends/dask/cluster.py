@@ -72,6 +72,11 @@ class Cluster:
         """Addresses of the workers that are there now, and their threads."""
         return dict(self.client.nthreads())
 
+    def restore(self, n_workers: int) -> None:
+        """Start workers that do not come back by themselves, if the cluster was made here."""
+        if self._own is not None:
+            self._own.scale(n_workers)
+
     def close(self) -> None:
         """Close what was made here."""
         if self._own is not None:

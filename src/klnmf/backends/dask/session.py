@@ -81,7 +81,8 @@ class Session:
         self.name = f"klnmf-{uuid.uuid4().hex[:12]}"
         self.modes: dict[int, int] = {}  # of the versions that are alive
         self.wants = Wants()
-        self.answers: list[Answer] = []  # to the last round
+        self.n_rounds = self.bytes_moved = 0  # between workers, copies included
+        self.seconds_in_kernels = 0.0  # of the slowest worker of each round
         self.n_losses = 0
         self._losses_in_a_row = 0
         self._dropped: deque[int] = deque()
@@ -140,7 +141,9 @@ class Session:
     def _do(self, entry: Entry) -> list[dict[int, Any]]:
         self._round += 1
         answers = self._send(Round(self._round, entry.operations, entry.drops, self.wants))
-        self.answers = answers
+        self.n_rounds += 1
+        self.bytes_moved += sum(answer.bytes_received for answer in answers)
+        self.seconds_in_kernels += max(answer.seconds for answer in answers)
         merged: list[dict[int, Any]] = []
         for number in range(len(entry.operations)):
             by_part: dict[int, Any] = {}
@@ -281,6 +284,8 @@ class Session:
         while True:
             try:
                 threads = self._cluster.threads()
+                if len(threads) < wanted and time.monotonic() - started > SECONDS_TO_RESTART / 2:
+                    self._cluster.restore(wanted)
             except (OSError, TimeoutError) as error:
                 raise self._scheduler_lost(error) from error
             waited = time.monotonic() - started
@@ -306,7 +311,7 @@ class Session:
         for mode, (part, home) in itertools.product((0, 1), enumerate(homes)):
             is_lost = holders is not None and home not in holders
             if (mode, part) not in self._futures or home != old.homes[part] or is_lost:
-                self._futures[mode, part] = self._data.place(mode, part, home)
+                self._futures[mode, part] = self._placed(mode, part, home)
         self._wait_for_data(homes)
         keys = tuple(
             tuple(self._futures[mode, part].key for part in range(len(homes))) for mode in (0, 1)
@@ -315,6 +320,14 @@ class Session:
             old.generation + 1, self.partitions, homes, (keys[0], keys[1]), _keepers(homes)
         )
         self._send(Reset(self._layout, dict(versions), dict(sources)))
+
+    def _placed(self, mode: int, part: int, home: str) -> Any:
+        try:
+            return self._data.place(mode, part, home)
+        except Exception as error:
+            if home in self._cluster.threads():
+                raise
+            raise WorkerLostError(f"{home} is gone") from error
 
     def _wait_for_data(self, homes: tuple[str, ...]) -> None:
         from distributed import wait
