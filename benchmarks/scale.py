@@ -1,6 +1,6 @@
 """What Dask costs on one machine, what its workers send each other, and how far that scales.
 
-    python -m benchmarks.scale                              # 1e7 and 1e8 nonzeros: 8 GB, some minutes
+    python -m benchmarks.scale                              # 1e7 and 1e8 nonzeros: 8 GB
     python -m benchmarks.scale --nonzeros 1e7
 
 The overhead is the time of an iteration on two workers of one thread each over that of one process
@@ -84,9 +84,8 @@ def measure(nonzeros: int, turns: int, iterations: int) -> Measured:
         session = backend.session
         for fit in (cpu, dask):
             fit.iterate(5)  # until most entries are 0, as they are in a fit
-        pairs, before = [], (session.n_rounds, session.bytes_moved, session.seconds_in_kernels)
-        for _ in range(turns):
-            pairs.append((cpu.iterate(iterations), dask.iterate(iterations)))
+        before = (session.n_rounds, session.bytes_moved, session.seconds_in_kernels)
+        pairs = [(cpu.iterate(iterations), dask.iterate(iterations)) for _ in range(turns)]
         after = (session.n_rounds, session.bytes_moved, session.seconds_in_kernels)
         rounds, moved, kernels = (
             (b - a) / (turns * iterations) for a, b in zip(before, after, strict=True)
@@ -171,7 +170,7 @@ def round_costs() -> tuple[float, float]:
     for size in sizes:
         with (
             LocalCluster(
-                n_workers=size, threads_per_worker=1, processes=False, dashboard_address=None
+                n_workers=size, threads_per_worker=1, processes=False, dashboard_address=":0"
             ) as cluster,
             Client(cluster) as client,
         ):
@@ -203,7 +202,9 @@ def simulate(costs: Costs, workers: int, threads: int) -> dict[str, float]:
 def show_simulation(costs: Costs) -> list[dict[str, Any]]:
     print(f"\nSimulated: {FAR_NONZEROS:.0e} nonzeros, {FAR_SHAPE[0]:.0e} × {FAR_SHAPE[1]:.0e}, ")
     print(f"r = {RANK}, links of 10 Gbit/s; from {costs}")
-    print("workers x threads   iteration   kernels   links   packing   rounds   speed-up over 16 x 1")
+    print(
+        "workers x threads   iteration   kernels   links   packing   rounds   speed-up over 16 x 1"
+    )
     base = simulate(costs, 16, 1)["all"]
     records = []
     for threads in (1, 16):

@@ -27,7 +27,7 @@ from klnmf.runs import begin_run, continuation_key
 from klnmf.saved.models import SavedToFiles
 from klnmf.solvers import SOLVERS, Solver, make_solver
 from klnmf.solvers.alternating import Record, Run, Solution, StopRule
-from klnmf.solvers.base import State
+from klnmf.solvers.base import Problem, State
 from klnmf.validation import warn_caller, warn_if_one_sided
 
 Array = npt.NDArray[Any]
@@ -257,7 +257,7 @@ class KLNMF(SavedToFiles, FactorModel):
 
     # ---- inside ----------------------------------------------------------------------------------
 
-    def _fit(self, X: Any, W: Any, H: Any, *, wants_W: bool) -> Any:  # noqa: N803
+    def _fit(self, X: Any, W: Any, H: Any, *, wants_W: bool) -> Any:
         """Fit, set the fitted attributes and return W, if it is wanted."""
         solver = make_solver(self.solver)
         solver.check_backend(backend_named(self.backend))
@@ -275,7 +275,13 @@ class KLNMF(SavedToFiles, FactorModel):
                 raise self._cluster_lost(error) from error
 
     def _run(
-        self, X: Any, problem: Problem, solver: Solver, W: Any, H: Any, wants_W: bool  # noqa: N803
+        self,
+        X: Any,
+        problem: Problem,
+        solver: Solver,
+        W: Any,
+        H: Any,
+        wants_W: bool,
     ) -> Any:
         run, checkpoint = begin_run(self, problem, solver, self._row_solve(), W, H)
         n_done = len(run.history) - (not run.is_judged)

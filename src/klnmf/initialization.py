@@ -79,12 +79,14 @@ def _skip(generator: np.random.Generator, n_entries: int, dtype: np.dtype[Any]) 
     """
     bits = generator.bit_generator
     assert isinstance(bits, np.random.PCG64)
-    waiting = {key: bits.state[key] for key in ("has_uint32", "uinteger")}
+    waiting = bits.state["has_uint32"], bits.state["uinteger"]
     if dtype == np.float64:
         bits.advance(n_entries)
-        bits.state = {**bits.state, **waiting}
+        moved = bits.state
+        moved["has_uint32"], moved["uinteger"] = waiting
+        bits.state = moved
         return
-    if n_entries and waiting["has_uint32"]:
+    if n_entries and waiting[0]:
         generator.random(dtype=np.float32)
         n_entries -= 1
     if n_entries:
@@ -188,7 +190,11 @@ def _larger_signed_part(u: Array, v: Array) -> tuple[Array, Array]:
 
 
 # W may be a description, of which NumPy makes an array.
-STARTS: dict[str, Callable[..., tuple[Any, Array]]] = {"samples": sample_start, "random": random_start, "nndsvd": nndsvd_start}
+STARTS: dict[str, Callable[..., tuple[Any, Array]]] = {
+    "samples": sample_start,
+    "random": random_start,
+    "nndsvd": nndsvd_start,
+}
 
 
 def cover_columns(H: Array, view: RowView) -> None:

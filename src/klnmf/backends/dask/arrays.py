@@ -194,7 +194,7 @@ def by_columns(rows: RowView) -> sp.csc_array:
 
 
 def picked_columns(part: sp.csc_array, start: int, stop: int) -> sp.csr_array:
-    """Some columns of a part of X, as rows."""
+    """Return some columns of a part of X, as rows."""
     ends = part.indptr[start : stop + 1]
     entries = slice(int(ends[0]), int(ends[-1]))
     return sp.csr_array(
@@ -219,7 +219,7 @@ def same(rows: RowView) -> RowView:
 
 
 def values_between(rows: RowView, start: int, stop: int) -> Array:
-    """Some of the values of a part."""
+    """Return some of the values of a part."""
     return rows.values[start:stop]
 
 

@@ -177,10 +177,13 @@ class DaskBackend:
         if self._cluster.is_own:
             return None
         version = factor.version
-        sizes = map(self.session.partitions[version.mode].size, itertools.count())
+        partition = self.session.partitions[version.mode]
         self._ask(Describe(version.mode, version.number))  # it is there
         futures = self.session.futures_of(version.number)
-        return [(future, (size, version.shape[1])) for future, size in zip(futures, sizes)]
+        return [
+            (future, (partition.size(part), version.shape[1]))
+            for part, future in enumerate(futures)
+        ]
 
     def take_rows(self, factor: Factor, rows: Array) -> Array:
         """See :class:`~klnmf.backends.base.Backend`."""
@@ -309,9 +312,9 @@ class DaskBackend:
 
     def _totals(self, mode: int, fixed: Version, outcomes: dict[int, Outcome]) -> RowTotals:
         first = outcomes[0]
-        fixed.sums = first.sums_of_A
-        if first.squares_of_A is not None:
-            fixed.squares = first.squares_of_A
+        fixed.sums = first.fixed_sums
+        if first.fixed_squares is not None:
+            fixed.squares = first.fixed_squares
         partition: Partition = self.session.partitions[mode]
         value = float("nan")
         pieces = [outcome.values for outcome in outcomes.values()]

@@ -58,7 +58,7 @@ class Cluster:
                 n_workers=effective_threads(n_threads),
                 threads_per_worker=1,
                 processes=True,
-                dashboard_address=None,
+                dashboard_address=":0",  # any free port: nobody is told it
                 memory_limit=0,  # what would not fit here would not fit without workers either
             )
             self.client = distributed.Client(self._own, set_as_default=False)

@@ -16,6 +16,7 @@ from klnmf.sparse_data import RowView, SparseData
 
 Array = npt.NDArray[Any]
 
+
 class Parts(Protocol):
     """X in parts."""
 
@@ -39,7 +40,7 @@ def parts_of(data: SparseData, client: Any) -> Parts:
 
 
 def rows_of(view: RowView, rows: slice) -> RowView:
-    """Some rows of a view as a view of their own, which shares its memory."""
+    """Return some rows of a view as a view of their own, which shares its memory."""
     ends = view.indptr[rows.start : rows.stop + 1]
     entries = slice(int(ends[0]), int(ends[-1]))
     return RowView(

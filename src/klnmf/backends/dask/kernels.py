@@ -177,12 +177,15 @@ def column_squares(rows: Array) -> Array:
 
 def _own_rows(context: Context, rows: Array) -> Array:
     own = context.partition.rows(context.part)
-    return rows[(rows >= own.start) & (rows < own.stop)] - own.start
+    return np.asarray(rows[(rows >= own.start) & (rows < own.stop)] - own.start)
 
 
 def _take_rows(operation: TakeRows, context: Context) -> Array:
     x = context.inputs["x"]
-    return x if operation.rows is None else x[_own_rows(context, operation.rows)]
+    if operation.rows is None:
+        return x
+    taken: Array = x[_own_rows(context, operation.rows)]
+    return taken
 
 
 def _take_data(operation: TakeData, context: Context) -> tuple[Array, Array, Array]:

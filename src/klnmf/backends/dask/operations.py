@@ -185,7 +185,7 @@ class Round:
     number: int
     operations: list[Operation]
     drops: list[int]  # versions that nobody needs after it
-    wants: Wants = Wants()
+    wants: Wants
 
 
 @dataclass(frozen=True)
@@ -211,8 +211,8 @@ class Outcome(NamedTuple):
     values: Pieces | None
     kkt: float
     facts: Facts | None
-    sums_of_A: Array | None  # column sums of A, from the first part alone
-    squares_of_A: Array | None
+    fixed_sums: Array | None  # column sums of A, from the first part alone
+    fixed_squares: Array | None
 
 
 @dataclass

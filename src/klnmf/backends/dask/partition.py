@@ -136,7 +136,9 @@ def balanced(costs: Array, shares: Sequence[float]) -> Partition:
     return Partition((*bounds, len(costs)))
 
 
-def cut_both(by_rows: Array, by_columns: Array, shares: Sequence[float]) -> tuple[Partition, Partition]:
+def cut_both(
+    by_rows: Array, by_columns: Array, shares: Sequence[float]
+) -> tuple[Partition, Partition]:
     """Partition of each mode from its indptr; the same one for a square X.
 
     Nothing would tell the factors of a square X apart that were cut in different ways.

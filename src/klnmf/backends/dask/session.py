@@ -8,6 +8,7 @@ bits.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import time
 import uuid
@@ -131,7 +132,7 @@ class Session:
                 break
             except WorkerLostError as error:
                 self._recover(error)
-        makers = [op for op in operations if isinstance(op, MAKERS)]
+        makers: list[Operation] = [op for op in operations if isinstance(op, MAKERS)]
         if makers or drops:
             self._journal.append(Entry(makers, drops))
         self._losses_in_a_row = 0
@@ -156,7 +157,9 @@ class Session:
         """Send a message to the workers of the layout, and return what they all answer."""
         wanted = dict.fromkeys(self._layout.homes)
         if isinstance(message, Round) and any(isinstance(op, Put) for op in message.operations):
-            found = self._run_each({address: self._own_part(message, address) for address in wanted})
+            found = self._run_each(
+                {address: self._own_part(message, address) for address in wanted}
+            )
         else:
             found = self._run(message)
         problems = [
@@ -380,10 +383,9 @@ class Session:
     def close(self) -> None:
         """Free what the workers hold for this fit."""
         self._futures.clear()
-        try:
+        # If nobody is there any more, nobody holds anything.
+        with contextlib.suppress(OSError, TimeoutError):
             self._client.unregister_worker_plugin(self.name)
-        except (OSError, TimeoutError):
-            pass  # nobody is there any more to hold anything
 
 
 def held_part(name: str, version: int, part: int) -> Any:
@@ -436,5 +438,5 @@ def _keepers(homes: tuple[str, ...]) -> tuple[str | None, ...]:
         place = workers.index(home)
         others = workers[place + 1 :] + workers[:place]
         far = [other for other in others if host(other) != host(home)]
-        keepers.append((far or others or [None])[0])
+        keepers.append(next(iter(far or others), None))
     return tuple(keepers)

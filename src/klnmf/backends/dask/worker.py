@@ -71,7 +71,7 @@ class Whole(NamedTuple):
     sums: Array
 
 
-class FitOnWorker(WorkerPlugin):  # type: ignore[misc]
+class FitOnWorker(WorkerPlugin):
     """The part of one fit that a worker holds; goes with ``unregister_worker_plugin``."""
 
     def __init__(self, name: str) -> None:
@@ -300,9 +300,7 @@ class FitOnWorker(WorkerPlugin):  # type: ignore[misc]
         finally:
             self.worker.rpc.reuse(address, comm)
 
-    async def _assembled(
-        self, version: int, mode: int, layout: Layout, answer: Answer
-    ) -> Whole:
+    async def _assembled(self, version: int, mode: int, layout: Layout, answer: Answer) -> Whole:
         """Return all rows of a version; those of the peers are fetched, all at the same time."""
         held = self._whole.get(mode)
         if held is not None and held.version == version:
