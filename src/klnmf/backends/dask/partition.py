@@ -21,8 +21,11 @@ Array = npt.NDArray[Any]
 
 # A border is moved to the nearest border of blocks if that is at most this share of a part off.
 ALIGNED_WITHIN = 0.03
-# What a row costs beside its nonzeros, in nonzeros.
+# What a row costs beside its nonzeros, in nonzeros; and how the cost grows with these: long rows use
+# more components. (Measured on Zipf columns: 2.1 times as much a nonzero where there are 37 times as
+# many of them.)
 COST_OF_ROW = 4.0
+COST_EXPONENT = 1.2
 
 
 class Pieces(NamedTuple):
@@ -143,7 +146,7 @@ def cut_both(
 
     Nothing would tell the factors of a square X apart that were cut in different ways.
     """
-    costs = [np.diff(indptr) + COST_OF_ROW for indptr in (by_rows, by_columns)]
+    costs = [np.diff(indptr) ** COST_EXPONENT + COST_OF_ROW for indptr in (by_rows, by_columns)]
     if len(costs[0]) == len(costs[1]):
         costs = [costs[0] + costs[1]] * 2
     return balanced(costs[0], shares), balanced(costs[1], shares)

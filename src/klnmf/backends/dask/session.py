@@ -38,7 +38,7 @@ SECONDS_WITHOUT_WORKERS = 120.0
 # Losses in a row without a round in between that went through.
 MOST_LOSSES = 20
 # Copies are made when the time since the last ones is so many times what these took.
-COPIES_EVERY = 20.0
+COPIES_EVERY = 40.0
 SECONDS_BEFORE_COPIES = 0.5
 
 
@@ -82,7 +82,7 @@ class Session:
         self.name = f"klnmf-{uuid.uuid4().hex[:12]}"
         self.modes: dict[int, int] = {}  # of the versions that are alive
         self.wants = Wants()
-        self.n_rounds = self.bytes_moved = 0  # between workers, copies included
+        self.n_rounds = self.bytes_moved = self.bytes_copied = 0  # moved: copies included
         self.seconds_in_kernels = 0.0  # of the slowest worker of each round
         self.n_losses = 0
         self._losses_in_a_row = 0
@@ -369,8 +369,10 @@ class Session:
         new: list[Operation] = [
             Keep(mode, version) for version, mode in versions.items() if version not in self._copied
         ]
+        moved = self.bytes_moved
         try:
             self._do(Entry(new, []))
+            self.bytes_copied += self.bytes_moved - moved
         except WorkerLostError as error:
             self._recover(error)
             return
