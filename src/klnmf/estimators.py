@@ -75,7 +75,8 @@ class KLNMF(SavedToFiles, FactorModel):
         its positive part) is off by more than a thousandth.
     n_threads : int, default=None
         Threads. None follows OMP_NUM_THREADS, else all CPUs this process may use; negative numbers
-        count from the end. The result does not depend on it, bit for bit.
+        count from the end. The result does not depend on it, bit for bit. A Dask cluster of your
+        own is used as it is: each worker's kernels have as many threads as the worker.
     random_state : int, RandomState instance or None, default=None
         Seed of the start and of the order in which coordinates are visited.
     dtype : None, numpy.float32 or numpy.float64, default=None
@@ -87,9 +88,12 @@ class KLNMF(SavedToFiles, FactorModel):
         Go on from the last fit: from its full state if X is the same and that fit had
         ``warm_start=True`` too, so that two fits of 10 iterations are one of 20; otherwise from its
         components. Iterations and seconds in ``history_`` then count on.
-    backend : {"auto", "cpu", "reference"}, default="auto"
-        Where to compute. "auto" is the C++ core; "reference" is slow NumPy, the oracle of the
-        tests.
+    backend : {"auto", "cpu", "dask", "reference"}, default="auto"
+        Where to compute. "auto" is the C++ core on this machine. "dask" is the same core on the
+        workers of a Dask cluster, to the same bits: those of the ``distributed.Client`` that there
+        is, else ``n_threads`` processes on this machine, for the time of the fit (docs/scaling.md;
+        in a script, fits must then be under ``if __name__ == "__main__":``). It has all solvers
+        but "ccd". "reference" is slow NumPy, the oracle of the tests.
     progress : {"auto"} or bool, default="auto"
         Progress bar; "auto" shows one on a terminal when a fit takes more than a few seconds.
     callback : callable, default=None
@@ -218,7 +222,8 @@ class KLNMF(SavedToFiles, FactorModel):
         Parameters
         ----------
         X : {array-like, sparse, DataFrame, OnDiskMatrix} of shape (n_samples, n_features)
-            Counts, or other nonnegative data.
+            Counts, or other nonnegative data. With ``backend="dask"`` also a Dask array, whose
+            blocks are dense or sparse, and which is never in one place.
         y : Ignored
             For scikit-learn's API.
         W : array-like of shape (n_samples, n_components), default=None
@@ -240,7 +245,8 @@ class KLNMF(SavedToFiles, FactorModel):
         Parameters
         ----------
         X : {array-like, sparse, DataFrame, OnDiskMatrix} of shape (n_samples, n_features)
-            Counts, or other nonnegative data.
+            Counts, or other nonnegative data. With ``backend="dask"`` also a Dask array, whose
+            blocks are dense or sparse, and which is never in one place.
         y : Ignored
             For scikit-learn's API.
         W : array-like of shape (n_samples, n_components), default=None
@@ -251,7 +257,9 @@ class KLNMF(SavedToFiles, FactorModel):
         Returns
         -------
         ndarray or CSR array of shape (n_samples, n_components)
-            W, solved for as ``transform`` does with the final components.
+            W, solved for as ``transform`` does with the final components. For a Dask array a Dask
+            array with blocks of the same rows, which stay on the workers of your cluster; if the
+            cluster was made for the fit, they are in this process.
         """
         return self._fit(X, W, H, wants_W=True)
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from klnmf.backends.base import Backend
 from klnmf.backends.cpu import CpuBackend
 from klnmf.backends.dask.backend import DaskBackend
+from klnmf.backends.dask.cluster import ClusterLostError
 from klnmf.backends.reference import ReferenceBackend
 from klnmf.sparse_data import SparseData
 
-__all__ = ["BACKENDS", "DEFAULT_BACKEND", "Backend", "backend_named", "make_backend"]
+__all__ = ["BACKENDS", "DEFAULT_BACKEND", "Backend", "ClusterLostError", "backend_named", "make_backend"]
 
 BACKENDS: dict[str, type[CpuBackend] | type[ReferenceBackend] | type[DaskBackend]] = {
     "cpu": CpuBackend,

@@ -21,9 +21,9 @@ Array = npt.NDArray[Any]
 
 # A border is moved to the nearest border of blocks if that is at most this share of a part off.
 ALIGNED_WITHIN = 0.03
-# What a row costs beside its nonzeros, in nonzeros; and how the cost grows with these: long rows use
-# more components. (Measured on Zipf columns: 2.1 times as much a nonzero where there are 37 times as
-# many of them.)
+# What a row costs beside its nonzeros, in nonzeros; and how the cost grows with these: long rows
+# use more components. (Measured on Zipf columns: 2.1 times as much a nonzero in rows that are 37
+# times as long.)
 COST_OF_ROW = 4.0
 COST_EXPONENT = 1.2
 
