@@ -9,7 +9,14 @@ from klnmf.backends.dask.cluster import ClusterLostError
 from klnmf.backends.reference import ReferenceBackend
 from klnmf.sparse_data import SparseData
 
-__all__ = ["BACKENDS", "DEFAULT_BACKEND", "Backend", "ClusterLostError", "backend_named", "make_backend"]
+__all__ = [
+    "BACKENDS",
+    "DEFAULT_BACKEND",
+    "Backend",
+    "ClusterLostError",
+    "backend_named",
+    "make_backend",
+]
 
 BACKENDS: dict[str, type[CpuBackend] | type[ReferenceBackend] | type[DaskBackend]] = {
     "cpu": CpuBackend,

@@ -32,8 +32,10 @@ from klnmf.backends.dask.operations import (
 )
 from klnmf.backends.dask.partition import Partition
 
-# Seconds to wait for a lost worker to come back, and for any worker at all.
-SECONDS_TO_RESTART = 10.0
+# Seconds to wait for a lost worker to come back before the others go on without it, to look again
+# whether it has, and to wait for any worker at all.
+SECONDS_TO_RESTART = 3.0
+SECONDS_BETWEEN_LOOKS = 2.0
 SECONDS_WITHOUT_WORKERS = 120.0
 # Losses in a row without a round in between that went through.
 MOST_LOSSES = 20
@@ -91,6 +93,7 @@ class Session:
         self._round = 0
         self._copied: dict[int, int] = {}  # versions of which there are copies, with their modes
         self._copied_until = 0  # entries of the journal that the copies stand for
+        self._last_look = 0.0
         self._last_copies, self._seconds_of_copies = time.monotonic(), 0.0
         self._futures: dict[tuple[int, int], Any] = {}
         self._client.register_plugin(FitOnWorker(self.name), name=self.name)
@@ -136,6 +139,7 @@ class Session:
         if makers or drops:
             self._journal.append(Entry(makers, drops))
         self._losses_in_a_row = 0
+        self._welcome_workers()
         self._copy_if_due()
         return results
 
@@ -354,6 +358,24 @@ class Session:
                 future.result()
             elif future.status != "finished":
                 raise WorkerLostError("a part of X is gone")
+
+    def _welcome_workers(self) -> None:
+        """Give parts to workers that have come back, if others have several."""
+        homes = set(self._layout.homes)
+        now = time.monotonic()
+        if len(homes) >= self._n_workers or now - self._last_look < SECONDS_BETWEEN_LOOKS:
+            return
+        self._last_look = now
+        threads = self._cluster.threads()
+        if len(threads) <= len(homes) or not homes <= set(threads):
+            return
+        versions, sources = dict(self.modes), dict(enumerate(self._layout.homes))
+        try:
+            self._move_to(dict.fromkeys(threads), versions, sources, homes)
+        except WorkerLostError as error:
+            self._recover(error)
+            return
+        self._copied, self._copied_until = versions, len(self._journal)
 
     # ---- copies ----------------------------------------------------------------------------------
 
