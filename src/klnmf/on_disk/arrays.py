@@ -1,9 +1,11 @@
-"""Arrays on disk: written piece by piece, read through memory maps."""
+"""Arrays on disk: written and read piece by piece."""
 
 from __future__ import annotations
 
 import mmap
 import os
+import weakref
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from klnmf.on_disk.layout import NPY_HEADER, npy_header
+from klnmf.readers.files import ReadError
 
 Array = npt.NDArray[Any]
-_PAGE = mmap.PAGESIZE
+# Bytes that are asked of the system at a time.
+_READ = 1 << 23
 # Entries that are converted or copied at a time.
 BLOCK = 1 << 18
 
@@ -62,8 +66,10 @@ class ArrayWriter:
         self.close()
 
 
-class MappedArray:
-    """A vector in an ``.npy`` file, as a read-only array whose pages are read when they are used.
+class StoredArray:
+    """A vector in an ``.npy`` file, read piece by piece, or as a whole through a memory map.
+
+    The file stays open: who replaces it does not change what is read here.
 
     Parameters
     ----------
@@ -76,22 +82,36 @@ class MappedArray:
     """
 
     def __init__(self, path: Path, dtype: npt.DTypeLike, length: int) -> None:
-        with path.open("rb") as stream:
-            self._map = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
-        self.array: Array = np.frombuffer(self._map, dtype, length, NPY_HEADER)
-        self.advise("SEQUENTIAL")
+        self.path, self.dtype, self.length = path, np.dtype(dtype), length
+        self._descriptor = os.open(path, os.O_RDONLY)
+        weakref.finalize(self, os.close, self._descriptor)
 
-    def advise(self, advice: str, start: int = 0, stop: int | None = None) -> None:
-        """Tell the system what becomes of some entries; no more than a hint, where it is known.
+    @cached_property
+    def _map(self) -> mmap.mmap:
+        return mmap.mmap(self._descriptor, 0, access=mmap.ACCESS_READ)
 
-        WILLNEED: read them ahead. DONTNEED: take their pages out of this process's memory; the
-        system may keep them cached.
-        """
-        option = getattr(mmap, f"MADV_{advice}", None)
-        if option is None:
-            return
-        size, length = self.array.itemsize, len(self.array)
-        first = (NPY_HEADER + start * size) // _PAGE * _PAGE if start else 0
-        last = NPY_HEADER + (length if stop is None else stop) * size
-        if last > first:
-            self._map.madvise(option, first, min(last, len(self._map)) - first)
+    @property
+    def mapped(self) -> Array:
+        """All entries, read-only; pages of the file are read when they are used."""
+        return np.frombuffer(self._map, self.dtype, self.length, NPY_HEADER)
+
+    def release(self) -> None:
+        """Take the pages of the map out of this process's memory; the system may keep them."""
+        if hasattr(mmap, "MADV_DONTNEED") and "_map" in self.__dict__:
+            self._map.madvise(mmap.MADV_DONTNEED)
+
+    def read(self, start: int, stop: int, target: Array | None = None) -> Array:
+        """Return entries, in memory: at the beginning of ``target``, bytes, where it is given."""
+        size = (stop - start) * self.dtype.itemsize
+        target = np.empty(size, np.uint8) if target is None else target[:size]
+        rest, place = target.data, NPY_HEADER + start * self.dtype.itemsize
+        while rest:
+            n_read = os.preadv(self._descriptor, [rest[:_READ]], place)
+            if not n_read:
+                raise ReadError(
+                    self.path,
+                    "the file is shorter than when it was opened. Copy it again, or prepare the "
+                    "matrix again.",
+                )
+            rest, place = rest[n_read:], place + n_read
+        return target.view(self.dtype)

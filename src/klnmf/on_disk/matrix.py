@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +11,18 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from klnmf.on_disk.arrays import MappedArray
+from klnmf.on_disk.arrays import StoredArray
 from klnmf.on_disk.layout import (
     MODES,
     NAME_FILES,
-    arrays_of,
     check_files,
     check_sums,
     read_header,
 )
 from klnmf.on_disk.sizes import parse_bytes
+from klnmf.on_disk.views import Buffers, StoredView, open_view
 from klnmf.readers.files import ReadError, read_names
-from klnmf.sparse_data import ROWS_PER_SUM, Piece, RowView, SparseData, row_ranges
+from klnmf.sparse_data import ROWS_PER_SUM, SparseData
 
 Array = npt.NDArray[Any]
 
@@ -31,85 +30,20 @@ Array = npt.NDArray[Any]
 _CHECKED = 1 << 20
 
 
-@dataclass(frozen=True)
-class MappedView(RowView):
-    """One mode of a matrix on disk, gone over in pieces of a bounded size."""
-
-    maps: tuple[MappedArray, MappedArray] = field(kw_only=True)  # of indices and values
-    piece_bytes: int = field(kw_only=True)
-
-    def pieces(self) -> Iterator[Piece]:
-        """All rows: the next piece is read ahead, the one before is out of memory."""
-        size = self.indices.itemsize + self.values.itemsize
-        ranges = list(row_ranges(self.indptr, max(1, self.piece_bytes // size)))
-        self._advise("WILLNEED", *ranges[0])
-        for number, (start, stop) in enumerate(ranges):
-            if number + 1 < len(ranges):
-                self._advise("WILLNEED", *ranges[number + 1])
-            ends = self.indptr[start : stop + 1]
-            entries = slice(ends[0], ends[-1])
-            yield Piece(
-                slice(start, stop), ends - ends[0], self.indices[entries], self.values[entries]
-            )
-            if len(ranges) > 1:  # what fits into the budget as a whole stays
-                self._advise("DONTNEED", start, stop)
-
-    def take_rows(self, rows: Array) -> tuple[Array, Array, Array]:
-        """See :class:`RowView`; of few rows, and nothing is read ahead."""
-        for mapped in self.maps:
-            mapped.advise("RANDOM")
-        taken = super().take_rows(rows)
-        self.release()
-        for mapped in self.maps:
-            mapped.advise("SEQUENTIAL")
-        return taken
-
-    def release(self) -> None:
-        """Take all pages out of this process's memory."""
-        for mapped in self.maps:
-            mapped.advise("DONTNEED")
-
-    def _advise(self, advice: str, start: int, stop: int) -> None:
-        for mapped in self.maps:
-            mapped.advise(advice, int(self.indptr[start]), int(self.indptr[stop]))
-
-
-def map_view(
-    folder: Path,
-    mode: int,
-    shape: tuple[int, int],
-    nonzeros: int,
-    dtype: np.dtype[Any],
-    piece_bytes: int,
-) -> MappedView:
-    """View of one mode on the files of a folder."""
-    arrays = arrays_of(shape, nonzeros, dtype)
-    mapped = [
-        MappedArray(folder / name, *arrays[name])
-        for name in (f"{MODES[mode]}.{part}.npy" for part in ("indptr", "indices", "values"))
-    ]
-    indptr, indices, values = mapped
-    return MappedView(
-        indptr.array,
-        indices.array,
-        values.array,
-        shape[1 - mode],
-        maps=(indices, values),
-        piece_bytes=piece_bytes,
-    )
-
-
-class MappedData(SparseData):
+class StoredData(SparseData):
     """What solvers see of a matrix on disk; everything that takes a pass over it is known."""
 
     def __init__(self, folder: Path, header: dict[str, Any], piece_bytes: int) -> None:
         self.shape = tuple(header["shape"])
         self.dtype = np.dtype(header["dtype"])
         views = []
+        facts = (self.shape, header["nonzeros"], self.dtype)
+        buffers = Buffers()
         for mode, name in enumerate(MODES):
-            view = map_view(folder, mode, self.shape, header["nonzeros"], self.dtype, piece_bytes)
-            sums = MappedArray(folder / f"{name}.sums.npy", "<f8", self.shape[mode]).array
-            view.__dict__["row_sums"] = sums  # where the cached property would keep it
+            view = open_view(folder, mode, *facts, piece_bytes=piece_bytes, buffers=buffers)
+            sums = StoredArray(folder / f"{name}.sums.npy", "<f8", self.shape[mode])
+            # Where the cached property would keep it.
+            view.__dict__["row_sums"] = sums.read(0, sums.length)
             views.append(view)
         self._by_rows, self._by_columns = views
         self.total = float(header["total"])
@@ -145,7 +79,7 @@ class OnDiskMatrix:
     def __init__(self, path: Path, header: dict[str, Any], memory: int) -> None:
         self.path, self._header, self._memory = path, header, memory
         # One piece is worked on while the next is read.
-        self.data = MappedData(path, header, piece_bytes=memory // 2)
+        self.data = StoredData(path, header, piece_bytes=memory // 2)
         self.shape, self.nnz, self.dtype = self.data.shape, self.data.nnz, self.data.dtype
         self.open_features: bool = header["open_features"]
         self._check_indptr()
@@ -236,7 +170,7 @@ class OnDiskMatrix:
                         self.path / f"{name}.values.npy",
                         "a value is not positive and finite. Prepare the matrix again.",
                     )
-            assert isinstance(view, MappedView)
+            assert isinstance(view, StoredView)
             view.release()
 
 

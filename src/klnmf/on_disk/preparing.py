@@ -35,10 +35,11 @@ from klnmf.on_disk.layout import (
     sha256,
     write_json,
 )
-from klnmf.on_disk.matrix import MappedView, OnDiskMatrix, map_view, open_matrix
+from klnmf.on_disk.matrix import OnDiskMatrix, open_matrix
 from klnmf.on_disk.sizes import parse_bytes
 from klnmf.on_disk.sorting import Spool, transposed_blocks
 from klnmf.on_disk.sources import Source, source_of_matrix, source_of_table, stream
+from klnmf.on_disk.views import StoredView, open_view
 from klnmf.readers import CountTable, read_counts
 from klnmf.readers.files import ReadError
 from klnmf.readers.formats import checked_options, format_of
@@ -381,13 +382,13 @@ class _RowsSeen:
 # ---- columns and header --------------------------------------------------------------------------
 
 
-def _mapped(partial: Path, facts: dict[str, Any], mode: int) -> MappedView:
+def _view(partial: Path, facts: dict[str, Any], mode: int) -> StoredView:
     shape = tuple(facts["shape"])
-    return map_view(partial, mode, shape, facts["nonzeros"], np.dtype(facts["dtype"]), 1 << 26)
+    return open_view(partial, mode, shape, facts["nonzeros"], np.dtype(facts["dtype"]))
 
 
 def _write_columns(partial: Path, facts: dict[str, Any], limit: int) -> None:
-    view = _mapped(partial, facts, 0)
+    view = _view(partial, facts, 0)
     counts = np.diff(np.load(partial / "columns.indptr.npy", mmap_mode="r"))
     dtype = index_dtype(facts["shape"][0])
     for leftover in partial.glob("*.bucket"):
@@ -405,14 +406,14 @@ def _write_columns(partial: Path, facts: dict[str, Any], limit: int) -> None:
 class _Measured(SparseData):
     """The same sums as of a matrix in memory, taken by the same code."""
 
-    def __init__(self, view: MappedView, shape: tuple[int, int]) -> None:
+    def __init__(self, view: StoredView, shape: tuple[int, int]) -> None:
         self.shape, self.dtype, self._by_rows = shape, view.values.dtype, view
 
 
 def _write_header(partial: Path, facts: dict[str, Any]) -> None:
     shape = tuple(facts["shape"])
     for mode, name in enumerate(("rows", "columns")):
-        view = _mapped(partial, facts, mode)
+        view = _view(partial, facts, mode)
         with ArrayWriter(partial / f"{name}.sums.npy", "<f8") as sums:
             sums.append(view.row_sums)
         if mode == 0:
