@@ -16,6 +16,7 @@ from klnmf.on_disk.layout import NPY_HEADER, npy_header
 from klnmf.readers.files import ReadError
 
 Array = npt.NDArray[Any]
+_PAGE = mmap.PAGESIZE
 # Bytes that are asked of the system at a time.
 _READ = 1 << 23
 # Entries that are converted or copied at a time.
@@ -88,30 +89,45 @@ class StoredArray:
 
     @cached_property
     def _map(self) -> mmap.mmap:
-        return mmap.mmap(self._descriptor, 0, access=mmap.ACCESS_READ)
+        mapped = mmap.mmap(self._descriptor, 0, access=mmap.ACCESS_READ)
+        if hasattr(mmap, "MADV_SEQUENTIAL"):
+            mapped.madvise(mmap.MADV_SEQUENTIAL)  # the system reads further ahead
+        return mapped
 
-    @property
+    @cached_property
     def mapped(self) -> Array:
         """All entries, read-only; pages of the file are read when they are used."""
         return np.frombuffer(self._map, self.dtype, self.length, NPY_HEADER)
 
-    def release(self) -> None:
-        """Take the pages of the map out of this process's memory; the system may keep them."""
-        if hasattr(mmap, "MADV_DONTNEED") and "_map" in self.__dict__:
-            self._map.madvise(mmap.MADV_DONTNEED)
+    def fetch(self, start: int, stop: int) -> None:
+        """Have some entries read into the map now. Other threads run meanwhile."""
+        self._check_length(self._end(stop))
+        np.add.reduce(self.mapped[start:stop].view(np.uint8)[::_PAGE])  # a byte of each page
+
+    def release(self, start: int, stop: int) -> None:
+        """Take some entries out of this process's memory; the system may keep them cached."""
+        if hasattr(mmap, "MADV_DONTNEED") and stop > start:
+            first = self._end(start) // _PAGE * _PAGE
+            self._map.madvise(mmap.MADV_DONTNEED, first, self._end(stop) - first)
 
     def read(self, start: int, stop: int, target: Array | None = None) -> Array:
-        """Return entries, in memory: at the beginning of ``target``, bytes, where it is given."""
-        size = (stop - start) * self.dtype.itemsize
-        target = np.empty(size, np.uint8) if target is None else target[:size]
-        rest, place = target.data, NPY_HEADER + start * self.dtype.itemsize
-        while rest:
-            n_read = os.preadv(self._descriptor, [rest[:_READ]], place)
-            if not n_read:
-                raise ReadError(
-                    self.path,
-                    "the file is shorter than when it was opened. Copy it again, or prepare the "
-                    "matrix again.",
-                )
+        """Return a copy of some entries, and touch no map; in ``target``, where it is given."""
+        target = np.empty(stop - start, self.dtype) if target is None else target
+        rest, place = target.view(np.uint8).data, self._end(start)
+        self._check_length(self._end(stop))
+        while rest and (n_read := os.preadv(self._descriptor, [rest[:_READ]], place)):
             rest, place = rest[n_read:], place + n_read
-        return target.view(self.dtype)
+        return target
+
+    def _end(self, n_entries: int) -> int:
+        return NPY_HEADER + n_entries * self.dtype.itemsize
+
+    def _check_length(self, expected: int) -> None:
+        """Refuse a file that was cut since it was opened: beyond its end, a map kills."""
+        found = os.fstat(self._descriptor).st_size
+        if found < expected:
+            raise ReadError(
+                self.path,
+                f"the file has been cut off since it was opened: {found:,} bytes, and {expected:,} "
+                "are needed. Prepare the matrix again.",
+            )

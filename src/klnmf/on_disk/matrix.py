@@ -20,7 +20,7 @@ from klnmf.on_disk.layout import (
     read_header,
 )
 from klnmf.on_disk.sizes import parse_bytes
-from klnmf.on_disk.views import Buffers, StoredView, open_view
+from klnmf.on_disk.views import StoredView, open_view
 from klnmf.readers.files import ReadError, read_names
 from klnmf.sparse_data import ROWS_PER_SUM, SparseData
 
@@ -38,9 +38,8 @@ class StoredData(SparseData):
         self.dtype = np.dtype(header["dtype"])
         views = []
         facts = (self.shape, header["nonzeros"], self.dtype)
-        buffers = Buffers()
         for mode, name in enumerate(MODES):
-            view = open_view(folder, mode, *facts, piece_bytes=piece_bytes, buffers=buffers)
+            view = open_view(folder, mode, *facts, piece_bytes=piece_bytes)
             sums = StoredArray(folder / f"{name}.sums.npy", "<f8", self.shape[mode])
             # Where the cached property would keep it.
             view.__dict__["row_sums"] = sums.read(0, sums.length)

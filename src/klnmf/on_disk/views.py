@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -18,88 +16,47 @@ from klnmf.on_disk.layout import MODES, arrays_of
 from klnmf.sparse_data import Piece, RowView, row_ranges
 
 Array = npt.NDArray[Any]
-_ALIGNMENT = 64
-
-
-class Buffers:
-    """Memory that pieces are read into: one block, which a pass takes and the next one has."""
-
-    def __init__(self) -> None:
-        self._free: list[Array] = []
-
-    @contextmanager
-    def borrowed(self, size: int) -> Iterator[Array]:
-        """Bytes of one's own; there are more of them where two passes run at the same time."""
-        try:
-            block = self._free.pop()
-        except IndexError:
-            block = np.empty(0, np.uint8)
-        if len(block) < size:
-            del block  # before there is a new one
-            block = np.empty(size, np.uint8)
-        try:
-            yield block
-        finally:
-            if not self._free:
-                self._free.append(block)
 
 
 @dataclass(frozen=True)
 class StoredView(RowView):
     """One mode of a matrix on disk.
 
-    ``indices`` and ``values`` are memory maps, for what wants the matrix as a whole; a fit reads
-    pieces and touches no map.
+    ``indices`` and ``values`` are memory maps: their pages are read when they are used.
     """
 
     stored: tuple[StoredArray, StoredArray] = field(kw_only=True)  # indices and values
     piece_bytes: int = field(kw_only=True)
-    buffers: Buffers = field(kw_only=True)
-
-    @property
-    def _entry_bytes(self) -> int:
-        return self.indices.itemsize + self.values.itemsize
-
-    @cached_property
-    def _whole(self) -> tuple[Array, Array]:
-        """All entries, where they are few: read once."""
-        return self.entries(0, len(self.values))
 
     def pieces(self) -> Iterator[Piece]:
-        """All rows: a piece is being read while the one before is used.
-
-        The arrays of a piece are good until the next one is asked for.
-        """
-        if len(self.values) * self._entry_bytes <= self.piece_bytes:
-            yield Piece(slice(0, self.n_rows), self.indptr, *self._whole)
+        """All rows: a piece is being read while the one before is used, and is let go of then."""
+        size = self.indices.itemsize + self.values.itemsize
+        ranges = list(row_ranges(self.indptr, max(1, self.piece_bytes // size)))
+        if len(ranges) == 1:  # what is within the budget as a whole stays
+            yield self._fetched(*ranges[0])
             return
-        ranges = list(row_ranges(self.indptr, max(1, self.piece_bytes // self._entry_bytes)))
-        longest = max(int(self.indptr[stop] - self.indptr[start]) for start, stop in ranges)
-        size = longest * self._entry_bytes + 2 * _ALIGNMENT
-        size += -size % _ALIGNMENT
-        with self.buffers.borrowed(2 * size) as block, ThreadPoolExecutor(1) as reader:
-            halves = block[:size], block[size : 2 * size]
-            upcoming = reader.submit(self._read, *ranges[0], halves[0])
-            for number in range(1, len(ranges) + 1):
+        with ThreadPoolExecutor(1) as reader:
+            upcoming = reader.submit(self._fetched, *ranges[0])
+            for number, (start, stop) in enumerate(ranges, start=1):
                 piece = upcoming.result()
                 if number < len(ranges):
-                    upcoming = reader.submit(self._read, *ranges[number], halves[number % 2])
+                    upcoming = reader.submit(self._fetched, *ranges[number])
                 yield piece
+                for stored in self.stored:
+                    stored.release(int(self.indptr[start]), int(self.indptr[stop]))
 
-    def _read(self, start: int, stop: int, memory: Array) -> Piece:
+    def _fetched(self, start: int, stop: int) -> Piece:
         ends = self.indptr[start : stop + 1]
-        indices, values = self.entries(int(ends[0]), int(ends[-1]), memory)
-        return Piece(slice(start, stop), ends - ends[0], indices, values)
+        first, last = int(ends[0]), int(ends[-1])
+        for stored in self.stored:
+            stored.fetch(first, last)
+        places = slice(first, last)
+        return Piece(slice(start, stop), ends - ends[0], self.indices[places], self.values[places])
 
-    def entries(self, first: int, last: int, memory: Array | None = None) -> tuple[Array, Array]:
-        """Return indices and values of a range of entries, in memory."""
-        if memory is None:
-            indices, values = (stored.read(first, last) for stored in self.stored)
-            return indices, values
-        middle = (last - first) * self.indices.itemsize
-        middle += -middle % _ALIGNMENT
-        indices = self.stored[0].read(first, last, memory)
-        return indices, self.stored[1].read(first, last, memory[middle:])
+    def entries(self, first: int, last: int) -> tuple[Array, Array]:
+        """Return indices and values of a range of entries, in memory of their own."""
+        indices, values = (stored.read(first, last) for stored in self.stored)
+        return indices, values
 
     def take_rows(self, rows: Array) -> tuple[Array, Array, Array]:
         """See :class:`RowView`; rows that follow each other are read at once."""
@@ -111,14 +68,13 @@ class StoredView(RowView):
             size = int(indptr[end] - indptr[begin])
             first = int(starts[begin])
             for stored, target in zip(self.stored, taken, strict=True):
-                entries = target[indptr[begin] : indptr[end]].view(np.uint8)
-                stored.read(first, first + size, entries)
+                stored.read(first, first + size, target[indptr[begin] : indptr[end]])
         return indptr, taken[0], taken[1]
 
     def release(self) -> None:
         """Take the pages of the maps out of this process's memory."""
         for stored in self.stored:
-            stored.release()
+            stored.release(0, stored.length)
 
 
 def open_view(
@@ -129,7 +85,6 @@ def open_view(
     dtype: np.dtype[Any],
     *,
     piece_bytes: int = 1 << 26,
-    buffers: Buffers | None = None,
 ) -> StoredView:
     """View of one mode on the files of a folder."""
     arrays = arrays_of(shape, nonzeros, dtype)
@@ -144,5 +99,4 @@ def open_view(
         shape[1 - mode],
         stored=(indices, values),
         piece_bytes=piece_bytes,
-        buffers=buffers or Buffers(),
     )
