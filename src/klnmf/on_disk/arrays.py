@@ -86,6 +86,7 @@ class StoredArray:
         self.path, self.dtype, self.length = path, np.dtype(dtype), length
         self._descriptor = os.open(path, os.O_RDONLY)
         weakref.finalize(self, os.close, self._descriptor)
+        self._state = self._state_now()
 
     @cached_property
     def _map(self) -> mmap.mmap:
@@ -101,7 +102,7 @@ class StoredArray:
 
     def fetch(self, start: int, stop: int) -> None:
         """Have some entries read into the map now. Other threads run meanwhile."""
-        self._check_length(self._end(stop))
+        self.check_unchanged()
         np.add.reduce(self.mapped[start:stop].view(np.uint8)[::_PAGE])  # a byte of each page
 
     def release(self, start: int, stop: int) -> None:
@@ -114,7 +115,7 @@ class StoredArray:
         """Return a copy of some entries, and touch no map; in ``target``, where it is given."""
         target = np.empty(stop - start, self.dtype) if target is None else target
         rest, place = target.view(np.uint8).data, self._end(start)
-        self._check_length(self._end(stop))
+        self.check_unchanged()
         while rest and (n_read := os.preadv(self._descriptor, [rest[:_READ]], place)):
             rest, place = rest[n_read:], place + n_read
         return target
@@ -122,12 +123,14 @@ class StoredArray:
     def _end(self, n_entries: int) -> int:
         return NPY_HEADER + n_entries * self.dtype.itemsize
 
-    def _check_length(self, expected: int) -> None:
-        """Refuse a file that was cut since it was opened: beyond its end, a map kills."""
-        found = os.fstat(self._descriptor).st_size
-        if found < expected:
+    def _state_now(self) -> tuple[int, int]:
+        found = os.fstat(self._descriptor)
+        return found.st_size, found.st_mtime_ns
+
+    def check_unchanged(self) -> None:
+        """Refuse a file that was written to since it was opened: beyond its end, a map kills."""
+        if self._state_now() != self._state:
             raise ReadError(
                 self.path,
-                f"the file has been cut off since it was opened: {found:,} bytes, and {expected:,} "
-                "are needed. Prepare the matrix again.",
+                "the file has been changed since it was opened. Prepare the matrix again.",
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -16,17 +16,17 @@ from klnmf.on_disk.layout import (
     MODES,
     NAME_FILES,
     check_files,
-    check_sums,
     read_header,
 )
 from klnmf.on_disk.sizes import parse_bytes
+from klnmf.on_disk.verification import check_contents, is_verified
 from klnmf.on_disk.views import StoredView, open_view
 from klnmf.readers.files import ReadError, read_names
 from klnmf.sparse_data import ROWS_PER_SUM, SparseData
 
 Array = npt.NDArray[Any]
 
-# Nonzeros that `verify` looks at, at a time.
+# Rows that are looked at, at a time.
 _CHECKED = 1 << 20
 
 
@@ -129,7 +129,15 @@ class OnDiskMatrix:
         return f"OnDiskMatrix({str(self.path)!r}: {n:,} × {m:,}, {self.nnz:,} nonzeros)"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _opened, (self.path, self._memory)
+        return _reopened, (self.path.resolve(), self._header, self._memory)
+
+    def check_unchanged(self) -> None:
+        """Refuse to go on if a file of entries was written to since the matrix was opened."""
+        for mode in (0, 1):
+            view = self.data.view(mode)
+            assert isinstance(view, StoredView)
+            for stored in view.stored:
+                stored.check_unchanged()
 
     def _check_indptr(self) -> None:
         """Refuse places that lead out of the arrays: compiled code will follow them."""
@@ -152,29 +160,14 @@ class OnDiskMatrix:
         ReadError
             With the name of the file that is damaged.
         """
-        check_sums(self.path, self._header)
-        for mode, name in enumerate(MODES):
-            view = self.data.view(mode)
-            for start in range(0, self.nnz, _CHECKED):
-                indices = view.indices[start : start + _CHECKED]
-                values = view.values[start : start + _CHECKED]
-                if indices.min() < 0 or indices.max() >= view.n_columns:
-                    raise ReadError(
-                        self.path / f"{name}.indices.npy",
-                        f"an index is not from 0 to {view.n_columns - 1:,}. Prepare the matrix "
-                        "again.",
-                    )
-                if not (values.min() > 0 and values.max() < np.inf):
-                    raise ReadError(
-                        self.path / f"{name}.values.npy",
-                        "a value is not positive and finite. Prepare the matrix again.",
-                    )
-            assert isinstance(view, StoredView)
-            view.release()
+        check_contents(self.path, self._header)
 
 
 def open_matrix(
-    path: str | os.PathLike[str], *, verify: bool = False, memory: str | int = "128M"
+    path: str | os.PathLike[str],
+    *,
+    verify: bool | Literal["auto"] = "auto",
+    memory: str | int = "256M",
 ) -> OnDiskMatrix:
     """Open a matrix that ``klnmf prepare`` or :func:`klnmf.on_disk.prepare` wrote.
 
@@ -182,12 +175,13 @@ def open_matrix(
     ----------
     path : path
         The folder.
-    verify : bool, default=False
-        Whether to read everything and compare checksums, which takes about a second a gigabyte. By
-        default only what costs nothing is checked, whatever the size: that all files are there with
-        their sizes and types, and that the starts of the rows are in order. Do verify a folder that
-        was copied over a network, or that somebody else made.
-    memory : str or int, default="128M"
+    verify : bool or "auto", default="auto"
+        Whether to read everything and compare checksums, about a second a gigabyte. "auto" does so
+        if a file has been written to, or copied, since its checksum was last found right; that is
+        remembered in the folder, so that opening takes no time whatever the size, unless nothing
+        can be written there. True always does so, which also finds what a failing disk has done;
+        False never. Sizes, types and the order of the rows are checked in any case.
+    memory : str or int, default="256M"
         Bytes of the matrix that a fit has in memory at a time (half is being worked on, half is
         read ahead), beside the factors. A row or column that is longer is there as a whole.
 
@@ -220,11 +214,14 @@ def open_matrix(
         raise FileNotFoundError(f"{folder}: there is no such folder.")
     header = read_header(folder)
     check_files(folder, header)
-    matrix = OnDiskMatrix(folder, header, budget)
-    if verify:
-        matrix.verify()
+    if verify is True or (verify == "auto" and not is_verified(folder, header)):
+        check_contents(folder, header)
+    return OnDiskMatrix(folder, header, budget)
+
+
+def _reopened(path: Path, header: dict[str, Any], memory: int) -> OnDiskMatrix:
+    """Open the matrix that was pickled, whose contents were verified where that was done."""
+    matrix = open_matrix(path, verify=False, memory=memory)
+    if matrix._header != header:
+        raise ReadError(path, "this is not the matrix that was pickled: its header is another one.")
     return matrix
-
-
-def _opened(path: Path, memory: int) -> OnDiskMatrix:
-    return open_matrix(path, memory=memory)

@@ -60,15 +60,15 @@ class StoredView(RowView):
 
     def take_rows(self, rows: Array) -> tuple[Array, Array, Array]:
         """See :class:`RowView`; rows that follow each other are read at once."""
-        starts, lengths = self.indptr[rows], self.indptr[np.asarray(rows) + 1] - self.indptr[rows]
-        indptr = np.concatenate([[0], np.cumsum(lengths)])
+        starts, ends = self.indptr[rows], self.indptr[rows + 1]
+        indptr = np.concatenate([[0], np.cumsum(ends - starts)])
         taken = [np.empty(indptr[-1], array.dtype) for array in (self.indices, self.values)]
-        begins = np.flatnonzero(np.r_[True, starts[1:] != starts[:-1] + lengths[:-1]])
-        for begin, end in zip(begins, np.r_[begins[1:], len(rows)], strict=True):
-            size = int(indptr[end] - indptr[begin])
-            first = int(starts[begin])
-            for stored, target in zip(self.stored, taken, strict=True):
-                stored.read(first, first + size, target[indptr[begin] : indptr[end]])
+        breaks = np.flatnonzero(starts[1:] != ends[:-1]) + 1
+        for run in np.split(np.arange(len(rows)), breaks):
+            if len(run):
+                places = slice(indptr[run[0]], indptr[run[-1] + 1])
+                for stored, target in zip(self.stored, taken, strict=True):
+                    stored.read(int(starts[run[0]]), int(ends[run[-1]]), target[places])
         return indptr, taken[0], taken[1]
 
     def release(self) -> None:
