@@ -50,10 +50,14 @@ class MemoryGroup:
 
     @property
     def n_reclaims(self) -> int:
-        """How often the limit was met: pages of files had to go before there was room."""
-        if self.version == 1:
-            return int((self.path / "memory.failcnt").read_text())
-        return self._event("max")
+        """How often the limit was met: pages of files had to go before there was room.
+
+        Late kernels do not count it in version 1, and say 0; the peak is at the limit then.
+        """
+        if self.version == 2:
+            return self._event("max")
+        files = [self.path / name for name in ("memory.failcnt", "memory.memsw.failcnt")]
+        return sum(int(file.read_text()) for file in files if file.exists())
 
     @property
     def n_kills(self) -> int:

@@ -13,10 +13,11 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from klnmf.on_disk.arrays import ArrayWriter
+from klnmf.on_disk.arrays import ArrayWriter, StoredArray
 from klnmf.on_disk.layout import (
     FORMAT,
     HEADER,
+    MODES,
     NAME_FILES,
     NPY_HEADER,
     VERSION,
@@ -34,7 +35,7 @@ from klnmf.readers import CountTable
 from klnmf.readers.files import ReadError
 from klnmf.readers.matrix_files import one_a_line
 from klnmf.readers.table import first_wrong
-from klnmf.sparse_data import SparseData
+from klnmf.sparse_data import RowView, SparseData
 from klnmf.validation import EXACT_IN_FLOAT32, check_value_range, working_dtype
 
 Array = npt.NDArray[Any]
@@ -177,32 +178,44 @@ def write_columns(partial: Path, facts: dict[str, Any], limit: int) -> None:
         for rows, entries in transposed_blocks(view, counts, limit, partial):
             indices.append(rows)
             values.append(entries)
-    view.release()
+
+
+class _ReadWhenSliced:
+    """Values on disk for code that goes over slices of an array: only these are in memory."""
+
+    def __init__(self, stored: StoredArray) -> None:
+        self._stored = stored
+
+    def __len__(self) -> int:
+        return self._stored.length
+
+    def __getitem__(self, places: slice) -> Array:
+        start, stop, _ = places.indices(len(self))
+        return self._stored.read(start, stop)
 
 
 class _Measured(SparseData):
     """The same sums as of a matrix in memory, taken by the same code."""
 
     def __init__(self, view: StoredView, shape: tuple[int, int]) -> None:
-        self.shape, self.dtype, self._by_rows = shape, view.values.dtype, view
+        self.shape, self.dtype = shape, view.values.dtype
+        values: Any = _ReadWhenSliced(view.stored[1])
+        self._by_rows = RowView(view.indptr, view.indices, values, view.n_columns)
 
 
 def write_header(partial: Path, facts: dict[str, Any]) -> None:
     """Write sums, then the header with the checksums of everything."""
     shape = tuple(facts["shape"])
-    for mode, name in enumerate(("rows", "columns")):
-        view = _view(partial, facts, mode)
+    measured = [_Measured(_view(partial, facts, mode), shape) for mode in (0, 1)]
+    for mode, name in enumerate(MODES):
         with ArrayWriter(partial / f"{name}.sums.npy", "<f8") as sums:
-            sums.append(view.row_sums)
-        if mode == 0:
-            measured = _Measured(view, shape)
-            known = {
-                "total": measured.total,
-                "divergence_constant": measured.divergence_constant,
-                "exact_in_float32": measured.is_exact_in_float32,
-                "checksum": _fingerprint(partial),
-            }
-        view.release()
+            sums.append(measured[mode].view(0).row_sums)
+    known = {
+        "total": measured[0].total,
+        "divergence_constant": measured[0].divergence_constant,
+        "exact_in_float32": measured[0].is_exact_in_float32,
+        "checksum": _fingerprint(partial),
+    }
     arrays = arrays_of(shape, facts["nonzeros"], np.dtype(facts["dtype"]))
     names = [*arrays, *(file for file in NAME_FILES.values() if (partial / file).exists())]
     files = {

@@ -71,11 +71,6 @@ class StoredView(RowView):
                     stored.read(int(starts[run[0]]), int(ends[run[-1]]), target[places])
         return indptr, taken[0], taken[1]
 
-    def release(self) -> None:
-        """Take the pages of the maps out of this process's memory."""
-        for stored in self.stored:
-            stored.release(0, stored.length)
-
 
 def open_view(
     folder: Path,
