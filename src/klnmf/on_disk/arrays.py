@@ -67,7 +67,7 @@ class ArrayWriter:
         self.close()
 
 
-class StoredArray:
+class MappedArray:
     """A vector in an ``.npy`` file, read piece by piece, or as a whole through a memory map.
 
     The file stays open: who replaces it does not change what is read here.
@@ -118,6 +118,8 @@ class StoredArray:
         self.check_unchanged()
         while rest and (n_read := os.preadv(self._descriptor, [rest[:_READ]], place)):
             rest, place = rest[n_read:], place + n_read
+        if rest:
+            raise self._changed()
         return target
 
     def _end(self, n_entries: int) -> int:
@@ -130,7 +132,9 @@ class StoredArray:
     def check_unchanged(self) -> None:
         """Refuse a file that was written to since it was opened: beyond its end, a map kills."""
         if self._state_now() != self._state:
-            raise ReadError(
-                self.path,
-                "the file has been changed since it was opened. Prepare the matrix again.",
-            )
+            raise self._changed()
+
+    def _changed(self) -> ReadError:
+        return ReadError(
+            self.path, "the file has been changed since it was opened. Prepare the matrix again."
+        )

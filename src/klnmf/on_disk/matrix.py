@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from klnmf.on_disk.arrays import StoredArray
+from klnmf.on_disk.arrays import MappedArray
 from klnmf.on_disk.layout import (
     MODES,
     NAME_FILES,
@@ -20,7 +20,7 @@ from klnmf.on_disk.layout import (
 )
 from klnmf.on_disk.sizes import parse_bytes
 from klnmf.on_disk.verification import check_contents, is_verified
-from klnmf.on_disk.views import StoredView, open_view
+from klnmf.on_disk.views import MappedView, open_view
 from klnmf.readers.files import ReadError, read_names
 from klnmf.sparse_data import ROWS_PER_SUM, SparseData
 
@@ -30,17 +30,18 @@ Array = npt.NDArray[Any]
 _CHECKED = 1 << 20
 
 
-class StoredData(SparseData):
+class MappedData(SparseData):
     """What solvers see of a matrix on disk; everything that takes a pass over it is known."""
 
     def __init__(self, folder: Path, header: dict[str, Any], piece_bytes: int) -> None:
+        self.folder = folder
         self.shape = tuple(header["shape"])
         self.dtype = np.dtype(header["dtype"])
         views = []
         facts = (self.shape, header["nonzeros"], self.dtype)
         for mode, name in enumerate(MODES):
             view = open_view(folder, mode, *facts, piece_bytes=piece_bytes)
-            sums = StoredArray(folder / f"{name}.sums.npy", "<f8", self.shape[mode])
+            sums = MappedArray(folder / f"{name}.sums.npy", "<f8", self.shape[mode])
             # Where the cached property would keep it.
             view.__dict__["row_sums"] = sums.read(0, sums.length)
             views.append(view)
@@ -78,7 +79,7 @@ class OnDiskMatrix:
     def __init__(self, path: Path, header: dict[str, Any], memory: int) -> None:
         self.path, self._header, self._memory = path, header, memory
         # One piece is worked on while the next is read.
-        self.data = StoredData(path, header, piece_bytes=memory // 2)
+        self.data = MappedData(path, header, piece_bytes=memory // 2)
         self.shape, self.nnz, self.dtype = self.data.shape, self.data.nnz, self.data.dtype
         self.open_features: bool = header["open_features"]
         self._check_indptr()
@@ -135,7 +136,7 @@ class OnDiskMatrix:
         """Refuse to go on if a file of entries was written to since the matrix was opened."""
         for mode in (0, 1):
             view = self.data.view(mode)
-            assert isinstance(view, StoredView)
+            assert isinstance(view, MappedView)
             for stored in view.stored:
                 stored.check_unchanged()
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from klnmf.on_disk.views import StoredView
+from klnmf.on_disk.views import MappedView
 from klnmf.sparse_data import row_ranges
 
 Array = npt.NDArray[Any]
@@ -129,13 +129,13 @@ class Spool:
 
 
 def transposed_blocks(
-    view: StoredView, counts: Array, limit: int, folder: Path
+    view: MappedView, counts: Array, limit: int, folder: Path
 ) -> Iterator[tuple[Array, Array]]:
     """Entries of a matrix column after column: pieces of row numbers and of values.
 
     Parameters
     ----------
-    view : StoredView
+    view : MappedView
         The matrix by rows.
     counts : ndarray
         Nonzeros of each column.
@@ -161,7 +161,7 @@ def transposed_blocks(
         yield records["row"][order], records["value"][order]
 
 
-def _entries(view: StoredView, limit: int) -> Iterable[Entries]:
+def _entries(view: MappedView, limit: int) -> Iterable[Entries]:
     """Entries of a view, row after row, at most ``limit`` at a time."""
     for start in range(0, len(view.values), limit):
         stop = min(start + limit, len(view.values))

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from klnmf.on_disk.arrays import ArrayWriter, StoredArray
+from klnmf.on_disk.arrays import ArrayWriter, MappedArray
 from klnmf.on_disk.layout import (
     FORMAT,
     HEADER,
@@ -30,7 +30,7 @@ from klnmf.on_disk.layout import (
 from klnmf.on_disk.sorting import Spool, transposed_blocks
 from klnmf.on_disk.sources import Source, source_of_table
 from klnmf.on_disk.verification import remember
-from klnmf.on_disk.views import StoredView, open_view
+from klnmf.on_disk.views import MappedView, open_view
 from klnmf.readers import CountTable
 from klnmf.readers.files import ReadError
 from klnmf.readers.matrix_files import one_a_line
@@ -159,7 +159,7 @@ class RowsSeen:
 # ---- columns and header --------------------------------------------------------------------------
 
 
-def _view(partial: Path, facts: dict[str, Any], mode: int) -> StoredView:
+def _view(partial: Path, facts: dict[str, Any], mode: int) -> MappedView:
     shape = tuple(facts["shape"])
     return open_view(partial, mode, shape, facts["nonzeros"], np.dtype(facts["dtype"]))
 
@@ -183,7 +183,7 @@ def write_columns(partial: Path, facts: dict[str, Any], limit: int) -> None:
 class _ReadWhenSliced:
     """Values on disk for code that goes over slices of an array: only these are in memory."""
 
-    def __init__(self, stored: StoredArray) -> None:
+    def __init__(self, stored: MappedArray) -> None:
         self._stored = stored
 
     def __len__(self) -> int:
@@ -197,7 +197,7 @@ class _ReadWhenSliced:
 class _Measured(SparseData):
     """The same sums as of a matrix in memory, taken by the same code."""
 
-    def __init__(self, view: StoredView, shape: tuple[int, int]) -> None:
+    def __init__(self, view: MappedView, shape: tuple[int, int]) -> None:
         self.shape, self.dtype = shape, view.values.dtype
         values: Any = _ReadWhenSliced(view.stored[1])
         self._by_rows = RowView(view.indptr, view.indices, values, view.n_columns)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from klnmf.on_disk.arrays import StoredArray
+from klnmf.on_disk.arrays import MappedArray
 from klnmf.on_disk.layout import MODES, arrays_of
 from klnmf.sparse_data import Piece, RowView, row_ranges
 
@@ -19,13 +19,13 @@ Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
-class StoredView(RowView):
+class MappedView(RowView):
     """One mode of a matrix on disk.
 
     ``indices`` and ``values`` are memory maps: their pages are read when they are used.
     """
 
-    stored: tuple[StoredArray, StoredArray] = field(kw_only=True)  # indices and values
+    stored: tuple[MappedArray, MappedArray] = field(kw_only=True)  # indices and values
     piece_bytes: int = field(kw_only=True)
 
     def pieces(self) -> Iterator[Piece]:
@@ -80,14 +80,14 @@ def open_view(
     dtype: np.dtype[Any],
     *,
     piece_bytes: int = 1 << 26,
-) -> StoredView:
+) -> MappedView:
     """View of one mode on the files of a folder."""
     arrays = arrays_of(shape, nonzeros, dtype)
     indptr, indices, values = (
-        StoredArray(folder / name, *arrays[name])
+        MappedArray(folder / name, *arrays[name])
         for name in (f"{MODES[mode]}.{part}.npy" for part in ("indptr", "indices", "values"))
     )
-    return StoredView(
+    return MappedView(
         indptr.read(0, indptr.length),
         indices.mapped,
         values.mapped,
