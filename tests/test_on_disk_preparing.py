@@ -86,6 +86,8 @@ def test_every_format_gives_what_its_reader_gives(tmp_path, kind, transpose, mon
     matrix = prepare(path, tmp_path / "out", memory="1M", transpose=transpose, say=said.append)
     wanted = read_counts(path, transpose=transpose)
     assert_is(matrix, wanted.X)
+    assert matrix.open_features == wanted.open_features
+    assert read_counts(matrix.path).open_features == wanted.open_features
     for what in ("row_names", "column_names", "labels"):
         found, expected = getattr(matrix, what), getattr(wanted, what)
         assert (found is None) == (expected is None)
