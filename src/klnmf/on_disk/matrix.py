@@ -209,6 +209,8 @@ def open_matrix(
     >>> bool((W == klnmf.KLNMF(5, random_state=0).fit_transform(X)).all())
     True
     """
+    if not isinstance(verify, bool) and verify != "auto":
+        raise ValueError(f"verify must be True, False or 'auto'; got {verify!r}.")
     budget = parse_bytes(memory, least=1)
     folder = Path(path).expanduser()
     if not folder.exists() and not folder.with_name(f"{folder.name}.partial").exists():
