@@ -149,6 +149,7 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
                 f"{X.path} was prepared in {X.dtype}, and dtype={self.dtype!r} was asked for. "
                 "Leave dtype out, or prepare the matrix again with that dtype."
             )
+        X.check_unchanged()
         return X.data
 
     def _completed(self, counts: sp.csr_array) -> tuple[Split, Likelihood]:

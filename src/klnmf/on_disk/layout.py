@@ -83,7 +83,7 @@ def sha256(path: Path) -> str:
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
     """Write a small file so that the old one or the new one is there, whole."""
-    part = path.with_name(f".{path.name}.part")
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
     with part.open("w", encoding="utf-8") as stream:
         json.dump(content, stream, indent=1, allow_nan=False)
         stream.flush()
@@ -190,15 +190,4 @@ def check_files(folder: Path, header: dict[str, Any]) -> None:
                 folder / name,
                 f"it is not an array of {length:,} numbers of the type {dtype.name}, as the header "
                 "has it. Prepare the matrix again.",
-            )
-
-
-def check_sums(folder: Path, header: dict[str, Any]) -> None:
-    """Read every file and compare its checksum."""
-    for name, about in header["files"].items():
-        if sha256(folder / name) != about["sha256"]:
-            raise ReadError(
-                folder / name,
-                "the file is not the one that was written (checksum). Copy it again, or prepare "
-                "the matrix again.",
             )

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -16,87 +15,19 @@ from klnmf.on_disk.arrays import MappedArray
 from klnmf.on_disk.layout import (
     MODES,
     NAME_FILES,
-    arrays_of,
     check_files,
-    check_sums,
     read_header,
 )
 from klnmf.on_disk.sizes import parse_bytes
+from klnmf.on_disk.verification import check_contents, is_verified
+from klnmf.on_disk.views import MappedView, open_view
 from klnmf.readers.files import ReadError, read_names
-from klnmf.sparse_data import ROWS_PER_SUM, Piece, RowView, SparseData, row_ranges
+from klnmf.sparse_data import ROWS_PER_SUM, SparseData
 
 Array = npt.NDArray[Any]
 
-# Nonzeros that `verify` looks at, at a time.
+# Rows that are looked at, at a time.
 _CHECKED = 1 << 20
-
-
-@dataclass(frozen=True)
-class MappedView(RowView):
-    """One mode of a matrix on disk, gone over in pieces of a bounded size."""
-
-    maps: tuple[MappedArray, MappedArray] = field(kw_only=True)  # of indices and values
-    piece_bytes: int = field(kw_only=True)
-
-    def pieces(self) -> Iterator[Piece]:
-        """All rows: the next piece is read ahead, the one before is out of memory."""
-        size = self.indices.itemsize + self.values.itemsize
-        ranges = list(row_ranges(self.indptr, max(1, self.piece_bytes // size)))
-        self._advise("WILLNEED", *ranges[0])
-        for number, (start, stop) in enumerate(ranges):
-            if number + 1 < len(ranges):
-                self._advise("WILLNEED", *ranges[number + 1])
-            ends = self.indptr[start : stop + 1]
-            entries = slice(ends[0], ends[-1])
-            yield Piece(
-                slice(start, stop), ends - ends[0], self.indices[entries], self.values[entries]
-            )
-            if len(ranges) > 1:  # what fits into the budget as a whole stays
-                self._advise("DONTNEED", start, stop)
-
-    def take_rows(self, rows: Array) -> tuple[Array, Array, Array]:
-        """See :class:`RowView`; of few rows, and nothing is read ahead."""
-        for mapped in self.maps:
-            mapped.advise("RANDOM")
-        taken = super().take_rows(rows)
-        self.release()
-        for mapped in self.maps:
-            mapped.advise("SEQUENTIAL")
-        return taken
-
-    def release(self) -> None:
-        """Take all pages out of this process's memory."""
-        for mapped in self.maps:
-            mapped.advise("DONTNEED")
-
-    def _advise(self, advice: str, start: int, stop: int) -> None:
-        for mapped in self.maps:
-            mapped.advise(advice, int(self.indptr[start]), int(self.indptr[stop]))
-
-
-def map_view(
-    folder: Path,
-    mode: int,
-    shape: tuple[int, int],
-    nonzeros: int,
-    dtype: np.dtype[Any],
-    piece_bytes: int,
-) -> MappedView:
-    """View of one mode on the files of a folder."""
-    arrays = arrays_of(shape, nonzeros, dtype)
-    mapped = [
-        MappedArray(folder / name, *arrays[name])
-        for name in (f"{MODES[mode]}.{part}.npy" for part in ("indptr", "indices", "values"))
-    ]
-    indptr, indices, values = mapped
-    return MappedView(
-        indptr.array,
-        indices.array,
-        values.array,
-        shape[1 - mode],
-        maps=(indices, values),
-        piece_bytes=piece_bytes,
-    )
 
 
 class MappedData(SparseData):
@@ -107,10 +38,12 @@ class MappedData(SparseData):
         self.shape = tuple(header["shape"])
         self.dtype = np.dtype(header["dtype"])
         views = []
+        facts = (self.shape, header["nonzeros"], self.dtype)
         for mode, name in enumerate(MODES):
-            view = map_view(folder, mode, self.shape, header["nonzeros"], self.dtype, piece_bytes)
-            sums = MappedArray(folder / f"{name}.sums.npy", "<f8", self.shape[mode]).array
-            view.__dict__["row_sums"] = sums  # where the cached property would keep it
+            view = open_view(folder, mode, *facts, piece_bytes=piece_bytes)
+            sums = MappedArray(folder / f"{name}.sums.npy", "<f8", self.shape[mode])
+            # Where the cached property would keep it.
+            view.__dict__["row_sums"] = sums.read(0, sums.length)
             views.append(view)
         self._by_rows, self._by_columns = views
         self.total = float(header["total"])
@@ -197,7 +130,15 @@ class OnDiskMatrix:
         return f"OnDiskMatrix({str(self.path)!r}: {n:,} × {m:,}, {self.nnz:,} nonzeros)"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _opened, (self.path, self._memory)
+        return _reopened, (self.path.resolve(), self._header, self._memory)
+
+    def check_unchanged(self) -> None:
+        """Refuse to go on if a file of entries was written to since the matrix was opened."""
+        for mode in (0, 1):
+            view = self.data.view(mode)
+            assert isinstance(view, MappedView)
+            for stored in view.stored:
+                stored.check_unchanged()
 
     def _check_indptr(self) -> None:
         """Refuse places that lead out of the arrays: compiled code will follow them."""
@@ -220,29 +161,14 @@ class OnDiskMatrix:
         ReadError
             With the name of the file that is damaged.
         """
-        check_sums(self.path, self._header)
-        for mode, name in enumerate(MODES):
-            view = self.data.view(mode)
-            for start in range(0, self.nnz, _CHECKED):
-                indices = view.indices[start : start + _CHECKED]
-                values = view.values[start : start + _CHECKED]
-                if indices.min() < 0 or indices.max() >= view.n_columns:
-                    raise ReadError(
-                        self.path / f"{name}.indices.npy",
-                        f"an index is not from 0 to {view.n_columns - 1:,}. Prepare the matrix "
-                        "again.",
-                    )
-                if not (values.min() > 0 and values.max() < np.inf):
-                    raise ReadError(
-                        self.path / f"{name}.values.npy",
-                        "a value is not positive and finite. Prepare the matrix again.",
-                    )
-            assert isinstance(view, MappedView)
-            view.release()
+        check_contents(self.path, self._header)
 
 
 def open_matrix(
-    path: str | os.PathLike[str], *, verify: bool = False, memory: str | int = "128M"
+    path: str | os.PathLike[str],
+    *,
+    verify: bool | Literal["auto"] = "auto",
+    memory: str | int = "256M",
 ) -> OnDiskMatrix:
     """Open a matrix that ``klnmf prepare`` or :func:`klnmf.on_disk.prepare` wrote.
 
@@ -250,12 +176,13 @@ def open_matrix(
     ----------
     path : path
         The folder.
-    verify : bool, default=False
-        Whether to read everything and compare checksums, which takes about a second a gigabyte. By
-        default only what costs nothing is checked, whatever the size: that all files are there with
-        their sizes and types, and that the starts of the rows are in order. Do verify a folder that
-        was copied over a network, or that somebody else made.
-    memory : str or int, default="128M"
+    verify : bool or "auto", default="auto"
+        Whether to read everything and compare checksums, about a second a gigabyte. "auto" does so
+        if a file has been written to, or copied, since its checksum was last found right; that is
+        remembered in the folder, so that opening takes no time whatever the size, unless nothing
+        can be written there. True always does so, which also finds what a failing disk has done;
+        False never. Sizes, types and the order of the rows are checked in any case.
+    memory : str or int, default="256M"
         Bytes of the matrix that a fit has in memory at a time (half is being worked on, half is
         read ahead), beside the factors. A row or column that is longer is there as a whole.
 
@@ -282,17 +209,22 @@ def open_matrix(
     >>> bool((W == klnmf.KLNMF(5, random_state=0).fit_transform(X)).all())
     True
     """
+    if not isinstance(verify, bool) and verify != "auto":
+        raise ValueError(f"verify must be True, False or 'auto'; got {verify!r}.")
     budget = parse_bytes(memory, least=1)
     folder = Path(path).expanduser()
     if not folder.exists() and not folder.with_name(f"{folder.name}.partial").exists():
         raise FileNotFoundError(f"{folder}: there is no such folder.")
     header = read_header(folder)
     check_files(folder, header)
-    matrix = OnDiskMatrix(folder, header, budget)
-    if verify:
-        matrix.verify()
+    if verify is True or (verify == "auto" and not is_verified(folder, header)):
+        check_contents(folder, header)
+    return OnDiskMatrix(folder, header, budget)
+
+
+def _reopened(path: Path, header: dict[str, Any], memory: int) -> OnDiskMatrix:
+    """Open the matrix that was pickled, whose contents were verified where that was done."""
+    matrix = open_matrix(path, verify=False, memory=memory)
+    if matrix._header != header:
+        raise ReadError(path, "this is not the matrix that was pickled: its header is another one.")
     return matrix
-
-
-def _opened(path: Path, memory: int) -> OnDiskMatrix:
-    return open_matrix(path, memory=memory)

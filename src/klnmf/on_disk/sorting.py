@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from klnmf.sparse_data import RowView, row_ranges
+from klnmf.on_disk.views import MappedView
+from klnmf.sparse_data import row_ranges
 
 Array = npt.NDArray[Any]
 
@@ -128,13 +129,13 @@ class Spool:
 
 
 def transposed_blocks(
-    view: RowView, counts: Array, limit: int, folder: Path
+    view: MappedView, counts: Array, limit: int, folder: Path
 ) -> Iterator[tuple[Array, Array]]:
     """Entries of a matrix column after column: pieces of row numbers and of values.
 
     Parameters
     ----------
-    view : RowView
+    view : MappedView
         The matrix by rows.
     counts : ndarray
         Nonzeros of each column.
@@ -160,7 +161,7 @@ def transposed_blocks(
         yield records["row"][order], records["value"][order]
 
 
-def _entries(view: RowView, limit: int) -> Iterable[Entries]:
+def _entries(view: MappedView, limit: int) -> Iterable[Entries]:
     """Entries of a view, row after row, at most ``limit`` at a time."""
     for start in range(0, len(view.values), limit):
         stop = min(start + limit, len(view.values))
@@ -168,4 +169,4 @@ def _entries(view: RowView, limit: int) -> Iterable[Entries]:
         last = int(np.searchsorted(view.indptr, stop, side="left"))
         lengths = np.diff(np.clip(view.indptr[first : last + 1], start, stop))
         rows = np.repeat(np.arange(first, last), lengths)
-        yield Entries(rows, view.indices[start:stop], view.values[start:stop])
+        yield Entries(rows, *view.entries(start, stop))
