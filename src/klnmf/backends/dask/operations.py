@@ -199,7 +199,7 @@ class Reset:
 
 @dataclass(frozen=True)
 class Ping:
-    """Nothing but an answer."""
+    """Nothing but the question what a worker holds."""
 
 
 Message = Round | Reset | Ping
@@ -222,4 +222,4 @@ class Answer:
     by_operation: list[dict[int, Any]] = field(default_factory=list)
     bytes_received: int = 0
     seconds: float = 0.0  # in kernels
-    generation: int = -1  # of the layout, to a ping
+    held: frozenset[tuple[int, int]] | None = None  # versions and parts, to a ping

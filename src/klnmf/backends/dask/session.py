@@ -255,35 +255,33 @@ class Session:
             try:
                 threads = self._wait_for_workers(self._n_workers)
                 holders = {
-                    address
+                    address: answer.held
                     for address, answer in self._run(Ping()).items()
-                    if isinstance(answer, Answer) and answer.generation == self._layout.generation
+                    if isinstance(answer, Answer) and answer.held is not None
                 }
-                if holders >= set(self._layout.homes):
+                if set(holders) >= set(self._layout.homes):
                     self._futures.clear()  # all are there, so it was X that was not
                 sources = self._sources(holders)
                 entries = self._journal[self._copied_until :]
                 if sources is None:  # from the beginning
                     sources, self._copied, self._copied_until = {}, {}, 0
                     entries = self._journal
-                self._move_to(dict.fromkeys(threads), self._copied, sources, holders)
+                self._move_to(dict.fromkeys(threads), self._copied, sources, set(holders))
                 for entry in entries:
                     self._do(entry)
                 return
             except WorkerLostError as another:
                 error = another
 
-    def _sources(self, holders: set[str]) -> dict[int, str] | None:
+    def _sources(self, holders: dict[str, Any]) -> dict[int, str] | None:
         """By part, a worker that holds the copied versions; None if one is nowhere any more."""
         sources = {}
-        for part, (home, keeper) in enumerate(
-            zip(self._layout.homes, self._layout.keepers, strict=True)
-        ):
-            alive = [address for address in (home, keeper) if address in holders]
-            if not alive and self._copied:
+        for part in range(len(self._layout.homes)):
+            wanted = {(version, part) for version in self._copied}
+            having = [address for address, held in holders.items() if wanted <= held]
+            if not having:
                 return None
-            if alive:
-                sources[part] = str(alive[0])
+            sources[part] = having[0]
         return sources
 
     def _wait_for_workers(self, wanted: int) -> dict[str, int]:
@@ -369,13 +367,12 @@ class Session:
         threads = self._cluster.threads()
         if len(threads) <= len(homes) or not homes <= set(threads):
             return
-        versions, sources = dict(self.modes), dict(enumerate(self._layout.homes))
+        sources = dict(enumerate(self._layout.homes))
+        self._copied, self._copied_until = dict(self.modes), len(self._journal)
         try:
-            self._move_to(dict.fromkeys(threads), versions, sources, homes)
+            self._move_to(dict.fromkeys(threads), self._copied, sources, homes)
         except WorkerLostError as error:
             self._recover(error)
-            return
-        self._copied, self._copied_until = versions, len(self._journal)
 
     # ---- copies ----------------------------------------------------------------------------------
 

@@ -106,10 +106,9 @@ class FitOnWorker(WorkerPlugin):
         self._news.set()
         self._news = asyncio.Event()
 
-    @property
-    def generation(self) -> int:
-        """Number of the layout that this worker has taken over; -1 if there was none."""
-        return -1 if self.layout is None else self.layout.generation
+    def inventory(self) -> frozenset[tuple[int, int]] | None:
+        """Versions and parts that this worker holds; None if it has not heard of the fit yet."""
+        return None if self.layout is None else frozenset(self._parts)
 
     @property
     def _address(self) -> str:
@@ -397,7 +396,7 @@ async def on_worker(name: str, message: Message, dask_worker: Worker) -> Answer 
                 await plugin.reset(message)
                 return Answer()
             case Ping():
-                return Answer(generation=plugin.generation)
+                return Answer(held=plugin.inventory())
             case _:
                 answer: Answer = await plugin.answer(message)
                 return answer
