@@ -73,7 +73,11 @@ class Killer:
         self.iterations.append(record["iteration"])
         if record["iteration"] >= self._next and self.n_kills < self._left:
             self._next += self._random.randint(1, 4)
-            self._client.wait_for_workers(2, timeout=60)
+            try:
+                self._client.wait_for_workers(2, timeout=20)
+            except TimeoutError:  # a nanny has given up
+                self._client.cluster.scale(len(self._client.cluster.worker_spec) + 1)
+                self._client.wait_for_workers(2, timeout=60)
             time.sleep(2.0)
             victim = self._random.choice(list(self._client.run(os.getpid).values()))
             delay = self._random.uniform(0.0, 0.1)
