@@ -5,6 +5,8 @@ from __future__ import annotations
 import inspect
 import itertools
 import pickle
+import signal
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -299,6 +301,22 @@ def test_interrupt_leaves_a_valid_model(client: Client) -> None:
     assert stopped.n_iter_ == 3
     assert np.isfinite(stopped.divergence_)
     assert_same_fit(COUNTS)  # the workers are as good as new
+
+
+def test_ctrl_c_in_mid_iteration(client: Client) -> None:
+    """Not between two iterations but while the driver waits for its workers."""
+
+    def interrupt_soon(record: dict[str, Any]) -> None:
+        if record["iteration"] == 3:
+            main = threading.main_thread().ident
+            threading.Timer(0.05, signal.pthread_kill, (main, signal.SIGINT)).start()
+
+    stopped = model(backend="dask", callback=interrupt_soon, max_iter=100_000)
+    with pytest.raises(KeyboardInterrupt):
+        stopped.fit(COUNTS)
+    assert stopped.n_iter_ >= 3
+    assert np.isfinite(stopped.divergence_)
+    assert client.run(int) == dict.fromkeys(client.nthreads(), 0)
 
 
 def test_checkpoint(client: Client, tmp_path: Path) -> None:

@@ -104,6 +104,8 @@ class DaskBackend:
             self.session = Session(self._cluster, parts)
             self.data: SparseData = parts.seen_from_driver(self.session)
         except BaseException:
+            if hasattr(self, "session"):
+                self.session.close()
             self._cluster.close()
             raise
         self.narrow_dtype = np.dtype(np.float32) if self.data.is_exact_in_float32 else None
@@ -134,7 +136,11 @@ class DaskBackend:
         """Do what was left to this round, and the operation."""
         pending, self._pending = self._pending, []
         operations = [op for op, _ in pending] + [operation]
-        *facts, result = self.session.ask(operations)
+        try:
+            *facts, result = self.session.ask(operations)
+        except BaseException:
+            self._pending = pending + self._pending  # somebody may still want them: Ctrl-C
+            raise
         for (_, version), of_version in zip(pending, facts, strict=True):
             version.learn(of_version)
         return result

@@ -97,14 +97,22 @@ class Session:
         self._last_copies, self._seconds_of_copies = time.monotonic(), 0.0
         self._futures: dict[tuple[int, int], Any] = {}
         self._client.register_plugin(FitOnWorker(self.name), name=self.name)
+        try:
+            self._begin()
+        except BaseException:
+            self.close()
+            raise
+
+    def _begin(self) -> None:
+        """Cut X for the workers that are there, and give each its part."""
         threads = self._wait_for_workers(1)
         self._n_workers = len(threads)
-        self.partitions = data.partitions([float(n) for n in threads.values()])
+        self.partitions = self._data.partitions([float(n) for n in threads.values()])
         self._layout = Layout(0, self.partitions, tuple(threads), ((), ()), ())
         while True:
             try:
                 self._move_to(dict.fromkeys(threads), {}, {})
-                break
+                return
             except WorkerLostError as error:
                 self._count_loss(error)
                 threads = self._wait_for_workers(self._n_workers)
