@@ -8,6 +8,7 @@ bits.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import itertools
 import time
@@ -37,6 +38,7 @@ from klnmf.backends.dask.partition import Partition
 SECONDS_TO_RESTART = 3.0
 SECONDS_BETWEEN_LOOKS = 2.0
 SECONDS_WITHOUT_WORKERS = 120.0
+SECONDS_WITHOUT_SCHEDULER = 3.0
 # Losses in a row without a round in between that went through.
 MOST_LOSSES = 20
 # Copies are made when the time since the last ones is so many times what these took.
@@ -197,39 +199,45 @@ class Session:
 
     def _run(self, message: Message) -> dict[str, Any]:
         """Run a message on all workers that there are; by address, its answer or an error."""
+        # Not by address: a worker that is gone would be waited for.
+        return self._awaited([{}], [message])[0]
+
+    def _run_each(self, messages: dict[str, Message]) -> dict[str, Any]:
+        """Run a message of its own on each of these workers."""
+        where = [{"workers": [address]} for address in messages]
+        answers = self._awaited(where, list(messages.values()))
+        return {address: found for answer in answers for address, found in answer.items()}
+
+    def _awaited(
+        self, where: list[dict[str, Any]], messages: list[Message]
+    ) -> list[dict[str, Any]]:
+        """Run messages, as long as there is a scheduler to hear them."""
+
+        async def run_all() -> list[dict[str, Any]]:
+            runs = [
+                self._client.run(
+                    self._on_worker, self.name, message, on_error="return", asynchronous=True, **at
+                )
+                for at, message in zip(where, messages, strict=True)
+            ]
+            running = asyncio.ensure_future(asyncio.gather(*runs))
+            seconds_alone = 0.0
+            while not running.done():
+                await asyncio.wait([running], timeout=0.5)
+                # Dask would go on trying to reach a scheduler for a minute and more.
+                is_alone = self._client.status != "running"
+                seconds_alone = seconds_alone + 0.5 if is_alone else 0.0
+                if seconds_alone > SECONDS_WITHOUT_SCHEDULER:
+                    running.cancel()
+                    raise OSError("connection lost")
+            answers: list[dict[str, Any]] = running.result()
+            return answers
+
         try:
-            # Not by address: a worker that is gone would be waited for.
-            found: dict[str, Any] = self._client.run(
-                self._on_worker, self.name, message, on_error="return"
-            )
+            found: list[dict[str, Any]] = self._client.sync(run_all)
         except (OSError, TimeoutError) as error:
             raise self._scheduler_lost(error) from error
         return found
-
-    def _run_each(self, messages: dict[str, Message]) -> dict[str, Any]:
-        async def run_all() -> dict[str, Any]:
-            import asyncio
-
-            answers = await asyncio.gather(
-                *(
-                    self._client.run(
-                        self._on_worker,
-                        self.name,
-                        message,
-                        workers=[address],
-                        on_error="return",
-                        asynchronous=True,
-                    )
-                    for address, message in messages.items()
-                )
-            )
-            return {address: found for answer in answers for address, found in answer.items()}
-
-        try:
-            merged: dict[str, Any] = self._client.sync(run_all)
-        except (OSError, TimeoutError) as error:
-            raise self._scheduler_lost(error) from error
-        return merged
 
     def _scheduler_lost(self, error: BaseException) -> ClusterLostError:
         return ClusterLostError(f"The scheduler of the Dask cluster does not answer ({error!r}).")
@@ -412,7 +420,8 @@ class Session:
     def close(self) -> None:
         """Free what the workers hold for this fit."""
         self._futures.clear()
-        # If nobody is there any more, nobody holds anything.
+        if self._client.status != "running":
+            return  # if nobody is there any more, nobody holds anything
         with contextlib.suppress(OSError, TimeoutError):
             self._client.unregister_worker_plugin(self.name)
 
