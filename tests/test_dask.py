@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import itertools
 import pickle
 import signal
@@ -19,6 +18,7 @@ import klnmf
 from klnmf import KLNMF
 from klnmf.backends.dask import worker
 from klnmf.backends.dask.partition import Partition, balanced
+from klnmf.backends.dask.session import Session
 from klnmf.simulate import simulate_counts
 from klnmf.sparse_data import ROWS_PER_SUM
 
@@ -215,15 +215,14 @@ def test_driver_never_holds_X_nor_W(client: Client, monkeypatch: pytest.MonkeyPa
     X = as_dask_array(COUNTS, (1000,) * 5)
     model(backend="dask").fit(X)
     sizes: list[int] = []
-    gather, run = Client.gather, Client.run
+    gather, awaited = Client.gather, Session._awaited
 
     def seen(result: Any) -> Any:
-        if not inspect.isawaitable(result):
-            sizes.append(len(pickle.dumps(result)))
+        sizes.append(len(pickle.dumps(result)))
         return result
 
     monkeypatch.setattr(Client, "gather", lambda *a, **k: seen(gather(*a, **k)))
-    monkeypatch.setattr(Client, "run", lambda *a, **k: seen(run(*a, **k)))
+    monkeypatch.setattr(Session, "_awaited", lambda *a: seen(awaited(*a)))
     model(backend="dask", max_iter=3).fit(X)
     of_W = COUNTS.shape[0] * 4 * 4
     of_X = COUNTS.nnz * 8

@@ -32,6 +32,7 @@ from klnmf.backends.dask.operations import (
     Wants,
 )
 from klnmf.backends.dask.partition import Partition
+from klnmf.backends.dask.placement import homes_for, keepers_for
 
 # Seconds to wait for a lost worker to come back before the others go on without it, to look again
 # whether it has, and to wait for any worker at all.
@@ -328,7 +329,7 @@ class Session:
     ) -> None:
         """Give every part a worker, with X, and tell all of them."""
         old = self._layout
-        homes = _homes(old.homes, list(workers), set(workers) if holders is None else holders)
+        homes = homes_for(old.homes, list(workers), set(workers) if holders is None else holders)
         for mode, (part, home) in itertools.product((0, 1), enumerate(homes)):
             is_lost = holders is not None and home not in holders
             if (mode, part) not in self._futures or home != old.homes[part] or is_lost:
@@ -338,7 +339,7 @@ class Session:
             tuple(self._futures[mode, part].key for part in range(len(homes))) for mode in (0, 1)
         )
         self._layout = Layout(
-            old.generation + 1, self.partitions, homes, (keys[0], keys[1]), _keepers(homes)
+            old.generation + 1, self.partitions, homes, (keys[0], keys[1]), keepers_for(homes)
         )
         self._send(Reset(self._layout, dict(versions), dict(sources)))
 
@@ -437,44 +438,3 @@ def held_part(name: str, version: int, part: int) -> Any:
             "transform(X) to have W again."
         )
     return plugin.held(version, part)
-
-
-def _homes(old: tuple[str, ...], workers: list[str], holders: set[str]) -> tuple[str, ...]:
-    """By part, its worker: the old one where that holds it still, and none idle beside a crowd.
-
-    Examples
-    --------
-    >>> _homes(("a", "b", "c"), ["a", "c", "d"], {"a", "c"})
-    ('a', 'd', 'c')
-    >>> _homes(("a", "b", "a"), ["a", "b", "d"], {"a", "b"})
-    ('a', 'b', 'd')
-    """
-    homes = [home if home in workers and home in holders else None for home in old]
-    load = {address: homes.count(address) for address in workers}
-    for part, home in enumerate(homes):
-        if home is None:
-            homes[part] = min(load, key=lambda address: load[address])
-            load[str(homes[part])] += 1
-    for idle in [address for address in workers if load[address] == 0]:
-        crowded = max(load, key=lambda address: load[address])
-        if load[crowded] > 1:
-            homes[max(part for part, home in enumerate(homes) if home == crowded)] = idle
-            load[crowded] -= 1
-            load[idle] += 1
-    return tuple(map(str, homes))
-
-
-def _keepers(homes: tuple[str, ...]) -> tuple[str | None, ...]:
-    """By part, the worker that holds its copies: on another machine where there is one."""
-
-    def host(address: str) -> str:
-        return address.rpartition(":")[0]
-
-    workers = list(dict.fromkeys(homes))
-    keepers: list[str | None] = []
-    for home in homes:
-        place = workers.index(home)
-        others = workers[place + 1 :] + workers[:place]
-        far = [other for other in others if host(other) != host(home)]
-        keepers.append(next(iter(far or others), None))
-    return tuple(keepers)
