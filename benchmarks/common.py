@@ -42,4 +42,4 @@ def start_pair(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The start of this seed as ``fit`` takes it: W (n × r) and H (r × m)."""
     W, H = STARTS[init](SparseData(X), n_components, np.random.default_rng(seed))
-    return W, np.ascontiguousarray(H.T)
+    return np.asarray(W), np.ascontiguousarray(H.T)

@@ -26,6 +26,7 @@ MODULES = {  # and the page of the reference that each is on
     "klnmf.topics": "topics",
     "klnmf.plots": "plots",
     "klnmf.readers": "readers",
+    "klnmf.on_disk": "on_disk",
     "klnmf.report": "report",
     "klnmf.datasets": "datasets",
     "klnmf.tl": "tl",

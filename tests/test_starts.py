@@ -253,7 +253,7 @@ def test_every_start_is_positive_where_there_are_counts(init: str, shape: tuple[
     X = np.random.default_rng(0).poisson(1.0, shape).astype(np.float32) + np.eye(*shape)
     X[:, 0] = 0
     data = SparseData(check_counts(X))
-    W, H = STARTS[init](data, 5, np.random.default_rng(1))
+    W, H = map(np.asarray, STARTS[init](data, 5, np.random.default_rng(1)))
     assert W.shape == (shape[0], 5)
     assert H.shape == (shape[1], 5)
     assert (W[X.any(axis=1)] > 0).all()
@@ -270,3 +270,21 @@ def test_components_that_start_from_samples_differ() -> None:
     by_kind = H.reshape(3, 20, 6).sum(axis=1)
     assert (by_kind > 0.05).all()  # a share of the margins everywhere
     assert np.ptp(by_kind, axis=1).min() > 0.1  # and more of some samples than of others
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("n_components", [3, 4])
+def test_rows_of_a_drawn_start_can_be_drawn_alone(dtype: type, n_components: int) -> None:
+    """Workers draw their own rows of W; the generator goes on as if all had been drawn here."""
+    X = sp.csr_array(np.random.default_rng(0).poisson(1.0, (51, 7)).astype(dtype))
+    generator = np.random.default_rng(5)
+    W, H = STARTS["random"](SparseData(X), n_components, generator)
+    by_hand = np.random.default_rng(5)
+    drawn = [by_hand.random((size, n_components), dtype=dtype) for size in X.shape]
+    scales = (X.sum(axis=1, dtype=np.float64) / (0.51 * n_components)).astype(dtype)
+    expected = (drawn[0] + dtype(0.01)) * scales[:, None]
+    np.testing.assert_array_equal(np.asarray(W), expected)
+    for rows in (slice(0, 1), slice(3, 20), slice(20, 51)):
+        np.testing.assert_array_equal(np.asarray(W.part(rows)), expected[rows])
+    assert (generator.random(3, np.float32) == by_hand.random(3, np.float32)).all()
+    np.testing.assert_allclose(H.sum(axis=0), 1, rtol=1e-5)

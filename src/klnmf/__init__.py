@@ -9,10 +9,11 @@ from types import ModuleType
 from klnmf.estimators import KLNMF
 from klnmf.mini_batch import MiniBatchKLNMF
 from klnmf.model_files import load_model
+from klnmf.on_disk import open_matrix
 
 __version__ = version("klnmf")
 
-__all__ = ["KLNMF", "MiniBatchKLNMF", "__version__", "load_model"]
+__all__ = ["KLNMF", "MiniBatchKLNMF", "__version__", "load_model", "open_matrix"]
 
 
 def __getattr__(name: str) -> ModuleType:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -12,12 +13,22 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from klnmf.backends import make_backend
-from klnmf.held_out import Likelihood, Split, likelihood, split_for_completion
+from klnmf.backends.dask.arrays import DaskArrayData, is_dask_array
+from klnmf.dask_blocks import transformed_blocks
+from klnmf.held_out import (
+    Likelihood,
+    Split,
+    Splitter,
+    likelihood,
+    likelihood_of_blocks,
+    split_for_completion,
+)
 from klnmf.objective import Penalties
+from klnmf.on_disk import OnDiskMatrix
 from klnmf.solvers.alternating import RowSolve, solved_rows
 from klnmf.solvers.base import Problem
 from klnmf.sparse_data import SparseData
-from klnmf.validation import check_counts, check_penalties
+from klnmf.validation import check_counts, check_penalties, working_dtype
 
 Array = npt.NDArray[Any]
 
@@ -44,15 +55,20 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
 
         Parameters
         ----------
-        X : {array-like, sparse matrix or array, DataFrame} of shape (n_samples, n_features)
+        X : {array-like, sparse, DataFrame, OnDiskMatrix, Dask array} of shape \
+                (n_samples, n_features)
             Counts, or other nonnegative data.
 
         Returns
         -------
         ndarray or CSR array of shape (n_samples, n_components)
+            For a Dask array a Dask array, not computed yet, with blocks of the same rows.
         """
         check_is_fitted(self, "components_")
-        return self._as_output(self._solve_W(self._check(X, reset=False), self._H()))
+        if is_dask_array(X):
+            validate_data(self, X, reset=False, skip_check_array=True)
+            return transformed_blocks(self, X)
+        return self._as_output(self._solve_W(self._data(X, reset=False), self._H()))
 
     def inverse_transform(self, X: Any) -> Any:
         """Return the estimated rates W Hᵀ: a dense array of n_samples × n_features numbers.
@@ -89,7 +105,7 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
 
         Parameters
         ----------
-        X : {array-like, sparse matrix or array, DataFrame} of shape (n_samples, n_features)
+        X : {array-like, sparse, DataFrame, OnDiskMatrix} of shape (n_samples, n_features)
             Counts, or other nonnegative data.
         y : Ignored
             For scikit-learn's API.
@@ -100,13 +116,41 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
             Mean log-likelihood of a sample's held-out half.
         """
         check_is_fitted(self, "components_")
+        if isinstance(X, OnDiskMatrix):
+            return self._completed_in_blocks(X).per_sample
         return self._completed(self._check(X, reset=False))[1].per_sample
 
     # ---- inside ----------------------------------------------------------------------------------
 
     def _check(self, X: Any, *, reset: bool) -> sp.csr_array:
+        if isinstance(X, OnDiskMatrix):
+            raise TypeError(
+                f"{X!r} is on disk, and here the counts must be in memory: pass "
+                "klnmf.readers.read_counts(path).X, or a block of its row_blocks()."
+            )
+        if is_dask_array(X):
+            raise TypeError(
+                "X is a Dask array, and here the counts must be in memory: pass X.compute(), or "
+                "some of its blocks. KLNMF(backend='dask') fits and transforms Dask arrays."
+            )
         X = validate_data(self, X, accept_sparse="csr", reset=reset)
         return check_counts(X, dtype=self.dtype, name=type(self).__name__)
+
+    def _data(self, X: Any, *, reset: bool) -> SparseData:
+        """X as solvers see it: checked, prepared on disk and checked then, or checked by Dask."""
+        if is_dask_array(X) and self.backend == "dask":
+            validate_data(self, X, reset=reset, skip_check_array=True)
+            return DaskArrayData(X, self.dtype, type(self).__name__)
+        if not isinstance(X, OnDiskMatrix):
+            return SparseData(self._check(X, reset=reset))
+        validate_data(self, X, reset=reset, skip_check_array=True)
+        if self.dtype is not None and working_dtype(np.zeros(0), self.dtype) != X.dtype:
+            raise ValueError(
+                f"{X.path} was prepared in {X.dtype}, and dtype={self.dtype!r} was asked for. "
+                "Leave dtype out, or prepare the matrix again with that dtype."
+            )
+        X.check_unchanged()
+        return X.data
 
     def _completed(self, counts: sp.csr_array) -> tuple[Split, Likelihood]:
         """Estimate W from one half of the counts; both halves, and how likely the other one is."""
@@ -115,23 +159,42 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         W = self._solve_W(split.estimate, H[split.estimate_features])
         return split, likelihood(split.held_out, W, H[split.held_out_features])
 
+    def _completed_in_blocks(self, X: OnDiskMatrix) -> Likelihood:
+        """Likelihood as by `_completed`, to the bit: W is there for all samples, X never is."""
+        self._data(X, reset=False)  # for its checks
+        H = self._H()
+        estimating, scoring = (
+            Splitter(X.shape[1], X.holds_whole_numbers, SCORE_SEED) for _ in range(2)
+        )
+        parts = [
+            self._solve_W(split.estimate, H[split.estimate_features])
+            for split in map(estimating.split, X.row_blocks())
+        ]
+        held_out = (scoring.split(block).held_out for block in X.row_blocks())
+        return likelihood_of_blocks(held_out, np.concatenate(parts), H[scoring.held_out_features])
+
     def _penalties(self) -> Penalties:
         return Penalties()
 
     def _problem(self, data: SparseData) -> Problem:
         penalties = self._penalties()
-        check_penalties(penalties, data.dtype)
-        return Problem(make_backend(self.backend, data, self.n_threads), penalties)
+        backend = make_backend(self.backend, data, self.n_threads)
+        try:
+            check_penalties(penalties, backend.data.dtype)
+        except ValueError:
+            backend.close()
+            raise
+        return Problem(backend, penalties)
 
     def _row_solve(self) -> RowSolve:
         # Tighter than the fit, so that fit + transform and fit_transform agree to its tolerance,
         # but not beyond what float32 can tell.
         return RowSolve(tolerance=min(1e-5, max(0.01 * self.tol, 1e-7)))
 
-    def _solve_W(self, X: sp.csr_array, H: Array) -> Array:  # noqa: N802
-        problem = self._problem(SparseData(X))
-        W = solved_rows(problem, 0, problem.backend.upload(H), self._row_solve())
-        return problem.backend.download(W)
+    def _solve_W(self, X: sp.csr_array | SparseData, H: Array) -> Array:  # noqa: N802
+        problem = self._problem(X if isinstance(X, SparseData) else SparseData(X))
+        with closing(problem.backend) as backend:
+            return backend.download(solved_rows(problem, 0, backend.upload(H), self._row_solve()))
 
     def _H(self) -> Array:  # noqa: N802
         components: Any = self.components_

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import closing
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
@@ -14,8 +15,11 @@ from sklearn.base import _fit_context
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from klnmf.backends import BACKENDS
+from klnmf.backends import BACKENDS, backend_named
+from klnmf.backends.dask.arrays import is_dask_array
+from klnmf.backends.dask.cluster import ClusterLostError
 from klnmf.base_estimator import FactorModel
+from klnmf.dask_blocks import blocks_of_factor
 from klnmf.initialization import STARTS
 from klnmf.objective import Penalties
 from klnmf.progress import ProgressBar
@@ -23,8 +27,7 @@ from klnmf.runs import begin_run, continuation_key
 from klnmf.saved.models import SavedToFiles
 from klnmf.solvers import SOLVERS, Solver, make_solver
 from klnmf.solvers.alternating import Record, Run, Solution, StopRule
-from klnmf.solvers.base import State
-from klnmf.sparse_data import SparseData
+from klnmf.solvers.base import Problem, State
 from klnmf.validation import warn_caller, warn_if_one_sided
 
 Array = npt.NDArray[Any]
@@ -72,7 +75,8 @@ class KLNMF(SavedToFiles, FactorModel):
         its positive part) is off by more than a thousandth.
     n_threads : int, default=None
         Threads. None follows OMP_NUM_THREADS, else all CPUs this process may use; negative numbers
-        count from the end. The result does not depend on it, bit for bit.
+        count from the end. The result does not depend on it, bit for bit. A Dask cluster of your
+        own is used as it is: each worker's kernels have as many threads as the worker.
     random_state : int, RandomState instance or None, default=None
         Seed of the start and of the order in which coordinates are visited.
     dtype : None, numpy.float32 or numpy.float64, default=None
@@ -84,9 +88,12 @@ class KLNMF(SavedToFiles, FactorModel):
         Go on from the last fit: from its full state if X is the same and that fit had
         ``warm_start=True`` too, so that two fits of 10 iterations are one of 20; otherwise from its
         components. Iterations and seconds in ``history_`` then count on.
-    backend : {"auto", "cpu", "reference"}, default="auto"
-        Where to compute. "auto" is the C++ core; "reference" is slow NumPy, the oracle of the
-        tests.
+    backend : {"auto", "cpu", "dask", "reference"}, default="auto"
+        Where to compute. "auto" is the C++ core on this machine. "dask" is the same core on the
+        workers of a Dask cluster, to the same bits: those of the ``distributed.Client`` that there
+        is, else ``n_threads`` processes on this machine, for the time of the fit (docs/scaling.md;
+        in a script, fits must then be under ``if __name__ == "__main__":``). It has all solvers
+        but "ccd". "reference" is slow NumPy, the oracle of the tests.
     progress : {"auto"} or bool, default="auto"
         Progress bar; "auto" shows one on a terminal when a fit takes more than a few seconds.
     callback : callable, default=None
@@ -214,8 +221,9 @@ class KLNMF(SavedToFiles, FactorModel):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix or array, DataFrame} of shape (n_samples, n_features)
-            Counts, or other nonnegative data.
+        X : {array-like, sparse, DataFrame, OnDiskMatrix} of shape (n_samples, n_features)
+            Counts, or other nonnegative data. With ``backend="dask"`` also a Dask array, whose
+            blocks are dense or sparse, and which is never in one place.
         y : Ignored
             For scikit-learn's API.
         W : array-like of shape (n_samples, n_components), default=None
@@ -227,7 +235,7 @@ class KLNMF(SavedToFiles, FactorModel):
         -------
         self
         """
-        self._fit(X, W, H)
+        self._fit(X, W, H, wants_W=False)
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
@@ -236,8 +244,9 @@ class KLNMF(SavedToFiles, FactorModel):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix or array, DataFrame} of shape (n_samples, n_features)
-            Counts, or other nonnegative data.
+        X : {array-like, sparse, DataFrame, OnDiskMatrix} of shape (n_samples, n_features)
+            Counts, or other nonnegative data. With ``backend="dask"`` also a Dask array, whose
+            blocks are dense or sparse, and which is never in one place.
         y : Ignored
             For scikit-learn's API.
         W : array-like of shape (n_samples, n_components), default=None
@@ -248,19 +257,40 @@ class KLNMF(SavedToFiles, FactorModel):
         Returns
         -------
         ndarray or CSR array of shape (n_samples, n_components)
-            W, solved for as ``transform`` does with the final components.
+            W, solved for as ``transform`` does with the final components. For a Dask array a Dask
+            array with blocks of the same rows, which stay on the workers of your cluster; if the
+            cluster was made for the fit, they are in this process.
         """
-        return self._as_output(self._fit(X, W, H))
+        return self._fit(X, W, H, wants_W=True)
 
     # ---- inside ----------------------------------------------------------------------------------
 
-    def _fit(self, X: Any, W: Any, H: Any) -> Array:
-        """Fit, set the fitted attributes and return W, dense."""
-        data = SparseData(self._check(X, reset=True))
+    def _fit(self, X: Any, W: Any, H: Any, *, wants_W: bool) -> Any:
+        """Fit, set the fitted attributes and return W, if it is wanted."""
         solver = make_solver(self.solver)
-        problem = self._problem(data)
-        solver.check_backend(problem.backend)
-        warn_if_one_sided(problem.penalties)
+        solver.check_backend(backend_named(self.backend))
+        if self.warm_start and self.backend == "dask":
+            raise ValueError(
+                "warm_start=True and backend='dask' cannot be used together: the workers keep "
+                "nothing after a fit. Pass checkpoint='PATH' to go on with a fit later."
+            )
+        problem = self._problem(self._data(X, reset=True))
+        with closing(problem.backend):
+            warn_if_one_sided(problem.penalties)
+            try:
+                return self._run(X, problem, solver, W, H, wants_W)
+            except ClusterLostError as error:
+                raise self._cluster_lost(error) from error
+
+    def _run(
+        self,
+        X: Any,
+        problem: Problem,
+        solver: Solver,
+        W: Any,
+        H: Any,
+        wants_W: bool,
+    ) -> Any:
         run, checkpoint = begin_run(self, problem, solver, self._row_solve(), W, H)
         n_done = len(run.history) - (not run.is_judged)
         with ProgressBar(self.progress, self.max_iter, n_done) as bar:
@@ -281,21 +311,37 @@ class KLNMF(SavedToFiles, FactorModel):
                 pair = list(run.state.factors)
                 self._set_fitted(run, Solution(pair, problem.evaluate(pair), converged=False))
                 raise
-        W_solved = self._set_fitted(run, solution)
+        self._set_fitted(run, solution)
         if checkpoint is not None:
             checkpoint.write(run)
         if not self.converged_ and not run.stopped_early:
             self._warn_not_converged()
-        return W_solved
+        return self._output_of_fit(X, run, solution.factors[0]) if wants_W else None
+
+    def _output_of_fit(self, X: Any, run: Run, W: Any) -> Any:
+        """W as ``fit_transform`` returns it: a Dask array for a Dask array."""
+        if is_dask_array(X):
+            return blocks_of_factor(run.problem.backend, W, X, self.sparse_output)
+        downloaded = run.problem.backend.download(W)
+        if any(downloaded is factor for factor in run.state.factors):
+            downloaded = downloaded.copy()  # a fit that goes on from the state must not change it
+        return self._as_output(downloaded)
+
+    def _cluster_lost(self, error: ClusterLostError) -> ClusterLostError:
+        advice = "Pass checkpoint='PATH' to fits that should be able to go on after this."
+        if self.checkpoint is not None:
+            advice = (
+                f"The checkpoint {self.checkpoint} holds what was done: the same fit goes on from "
+                "there, to the same bits."
+            )
+        return ClusterLostError(f"{error} {advice}")
 
     def _penalties(self) -> Penalties:
         return Penalties(*map(float, (self.l1_W, self.l2_W, self.l1_H, self.l2_H)))
 
-    def _set_fitted(self, run: Run, solution: Solution) -> Array:
-        """Set the fitted attributes; returns W."""
-        W, H = (run.problem.backend.download(factor) for factor in solution.factors)
-        if any(W is factor for factor in run.state.factors):
-            W = W.copy()  # a later fit that goes on from the state must not change it
+    def _set_fitted(self, run: Run, solution: Solution) -> None:
+        """Set the fitted attributes."""
+        H = run.problem.backend.download(solution.factors[1])
         components = np.array(H.T, order="C")
         self.components_ = sp.csr_array(components) if self.sparse_output else components
         self.n_components_ = self.n_components
@@ -308,7 +354,6 @@ class KLNMF(SavedToFiles, FactorModel):
         if self.warm_start:
             key = continuation_key(self, run.problem.backend.data, run.solver)
             self._saved_state = (key, run.state)
-        return W
 
     def _warn_not_converged(self) -> None:
         last, before = self.history_[-1], self.history_[-2 if len(self.history_) > 1 else -1]

@@ -6,12 +6,15 @@ and the other half is scored under the rates W Hᵀ.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 from scipy.special import gammaln
+
+from klnmf.sparse_data import ROWS_PER_SUM
 
 Array = npt.NDArray[Any]
 
@@ -35,31 +38,46 @@ def is_integer_valued(X: sp.csr_array) -> bool:
 
 
 def split_for_completion(X: sp.csr_array, seed: int) -> Split:
-    """Split each sample's data in two halves.
+    """Split each sample's data in two halves, see `Splitter`."""
+    return Splitter(X.shape[1], is_integer_valued(X), seed).split(X)
+
+
+class Splitter:
+    """Splits samples that come in blocks, to the same halves as all of them at once.
 
     Whole counts are thinned: each of the X_ij counts falls into either half with probability 1/2;
     if X is Poisson, the halves are independent with the same rates. Other values cannot be thinned:
     a random half of the features estimates W, the other half is held out.
     """
-    generator = np.random.default_rng(seed)
-    if is_integer_valued(X):
-        first = generator.binomial(X.data.astype(np.int64), 0.5).astype(X.dtype)
+
+    def __init__(self, n_features: int, is_whole: bool, seed: int) -> None:
+        self._generator, self._is_whole = np.random.default_rng(seed), is_whole
+        self.estimate_features: Array | slice = slice(None)
+        self.held_out_features: Array | slice = slice(None)
+        if is_whole:
+            return
+        if n_features < 2:
+            raise ValueError(
+                "X has one feature, and its values are not whole numbers: there is nothing to hold "
+                "out. Pass counts, or more features."
+            )
+        order = self._generator.permutation(n_features)
+        middle = (n_features + 1) // 2
+        self.estimate_features = np.sort(order[:middle])
+        self.held_out_features = np.sort(order[middle:])
+
+    def split(self, X: sp.csr_array) -> Split:
+        """Two halves of the next samples."""
+        features = (self.estimate_features, self.held_out_features)
+        if not self._is_whole:
+            return Split(X[:, features[0]], X[:, features[1]], *features)
+        first = self._generator.binomial(X.data.astype(np.int64), 0.5).astype(X.dtype)
         halves = []
         for data in (first, X.data - first):
             half = sp.csr_array((data, X.indices.copy(), X.indptr.copy()), shape=X.shape)
             half.eliminate_zeros()
             halves.append(half)
-        everything = slice(None)
-        return Split(halves[0], halves[1], everything, everything)
-    if X.shape[1] < 2:
-        raise ValueError(
-            "X has one feature, and its values are not whole numbers: there is nothing to hold "
-            "out. Pass counts, or more features."
-        )
-    order = generator.permutation(X.shape[1])
-    middle = (X.shape[1] + 1) // 2
-    kept, held_out = np.sort(order[:middle]), np.sort(order[middle:])
-    return Split(X[:, kept], X[:, held_out], kept, held_out)
+        return Split(halves[0], halves[1], *features)
 
 
 class Likelihood(NamedTuple):
@@ -70,6 +88,12 @@ class Likelihood(NamedTuple):
 
 
 def likelihood(X: sp.csr_array, W: Array, H: Array) -> Likelihood:
+    """Likelihood of a matrix, see `likelihood_of_blocks`."""
+    starts = range(0, X.shape[0], ROWS_PER_SUM)
+    return likelihood_of_blocks((X[start : start + ROWS_PER_SUM] for start in starts), W, H)
+
+
+def likelihood_of_blocks(blocks: Iterable[sp.csr_array], W: Array, H: Array) -> Likelihood:
     """Poisson and multinomial log-likelihood under the rates W Hᵀ with a background.
 
     The rates are (1 − ε) (WHᵀ)_ij + ε (t_i + 1) / m, with t_i = Σ_j (WHᵀ)_ij and ε = 0.01.
@@ -77,18 +101,20 @@ def likelihood(X: sp.csr_array, W: Array, H: Array) -> Likelihood:
     """
     W64, H64 = W.astype(np.float64), H.astype(np.float64)
     totals = W64 @ H64.sum(axis=0)
-    background = BACKGROUND_SHARE * (totals + 1.0) / max(X.shape[1], 1)
+    background = BACKGROUND_SHARE * (totals + 1.0) / max(len(H), 1)
     log_rates = log_factorials = 0.0
-    for start in range(0, X.shape[0], 4096):  # in blocks: the products take nnz × r numbers
-        block = X[start : start + 4096]
+    start, counts = 0, np.zeros(len(W))
+    for block in blocks:  # of 4096 rows: the products take nnz × r numbers
         rows = np.repeat(np.arange(block.shape[0]), np.diff(block.indptr)) + start
         rates = np.einsum("pk,pk->p", W64[rows], H64[block.indices])
         rates = (1.0 - BACKGROUND_SHARE) * rates + background[rows]
         log_rates += float(np.sum(block.data * np.log(rates)))
         log_factorials += float(np.sum(gammaln(block.data + 1.0)))
-    masses = (1.0 - BACKGROUND_SHARE) * totals + background * X.shape[1]
-    counts = np.asarray(X.sum(axis=1, dtype=np.float64)).ravel()
+        own = slice(start, start + block.shape[0])
+        counts[own] = np.asarray(block.sum(axis=1, dtype=np.float64)).ravel()
+        start += block.shape[0]
+    masses = (1.0 - BACKGROUND_SHARE) * totals + background * len(H)
     return Likelihood(
-        float((log_rates - log_factorials - masses.sum()) / X.shape[0]),
+        float((log_rates - log_factorials - masses.sum()) / len(W)),
         log_rates - float(counts @ np.log(masses)),
     )

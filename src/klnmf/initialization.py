@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,24 +18,102 @@ from klnmf.sparse_data import RowView, SparseData
 Array = npt.NDArray[Any]
 
 
+@dataclass(frozen=True)
+class ZeroRows:
+    """Rows of zeros, as a description; NumPy makes an array of it."""
+
+    n_rows: int
+    n_components: int
+    dtype: np.dtype[Any]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Shape of the array."""
+        return (self.n_rows, self.n_components)
+
+    def part(self, rows: slice) -> ZeroRows:
+        """Describe some of the rows."""
+        return ZeroRows(rows.stop - rows.start, self.n_components, self.dtype)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        return np.zeros(self.shape, dtype=self.dtype if dtype is None else dtype)
+
+
+@dataclass(frozen=True)
+class NoisyRows:
+    """Uniform noise with a scale for each row, as a description; NumPy makes an array of it.
+
+    Any rows can be drawn without the others, with the same bits: the generator is moved on.
+    """
+
+    state: dict[str, Any]  # of the PCG64 generator before the first row
+    skipped: int  # entries before the first row
+    scales: Array  # one for each row, in the type of the array
+    n_components: int
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Shape of the array."""
+        return (len(self.scales), self.n_components)
+
+    def part(self, rows: slice) -> NoisyRows:
+        """Describe some of the rows."""
+        skipped = self.skipped + rows.start * self.n_components
+        return NoisyRows(self.state, skipped, self.scales[rows], self.n_components)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        kind = self.scales.dtype.type
+        generator = np.random.Generator(np.random.PCG64())
+        generator.bit_generator.state = self.state
+        _skip(generator, self.skipped, self.scales.dtype)
+        noise = generator.random(self.shape, dtype=kind)
+        noise += kind(0.01)
+        noise *= self.scales[:, None]
+        return noise if dtype is None else noise.astype(dtype, copy=False)
+
+
+def _skip(generator: np.random.Generator, n_entries: int, dtype: np.dtype[Any]) -> None:
+    """Leave the generator as if so many uniform numbers had been drawn.
+
+    A double takes 64 bits, a float 32: the other half of its 64 bits waits for the next one.
+    """
+    bits = generator.bit_generator
+    assert isinstance(bits, np.random.PCG64)
+    waiting = bits.state["has_uint32"], bits.state["uinteger"]
+    if dtype == np.float64:
+        bits.advance(n_entries)
+        moved = bits.state
+        moved["has_uint32"], moved["uinteger"] = waiting
+        bits.state = moved
+        return
+    if n_entries and waiting[0]:
+        generator.random(dtype=np.float32)
+        n_entries -= 1
+    if n_entries:
+        bits.advance(n_entries // 2)
+    if n_entries % 2:
+        generator.random(dtype=np.float32)
+
+
 def random_start(
     data: SparseData, n_components: int, generator: np.random.Generator
-) -> tuple[Array, Array]:
+) -> tuple[NoisyRows, Array]:
     """Uniform noise scaled to the margins: the sums of WHᵀ start near the row and column sums of X.
 
     Every entry of a nonempty row or column is positive: no solver is locked at a zero.
     """
-    W, H = (_noise(data.view(mode), n_components, generator, data.dtype) for mode in (0, 1))
+    W, noise = (_noise(data.view(mode), n_components, generator, data.dtype) for mode in (0, 1))
+    H = np.asarray(noise)
     H /= np.maximum(H.sum(axis=0, dtype=np.float64), np.finfo(data.dtype).tiny).astype(data.dtype)
     return W, H
 
 
 def _noise(
     view: RowView, n_components: int, generator: np.random.Generator, dtype: np.dtype[Any]
-) -> Array:
-    noise = generator.random((view.n_rows, n_components), dtype=dtype.type)
-    noise += dtype.type(0.01)
-    noise *= (view.row_sums / (0.51 * n_components)).astype(dtype)[:, None]
+) -> NoisyRows:
+    scales = (view.row_sums / (0.51 * n_components)).astype(dtype)
+    noise = NoisyRows(dict(generator.bit_generator.state), 0, scales, n_components)
+    _skip(generator, view.n_rows * n_components, dtype)
     return noise
 
 
@@ -44,7 +124,7 @@ MARGIN_SHARE = 0.5
 
 def sample_start(
     data: SparseData, n_components: int, generator: np.random.Generator
-) -> tuple[Array, Array]:
+) -> tuple[NoisyRows, Array]:
     """Components that start as averages of a few random samples, mixed with the margins and noise.
 
     They differ from the first iteration on, where components of pure noise first have to part.
@@ -60,12 +140,13 @@ def sample_start(
     chosen = generator.choice(nonempty, size=(n_components, size))
     weights = (1.0 / (size * by_rows.row_sums[chosen])).astype(data.dtype)
     rows = np.repeat(np.arange(n_components), size)
-    picker = sp.csr_array(
-        (weights.ravel(), (rows, chosen.ravel())), shape=(n_components, data.shape[0])
-    )
+    used, places = np.unique(chosen.ravel(), return_inverse=True)  # so that no other row is read
+    indptr, indices, values = by_rows.take_rows(used)
+    samples = sp.csr_array((values, indices, indptr), shape=(len(used), data.shape[1]))
+    picker = sp.csr_array((weights.ravel(), (rows, places)), shape=(n_components, len(used)))
     # Averages, whose columns sum to 1; in place, so that nothing larger than H is made.
     H = np.empty((data.shape[1], n_components), dtype=data.dtype)
-    H[:] = (picker @ by_rows.as_csr()).toarray().T
+    H[:] = (picker @ samples).toarray().T
     H *= data.dtype.type(1 - MARGIN_SHARE)
     H += (MARGIN_SHARE / data.total * columns.row_sums).astype(data.dtype)[:, None]
     noise = generator.random(H.shape, dtype=data.dtype.type)
@@ -83,7 +164,8 @@ def nndsvd_start(
     Zeros are filled with a small share of the margins: X may have nonzeros there. Components beyond
     the rank of X are random.
     """
-    W, H = random_start(data, n_components, generator)
+    noise, H = random_start(data, n_components, generator)
+    W = np.asarray(noise)
     rank = min(n_components, *data.shape)
     seed = int(generator.integers(2**31))
     with threadpool_limits(1):  # a threaded BLAS sums in an order of its own
@@ -107,7 +189,12 @@ def _larger_signed_part(u: Array, v: Array) -> tuple[Array, Array]:
     return positive if norms[0] >= norms[1] else negative
 
 
-STARTS = {"samples": sample_start, "random": random_start, "nndsvd": nndsvd_start}
+# W may be a description, of which NumPy makes an array.
+STARTS: dict[str, Callable[..., tuple[Any, Array]]] = {
+    "samples": sample_start,
+    "random": random_start,
+    "nndsvd": nndsvd_start,
+}
 
 
 def cover_columns(H: Array, view: RowView) -> None:

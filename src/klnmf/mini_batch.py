@@ -128,7 +128,7 @@ class MiniBatchKLNMF(FactorModel):
         "n_threads": [None, Integral],
         "dtype": "no_validation",  # checked with its own message
         "sparse_output": ["boolean"],
-        "backend": [StrOptions({"auto", *BACKENDS})],
+        "backend": [StrOptions({"auto", *BACKENDS} - {"dask"})],
     }
 
     _memory: OnlineMemory | None

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +28,55 @@ def blocked_sum(values: Array) -> float:
     return float(np.add.reduceat(np.asarray(values, dtype=np.float64), starts).sum())
 
 
+# Nonzeros of which a pass over the data makes a float64 copy at a time.
+NONZEROS_PER_PASS = 1 << 20
+
+
+def row_ranges(indptr: Array, n_nonzeros: int) -> Iterator[tuple[int, int]]:
+    """Ranges of rows, in order, of at most so many nonzeros, or of one row that has more.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> list(row_ranges(np.array([0, 2, 3, 9, 9, 10]), 3))
+    [(0, 2), (2, 3), (3, 5)]
+    """
+    start, n_rows = 0, len(indptr) - 1
+    while start < n_rows:
+        stop = int(np.searchsorted(indptr, indptr[start] + n_nonzeros, side="right")) - 1
+        stop = min(max(stop, start + 1), n_rows)
+        yield start, stop
+        start = stop
+
+
+def constant_of(values: Array) -> float:
+    """Σ (v log v − v) of at most ``NONZEROS_PER_PASS`` values, of at least one."""
+    weights: Array | float = 1.0
+    if values.max() < 1 << 16:  # so casting is safe; most counts are few different numbers
+        whole = values.astype(np.int32)
+        if np.array_equal(whole, values):
+            weights = np.bincount(whole)
+            values = np.arange(len(weights))
+    piece = values.astype(np.float64)
+    return float(np.sum(weights * (xlogy(piece, piece) - piece)))
+
+
+def is_exact_in_float32(values: Array) -> bool:
+    """Whether values lose nothing in float32, as whole numbers do."""
+    pieces = (values[start : start + (1 << 16)] for start in range(0, len(values), 1 << 16))
+    with np.errstate(over="ignore"):
+        return all(np.array_equal(piece, piece.astype(np.float32)) for piece in pieces)
+
+
+class Piece(NamedTuple):
+    """Some rows of a view, one after the other, as a view of their own."""
+
+    rows: slice
+    indptr: Array  # from 0
+    indices: Array
+    values: Array
+
+
 @dataclass(frozen=True)
 class RowView:
     """One mode of the data: row i holds ``values[indptr[i]:indptr[i+1]]`` at ``indices``."""
@@ -41,18 +91,27 @@ class RowView:
         """Number of rows."""
         return len(self.indptr) - 1
 
+    @property
+    def nnz(self) -> int:
+        """Number of nonzeros."""
+        return int(self.indptr[-1])
+
     @cached_property
     def row_sums(self) -> Array:
         """Sum of each row, in float64."""
         sums = np.zeros(self.n_rows)
-        for start in range(0, self.n_rows, ROWS_PER_SUM):  # a float64 copy of one block at a time
-            ends = self.indptr[start : start + ROWS_PER_SUM + 1]
+        for start, stop in row_ranges(self.indptr, NONZEROS_PER_PASS):
+            ends = self.indptr[start : stop + 1]
             filled = np.flatnonzero(np.diff(ends))
             if len(filled):
                 values = self.values[ends[0] : ends[-1]].astype(np.float64)
                 # From the start of a nonempty row to that of the next one.
                 sums[start + filled] = np.add.reduceat(values, ends[filled] - ends[0])
         return sums
+
+    def pieces(self) -> Iterator[Piece]:
+        """All rows in the pieces in which a back-end is to go over them; here one."""
+        yield Piece(slice(0, self.n_rows), self.indptr, self.indices, self.values)
 
     def take_rows(self, rows: Array) -> tuple[Array, Array, Array]:
         """Return indptr, indices and values of these rows, and of nothing else."""
@@ -70,7 +129,8 @@ class RowView:
         return sp.csr_array((self.values, self.indices, indptr), shape=shape)
 
 
-def _view(matrix: sp.csr_array) -> RowView:
+def view_of(matrix: sp.csr_array) -> RowView:
+    """Return a canonical CSR array as a view that shares its memory where it can."""
     # SciPy widens both index arrays together (for instance when nnz > 2³¹); a column number rarely
     # needs 64 bits, and half the index bytes is half the traffic.
     indices = matrix.indices
@@ -97,11 +157,11 @@ class SparseData:
     def __init__(self, X: sp.csr_array) -> None:
         self.shape: tuple[int, int] = X.shape
         self.dtype: np.dtype[Any] = X.dtype
-        self._by_rows = _view(X)
+        self._by_rows = view_of(X)
 
     @cached_property
     def _by_columns(self) -> RowView:
-        return _view(sp.csr_array(self._by_rows.as_csr().T))
+        return view_of(sp.csr_array(self._by_rows.as_csr().T))
 
     def view(self, mode: int) -> RowView:
         """Rows of X for mode 0 (the row problems of W), of Xᵀ for mode 1 (those of H)."""
@@ -110,7 +170,7 @@ class SparseData:
     @property
     def nnz(self) -> int:
         """Number of nonzeros of X."""
-        return len(self._by_rows.values)
+        return self._by_rows.nnz
 
     @cached_property
     def total(self) -> float:
@@ -120,28 +180,14 @@ class SparseData:
     @cached_property
     def is_exact_in_float32(self) -> bool:
         """Whether the values are float64 and lose nothing in float32, as whole numbers do."""
-        if self.dtype != np.float64:
-            return False
-        values = self._by_rows.values
-        pieces = (values[start : start + (1 << 16)] for start in range(0, self.nnz, 1 << 16))
-        with np.errstate(over="ignore"):
-            return all(np.array_equal(piece, piece.astype(np.float32)) for piece in pieces)
+        return self.dtype == np.float64 and is_exact_in_float32(self._by_rows.values)
 
     @cached_property
     def divergence_constant(self) -> float:
         """Σ (X log X − X): the part of the divergence that does not depend on W and H."""
-        total = 0.0
-        for start in range(0, self.nnz, 1 << 20):  # in pieces: no float64 copy of all the values
-            values = self._by_rows.values[start : start + (1 << 20)]
-            weights: Array | float = 1.0
-            if values.max() < 1 << 16:  # so casting is safe; most counts are few different numbers
-                whole = values.astype(np.int32)
-                if np.array_equal(whole, values):
-                    weights = np.bincount(whole)
-                    values = np.arange(len(weights))
-            piece = values.astype(np.float64)
-            total += float(np.sum(weights * (xlogy(piece, piece) - piece)))
-        return total
+        pieces = range(0, self.nnz, NONZEROS_PER_PASS)  # no float64 copy of all the values
+        values = self._by_rows.values
+        return sum((constant_of(values[s : s + NONZEROS_PER_PASS]) for s in pieces), 0.0)
 
     def prepare(self) -> None:
         """Compute now what would otherwise be computed when it is first asked for."""

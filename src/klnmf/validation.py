@@ -72,10 +72,10 @@ def _as_csr(X: Any) -> sp.csr_array:
     return csr
 
 
-def _reject_negative(X: sp.csr_array, name: str) -> None:
+def _reject_negative(X: sp.csr_array, name: str, first_row: int = 0) -> None:
     if X.data.size and X.data.dtype.kind != "b" and X.data.min() < 0:
         worst = int(X.data.argmin())
-        row = int(np.searchsorted(X.indptr, worst, side="right")) - 1
+        row = first_row + int(np.searchsorted(X.indptr, worst, side="right")) - 1
         raise ValueError(
             f"Negative values in data passed to {name}: X[{row}, {X.indices[worst]}] = "
             f"{X.data[worst]}. KL divergence is for counts and other nonnegative data; shift or "
@@ -84,18 +84,24 @@ def _reject_negative(X: sp.csr_array, name: str) -> None:
 
 
 def _reject_out_of_range(values: Array) -> None:
-    if values.size == 0:
+    if values.size:
+        total = float(values.sum(dtype=np.float64))
+        check_value_range(float(values.min()), float(values.max()), total, values.dtype)
+
+
+def check_value_range(smallest: float, largest: float, total: float, dtype: np.dtype[Any]) -> None:
+    """Refuse positive values that the arithmetic cannot hold; no values have a total of 0."""
+    if not total:
         return
-    low, high = VALUE_RANGE[values.dtype.name]
-    smallest, largest = float(values.min()), float(values.max())
+    low, high = VALUE_RANGE[dtype.name]
     # A nonzero that is alone in its row and column needs a product of about v² / ΣX.
-    product = smallest * (smallest / float(values.sum(dtype=np.float64)))
-    too_far_apart = product < 1e8 * float(np.finfo(values.dtype).tiny)
+    product = smallest * (smallest / total)
+    too_far_apart = product < 1e8 * float(np.finfo(dtype).tiny)
     if smallest < low or not largest <= high or too_far_apart:
-        wider = " Pass dtype=numpy.float64, or" if values.dtype == np.float32 else " Please"
+        wider = " Pass dtype=numpy.float64, or" if dtype == np.float32 else " Please"
         raise ValueError(
             f"The positive values of X run from {smallest:.3g} to {largest:.3g}, but "
-            f"{values.dtype} arithmetic is safe from {low:g} to {high:g} only, and not over all of "
+            f"{dtype} arithmetic is safe from {low:g} to {high:g} only, and not over all of "
             f"that in one matrix.{wider} multiply X by a constant (the components scale with it), "
             "or set values that are numerical noise to 0."
         )
@@ -137,7 +143,9 @@ def _canonical(csr: sp.csr_array) -> sp.csr_array:
     return csr
 
 
-def check_counts(X: Any, *, dtype: Any = None, name: str = "KLNMF") -> sp.csr_array:
+def check_counts(
+    X: Any, *, dtype: Any = None, name: str = "KLNMF", first_row: int = 0
+) -> sp.csr_array:
     """Return X as a canonical CSR array of positive floats.
 
     X is never changed, and copied only where it has to be.
@@ -150,6 +158,8 @@ def check_counts(X: Any, *, dtype: Any = None, name: str = "KLNMF") -> sp.csr_ar
         Type to compute in; None keeps float32 and float64 and picks the exact one for integers.
     name : str
         Who asks, for the messages.
+    first_row : int
+        Number of the first row, for the messages, if X is a block of rows of something larger.
 
     Returns
     -------
@@ -164,7 +174,7 @@ def check_counts(X: Any, *, dtype: Any = None, name: str = "KLNMF") -> sp.csr_ar
     (2, 'float32')
     """
     given = _as_csr(X)
-    _reject_negative(given, name)
+    _reject_negative(given, name, first_row)
     csr = _canonical(given)
     target = working_dtype(given.data, dtype)
     if dtype is None and given.dtype.kind in "biu" and csr.data.max(initial=0) >= EXACT_IN_FLOAT32:

@@ -88,7 +88,8 @@ class RowTotals:
 class Backend(Protocol):
     """The verbs.
 
-    ``x`` is the factor of ``mode``, ``A`` the other one, c the column sums of A + l1.
+    ``x`` is the factor of ``mode``, ``A`` the other one, c the column sums of A + l1, as ``slopes``
+    returns it.
     """
 
     name: ClassVar[str]
@@ -96,8 +97,8 @@ class Backend(Protocol):
     data: SparseData
     narrow_dtype: Any  # a type below the data's that factors may also have; None if there is none
 
-    def upload(self, factor: Array) -> Any:
-        """Copy a NumPy array to where this back-end computes."""
+    def upload(self, factor: Any) -> Any:
+        """Copy a NumPy array, or what NumPy makes one of, to where this back-end computes."""
 
     def download(self, factor: Any) -> Array:
         """Return a factor as a C-contiguous NumPy array of the data's type, perhaps not a copy."""
@@ -122,6 +123,9 @@ class Backend(Protocol):
 
     def column_squares(self, factor: Any) -> Array:
         """Sum the squares of the columns in float64, by blocks of rows."""
+
+    def slopes(self, A: Any, l1: float) -> Any:
+        """Return c, column sums of A + l1, for the two last verbs; perhaps not computed yet."""
 
     def scale_columns(self, factor: Any, scales: Array) -> None:
         """``factor *= scales``, in place."""
@@ -148,7 +152,7 @@ class Backend(Protocol):
     def dense_product(self, W: Any, H: Any) -> Any:
         """W Hᵀ, dense, in float64."""
 
-    def update_rows(self, mode: int, x: Any, A: Any, c: Array, l2: float, rule: Rule) -> RowTotals:
+    def update_rows(self, mode: int, x: Any, A: Any, c: Any, l2: float, rule: Rule) -> RowTotals:
         """Apply the rule to every row of ``x``, in place.
 
         The value is that of the new x where the rule computes it (else NaN); the residual is the
@@ -156,6 +160,9 @@ class Backend(Protocol):
         """
 
     def evaluate(
-        self, mode: int, x: Any, A: Any, c: Array, l2: float, want_residual: bool = True
+        self, mode: int, x: Any, A: Any, c: Any, l2: float, want_residual: bool = True
     ) -> RowTotals:
         """Value and, where wanted, residual at ``x``, with every sum in float64."""
+
+    def close(self) -> None:
+        """Give back what the back-end holds beside memory; its factors are lost."""

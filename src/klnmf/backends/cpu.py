@@ -20,7 +20,7 @@ from klnmf.backends.base import (
     SolveRule,
 )
 from klnmf.backends.numpy_factors import NumpyFactors
-from klnmf.sparse_data import SparseData
+from klnmf.sparse_data import Piece, SparseData
 
 Array = npt.NDArray[Any]
 
@@ -48,6 +48,54 @@ def effective_threads(n_threads: int | None) -> int:
 def instruction_set() -> str:
     """Name the instruction set that the core runs with on this machine."""
     return str(_core.instruction_set())
+
+
+def update_piece(
+    piece: Piece,
+    x: Array,
+    A: Array,
+    c: Array,
+    l2: float,
+    rule: Rule,
+    n_threads: int,
+    values: Array,
+    kkt: Array,
+) -> None:
+    """Apply a rule to the rows of a piece: what happens in a row depends on that row alone.
+
+    ``x`` is changed; ``values`` (where the rule computes them) and ``kkt`` are filled in.
+    """
+    problem = (piece.indptr, piece.indices, piece.values, A, c, l2)
+    match rule:
+        case GuardedRule():
+            settings = (rule.order, rule.rounds, rule.sweeps, rule.tolerance, rule.want_value)
+            _core.guarded_rows(*problem, *settings, n_threads, x, values, kkt)
+        case SolveRule():
+            how = (rule.cold, rule.relaxed, rule.rounds, rule.tolerance)
+            _core.newton_rows(*problem, *how, n_threads, x, kkt)
+        case MultiplicativeRule():
+            _core.multiplicative_rows(*problem, rule.relaxed, n_threads, x, kkt)
+        case PaperRule():
+            limits = (rule.epsilon, rule.relative_change, rule.signed_break, rule.max_newton)
+            _core.paper_rows(*problem, rule.order, *limits, n_threads, x, kkt)
+        case _:
+            raise TypeError(f"backend='cpu' has no rule {type(rule).__name__}.")
+
+
+def evaluate_piece(
+    piece: Piece,
+    x: Array,
+    A: Array,
+    c: Array,
+    l2: float,
+    want_residual: bool,
+    n_threads: int,
+    values: Array,
+    kkt: Array,
+) -> None:
+    """Fill in the values and, where wanted, the residuals of the rows of a piece at ``x``."""
+    problem = (piece.indptr, piece.indices, piece.values, A, c, l2)
+    _core.evaluate_rows(*problem, want_residual, n_threads, x, values, kkt)
 
 
 class CpuBackend(NumpyFactors):
@@ -89,38 +137,25 @@ class CpuBackend(NumpyFactors):
     ) -> RowTotals:
         """See :class:`~klnmf.backends.base.Backend`."""
         view = self.data.view(mode)
-        problem = (view.indptr, view.indices, view.values)
-        threads = self.n_threads
-        kkt = np.empty(view.n_rows)
-        value = float("nan")
-        match rule:
-            case GuardedRule():
-                values = np.empty(view.n_rows)
-                settings = (rule.order, rule.rounds, rule.sweeps, rule.tolerance, rule.want_value)
-                guarded = (*problem, A, c, l2, *settings)
-                _core.guarded_rows(*guarded, threads, x, values, kkt)
-                if rule.want_value:
-                    value = _core.blocked_sum(values)
-            case SolveRule():
-                how = (rule.cold, rule.relaxed, rule.rounds, rule.tolerance)
-                solving = (*problem, A, c, l2, *how)
-                _core.newton_rows(*solving, threads, x, kkt)
-            case MultiplicativeRule():
-                _core.multiplicative_rows(*problem, A, c, l2, rule.relaxed, threads, x, kkt)
-            case PaperRule():
-                limits = (rule.epsilon, rule.relative_change, rule.signed_break, rule.max_newton)
-                paper = (*problem, A, c, l2, rule.order, *limits)
-                _core.paper_rows(*paper, threads, x, kkt)
-            case DenseRule():
-                columns = np.ascontiguousarray(A.T)
-                newton = (rule.relative_change, rule.floor, rule.max_newton)
-                by_columns = mode == 1
-                _core.dense_rows(
-                    *problem, columns, c, l2, *newton, by_columns, threads, x, rule.product, kkt
-                )
-            case _:
-                raise TypeError(f"backend='cpu' has no rule {type(rule).__name__}.")
+        values, kkt = np.empty(view.n_rows), np.empty(view.n_rows)
+        if isinstance(rule, DenseRule):
+            self._dense(mode, x, A, c, l2, rule, kkt)
+        else:
+            for piece in view.pieces():
+                rows = piece.rows
+                results = (values[rows], kkt[rows])
+                update_piece(piece, x[rows], A, c, l2, rule, self.n_threads, *results)
+        with_value = isinstance(rule, GuardedRule) and rule.want_value
+        value = _core.blocked_sum(values) if with_value else float("nan")
         return RowTotals(value, float(kkt.max(initial=0.0)))
+
+    def _dense(
+        self, mode: int, x: Array, A: Array, c: Array, l2: float, rule: DenseRule, kkt: Array
+    ) -> None:
+        view = self.data.view(mode)
+        problem = (view.indptr, view.indices, view.values, np.ascontiguousarray(A.T), c, l2)
+        newton = (rule.relative_change, rule.floor, rule.max_newton)
+        _core.dense_rows(*problem, *newton, mode == 1, self.n_threads, x, rule.product, kkt)
 
     def evaluate(
         self, mode: int, x: Array, A: Array, c: Array, l2: float, want_residual: bool = True
@@ -128,6 +163,8 @@ class CpuBackend(NumpyFactors):
         """See :class:`~klnmf.backends.base.Backend`."""
         view = self.data.view(mode)
         values, kkt = np.empty(view.n_rows), np.empty(view.n_rows)
-        problem = (view.indptr, view.indices, view.values, A, c, l2)
-        _core.evaluate_rows(*problem, want_residual, self.n_threads, x, values, kkt)
+        for piece in view.pieces():
+            rows = piece.rows
+            results = (values[rows], kkt[rows])
+            evaluate_piece(piece, x[rows], A, c, l2, want_residual, self.n_threads, *results)
         return RowTotals(_core.blocked_sum(values), float(kkt.max(initial=0.0)))

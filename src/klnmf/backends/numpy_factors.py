@@ -46,6 +46,14 @@ class NumpyFactors:
         """See :class:`~klnmf.backends.base.Backend`."""
         np.copyto(target, source)
 
+    def column_sums(self, factor: Array) -> Array:
+        """See :class:`~klnmf.backends.base.Backend`."""
+        raise NotImplementedError
+
+    def slopes(self, A: Array, l1: float) -> Array:
+        """See :class:`~klnmf.backends.base.Backend`."""
+        return self.column_sums(A) + l1
+
     def scale_columns(self, factor: Array, scales: Array) -> None:
         """See :class:`~klnmf.backends.base.Backend`."""
         factor *= scales.astype(factor.dtype)
@@ -74,3 +82,6 @@ class NumpyFactors:
         """See :class:`~klnmf.backends.base.Backend`."""
         product: Array = W.astype(np.float64) @ H.T.astype(np.float64)
         return product
+
+    def close(self) -> None:
+        """See :class:`~klnmf.backends.base.Backend`."""

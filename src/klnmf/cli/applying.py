@@ -9,7 +9,7 @@ import numpy as np
 
 from klnmf.cli.data import say
 from klnmf.cli.errors import DONE
-from klnmf.cli.models import on_common_features, read_model, read_new, represent
+from klnmf.cli.models import on_common_features, open_new, read_model, read_new, represent
 from klnmf.cli.outputs import check_factor_name, write_factor
 from klnmf.evaluation import evaluate as evaluated
 from klnmf.topics import plsi_probabilities
@@ -20,7 +20,7 @@ def transform(args: argparse.Namespace) -> int:
     check_factor_name(args.output, args.model, args.data)
     saved = read_model(args.model)
     saved.model.set_params(n_threads=args.n_threads)
-    table = read_new(args, saved)
+    table = open_new(args, saved)
     W = represent(args, saved, table)
     if args.proportions:
         W = plsi_probabilities(W, saved.model.components_).component_given_sample

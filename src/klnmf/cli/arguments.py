@@ -8,7 +8,7 @@ from typing import Any
 
 FORMATS = (
     *("npz", "mtx", "10x", "10x-h5", "h5ad", "loom", "csv", "tsv", "parquet"),
-    *("uci", "svmlight", "texts", "jsonl"),
+    *("uci", "svmlight", "texts", "jsonl", "prepared"),
 )
 SOLVERS = ("srcd", "srcd-paper", "ccd", "mu", "bmme")
 STARTS = ("samples", "random", "nndsvd")
@@ -70,7 +70,7 @@ def build_parser(version: str) -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for add in (
         *(_add_fit, _add_transform, _add_topics, _add_evaluate, _add_report, _add_convert),
-        *(_add_info, _add_demo, _add_completion),
+        *(_add_prepare, _add_info, _add_demo, _add_completion),
     ):
         add(commands)
     return parser
@@ -93,7 +93,7 @@ def _add_data(parser: argparse.ArgumentParser, **more: Any) -> None:
         "data",
         metavar="DATA",
         help="file or folder of counts: .npz, .mtx(.gz), 10x folder, .h5ad, .loom, .csv, .tsv, "
-        ".parquet, docword.*.txt, .svmlight, folder of .txt, .jsonl",
+        ".parquet, docword.*.txt, .svmlight, folder of .txt, .jsonl, folder of klnmf prepare",
         **more,
     )
     group = parser.add_argument_group("how DATA is read")
@@ -255,6 +255,22 @@ def _add_convert(commands: Any) -> None:
         "output", metavar="OUT", help=".npz, .mtx(.gz), .h5ad, .csv, .tsv, .parquet"
     )
     parser.add_argument("--force", action="store_true", help="overwrite what is there")
+    _add_quiet(parser)
+
+
+def _add_prepare(commands: Any) -> None:
+    parser = _command(
+        commands,
+        "prepare",
+        "write a matrix larger than memory so that it can be fitted from the disk",
+        "  klnmf prepare big.npz big.disk --memory 2G\n  klnmf fit big.disk -r 50 -o big.klnmf\n",
+    )
+    _add_data(parser)
+    add = parser.add_argument
+    add("output", metavar="OUT", help="folder to write; until it is whole, OUT.partial")
+    add("--memory", default="2G", metavar="SIZE", help="memory to work in, such as 512M (2G)")
+    add("--dtype", choices=("float32", "float64"), help="(as the data)")
+    add("--force", action="store_true", help="replace a prepared matrix that is there")
     _add_quiet(parser)
 
 

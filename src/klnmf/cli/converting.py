@@ -1,12 +1,13 @@
-"""``klnmf convert``: counts from one format to another."""
+"""``klnmf convert`` and ``klnmf prepare``: counts from one format to another."""
 
 from __future__ import annotations
 
 import argparse
 
-from klnmf.cli.data import read_data, say
+from klnmf.cli.data import read_data, reading_options, say
 from klnmf.cli.errors import DONE, CommandError
 from klnmf.cli.outputs import check_writable
+from klnmf.on_disk import prepare as prepared
 from klnmf.readers import write_counts
 
 
@@ -17,4 +18,23 @@ def convert(args: argparse.Namespace) -> int:
         raise CommandError(f"{output} exists already; add --force to overwrite it.")
     write_counts(read_data(args), output)
     say(args, f"written: {output}")
+    return DONE
+
+
+def prepare(args: argparse.Namespace) -> int:
+    """Write the folder of a matrix that is fitted from the disk."""
+    matrix = prepared(
+        args.data,
+        args.output,
+        memory=args.memory,
+        dtype=args.dtype,
+        overwrite=args.force,
+        say=lambda line: say(args, line),
+        format=args.format,
+        layer=args.layer,
+        transpose=args.transpose,
+        **reading_options(args),
+    )
+    n, m = matrix.shape
+    say(args, f"written: {args.output}, {n:,} samples × {m:,} features, {matrix.nnz:,} nonzeros")
     return DONE

@@ -5,11 +5,14 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from klnmf.cli.errors import CommandError
+from klnmf.on_disk import OnDiskMatrix, open_matrix
 from klnmf.readers import CountTable, read_counts
+from klnmf.readers.formats import checked_options, format_of
 
 # Options of the readers; those that were not given are left to the readers' defaults, and one that
 # a format does not know is an error there.
@@ -60,6 +63,50 @@ def reproduction(metadata: dict[str, Any]) -> dict[str, str]:
     found = {"input": str(metadata["input"])} if "input" in metadata else {}
     how = metadata.get("reading")
     return found | ({"input options": words_of_reading(how)} if how else {})
+
+
+@dataclass(frozen=True)
+class OpenedTable:
+    """A matrix on disk with its names: what a fit needs of a `CountTable`."""
+
+    X: OnDiskMatrix
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Samples and features."""
+        return self.X.shape
+
+    @property
+    def row_names(self) -> Any:
+        """Names of the samples, or None."""
+        return self.X.row_names
+
+    @property
+    def column_names(self) -> Any:
+        """Names of the features, or None."""
+        return self.X.column_names
+
+    @property
+    def labels(self) -> Any:
+        """Known classes of the samples, or None."""
+        return self.X.labels
+
+    def in_memory(self) -> CountTable:
+        """All of it, read into memory."""
+        return read_counts(self.X.path, format="prepared")
+
+
+def open_data(args: argparse.Namespace) -> CountTable | OpenedTable:
+    """Read DATA, or open it where it is a matrix that was prepared on disk."""
+    path = Path(args.data)
+    is_folder = bool(args.data) and path.is_dir() and args.format in (None, "prepared")
+    if not is_folder or format_of(path, args.format) != "prepared" or args.transpose:
+        return read_data(args)
+    checked_options("prepared", reading_options(args))
+    table = OpenedTable(open_matrix(path))
+    n, m = table.shape
+    say(args, f"{args.data}: {n:,} samples × {m:,} features, {table.X.nnz:,} nonzeros, on disk")
+    return table
 
 
 def read_data(args: argparse.Namespace) -> CountTable:

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from klnmf.cli.data import how_read, read_data, reproduction, say, stem_of
+from klnmf.cli.data import OpenedTable, how_read, open_data, reproduction, say, stem_of
 from klnmf.cli.errors import DONE, INTERRUPTED, CommandError
 from klnmf.cli.lines import ProgressLines
 from klnmf.cli.outputs import check_writable
@@ -34,7 +34,7 @@ def fit(args: argparse.Namespace) -> int:
         check_writable(checkpoint, args.data, output, report)
     if output.exists() and not (args.force or args.resume or args.restart):
         raise CommandError(f"{output} exists already; add --force to overwrite it.")
-    table = read_data(args)
+    table = open_data(args)
     model = _model(args, checkpoint)
     try:
         W = model.fit_transform(table.X)
@@ -132,7 +132,7 @@ def _interrupted(model: KLNMF, checkpoint: Path | None) -> int:
     return INTERRUPTED
 
 
-def _metadata(args: argparse.Namespace, table: CountTable) -> dict[str, Any]:
+def _metadata(args: argparse.Namespace, table: CountTable | OpenedTable) -> dict[str, Any]:
     """Return what the file says of the data, and the labels that a report groups by."""
     n, m = table.shape
     facts: dict[str, Any] = {
@@ -165,7 +165,7 @@ def _write_report(
     path: Path,
     model: KLNMF,
     W: Any,
-    table: CountTable,
+    table: CountTable | OpenedTable,
     parameters: dict[str, str],
 ) -> None:
     from klnmf.report import write_report
@@ -174,7 +174,7 @@ def _write_report(
         path,
         model,
         W,
-        table.X,
+        None if isinstance(table, OpenedTable) else table.X,  # its summary takes X in memory
         feature_names=table.column_names,
         sample_names=table.row_names,
         labels=table.labels,

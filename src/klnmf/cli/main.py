@@ -25,6 +25,7 @@ _MODULES = {
     "info": "information",
     "completion": "information",
     "convert": "converting",
+    "prepare": "converting",
 }
 
 

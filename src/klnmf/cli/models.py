@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from klnmf.cli.data import read_data, say
+from klnmf.cli.data import OpenedTable, open_data, read_data, say
 from klnmf.cli.errors import CommandError
 from klnmf.model_files import load_model
 from klnmf.projection import match_features, project, restricted
@@ -32,20 +32,38 @@ def read_model(path: str) -> SavedModel:
 
 def read_new(args: argparse.Namespace, saved: SavedModel) -> CountTable:
     """Read DATA for a model: texts are taken apart as those were that it was fitted to."""
+    _take_apart_as(args, saved)
+    return read_data(args)
+
+
+def open_new(args: argparse.Namespace, saved: SavedModel) -> CountTable | OpenedTable:
+    """Read DATA for a model, or open it where it is a matrix that was prepared on disk."""
+    _take_apart_as(args, saved)
+    return open_data(args)
+
+
+def _take_apart_as(args: argparse.Namespace, saved: SavedModel) -> None:
     name = args.format or (recognised(Path(args.data)) if Path(args.data).exists() else None)
     if name in TEXT_FORMATS:
         for option, value in saved.metadata.get("reading", {}).items():
             if option in _OF_TEXTS and getattr(args, option) is None:
                 setattr(args, option, tuple(value) if isinstance(value, list) else value)
-    return read_data(args)
 
 
-def represent(args: argparse.Namespace, saved: SavedModel, table: CountTable) -> Any:
+def represent(args: argparse.Namespace, saved: SavedModel, table: CountTable | OpenedTable) -> Any:
     """W of new samples: features are matched by name where both sides have names.
 
     A feature of the model that the data do not have was not counted there, and says nothing; but
     where the features are those that occur, as in texts, its count is 0.
     """
+    if isinstance(table, OpenedTable):
+        if saved.feature_names is None or table.column_names is None:
+            _check_width(saved, table)
+            return saved.model.transform(table.X)
+        if list(saved.feature_names) == list(table.column_names):
+            return saved.model.transform(table.X)
+        say(args, "the features are not the model's: DATA is read into memory to match them")
+        table = table.in_memory()
     if table.open_features or saved.feature_names is None or table.column_names is None:
         X, line = aligned(saved, table)
         say(args, line)
@@ -87,7 +105,7 @@ def on_common_features(saved: SavedModel, table: CountTable) -> tuple[Any, Any, 
     return restricted(saved.model, overlap.model_positions, X), X, str(overlap)
 
 
-def _check_width(saved: SavedModel, table: CountTable) -> None:
+def _check_width(saved: SavedModel, table: CountTable | OpenedTable) -> None:
     if table.shape[1] != saved.model.n_features_in_:
         unnamed = "the model" if saved.feature_names is None else "DATA"
         raise CommandError(

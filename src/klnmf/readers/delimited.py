@@ -48,6 +48,32 @@ def read_delimited(
     encoding: str = "utf-8",
 ) -> CountTable:
     """Table or triplets, whichever it is."""
+    found = TripletTable()
+    table = collect_delimited(
+        path,
+        found,
+        delimiter=delimiter,
+        layout=layout,
+        columns=columns,
+        header=header,
+        index=index,
+        encoding=encoding,
+    )
+    return found.table(path) if table is None else table
+
+
+def collect_delimited(
+    path: Path,
+    found: TripletTable,
+    *,
+    delimiter: str = ",",
+    layout: Layout | None = None,
+    columns: Sequence[str] | None = None,
+    header: bool | None = None,
+    index: bool = True,
+    encoding: str = "utf-8",
+) -> CountTable | None:
+    """Add the triplets of a file to ``found``; where it is a table, return that instead."""
     check_layout(layout, columns)
     records = _records(path, delimiter, encoding)
     head = list(islice(records, 2))
@@ -66,7 +92,8 @@ def read_delimited(
     else:
         width, wanted = 3, [0, 1, 2]
         has_header = header if header is not None else len(first) == 3 and not is_number(first[2])
-    return _read_triplets(path, delimiter, encoding, has_header, width, wanted)
+    _read_triplets(path, found, delimiter, encoding, has_header, width, wanted)
+    return None
 
 
 def _fields(path: Path, delimiter: str, encoding: str) -> Any:
@@ -97,10 +124,15 @@ def _is_triplets(head: list[Record]) -> bool:
 
 
 def _read_triplets(
-    path: Path, delimiter: str, encoding: str, has_header: bool, width: int, wanted: list[int]
-) -> CountTable:
+    path: Path,
+    found: TripletTable,
+    delimiter: str,
+    encoding: str,
+    has_header: bool,
+    width: int,
+    wanted: list[int],
+) -> None:
     """Blocks of lines at a time; where one has an error, the file is gone through line by line."""
-    found = TripletTable()
     reader = _fields(path, delimiter, encoding)
     skipped = int(has_header)
     try:
@@ -124,7 +156,6 @@ def _read_triplets(
     except (ValueError, csv.Error):
         _explain_triplets(path, _records(path, delimiter, encoding), has_header, width, wanted)
         raise
-    return found.table(path)
 
 
 def _explain_triplets(

@@ -25,7 +25,7 @@ from klnmf.readers.matrix_files import (
     write_npz,
 )
 from klnmf.readers.parquet import read_parquet, write_parquet
-from klnmf.readers.table import CountTable
+from klnmf.readers.table import CountTable, table_of_file
 from klnmf.readers.tenx import MATRIX_NAMES, companion, matrices_in, read_10x, read_10x_h5
 
 PathLike = str | os.PathLike[str]
@@ -39,6 +39,15 @@ class Format:
     suffixes: tuple[str, ...] = ()
     packed: bool = False
     write: Callable[[CountTable, Path], None] | None = None
+
+
+def _read_prepared(path: Path) -> CountTable:
+    """Matrix that ``klnmf prepare`` wrote, into memory."""
+    from klnmf.on_disk.matrix import open_matrix  # which uses these readers
+
+    matrix = open_matrix(path)
+    names = (matrix.row_names, matrix.column_names, matrix.labels)
+    return table_of_file(path, matrix.as_csr().copy(), *names, matrix.open_features)
 
 
 FORMATS = {
@@ -60,6 +69,7 @@ FORMATS = {
     "svmlight": Format(read_svmlight, SVMLIGHT_SUFFIXES, packed=True),
     "texts": Format(read_texts),
     "jsonl": Format(read_jsonl, (".jsonl", ".ndjson"), packed=True),
+    "prepared": Format(_read_prepared),
 }
 _NAMES_BESIDE = ("npz", "mtx")
 
@@ -93,6 +103,7 @@ def read_counts(
     ``"svmlight"``  .svmlight, .libsvm or .svm, whose labels are kept
     ``"texts"``     folder of .txt files
     ``"jsonl"``     .jsonl or .ndjson, a document a line
+    ``"prepared"``  folder that ``klnmf prepare`` wrote, into memory
     ==============  ============================================================================
 
     Text files may be packed (.gz). The formats h5ad, loom, 10x-h5 and parquet need packages that
@@ -164,10 +175,10 @@ def read_counts(
     path = Path(path).expanduser()
     if not path.exists():
         raise FileNotFoundError(f"{path}: there is no such file or folder.")
-    name = _known(format, list(FORMATS)) if format is not None else recognised(path)
+    name = format_of(path, format)
     if layer is not None:
         options["layer"] = layer
-    _check_options(name, options)
+    checked_options(name, options)
     if path.is_file() and path.stat().st_size == 0:
         raise ReadError(path, "the file is empty.")
     table = FORMATS[name].read(path, **options)
@@ -225,9 +236,16 @@ def write_counts(table: CountTable, path: PathLike, *, format: str | None = None
         writers[name](table, temporary[-1])
 
 
+def format_of(path: Path, format: str | None) -> str:
+    """Return the format that was given, if there is one of that name, else the one of the path."""
+    return _known(format, list(FORMATS)) if format is not None else recognised(path)
+
+
 def recognised(path: Path) -> str:
     """Format of a file or folder by its name, and by what lies beside or in it."""
     if path.is_dir():
+        if (path / "header.json").is_file() and (path / "rows.indptr.npy").is_file():
+            return "prepared"
         return "10x" if matrices_in(path) else "texts"
     if path.name.startswith("docword."):
         return "uci"
@@ -262,7 +280,7 @@ def _endings(formats: list[str]) -> str:
     return ", ".join(suffix for name in formats for suffix in FORMATS[name].suffixes)
 
 
-def _check_options(format: str, options: dict[str, Any]) -> None:
+def checked_options(format: str, options: dict[str, Any]) -> None:
     """Refuse options that the format does not have, with those that it has."""
     parameters = inspect.signature(FORMATS[format].read).parameters.values()
     known = {p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -41,11 +41,29 @@ def strings(dataset: Any) -> list[str]:
     return [v.decode("utf-8", "replace") if isinstance(v, bytes) else str(v) for v in values]
 
 
+class H5adParts(NamedTuple):
+    """A matrix of an open AnnData file, and what belongs to it."""
+
+    element: Any  # data set, or group of a sparse matrix
+    names: dict[str, Any]  # row_names, column_names, labels
+    hint: str
+
+
 def read_h5ad(path: Path, *, layer: str | None = None, labels: str | None = None) -> CountTable:
     """AnnData file: ``X``, one of its layers, or ``raw``.
 
     Only what is asked for is read, not the whole AnnData object.
     """
+    read_element = require("anndata.io", "Reading .h5ad files").read_elem
+    with h5ad_parts(path, layer, labels) as parts:
+        element = parts.element
+        matrix = sparse_rows(element) if hasattr(element, "shape") else read_element(element)
+    return table_of_file(path, matrix, **parts.names, hint=parts.hint)
+
+
+@contextmanager
+def h5ad_parts(path: Path, layer: str | None, labels: str | None) -> Iterator[H5adParts]:
+    """Open an AnnData file at ``X``, one of its layers, or ``raw``."""
     read_element = require("anndata.io", "Reading .h5ad files").read_elem
     with opened(path) as file:
         if not {"obs", "var"} <= set(file):
@@ -58,17 +76,21 @@ def read_h5ad(path: Path, *, layer: str | None = None, labels: str | None = None
         if place is None or place not in file:
             there = ", ".join(places) or "no matrix"
             raise ReadError(path, f"it has no {asked!r}. It has: {there}.")
+        others = ", ".join(name for name in places if name != asked)
+        hint = f" Other matrices of this file: {others} (pass layer=)." if others else ""
         try:
-            element = file[place]
-            matrix = sparse_rows(element) if hasattr(element, "shape") else read_element(element)
-            cells = _index(file["obs"], read_element)
-            genes = _index(file["raw/var" if place == "raw/X" else "var"], read_element)
-            known = None if labels is None else _column(path, file["obs"], labels, read_element)
+            names = {
+                "row_names": _index(file["obs"], read_element),
+                "column_names": _index(
+                    file["raw/var" if place == "raw/X" else "var"], read_element
+                ),
+                "labels": None
+                if labels is None
+                else _column(path, file["obs"], labels, read_element),
+            }
+            yield H5adParts(file[place], names, hint)
         except (KeyError, TypeError) as error:
             raise ReadError(path, f"anndata cannot read {asked!r}: {error}") from error
-    others = ", ".join(name for name in places if name != asked)
-    hint = f" Other matrices of this file: {others} (pass layer=)." if others else ""
-    return table_of_file(path, matrix, cells, genes, known, hint=hint)
 
 
 def read_loom(path: Path, *, layer: str | None = None) -> CountTable:

@@ -97,16 +97,7 @@ def read_uci(
     path: Path, *, row_names: PathLike | None = None, column_names: PathLike | None = None
 ) -> CountTable:
     """UCI's ``docword.NAME.txt`` with ``vocab.NAME.txt`` beside it."""
-    if column_names is None:
-        beside = path.name.removesuffix(".gz").replace("docword", "vocab", 1)
-        column_names = path.with_name(beside)
-        if "docword" not in path.name or not column_names.is_file():
-            expected = beside if "docword" in path.name else "vocab.NAME.txt"
-            raise ReadError(
-                path,
-                f"its words should lie beside it as {expected}, which is not there. Pass another "
-                "file of names as column_names=.",
-            )
+    column_names = vocabulary_of(path) if column_names is None else column_names
     try:
         matrix = read_docword(path)
     except (FileNotFoundError, PermissionError):
@@ -115,6 +106,20 @@ def read_uci(
         explain_docword(path)
         raise ReadError(path, str(error)) from error
     return _with_names(path, matrix, ".txt", row_names, column_names)
+
+
+def vocabulary_of(path: Path) -> Path:
+    """File of words that lies beside a ``docword`` file."""
+    beside = path.name.removesuffix(".gz").replace("docword", "vocab", 1)
+    words = path.with_name(beside)
+    if "docword" not in path.name or not words.is_file():
+        expected = beside if "docword" in path.name else "vocab.NAME.txt"
+        raise ReadError(
+            path,
+            f"its words should lie beside it as {expected}, which is not there. Pass another "
+            "file of names as column_names=.",
+        )
+    return words
 
 
 def read_matrix_market(path: Path) -> sp.csr_array:
@@ -216,7 +221,19 @@ def _with_names(
     column_names: PathLike | None,
     labels: list[str] | None = None,
 ) -> CountTable:
-    n_rows, n_columns = matrix.shape
+    found = names_beside(path, matrix.shape, suffix, row_names, column_names)
+    return table_of_file(path, matrix, **({"labels": labels} | found))
+
+
+def names_beside(
+    path: Path,
+    shape: tuple[int, int],
+    suffix: str,
+    row_names: PathLike | None = None,
+    column_names: PathLike | None = None,
+) -> dict[str, Any]:
+    """Names and labels that lie beside a matrix, or in the files that were given."""
+    n_rows, n_columns = shape
     found: dict[str, Any] = {}
     for what, given, expected, axis in (
         ("row_names", row_names, n_rows, "rows"),
@@ -226,7 +243,7 @@ def _with_names(
         file = _beside(path, suffix, what, given)
         if file is not None:
             found[what] = read_names(file, expected, f"{axis} of {path.name}")
-    return table_of_file(path, matrix, **({"labels": labels} | found))
+    return found
 
 
 # ---- writing -------------------------------------------------------------------------------------
@@ -257,7 +274,7 @@ def files_beside(table: CountTable, path: Path) -> dict[Path, bytes]:
     for what, endings in BESIDE.items():
         names = getattr(table, what)
         if names is not None:
-            files[path.with_name(name + endings[0])] = _one_a_line(names, what)
+            files[path.with_name(name + endings[0])] = one_a_line(names, what)
             continue
         stale = [path.with_name(name + e) for e in endings if path.with_name(name + e).exists()]
         if stale:
@@ -268,7 +285,8 @@ def files_beside(table: CountTable, path: Path) -> dict[Path, bytes]:
     return files
 
 
-def _one_a_line(names: Any, what: str) -> bytes:
+def one_a_line(names: Any, what: str) -> bytes:
+    """Content of a file of names."""
     for name in names:
         if "\n" in name or "\r" in name:
             raise ValueError(

@@ -34,6 +34,20 @@ def read_parquet(
     index: bool | None = None,
 ) -> CountTable:
     """Table or triplets, whichever it is."""
+    found = TripletTable()
+    table = collect_parquet(path, found, layout=layout, columns=columns, index=index)
+    return found.table(path) if table is None else table
+
+
+def collect_parquet(
+    path: Path,
+    found: TripletTable,
+    *,
+    layout: Layout | None = None,
+    columns: Sequence[str] | None = None,
+    index: bool | None = None,
+) -> CountTable | None:
+    """Add the triplets of a file to ``found``; where it is a table, return that instead."""
     check_layout(layout, columns)
     pyarrow = require("pyarrow", "Reading .parquet files")
     parquet = require("pyarrow.parquet", "Reading .parquet files")
@@ -42,7 +56,8 @@ def read_parquet(
             if columns is None and layout is None:
                 layout = "triplets" if _is_triplets(file, pyarrow) else "table"
             if columns is not None or layout == "triplets":
-                return _read_triplets(path, file, columns)
+                _read_triplets(path, file, columns, found)
+                return None
             return _read_table(path, file, index, pyarrow)
     except (pyarrow.ArrowException, OSError) as error:
         if isinstance(error, FileNotFoundError | PermissionError):
@@ -106,14 +121,15 @@ def _batches(file: Any, width: int, columns: Any = None) -> Iterator[tuple[int, 
         done += batch.num_rows
 
 
-def _read_triplets(path: Path, file: Any, columns: Sequence[str] | None) -> CountTable:
+def _read_triplets(
+    path: Path, file: Any, columns: Sequence[str] | None, found: TripletTable
+) -> None:
     schema_names = file.schema_arrow.names
     if columns is None:
         columns = [name for name in schema_names if name != _index_column(file)]
         if len(columns) != 3:
             raise ReadError(path, f"triplets have 3 columns; here are {len(columns)}.")
     positions_of(path, columns, schema_names)
-    found = TripletTable()
     for start, batch in _batches(file, 3, list(columns)):
         rows = _numbered(path, batch.column(columns[0]), columns[0], start, found.rows)
         where = _numbered(path, batch.column(columns[1]), columns[1], start, found.columns)
@@ -123,7 +139,6 @@ def _read_triplets(path: Path, file: Any, columns: Sequence[str] | None) -> Coun
             else np.ones(batch.num_rows)
         )
         found.entries.add(rows, where, counts)
-    return found.table(path)
 
 
 def _read_table(path: Path, file: Any, index: bool | None, pyarrow: Any) -> CountTable:

@@ -63,8 +63,10 @@ class Entries:
 class TripletTable:
     """Counts by the names of their row and column; a count of 0 makes its names known."""
 
-    def __init__(self) -> None:
-        self.rows, self.columns, self.entries = Numbering(), Numbering(), Entries()
+    def __init__(self, entries: Any = None) -> None:
+        self.rows, self.columns = Numbering(), Numbering()
+        # Anything with the method `add`: a matrix larger than memory goes to a file.
+        self.entries = Entries() if entries is None else entries
 
     def table(self, path: Path) -> CountTable:
         """All of it; rows and columns in the order in which they first appeared."""

@@ -9,9 +9,8 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from klnmf.backends.base import SolveRule
+from klnmf.initialization import ZeroRows
 from klnmf.interrupts import held_interrupts
 from klnmf.solvers.base import Evaluation, Problem, Solver, State
 
@@ -131,7 +130,7 @@ class Run:
 def solved_rows(problem: Problem, mode: int, A: Any, how: RowSolve) -> Any:
     """Solve for a factor of which nothing is known, with the other one fixed."""
     data = problem.backend.data
-    x = problem.backend.upload(np.zeros((data.shape[mode], A.shape[1]), dtype=data.dtype))
+    x = problem.backend.upload(ZeroRows(data.shape[mode], A.shape[1], data.dtype))
     rule = SolveRule(how.tolerance, how.rounds, how.relaxed, cold=True)
     problem.update(mode, x, A, rule)
     return x

@@ -52,9 +52,9 @@ class Problem:
         )
         return self.penalties.of(mode, sums, squares)
 
-    def slopes(self, mode: int, A: Any) -> Array:
+    def slopes(self, mode: int, A: Any) -> Any:
         """Slope c of the row problems' linear term: column sums of the fixed factor, plus L1."""
-        return self.backend.column_sums(A) + self.penalties.l1[mode]
+        return self.backend.slopes(A, self.penalties.l1[mode])
 
     def update(self, mode: int, x: Any, A: Any, rule: Rule) -> HalfStep:
         """Apply a rule to the factor ``x`` of ``mode``, in place, with the other (``A``) fixed."""
@@ -114,7 +114,7 @@ class Solver(ABC):
     rules: ClassVar[tuple[type, ...]]  # what it needs of a back-end
     never_rises: ClassVar[bool]  # whether the objective cannot rise, by proof
 
-    def check_backend(self, backend: Backend) -> None:
+    def check_backend(self, backend: Backend | type[Backend]) -> None:
         """Say by name what the back-end lacks, before any work starts."""
         # Every fit ends with a solve for W as transform does it.
         needed = dict.fromkeys((*self.rules, SolveRule))

@@ -40,14 +40,14 @@ def start_state(
     if W is None and H is None:
         start = STARTS[init](data, n_components, np.random.default_rng(seed))
         return State(factors=[upload(factor) for factor in start], seed=seed, was_drawn=True)
-    # Rows of zeros are replaced by the first half-step.
-    factors = [np.zeros((n, n_components)), np.zeros((m, n_components))]
+    factors: list[Any] = [None, None]
     if W is not None:
-        factors[0] = check_start(W, "W", (n, n_components), data.dtype)
+        factors[0] = upload(check_start(W, "W", (n, n_components), data.dtype))
     if H is not None:
-        factors[1] = check_start(H, "H", (n_components, m), data.dtype).T
-        cover_columns(factors[1], data.view(1))
-    state = State(factors=[upload(factor) for factor in factors], seed=seed)
+        components = check_start(H, "H", (n_components, m), data.dtype).T
+        cover_columns(components, data.view(1))
+        factors[1] = upload(components)
+    state = State(factors=factors, seed=seed)
     for mode, given in enumerate((W, H)):
         if given is None:
             state.factors[mode] = solved_rows(problem, mode, state.factors[1 - mode], ROUGHLY)

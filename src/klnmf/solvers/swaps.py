@@ -65,7 +65,7 @@ def draw_sample(view: RowView, n_components: int, generator: np.random.Generator
 
     There are rows for every component even if rows are long: it is columns that are left out then.
     """
-    size = np.clip(SAMPLE_SHARE * len(view.values), SAMPLE_LEAST, SAMPLE_MOST)
+    size = np.clip(SAMPLE_SHARE * view.nnz, SAMPLE_LEAST, SAMPLE_MOST)
     rows = generator.permutation(view.n_rows)
     ends = np.cumsum(np.diff(view.indptr)[rows])
     n_rows = max(int(np.searchsorted(ends, size)) + 1, ROWS_PER_COMPONENT * n_components)

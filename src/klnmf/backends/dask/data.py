@@ -1,0 +1,114 @@
+"""X in parts: where they come from, and how they come to the workers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from klnmf.backends.dask.arrays import DaskArrayData, PartsOfDaskArray
+from klnmf.backends.dask.partition import Partition, cut_both
+from klnmf.backends.dask.session import Session
+from klnmf.on_disk.matrix import MappedData, open_matrix
+from klnmf.sparse_data import RowView, SparseData
+
+Array = npt.NDArray[Any]
+
+
+class Parts(Protocol):
+    """X in parts."""
+
+    def partitions(self, shares: list[float]) -> tuple[Partition, Partition]:
+        """Cut both modes into parts of these shares of the work."""
+
+    def place(self, mode: int, part: int, address: str) -> Any:
+        """Return a future of a part that is, or will be, on that worker."""
+
+    def seen_from_driver(self, session: Session) -> SparseData:
+        """Return what solvers see of X."""
+
+
+def parts_of(data: SparseData, client: Any) -> Parts:
+    """X in parts, from wherever it is."""
+    if isinstance(data, DaskArrayData):
+        return PartsOfDaskArray(data, client)
+    if isinstance(data, MappedData):
+        return PartsOnDisk(data, client)
+    return PartsInMemory(data, client)
+
+
+def rows_of(view: RowView, rows: slice) -> RowView:
+    """Return some rows of a view as a view of their own, which shares its memory."""
+    ends = view.indptr[rows.start : rows.stop + 1]
+    entries = slice(int(ends[0]), int(ends[-1]))
+    return RowView(
+        np.asarray(ends - ends[0]),
+        np.asarray(view.indices[entries]),
+        np.asarray(view.values[entries]),
+        view.n_columns,
+    )
+
+
+class PartsInMemory:
+    """X in this process: parts are sent, and sent again where they were lost."""
+
+    def __init__(self, data: SparseData, client: Any) -> None:
+        self._data, self._client = data, client
+
+    def partitions(self, shares: list[float]) -> tuple[Partition, Partition]:
+        """See :class:`Parts`."""
+        self._cuts = cut_both(self._data.view(0).indptr, self._data.view(1).indptr, shares)
+        return self._cuts
+
+    def place(self, mode: int, part: int, address: str) -> Any:
+        """See :class:`Parts`."""
+        rows = rows_of(self._data.view(mode), self._cuts[mode].rows(part))
+        return self._client.scatter(rows, workers=[address], hash=False)
+
+    def seen_from_driver(self, session: Session) -> SparseData:
+        """See :class:`Parts`."""
+        return self._data
+
+
+class PartsOnDisk:
+    """X in a folder that the workers see too, each of them maps its rows."""
+
+    def __init__(self, data: MappedData, client: Any) -> None:
+        self._data, self._client = data, client
+
+    def partitions(self, shares: list[float]) -> tuple[Partition, Partition]:
+        """See :class:`Parts`."""
+        self._cuts = cut_both(self._data.view(0).indptr, self._data.view(1).indptr, shares)
+        return self._cuts
+
+    def place(self, mode: int, part: int, address: str) -> Any:
+        """See :class:`Parts`."""
+        rows = self._cuts[mode].rows(part)
+        folder, fingerprint = self._data.folder.resolve(), self._data.fingerprint
+        return self._client.submit(
+            mapped_rows,
+            folder,
+            fingerprint,
+            mode,
+            rows,
+            workers=[address],
+            allow_other_workers=True,
+            pure=False,
+        )
+
+    def seen_from_driver(self, session: Session) -> SparseData:
+        """See :class:`Parts`."""
+        return self._data
+
+
+def mapped_rows(folder: Path, fingerprint: tuple[Any, ...], mode: int, rows: slice) -> RowView:
+    """Map some rows of a matrix on disk."""
+    matrix = open_matrix(folder, verify=False)  # the driver has looked at it
+    if matrix.data.fingerprint != fingerprint:
+        raise ValueError(
+            f"{folder} is another matrix on this worker than on the machine that called fit. The "
+            "folder must be on storage that all of them share."
+        )
+    return rows_of(matrix.data.view(mode), rows)

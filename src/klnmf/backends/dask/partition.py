@@ -1,0 +1,152 @@
+"""How the rows of a mode are cut into parts, and how sums over parts keep their bits.
+
+Every sum over rows is a sum of blocks of ``ROWS_PER_SUM`` rows. A part returns the sums of the
+blocks that it has as a whole; of a block that is cut by a border it returns the rows themselves, so
+that whoever adds up can add this block as one machine would have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from klnmf.sparse_data import ROWS_PER_SUM
+
+Array = npt.NDArray[Any]
+
+# A border is moved to the nearest border of blocks if that is at most this share of a part off.
+ALIGNED_WITHIN = 0.03
+# What a row costs beside its nonzeros, in nonzeros; and how the cost grows with these: long rows
+# use more components. (Measured on Zipf columns: 2.1 times as much a nonzero in rows that are 37
+# times as long.)
+COST_OF_ROW = 4.0
+COST_EXPONENT = 1.2
+
+
+class Pieces(NamedTuple):
+    """What a part has to say to a sum over all rows."""
+
+    head: Array  # rows of the block that begins in an earlier part
+    whole: list[Any]  # sums of whole blocks
+    tail: Array  # rows of the block that ends in a later part
+
+
+@dataclass(frozen=True)
+class Partition:
+    """Part p has the rows from ``bounds[p]`` to ``bounds[p + 1]``; it may have none."""
+
+    bounds: tuple[int, ...]
+
+    @property
+    def n_parts(self) -> int:
+        """Number of parts."""
+        return len(self.bounds) - 1
+
+    @property
+    def n_rows(self) -> int:
+        """Rows in all."""
+        return self.bounds[-1]
+
+    def rows(self, part: int) -> slice:
+        """Return the rows of a part."""
+        return slice(self.bounds[part], self.bounds[part + 1])
+
+    def size(self, part: int) -> int:
+        """Rows of a part."""
+        return self.bounds[part + 1] - self.bounds[part]
+
+    @cached_property
+    def cut_blocks(self) -> list[slice]:
+        """Blocks that lie in more than one part, in order."""
+        starts = {bound // ROWS_PER_SUM * ROWS_PER_SUM for bound in self.bounds[1:-1]}
+        blocks = [slice(s, min(s + ROWS_PER_SUM, self.n_rows)) for s in sorted(starts)]
+        return [block for block in blocks if not self._is_whole_somewhere(block)]
+
+    def _is_whole_somewhere(self, block: slice) -> bool:
+        return any(
+            self.bounds[p] <= block.start and block.stop <= self.bounds[p + 1]
+            for p in range(self.n_parts)
+        )
+
+    def _whole_blocks(self, part: int) -> tuple[int, int]:
+        """First and last row (exclusive) of the blocks that a part has as a whole."""
+        begin, end = self.bounds[part], self.bounds[part + 1]
+        first = min(-(-begin // ROWS_PER_SUM) * ROWS_PER_SUM, end)
+        last = end if end == self.n_rows else end // ROWS_PER_SUM * ROWS_PER_SUM
+        return first, max(first, last)
+
+    def pieces(self, part: int, rows: Array, block_sum: Callable[[Array], Any]) -> Pieces:
+        """Sum what a part can sum alone; ``rows`` has an entry, or a row, for each row of it."""
+        begin = self.bounds[part]
+        first, last = (row - begin for row in self._whole_blocks(part))
+        whole = [
+            block_sum(rows[start : min(start + ROWS_PER_SUM, last)])
+            for start in range(first, last, ROWS_PER_SUM)
+        ]
+        return Pieces(rows[:first], whole, rows[last:])
+
+    def total(self, pieces: Iterable[Pieces], block_sum: Callable[[Array], Any], zero: Any) -> Any:
+        """Add up the pieces of all parts, in order."""
+        total, cut, position = zero, [], 0
+        for part, (head, whole, tail) in enumerate(pieces):
+            position = self.bounds[part]
+            if len(head):
+                cut.append(head)
+                position += len(head)
+            if cut and (position % ROWS_PER_SUM == 0 or position == self.n_rows):
+                total = total + block_sum(np.concatenate(cut))
+                cut = []
+            for block in whole:
+                total = total + block
+            if len(tail):
+                cut.append(tail)
+        return total
+
+
+def balanced(costs: Array, shares: Sequence[float]) -> Partition:
+    """Cut rows so that the parts' costs are as the shares, at borders of blocks where these do.
+
+    Parameters
+    ----------
+    costs : ndarray of shape (n_rows,)
+        What a row costs; not negative.
+    shares : sequence of float
+        One for each part.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> balanced(np.ones(10), [1, 1]).bounds
+    (0, 5, 10)
+    >>> balanced(np.ones(100_000), [1, 1]).bounds
+    (0, 49152, 100000)
+    """
+    ends = np.concatenate([[0.0], np.cumsum(costs, dtype=np.float64)])
+    targets = np.cumsum(shares)[:-1] / np.sum(shares) * ends[-1]
+    allowed = ALIGNED_WITHIN * ends[-1] * min(shares) / np.sum(shares)
+    bounds = [0]
+    for target in targets:
+        row = int(np.searchsorted(ends, target))
+        near = int(round(row / ROWS_PER_SUM) * ROWS_PER_SUM)
+        if near < len(ends) and abs(ends[near] - target) <= allowed:
+            row = near
+        bounds.append(max(bounds[-1], min(row, len(costs))))
+    return Partition((*bounds, len(costs)))
+
+
+def cut_both(
+    by_rows: Array, by_columns: Array, shares: Sequence[float]
+) -> tuple[Partition, Partition]:
+    """Partition of each mode from its indptr; the same one for a square X.
+
+    Nothing would tell the factors of a square X apart that were cut in different ways.
+    """
+    costs = [np.diff(indptr) ** COST_EXPONENT + COST_OF_ROW for indptr in (by_rows, by_columns)]
+    if len(costs[0]) == len(costs[1]):
+        costs = [costs[0] + costs[1]] * 2
+    return balanced(costs[0], shares), balanced(costs[1], shares)

@@ -1,0 +1,440 @@
+"""The driver's side: rounds of messages to all workers, and what to do when one is lost.
+
+Versions of factors never change, and what made them is in a journal. From time to time every worker
+lends its parts of all living versions to another one. When a worker is lost, the parts that are
+still somewhere are brought together, and the rounds since then are done again: same inputs, same
+bits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import time
+import uuid
+from collections import deque
+from concurrent.futures import CancelledError
+from typing import Any, NamedTuple, Protocol
+
+from klnmf.backends.dask.cluster import Cluster, ClusterLostError
+from klnmf.backends.dask.operations import (
+    MAKERS,
+    Answer,
+    Keep,
+    Layout,
+    Message,
+    Operation,
+    Ping,
+    Put,
+    Reset,
+    Round,
+    Wants,
+)
+from klnmf.backends.dask.partition import Partition
+from klnmf.backends.dask.placement import homes_for, keepers_for
+
+# Seconds to wait for a lost worker to come back before the others go on without it, to look again
+# whether it has, and to wait for any worker at all.
+SECONDS_TO_RESTART = 3.0
+SECONDS_BETWEEN_LOOKS = 2.0
+SECONDS_WITHOUT_WORKERS = 120.0
+SECONDS_WITHOUT_SCHEDULER = 3.0
+# Losses in a row without a round in between that went through.
+MOST_LOSSES = 20
+# Copies are made when the time since the last ones is so many times what these took.
+COPIES_EVERY = 40.0
+SECONDS_BEFORE_COPIES = 0.5
+
+
+class WorkerLostError(Exception):
+    """A round could not be done because of a worker; it can be, without that one."""
+
+
+class PlacedParts(Protocol):
+    """X in parts: brings them to workers."""
+
+    def partitions(self, shares: list[float]) -> tuple[Partition, Partition]:
+        """Cut both modes into parts of these shares of the work."""
+
+    def place(self, mode: int, part: int, address: str) -> Any:
+        """Return a future of a part that is, or will be, on that worker."""
+
+
+class Entry(NamedTuple):
+    """What a round did to the versions."""
+
+    operations: list[Operation]
+    drops: list[int]
+
+
+class Session:
+    """One fit on a cluster.
+
+    Parameters
+    ----------
+    cluster : Cluster
+        Where.
+    data : PlacedParts
+        X.
+    """
+
+    def __init__(self, cluster: Cluster, data: PlacedParts) -> None:
+        from klnmf.backends.dask.worker import FitOnWorker, on_worker
+
+        self._on_worker = on_worker
+        self._cluster, self._client, self._data = cluster, cluster.client, data
+        self.name = f"klnmf-{uuid.uuid4().hex[:12]}"
+        self.modes: dict[int, int] = {}  # of the versions that are alive
+        self.wants = Wants()
+        self.n_rounds = self.bytes_moved = self.bytes_copied = 0  # moved: copies included
+        self.seconds_in_kernels = 0.0  # of the slowest worker of each round
+        self.n_losses = 0
+        self._losses_in_a_row = 0
+        self._dropped: deque[int] = deque()
+        self._journal: list[Entry] = []
+        self._round = 0
+        self._copied: dict[int, int] = {}  # versions of which there are copies, with their modes
+        self._copied_until = 0  # entries of the journal that the copies stand for
+        self._last_look = 0.0
+        self._last_copies, self._seconds_of_copies = time.monotonic(), 0.0
+        self._futures: dict[tuple[int, int], Any] = {}
+        self._client.register_plugin(FitOnWorker(self.name), name=self.name)
+        try:
+            self._begin()
+        except BaseException:
+            self.close()
+            raise
+
+    def _begin(self) -> None:
+        """Cut X for the workers that are there, and give each its part."""
+        threads = self._wait_for_workers(1)
+        self._n_workers = len(threads)
+        self.partitions = self._data.partitions([float(n) for n in threads.values()])
+        self._layout = Layout(0, self.partitions, tuple(threads), ((), ()), ())
+        while True:
+            try:
+                self._move_to(dict.fromkeys(threads), {}, {})
+                return
+            except WorkerLostError as error:
+                self._count_loss(error)
+                threads = self._wait_for_workers(self._n_workers)
+
+    # ---- rounds ----------------------------------------------------------------------------------
+
+    def drop(self, version: int) -> None:
+        """Say that nobody needs a version any more; from any thread, at any time."""
+        self._dropped.append(version)
+
+    def ask(self, operations: list[Operation]) -> list[dict[int, Any]]:
+        """Do the operations on all workers; by operation and part, what they answer."""
+        drops = []
+        for _ in range(len(self._dropped)):
+            version = self._dropped.popleft()
+            self.modes.pop(version, None)
+            drops.append(version)
+        # Copied versions stay until there are newer copies.
+        self._dropped.extend(version for version in drops if version in self._copied)
+        drops = [version for version in drops if version not in self._copied]
+        for operation in operations:
+            if isinstance(operation, MAKERS) and operation.out not in drops:
+                self.modes[operation.out] = operation.mode
+        entry = Entry(list(operations), drops)
+        while True:
+            try:
+                results = self._do(entry)
+                break
+            except WorkerLostError as error:
+                self._recover(error)
+        makers: list[Operation] = [op for op in operations if isinstance(op, MAKERS)]
+        if makers or drops:
+            self._journal.append(Entry(makers, drops))
+        self._losses_in_a_row = 0
+        self._welcome_workers()
+        self._copy_if_due()
+        return results
+
+    def _do(self, entry: Entry) -> list[dict[int, Any]]:
+        self._round += 1
+        answers = self._send(Round(self._round, entry.operations, entry.drops, self.wants))
+        self.n_rounds += 1
+        self.bytes_moved += sum(answer.bytes_received for answer in answers)
+        self.seconds_in_kernels += max(answer.seconds for answer in answers)
+        merged: list[dict[int, Any]] = []
+        for number in range(len(entry.operations)):
+            by_part: dict[int, Any] = {}
+            for answer in answers:
+                by_part.update(answer.by_operation[number])
+            merged.append(dict(sorted(by_part.items())))
+        return merged
+
+    def _send(self, message: Message) -> list[Answer]:
+        """Send a message to the workers of the layout, and return what they all answer."""
+        wanted = dict.fromkeys(self._layout.homes)
+        if isinstance(message, Round) and any(isinstance(op, Put) for op in message.operations):
+            found = self._run_each(
+                {address: self._own_part(message, address) for address in wanted}
+            )
+        else:
+            found = self._run(message)
+        problems = [
+            found.get(address, f"{address} is gone")
+            for address in wanted
+            if not isinstance(found.get(address), Answer)
+        ]
+        for problem in problems:
+            if isinstance(problem, Exception) and not isinstance(problem, OSError):
+                raise problem  # an error of ours, not a worker that was lost
+        if problems:
+            raise WorkerLostError("; ".join(map(str, problems)))
+        return [found[address] for address in wanted]
+
+    def _own_part(self, message: Round, address: str) -> Round:
+        """Return the message with the rows that this worker is sent, and not those of others."""
+        parts = self._layout.parts_at(address)
+        operations = [
+            operation.of_parts(parts) if isinstance(operation, Put) else operation
+            for operation in message.operations
+        ]
+        return Round(message.number, operations, message.drops, message.wants)
+
+    def _run(self, message: Message) -> dict[str, Any]:
+        """Run a message on all workers that there are; by address, its answer or an error."""
+        # Not by address: a worker that is gone would be waited for.
+        return self._awaited([{}], [message])[0]
+
+    def _run_each(self, messages: dict[str, Message]) -> dict[str, Any]:
+        """Run a message of its own on each of these workers."""
+        where = [{"workers": [address]} for address in messages]
+        answers = self._awaited(where, list(messages.values()))
+        return {address: found for answer in answers for address, found in answer.items()}
+
+    def _awaited(
+        self, where: list[dict[str, Any]], messages: list[Message]
+    ) -> list[dict[str, Any]]:
+        """Run messages, as long as there is a scheduler to hear them."""
+
+        async def run_all() -> list[dict[str, Any]]:
+            runs = [
+                self._client.run(
+                    self._on_worker, self.name, message, on_error="return", asynchronous=True, **at
+                )
+                for at, message in zip(where, messages, strict=True)
+            ]
+            running = asyncio.ensure_future(asyncio.gather(*runs))
+            seconds_alone = 0.0
+            while not running.done():
+                await asyncio.wait([running], timeout=0.5)
+                # Dask would go on trying to reach a scheduler for a minute and more.
+                is_alone = self._client.status != "running"
+                seconds_alone = seconds_alone + 0.5 if is_alone else 0.0
+                if seconds_alone > SECONDS_WITHOUT_SCHEDULER:
+                    running.cancel()
+                    raise OSError("connection lost")
+            answers: list[dict[str, Any]] = running.result()
+            return answers
+
+        try:
+            found: list[dict[str, Any]] = self._client.sync(run_all)
+        except (OSError, TimeoutError) as error:
+            raise self._scheduler_lost(error) from error
+        return found
+
+    def _scheduler_lost(self, error: BaseException) -> ClusterLostError:
+        return ClusterLostError(f"The scheduler of the Dask cluster does not answer ({error!r}).")
+
+    def futures_of(self, version: int) -> list[Any]:
+        """Return the parts of a version as futures that outlive the session."""
+        futures = [
+            self._client.submit(
+                held_part, self.name, version, part, workers=[home], pure=False, retries=0
+            )
+            for part, home in enumerate(self._layout.homes)
+        ]
+        self._client.gather([self._client.submit(len, future) for future in futures])
+        return futures
+
+    # ---- losses ----------------------------------------------------------------------------------
+
+    def _count_loss(self, error: Exception) -> None:
+        self.n_losses += 1
+        self._losses_in_a_row += 1
+        if self._losses_in_a_row > MOST_LOSSES:
+            raise ClusterLostError(
+                f"Workers of the Dask cluster were lost {MOST_LOSSES} times in a row, the last "
+                f"time: {error}"
+            ) from error
+
+    def _recover(self, error: Exception) -> None:
+        """Bring all versions back to what they were before the round that failed."""
+        while True:
+            self._count_loss(error)
+            try:
+                threads = self._wait_for_workers(self._n_workers)
+                holders = {
+                    address: answer.held
+                    for address, answer in self._run(Ping()).items()
+                    if isinstance(answer, Answer) and answer.held is not None
+                }
+                if set(holders) >= set(self._layout.homes):
+                    self._futures.clear()  # all are there, so it was X that was not
+                sources = self._sources(holders)
+                entries = self._journal[self._copied_until :]
+                if sources is None:  # from the beginning
+                    sources, self._copied, self._copied_until = {}, {}, 0
+                    entries = self._journal
+                self._move_to(dict.fromkeys(threads), self._copied, sources, set(holders))
+                for entry in entries:
+                    self._do(entry)
+                return
+            except WorkerLostError as another:
+                error = another
+
+    def _sources(self, holders: dict[str, Any]) -> dict[int, str] | None:
+        """By part, a worker that holds the copied versions; None if one is nowhere any more."""
+        sources = {}
+        for part in range(len(self._layout.homes)):
+            wanted = {(version, part) for version in self._copied}
+            having = [address for address, held in holders.items() if wanted <= held]
+            if not having:
+                return None
+            sources[part] = having[0]
+        return sources
+
+    def _wait_for_workers(self, wanted: int) -> dict[str, int]:
+        started = time.monotonic()
+        while True:
+            try:
+                threads = self._cluster.threads()
+                if len(threads) < wanted and time.monotonic() - started > SECONDS_TO_RESTART / 2:
+                    self._cluster.restore(wanted)
+            except (OSError, TimeoutError) as error:
+                raise self._scheduler_lost(error) from error
+            waited = time.monotonic() - started
+            if len(threads) >= wanted or (threads and waited > SECONDS_TO_RESTART):
+                return threads
+            if waited > SECONDS_WITHOUT_WORKERS:
+                raise ClusterLostError(
+                    "The Dask cluster has no workers. Start some, or leave its Client out: "
+                    "workers on this machine are then made for the fit."
+                )
+            time.sleep(0.1)
+
+    def _move_to(
+        self,
+        workers: dict[str, None],
+        versions: dict[int, int],
+        sources: dict[int, str],
+        holders: set[str] | None = None,
+    ) -> None:
+        """Give every part a worker, with X, and tell all of them."""
+        old = self._layout
+        homes = homes_for(old.homes, list(workers), set(workers) if holders is None else holders)
+        for mode, (part, home) in itertools.product((0, 1), enumerate(homes)):
+            is_lost = holders is not None and home not in holders
+            if (mode, part) not in self._futures or home != old.homes[part] or is_lost:
+                self._futures[mode, part] = self._placed(mode, part, home)
+        self._wait_for_data(homes)
+        keys = tuple(
+            tuple(self._futures[mode, part].key for part in range(len(homes))) for mode in (0, 1)
+        )
+        self._layout = Layout(
+            old.generation + 1, self.partitions, homes, (keys[0], keys[1]), keepers_for(homes)
+        )
+        self._send(Reset(self._layout, dict(versions), dict(sources)))
+
+    def _placed(self, mode: int, part: int, home: str) -> Any:
+        try:
+            return self._data.place(mode, part, home)
+        except Exception as error:
+            if home in self._cluster.threads():
+                raise
+            raise WorkerLostError(f"{home} is gone") from error
+
+    def _wait_for_data(self, homes: tuple[str, ...]) -> None:
+        from distributed import wait
+
+        futures = list(self._futures.values())
+        while True:
+            try:
+                with self._client.as_current():
+                    wait(futures, timeout=1.0)
+            except TimeoutError:
+                pass
+            except CancelledError as error:  # what was scattered is gone
+                raise WorkerLostError(f"a part of X is gone ({error})") from error
+            gone = set(homes) - set(self._cluster.threads())
+            if gone:
+                raise WorkerLostError(f"{', '.join(sorted(gone))} is gone")
+            if all(future.done() for future in futures):
+                break
+        for future in futures:
+            if future.status == "error":
+                future.result()
+            elif future.status != "finished":
+                raise WorkerLostError("a part of X is gone")
+
+    def _welcome_workers(self) -> None:
+        """Give parts to workers that have come back, if others have several."""
+        homes = set(self._layout.homes)
+        now = time.monotonic()
+        if len(homes) >= self._n_workers or now - self._last_look < SECONDS_BETWEEN_LOOKS:
+            return
+        self._last_look = now
+        threads = self._cluster.threads()
+        if len(threads) <= len(homes) or not homes <= set(threads):
+            return
+        sources = dict(enumerate(self._layout.homes))
+        self._copied, self._copied_until = dict(self.modes), len(self._journal)
+        try:
+            self._move_to(dict.fromkeys(threads), self._copied, sources, homes)
+        except WorkerLostError as error:
+            self._recover(error)
+
+    # ---- copies ----------------------------------------------------------------------------------
+
+    def _copy_if_due(self) -> None:
+        now = time.monotonic()
+        waited = now - self._last_copies
+        has_keepers = any(keeper is not None for keeper in self._layout.keepers)
+        if not has_keepers or waited < max(
+            SECONDS_BEFORE_COPIES, COPIES_EVERY * self._seconds_of_copies
+        ):
+            return
+        versions = dict(self.modes)
+        new: list[Operation] = [
+            Keep(mode, version) for version, mode in versions.items() if version not in self._copied
+        ]
+        moved = self.bytes_moved
+        try:
+            self._do(Entry(new, []))
+            self.bytes_copied += self.bytes_moved - moved
+        except WorkerLostError as error:
+            self._recover(error)
+            return
+        self._copied, self._copied_until = versions, len(self._journal)
+        self._last_copies = time.monotonic()
+        self._seconds_of_copies = self._last_copies - now
+
+    # ---- end -------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Free what the workers hold for this fit."""
+        self._futures.clear()
+        if self._client.status != "running":
+            return  # if nobody is there any more, nobody holds anything
+        with contextlib.suppress(OSError, TimeoutError):
+            self._client.unregister_worker_plugin(self.name)
+
+
+def held_part(name: str, version: int, part: int) -> Any:
+    """Return a part that this worker holds, as the result of a task."""
+    from distributed import get_worker
+
+    plugin = get_worker().plugins.get(name)
+    if plugin is None:
+        raise RuntimeError(
+            "A worker that held a part of W is gone, and the fit that made it is over. Call "
+            "transform(X) to have W again."
+        )
+    return plugin.held(version, part)

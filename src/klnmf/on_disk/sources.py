@@ -1,0 +1,373 @@
+"""Where the entries of a matrix come from: files that are read in pieces, or a matrix in memory."""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import numpy.lib.format as npy
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from klnmf.on_disk.sorting import Spool
+from klnmf.readers.delimited import collect_delimited
+from klnmf.readers.diagnosis import explain_docword, explain_matrix_market
+from klnmf.readers.files import ReadError, open_binary
+from klnmf.readers.hdf5 import h5ad_parts
+from klnmf.readers.matrix_files import PathLike, names_beside, vocabulary_of
+from klnmf.readers.parquet import collect_parquet
+from klnmf.readers.table import CountTable, first_wrong
+from klnmf.readers.triplets import TripletTable
+from klnmf.sparse_data import row_ranges
+
+Array = npt.NDArray[Any]
+Names = dict[str, Any]
+Blocks = Callable[[int], Iterator[sp.csr_array]]  # of so many entries, rows in order
+Fill = Callable[[Spool, int], "tuple[tuple[int, int], Names] | CountTable"]
+# Bytes of a text that are made into numbers at a time.
+_TEXT = 1 << 20
+
+
+@dataclass
+class Source:
+    """A matrix that comes in blocks of rows, or in entries of any order that fill a spool."""
+
+    blocks: Blocks | None = None
+    fill: Fill | None = None
+    shape: tuple[int, int] = (0, 0)  # where there are blocks
+    names: Names = field(default_factory=dict)
+    dtype: np.dtype[Any] = field(default_factory=lambda: np.dtype(np.float64))  # of values
+    as_counts: bool = True  # whole numbers are counts, whatever their type
+    open_features: bool = False  # see CountTable
+
+    def transposed(self) -> Source:
+        """Source with rows and columns exchanged; labels are of rows and are left out."""
+
+        def fill(spool: Spool, limit: int) -> tuple[tuple[int, int], Names] | CountTable:
+            if self.blocks is not None:
+                shape, names = self.shape, self.names
+                start = 0
+                for block in self.blocks(limit):
+                    rows = np.repeat(np.arange(block.shape[0]) + start, np.diff(block.indptr))
+                    spool.add(block.indices, rows, block.data)
+                    start += block.shape[0]
+            else:
+                assert self.fill is not None
+                found = self.fill(_Swapped(spool), limit)
+                if isinstance(found, CountTable):
+                    return found.transposed()
+                shape, names = found
+            swapped = {"row_names": "column_names", "column_names": "row_names"}
+            return shape[::-1], {swapped[k]: v for k, v in names.items() if k in swapped}
+
+        return Source(
+            fill=fill,
+            dtype=self.dtype,
+            as_counts=self.as_counts,
+            open_features=self.open_features,
+        )
+
+
+class _Swapped(Spool):
+    """Spool that takes columns for rows."""
+
+    def __init__(self, spool: Spool) -> None:
+        self.spool = spool
+
+    def add(self, rows: Any, columns: Any, values: Any) -> None:
+        self.spool.add(columns, rows, values)
+
+
+def source_of_matrix(X: Any, names: Names, *, as_counts: bool) -> Source:
+    """Source on a matrix that is in memory."""
+    csr = sp.csr_array(X)
+
+    def blocks(limit: int) -> Iterator[sp.csr_array]:
+        for start, stop in row_ranges(csr.indptr, limit):
+            yield csr[start:stop]
+
+    return Source(blocks, shape=csr.shape, names=names, dtype=csr.dtype, as_counts=as_counts)
+
+
+def source_of_table(table: CountTable) -> Source:
+    """Source on a table that is in memory."""
+    names = {k: getattr(table, k) for k in ("row_names", "column_names", "labels")}
+    source = source_of_matrix(table.X, names, as_counts=True)
+    source.open_features = table.open_features
+    return source
+
+
+def stream(path: Path, format: str, options: dict[str, Any]) -> Source | None:
+    """Source that reads a file in pieces; None where that file has to be read whole."""
+    opener = _STREAMS.get(format)
+    return None if opener is None else opener(path, **options)
+
+
+def _compressed_blocks(
+    path: Path,
+    shape: tuple[int, int],
+    indptr: Array,
+    take: Callable[[int, int], tuple[Array, Array]],
+    limit: int,
+) -> Iterator[sp.csr_array]:
+    """Blocks of compressed rows whose entries are taken in order."""
+    if len(indptr) != shape[0] + 1 or indptr[0] != 0 or (np.diff(indptr) < 0).any():
+        raise ReadError(path, f"indptr does not rise from 0 in {shape[0]:,} steps.")
+    for start, stop in row_ranges(indptr, limit):
+        first, last = int(indptr[start]), int(indptr[stop])
+        indices, data = take(first, last)
+        if len(indices) != last - first or len(data) != last - first:
+            raise ReadError(path, "the file has fewer entries than it says: it is cut off.")
+        ends = (indptr[start : stop + 1] - first).astype(np.int64)
+        try:
+            block = sp.csr_array((data, indices, ends), shape=(stop - start, shape[1]))
+            block.check_format(full_check=True)
+        except ValueError as error:
+            raise ReadError(path, f"this is not a valid sparse matrix: {error}") from error
+        yield block
+
+
+# ---- .npz ----------------------------------------------------------------------------------------
+
+_DAMAGED_ZIP = (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile, zlib.error)
+
+
+def _npz(
+    path: Path, *, row_names: PathLike | None = None, column_names: PathLike | None = None
+) -> Source | None:
+    try:
+        with path.open("rb") as stream, np.load(stream) as archive:
+            kind = archive["format"].item()
+            kind = kind if isinstance(kind, str) else kind.decode()
+            shape = tuple(int(size) for size in archive["shape"])
+            with archive.zip.open("data.npy") as member:
+                dtype = _member_start(member)[0]
+    except _DAMAGED_ZIP as error:
+        raise ReadError(
+            path,
+            f"this is not a matrix that scipy.sparse.save_npz wrote, or it is cut off: {error}",
+        ) from error
+    if kind not in ("csr", "csc") or len(shape) != 2:
+        return None
+    names = names_beside(path, shape, ".npz", row_names, column_names)
+    if kind == "csr":
+        return Source(partial(_npz_blocks, path, shape), shape=shape, names=names, dtype=dtype)
+    swapped = {"row_names": names.get("column_names"), "column_names": names.get("row_names")}
+    by_columns = Source(
+        partial(_npz_blocks, path, shape[::-1]), shape=shape[::-1], names=swapped, dtype=dtype
+    ).transposed()
+    return _with_labels(by_columns, names.get("labels"))
+
+
+def _with_labels(source: Source, labels: Any) -> Source:
+    """Source by columns, which knows labels of rows all the same."""
+    inner = source.fill
+    assert inner is not None
+
+    def fill(spool: Spool, limit: int) -> tuple[tuple[int, int], Names] | CountTable:
+        found = inner(spool, limit)
+        assert not isinstance(found, CountTable)
+        return found[0], found[1] | {"labels": labels}
+
+    source.fill = fill
+    return source
+
+
+def _npz_blocks(path: Path, shape: tuple[int, int], limit: int) -> Iterator[sp.csr_array]:
+    with ExitStack() as stack:
+        try:
+            stream = stack.enter_context(path.open("rb"))
+            archive = stack.enter_context(np.load(stream))
+            indptr = archive["indptr"]
+            members = [
+                stack.enter_context(archive.zip.open(f"{name}.npy")) for name in ("indices", "data")
+            ]
+            dtypes = [_member_start(member)[0] for member in members]
+
+            def take(first: int, last: int) -> tuple[Array, Array]:
+                found = [
+                    np.frombuffer(member.read((last - first) * dtype.itemsize), dtype)
+                    for member, dtype in zip(members, dtypes, strict=True)
+                ]
+                return found[0], found[1]
+
+            yield from _compressed_blocks(path, shape, indptr, take, limit)
+        except ReadError:
+            raise
+        except _DAMAGED_ZIP as error:
+            raise ReadError(
+                path,
+                f"this is not a matrix that scipy.sparse.save_npz wrote, or it is cut off: {error}",
+            ) from error
+
+
+def _member_start(member: IO[bytes]) -> tuple[np.dtype[Any], tuple[int, ...]]:
+    """Type and shape of an array in an archive; what follows are its entries."""
+    version = npy.read_magic(member)
+    read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+    shape, _, dtype = read(member)
+    if dtype.hasobject:
+        raise ValueError("it holds Python objects")
+    return dtype, shape
+
+
+# ---- text ----------------------------------------------------------------------------------------
+
+
+def _number_blocks(stream: Any, width: int) -> Iterator[Array]:
+    """Lines of ``width`` numbers, a block of them at a time."""
+    rest = b""
+    while True:
+        piece = stream.read(_TEXT)
+        text = rest + piece
+        cut = text.rfind(b"\n") + 1 if piece else len(text)
+        numbers = np.array(text[:cut].split(), dtype=np.float64)
+        rest = text[cut:]
+        if len(numbers) % width:
+            raise ValueError(f"a line does not have {width} numbers")
+        if len(numbers):
+            yield numbers.reshape(-1, width)
+        if not piece:
+            return
+
+
+def _fill_from_text(
+    spool: Spool, stream: Any, sizes: list[int], width: int, *, whole: bool, rising: bool = False
+) -> None:
+    """Entries of lines of row, column and perhaps count, numbered from 1."""
+    n, m, expected = sizes
+    done, last = 0, 1.0
+    for block in _number_blocks(stream, width):
+        rows, columns = block[:, 0], block[:, 1]
+        counts = block[:, 2] if width == 3 else np.ones(len(block))
+        done += len(block)
+        is_right = (
+            first_wrong(counts) is None
+            and (not whole or (counts == np.rint(counts)).all())
+            and all(
+                ((x >= 1) & (x <= high) & (x == np.rint(x))).all()
+                for x, high in ((rows, n), (columns, m))
+            )
+            and (not rising or (rows[0] >= last and (np.diff(rows) >= 0).all()))
+        )
+        if not is_right or done > expected:
+            raise ValueError("a number is not as it should be, or there are too many")
+        last = rows[-1]
+        spool.add(rows.astype(np.int64) - 1, columns.astype(np.int64) - 1, counts)
+    if done != expected:
+        raise ValueError(f"{done:,} entries where {expected:,} were expected")
+
+
+def _mtx(
+    path: Path, *, row_names: PathLike | None = None, column_names: PathLike | None = None
+) -> Source | None:
+    with open_binary(path) as stream:
+        try:
+            words = stream.readline().decode("latin-1").lower().split()
+        except (EOFError, OSError, zlib.error):
+            return None  # the reader says what is wrong
+    fields = {"integer": 3, "unsigned-integer": 3, "real": 3, "double": 3, "pattern": 2}
+    if words[:3] != ["%%matrixmarket", "matrix", "coordinate"] or words[4:] != ["general"]:
+        return None
+    if words[3] not in fields:
+        return None
+
+    def fill(spool: Spool, limit: int) -> tuple[tuple[int, int], Names]:
+        try:
+            with open_binary(path) as stream:
+                stream.readline()
+                line = b"%"
+                while line and (line.startswith(b"%") or not line.strip()):
+                    line = stream.readline()
+                n, m, nnz = (int(size) for size in line.split())
+                whole = words[3].endswith("integer")
+                _fill_from_text(spool, stream, [n, m, nnz], fields[words[3]], whole=whole)
+        except (ValueError, EOFError, zlib.error) as error:
+            explain_matrix_market(path)
+            raise ReadError(path, f"it cannot be read as Matrix Market: {error}") from error
+        return (n, m), names_beside(path, (n, m), ".mtx", row_names, column_names)
+
+    return Source(fill=fill)
+
+
+def _uci(
+    path: Path, *, row_names: PathLike | None = None, column_names: PathLike | None = None
+) -> Source:
+    words = vocabulary_of(path) if column_names is None else column_names
+
+    def fill(spool: Spool, limit: int) -> tuple[tuple[int, int], Names]:
+        try:
+            with open_binary(path) as stream:
+                n, m, nnz = (int(stream.readline()) for _ in range(3))
+                _fill_from_text(spool, stream, [n, m, nnz], 3, whole=True, rising=True)
+        except (ValueError, EOFError, zlib.error) as error:
+            explain_docword(path)
+            raise ReadError(path, f"it cannot be read as a docword file: {error}") from error
+        return (n, m), names_beside(path, (n, m), ".txt", row_names, words)
+
+    return Source(fill=fill)
+
+
+def _triplets(collect: Callable[..., CountTable | None], path: Path, **options: Any) -> Source:
+    def fill(spool: Spool, limit: int) -> tuple[tuple[int, int], Names] | CountTable:
+        found = TripletTable(spool)
+        table = collect(path, found, **options)
+        if table is not None:
+            return table
+        rows, columns = found.rows.names(), found.columns.names()
+        if not rows:
+            raise ReadError(path, "there are no counts in this file.")
+        return (len(rows), len(columns)), {"row_names": rows, "column_names": columns}
+
+    return Source(fill=fill, open_features=True)
+
+
+# ---- .h5ad ---------------------------------------------------------------------------------------
+
+
+def _h5ad(path: Path, *, layer: str | None = None, labels: str | None = None) -> Source | None:
+    with h5ad_parts(path, layer, labels) as parts:
+        element, names = parts.element, parts.names
+        if hasattr(element, "shape"):
+            return None
+        kind = str(element.attrs.get("encoding-type", ""))
+        shape = tuple(int(size) for size in element.attrs.get("shape", ()))
+        if kind not in ("csr_matrix", "csc_matrix") or len(shape) != 2:
+            return None
+        dtype = element["data"].dtype
+
+    def blocks(limit: int) -> Iterator[sp.csr_array]:
+        with h5ad_parts(path, layer, None) as parts:
+            data, indices = parts.element["data"], parts.element["indices"]
+            rows = shape if kind == "csr_matrix" else shape[::-1]
+            yield from _compressed_blocks(
+                path,
+                rows,
+                parts.element["indptr"][:],
+                lambda first, last: (indices[first:last], data[first:last]),
+                limit,
+            )
+
+    if kind == "csr_matrix":
+        return Source(blocks, shape=shape, names=names, dtype=dtype)
+    swapped = {"row_names": names["column_names"], "column_names": names["row_names"]}
+    by_columns = Source(blocks, shape=shape[::-1], names=swapped, dtype=dtype).transposed()
+    return _with_labels(by_columns, names["labels"])
+
+
+_STREAMS: dict[str, Callable[..., Source | None]] = {
+    "npz": _npz,
+    "mtx": _mtx,
+    "uci": _uci,
+    "h5ad": _h5ad,
+    "csv": partial(_triplets, collect_delimited),
+    "tsv": partial(_triplets, partial(collect_delimited, delimiter="\t")),
+    "parquet": partial(_triplets, collect_parquet),
+}

@@ -1,0 +1,31 @@
+"""What the tests of matrices on disk share."""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.sparse as sp
+
+from klnmf.on_disk import OnDiskMatrix
+from klnmf.sparse_data import SparseData
+from klnmf.validation import check_counts
+
+
+def random_counts(n: int, m: int, density: float, seed: int = 0) -> sp.csr_array:
+    generator = np.random.default_rng(seed)
+    X = sp.random_array((n, m), density=density, rng=generator, format="csr")
+    X.data = generator.geometric(0.4, X.nnz).astype(np.float32)
+    return X
+
+
+def assert_is(matrix: OnDiskMatrix, X: sp.csr_array) -> None:
+    """Both views on disk are those in memory, to the bit, and so is all that is derived."""
+    found, wanted = matrix.data, SparseData(check_counts(X))
+    for mode in (0, 1):
+        ours, theirs = found.view(mode), wanted.view(mode)
+        for part in ("indptr", "indices", "values", "row_sums"):
+            on_disk, in_memory = getattr(ours, part), getattr(theirs, part)
+            assert on_disk.dtype == in_memory.dtype, part
+            np.testing.assert_array_equal(on_disk, in_memory, err_msg=part)
+    for fact in ("shape", "dtype", "nnz", "total", "divergence_constant", "is_exact_in_float32"):
+        assert getattr(found, fact) == getattr(wanted, fact), fact
+    assert found.fingerprint == wanted.fingerprint

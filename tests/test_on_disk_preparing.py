@@ -1,0 +1,230 @@
+"""Preparing matrices on disk: every source, in any memory, and however it is interrupted."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+import scipy.io
+import scipy.sparse as sp
+from hypothesis import given, settings
+
+import klnmf.on_disk.preparing as preparing
+from klnmf import KLNMF, open_matrix
+from klnmf.datasets import load_bible
+from klnmf.on_disk import prepare
+from klnmf.on_disk.sizes import parse_bytes
+from klnmf.readers import CountTable, ReadError, read_counts, write_counts
+from on_disk_checks import assert_is, random_counts
+
+
+@pytest.fixture(scope="module")
+def bible() -> sp.csr_array:
+    return load_bible().data[:300]
+
+
+@settings(max_examples=40)
+@given(
+    st.integers(1, 30),
+    st.integers(1, 30),
+    st.floats(0, 1),
+    st.integers(1, 40),
+    st.integers(0, 2**32 - 1),
+    st.booleans(),
+)
+def test_any_limit_gives_what_scipy_gives(tmp_path_factory, n, m, density, limit, seed, ordered):
+    """Entries in any order with duplicates and zeros; or rows in order."""
+    folder = tmp_path_factory.mktemp("limits")
+    generator = np.random.default_rng(seed)
+    size = int(density * n * m)
+    places = generator.integers(n, size=size), generator.integers(m, size=size)
+    entries = sp.coo_array((generator.integers(4, size=size), places), shape=(n, m))
+    X = entries.tocsr()
+    file = folder / "X.mtx"
+    scipy.io.mmwrite(file, X if ordered else entries)
+    data = X if ordered else file
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(preparing, "BYTES_PER_ENTRY", (1 << 20) // limit)
+        assert_is(prepare(data, folder / "out", memory="1M"), X)
+    assert sorted(p.name for p in folder.iterdir()) == ["X.mtx", "out"]
+    assert not list((folder / "out").glob("*.bucket"))
+
+
+def save(table: CountTable, folder: Path, kind: str) -> Path:
+    path = folder / f"counts.{kind.replace('csc.', '')}"
+    if kind == "csc.npz":
+        write_counts(table, path)
+        sp.save_npz(path, table.X.tocsc())
+    elif kind == "docword":
+        path = folder / "docword.counts.txt"
+        rows = np.repeat(np.arange(table.shape[0]), np.diff(table.X.indptr))
+        lines = [
+            f"{i + 1} {j + 1} {v}\n"
+            for i, j, v in zip(rows, table.X.indices, table.X.data, strict=True)
+        ]
+        path.write_text("".join([*(f"{x}\n" for x in (*table.shape, table.X.nnz)), *lines]))
+        (folder / "vocab.counts.txt").write_text("".join(f"{c}\n" for c in table.column_names))
+    else:
+        write_counts(table, path)
+    return path
+
+
+@pytest.mark.parametrize("transpose", [False, True])
+@pytest.mark.parametrize(
+    "kind",
+    ["npz", "csc.npz", "mtx", "mtx.gz", "docword", "csv", "tsv.gz", "parquet", "h5ad"],
+)
+def test_every_format_gives_what_its_reader_gives(tmp_path, kind, transpose, monkeypatch):
+    X = random_counts(40, 25, 0.2).astype(np.int32)
+    rows, columns = [f"row {i}" for i in range(40)], [f"word {j}" for j in range(25)]
+    path = save(CountTable(X, rows, columns), tmp_path, kind)
+    said: list[str] = []
+    monkeypatch.setattr(preparing, "BYTES_PER_ENTRY", (1 << 20) // 30)
+    matrix = prepare(path, tmp_path / "out", memory="1M", transpose=transpose, say=said.append)
+    wanted = read_counts(path, transpose=transpose)
+    assert_is(matrix, wanted.X)
+    assert matrix.open_features == wanted.open_features
+    assert read_counts(matrix.path).open_features == wanted.open_features
+    for what in ("row_names", "column_names", "labels"):
+        found, expected = getattr(matrix, what), getattr(wanted, what)
+        assert (found is None) == (expected is None)
+        assert expected is None or list(found) == list(expected)
+    assert not any("as a whole" in line for line in said)
+
+
+@pytest.mark.parametrize("scale", [1, 0.5, 2**22, 2.0**40])
+@pytest.mark.parametrize("kind", [np.int64, np.float32, np.float64])
+def test_types_are_those_of_a_fit_in_memory(tmp_path, kind, scale):
+    X = (random_counts(20, 10, 0.3).astype(np.float64) * scale).astype(kind)
+    X.eliminate_zeros()
+    assert_is(prepare(X, tmp_path / "matrix"), X)
+    sp.save_npz(tmp_path / "X.npz", X)
+    assert_is(prepare(tmp_path / "X.npz", tmp_path / "file"), read_counts(tmp_path / "X.npz").X)
+    wide = prepare(X, tmp_path / "wide", dtype=np.float64)
+    assert_is(wide, X.astype(np.float64))
+
+
+def test_what_cannot_be_read_in_pieces_says_so(tmp_path):
+    path = tmp_path / "table.svmlight"
+    path.write_text("1 1:2 3:1\n0 2:4\n")
+    said: list[str] = []
+    matrix = prepare(path, tmp_path / "out", say=said.append)
+    assert_is(matrix, read_counts(path).X)
+    assert any("read into memory as a whole" in line for line in said)
+    table = tmp_path / "table.csv"
+    table.write_text(",a,b\nx,1,0\ny,0,2\n")
+    assert prepare(table, tmp_path / "table").column_names.tolist() == ["a", "b"]
+
+
+def test_interrupted_between_rows_and_columns_goes_on(tmp_path, monkeypatch, bible):
+    sp.save_npz(tmp_path / "X.npz", bible)
+    out = tmp_path / "out"
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(preparing, "write_columns", killed)
+    with pytest.raises(KeyboardInterrupt):
+        prepare(tmp_path / "X.npz", out)
+    assert not out.exists()
+    with pytest.raises(ReadError, match="it was interrupted"):
+        open_matrix(out)
+    monkeypatch.undo()
+    monkeypatch.setattr(preparing, "write_rows", None)  # must not be needed again
+    said: list[str] = []
+    assert_is(prepare(tmp_path / "X.npz", out, say=said.append), read_counts(tmp_path / "X.npz").X)
+    assert "going on: the rows are complete" in said
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["X.npz", "out"]
+
+
+@pytest.mark.parametrize("what", ["source", "files", "options"])
+def test_leftovers_of_other_data_are_not_gone_on_with(tmp_path, monkeypatch, bible, what):
+    source, out = tmp_path / "X.npz", tmp_path / "out"
+    sp.save_npz(source, bible)
+    with monkeypatch.context() as patch:
+        patch.setattr(preparing, "write_columns", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            prepare(source, out)
+    if what == "source":
+        bible = bible[::2]
+        sp.save_npz(source, bible)
+    elif what == "files":
+        os.truncate(tmp_path / "out.partial" / "rows.values.npy", 1000)
+    dtype = "float64" if what == "options" else None
+    said: list[str] = []
+    matrix = prepare(source, out, dtype=dtype, say=said.append)
+    assert not any("going on" in line for line in said)
+    assert_is(matrix, bible.astype(dtype or np.float32))
+
+
+def test_killed_while_rows_are_written_begins_anew(tmp_path, bible):
+    """The leftovers of a process that was killed are cleared; another one at work is noticed."""
+    partial = tmp_path / "out.partial"
+    partial.mkdir()
+    (partial / "rows.values.npy").write_bytes(b"half")
+    (partial / "column.7.bucket").write_bytes(b"half")
+    with preparing._held(partial), pytest.raises(FileExistsError, match="another process"):
+        prepare(bible, tmp_path / "out")
+    assert_is(prepare(bible, tmp_path / "out"), bible)
+
+
+def test_a_source_that_is_wrong_leaves_nothing(tmp_path):
+    path = tmp_path / "X.mtx"
+    path.write_text("%%MatrixMarket matrix coordinate real general\n2 2 2\n1 1 3\n2 5 1\n")
+    with pytest.raises(ReadError, match="line 4"):
+        prepare(path, tmp_path / "out")
+    sp.save_npz(tmp_path / "X.npz", sp.csr_array([[1.0, 0.0], [0.0, -2.0]]))
+    with pytest.raises(ReadError, match=r"X.npz: row 1, column 1 holds -2.0"):
+        prepare(tmp_path / "X.npz", tmp_path / "out")
+    (tmp_path / "cut.npz").write_bytes((tmp_path / "X.npz").read_bytes()[:-40])
+    with pytest.raises(ReadError, match="cut off"):
+        prepare(tmp_path / "cut.npz", tmp_path / "out")
+    (tmp_path / "empty.csv").write_text("")
+    with pytest.raises(ReadError, match="empty"):
+        prepare(tmp_path / "empty.csv", tmp_path / "out")
+    with pytest.raises(ValueError, match="row 0, column 1 holds nan"):
+        prepare(np.array([[1.0, np.nan]]), tmp_path / "out")
+    with pytest.raises(ValueError, match="safe from"):
+        prepare(np.array([[1.0, 1e-30]]), tmp_path / "out", dtype="float32")
+    with pytest.raises(ValueError, match="it is empty"):
+        prepare(np.zeros((0, 3)), tmp_path / "out")
+    with pytest.raises(ValueError, match="two-dimensional"):
+        prepare(np.zeros(3), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    assert not (tmp_path / "out.partial").exists()
+
+
+def test_wrong_calls(tmp_path, bible):
+    with pytest.raises(FileNotFoundError, match="no such file"):
+        prepare(tmp_path / "nowhere.npz", tmp_path / "out")
+    with pytest.raises(FileNotFoundError, match="no such folder"):
+        prepare(bible, tmp_path / "no" / "out")
+    with pytest.raises(TypeError, match="in memory"):
+        prepare(bible, tmp_path / "out", layer="raw")
+    with pytest.raises(ValueError, match="dtype must be"):
+        prepare(bible, tmp_path / "out", dtype="int32")
+    for memory in ("much", True, 2.5, "10K"):
+        with pytest.raises(ValueError, match="memory must be"):
+            prepare(bible, tmp_path / "out", memory=memory)
+    (tmp_path / "mine").mkdir()
+    with pytest.raises(FileExistsError, match="something else"):
+        prepare(bible, tmp_path / "mine", overwrite=True)
+    prepare(bible, tmp_path / "out")
+    with pytest.raises(FileExistsError, match="overwrite=True"):
+        prepare(bible, tmp_path / "out")
+    assert_is(prepare(bible[:9], tmp_path / "out", overwrite=True), bible[:9])
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["mine", "out"]
+    assert parse_bytes("1.5g") == 3 << 29
+
+
+def test_empty_matrix_and_empty_rows(tmp_path):
+    X = sp.csr_array((3, 4), dtype=np.float32)
+    assert_is(prepare(X, tmp_path / "empty"), X)
+    Y = sp.csr_array([[0, 0, 0], [0, 2, 0], [0, 0, 0]], dtype=np.float32)
+    matrix = prepare(Y, tmp_path / "nearly")
+    assert_is(matrix, Y)
+    model = KLNMF(1, random_state=0).fit(matrix)
+    np.testing.assert_array_equal(model.components_, KLNMF(1, random_state=0).fit(Y).components_)
