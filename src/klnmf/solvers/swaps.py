@@ -114,6 +114,21 @@ def propose_swap(
     return Swap(merge[0], merge[1], addition[1], merge[2], addition[0])
 
 
+def propose_addition(
+    X: sp.csr_array, W: Array, H: Array, generator: np.random.Generator
+) -> Array | None:
+    """Column of H, summing to 1, of the component that gains most next to all the old ones.
+
+    The arguments are those of `propose_swap`. None if nothing is to be gained, or if a nonzero has
+    no cover.
+    """
+    if X.nnz == 0:
+        return None
+    sample = _Nonzeros(X, W, H)
+    addition = _best_addition(sample, generator) if sample.y.min() > 0 else None
+    return None if addition is None else addition[1]
+
+
 class _Nonzeros:
     """The sampled nonzeros v and their products y = (W Hᵀ) there, row after row."""
 
