@@ -1,15 +1,21 @@
 """Held-out Poisson deviance of every sample, under rates that are never 0.
 
-A count whose estimated rate is 0 would cost ∞ under any model that overfits a little. So a share ε
-of every sample's rate is spread over the features as they occur in the training data,
+The maximum of the likelihood fits some noise, and gives features that it has not seen in a kind of
+sample the rate 0, under which a held-out count would cost ∞. So a share ε of every sample's rate is
+spread over the features as they occur in the training data,
 
-    y'_ij = (1 − ε) y_ij + ε (t_i + 1) q_j,    t_i = Σ_j y_ij,    q_j = (Σ_i X_ij + 1) / (ΣX + m),
+    y'_ij = (1 − ε) y_ij + ε (t_i + 1) q_j,    t_i = Σ_j y_ij,    q_j = (Σ_i X_ij + 1) / (ΣX + m).
 
-the same for every rank. With one component y is nearly t q, so that nothing changes there.
+With one component y is nearly t q, so that nothing changes there. Any fixed ε decides between
+ranks: larger models need more of it, the more so the fewer the counts. So ε is chosen for each rank
+by the held-out deviance itself, one number from few against all the held-out counts. It is one half
+at most: close to 1 every model would be the one with one component, and the best of many chance
+differences would be counted as a gain.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -21,6 +27,8 @@ from klnmf.sparse_data import SparseData
 
 Array = npt.NDArray[Any]
 FloatArray = npt.NDArray[np.float64]
+
+BACKGROUNDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.2, 0.3, 0.5)
 
 _ENTRIES_AT_ONCE = 1 << 22  # of the products W_ik H_jk
 
@@ -48,7 +56,12 @@ def rows_of(X: sp.csr_array) -> Array:
 
 
 def deviances_of_all_cells(
-    X: sp.csr_array, W: Array, H: Array, shares: FloatArray, background: float, scale: float
+    X: sp.csr_array,
+    W: Array,
+    H: Array,
+    shares: FloatArray,
+    backgrounds: Sequence[float],
+    scale: float,
 ) -> FloatArray:
     """Deviance 2 Σ_j [x log(x / μ) − x + μ] of every sample, with μ = scale · y' for every cell.
 
@@ -60,19 +73,25 @@ def deviances_of_all_cells(
         The fit to the training counts.
     shares : ndarray of shape (n_features,)
         What `feature_shares` returns.
-    background : float
-        ε.
+    backgrounds : sequence of float
+        Values of ε.
     scale : float
         Expected held-out counts for each training count.
+
+    Returns
+    -------
+    ndarray of shape (n_backgrounds, n_samples)
     """
     rows = rows_of(X)
     totals = W.astype(np.float64) @ H.sum(axis=0, dtype=np.float64)
-    floors = background * (totals + 1.0)
-    y = (1.0 - background) * products(W, H, rows, X.indices) + floors[rows] * shares[X.indices]
+    y, floors = products(W, H, rows, X.indices), (totals[rows] + 1.0) * shares[X.indices]
     x = X.data.astype(np.float64)
-    terms = xlogy(x, x / (scale * y)) - x
-    of_rows = np.bincount(rows, weights=terms, minlength=X.shape[0])
-    return np.asarray(2.0 * (of_rows + scale * ((1.0 - background) * totals + floors)))
+    found = np.empty((len(backgrounds), X.shape[0]))
+    for row, background in zip(found, backgrounds, strict=True):
+        mu = scale * ((1.0 - background) * y + background * floors)
+        row[:] = np.bincount(rows, weights=xlogy(x, x / mu) - x, minlength=X.shape[0])
+        row += scale * ((1.0 - background) * totals + background * (totals + 1.0))
+    return 2.0 * found
 
 
 def deviances_of_cells(
@@ -82,11 +101,13 @@ def deviances_of_cells(
     W: Array,
     H: Array,
     shares: FloatArray,
-    background: float,
+    backgrounds: Sequence[float],
 ) -> FloatArray:
     """Deviance of every sample over its held-out cells alone, with μ = y' there."""
     totals = W.astype(np.float64) @ H.sum(axis=0, dtype=np.float64)
-    y = (1.0 - background) * products(W, H, rows, columns)
-    y += background * (totals[rows] + 1.0) * shares[columns]
-    terms = xlogy(x, x / y) - x + y
-    return np.asarray(2.0 * np.bincount(rows, weights=terms, minlength=W.shape[0]))
+    y, floors = products(W, H, rows, columns), (totals[rows] + 1.0) * shares[columns]
+    found = np.empty((len(backgrounds), W.shape[0]))
+    for row, background in zip(found, backgrounds, strict=True):
+        mu = (1.0 - background) * y + background * floors
+        row[:] = np.bincount(rows, weights=xlogy(x, x / mu) - x + mu, minlength=W.shape[0])
+    return 2.0 * found

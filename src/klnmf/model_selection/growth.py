@@ -17,20 +17,21 @@ from klnmf.solvers.swaps import draw_sample, propose_addition
 from klnmf.sparse_data import SparseData
 
 Array = npt.NDArray[Any]
-Factors = list[Array]  # W and H, both tall
+Factors = tuple[Array, Array]  # W and H, both tall
 
 # A fit has arrived when an iteration gains less than this share of the objective, and no swap
-# helps. Going on to 1e-4 changes held-out deviances by less than the next rank does.
-ENOUGH = 3e-4
+# helps.
+ENOUGH = 1e-4
 MOST_ITERATIONS = 100
-# Trials of a swap before it is given up; the default of a fit, 3, takes three times as long.
-SWAP_FAILURES = 1
+# Trials of a swap in a row without success before there are no more. With fewer, a component that
+# was missed makes the next rank look better than it is.
+SWAP_FAILURES = 2
 
 
 def one_component(data: SparseData) -> Factors:
     """Return the best fit with one component: row sums and column shares."""
     shares = data.view(1).row_sums / (data.total or 1.0)
-    return [_as_column(data.view(0).row_sums, data.dtype), _as_column(shares, data.dtype)]
+    return _as_column(data.view(0).row_sums, data.dtype), _as_column(shares, data.dtype)
 
 
 def _as_column(values: Array, dtype: np.dtype[Any]) -> Array:
@@ -44,7 +45,7 @@ def grown(problem: Problem, factors: Factors, n_components: int, seed: list[int]
     ----------
     problem : Problem
         The data on a back-end.
-    factors : list of ndarray
+    factors : pair of ndarray
         W and H; they are not changed.
     n_components : int
         How many there shall be.
@@ -83,7 +84,7 @@ def _with_one_more(problem: Problem, factors: Factors, generator: np.random.Gene
     grown_W[:, :-1] = W
     grown_H = np.empty((H.shape[0], H.shape[1] + 1), dtype=H.dtype)
     grown_H[:, :-1], grown_H[:, -1] = H, new
-    return [grown_W, grown_H]
+    return grown_W, grown_H
 
 
 def descended(
@@ -105,4 +106,5 @@ def descended(
         if state.memory["gain"] < ENOUGH and state.memory["swap_failures_left"] == 0:
             break
     dtype = problem.backend.data.dtype
-    return [np.asarray(factor, dtype=dtype) for factor in state.factors], float(state.objective)
+    W, H = (np.asarray(factor, dtype=dtype) for factor in state.factors)
+    return (W, H), float(state.objective)

@@ -66,7 +66,7 @@ class PathProgress:
                 {
                     "rank": rank,
                     "split": split,
-                    "deviance": float(step.deviances.mean()),
+                    "deviance": float(step.deviances.mean(axis=1).min()),
                     "seconds": step.seconds,
                     "seconds_left": left,
                     "n_done": _n_done(search),

@@ -21,7 +21,7 @@ FloatArray = npt.NDArray[np.float64]
 
 FORMAT = "klnmf rank selection"
 VERSION = 1
-_COLUMNS = ("deviance", "difference", "standard_error", "stability", "seconds")
+_COLUMNS = ("deviance", "difference", "standard_error", "stability", "background", "seconds")
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,13 +47,15 @@ class RankSelection:
         Mean cosine similarity of the components of two splits, matched; 1 is the same. NaN for a
         single split. Splits share most of their counts, so that this is an upper bound of what new
         data would show; where it falls, the components are not determined any more.
+    background : ndarray of float
+        Share of the rates that was spread over all features, for each rank.
     seconds : ndarray of float
         Time of all fits of a rank together.
     is_complete : bool
         Whether every rank that was asked for was fitted; if not, the deviance had clearly risen.
     method : {"thinning", "speckled"}
         How data were held out.
-    n_splits, train_fraction, background, random_state
+    n_splits, train_fraction, random_state
         As given to `select_rank`; ``random_state`` is the seed in use.
     n_samples, n_features : int
         Size of the data.
@@ -66,12 +68,12 @@ class RankSelection:
     difference: FloatArray
     standard_error: FloatArray
     stability: FloatArray
+    background: FloatArray
     seconds: FloatArray
     is_complete: bool
     method: str
     n_splits: int
     train_fraction: float
-    background: float
     random_state: int
     n_samples: int
     n_features: int
@@ -87,7 +89,7 @@ class RankSelection:
         Returns
         -------
         dict of ndarray
-            rank, deviance, difference, standard_error, stability, seconds, is_best.
+            rank, deviance, difference, standard_error, stability, background, seconds, is_best.
         """
         columns = {name: getattr(self, name) for name in _COLUMNS}
         return {"rank": self.ranks, **columns, "is_best": self.ranks == self.best_rank}

@@ -32,11 +32,16 @@ KEPT_BYTES = 1 << 30
 _BYTES_PER_NONZERO = 40
 
 
+def is_small(X: sp.csr_array, n_splits: int) -> bool:
+    """Whether the data of all splits may stay in memory."""
+    return bool(_BYTES_PER_NONZERO * X.nnz * n_splits <= KEPT_BYTES)
+
+
 class Step(NamedTuple):
     """One fit: of one split with one rank."""
 
     factors: Factors
-    deviances: FloatArray  # held-out, of each sample
+    deviances: FloatArray  # held-out, for each background and sample
     seconds: float
 
 
@@ -48,7 +53,7 @@ class Plan:
     ranks: tuple[int, ...]
     n_splits: int
     train_fraction: float
-    background: float
+    backgrounds: tuple[float, ...]  # of which each rank gets the best
     method: str
     seed: int
     n_threads: int
@@ -65,6 +70,7 @@ class Search:
     of_splits: list[FloatArray] = field(default_factory=list)  # of each rank, mean over the samples
     seconds: list[FloatArray] = field(default_factory=list)  # of each rank and split
     stability: list[float] = field(default_factory=list)  # of each rank
+    backgrounds: list[float] = field(default_factory=list)  # of each rank
     _kept: dict[int, Any] = field(default_factory=dict)
 
     @classmethod
@@ -97,7 +103,7 @@ class Search:
         started = time.perf_counter()
         data = self._split(split)
         factors = data.fitted(self.factors[split], self.rank, [self.plan.seed, split, self.rank])
-        deviances = data.deviances(factors, self.plan.background)
+        deviances = data.deviances(factors, self.plan.backgrounds)
         return Step(factors, deviances, time.perf_counter() - started)
 
     def _split(self, split: int) -> Any:
@@ -106,7 +112,7 @@ class Search:
         plan = self.plan
         seed = [plan.seed, split]
         data = METHODS[plan.method](plan.X, plan.train_fraction, seed, plan.n_threads)
-        if _BYTES_PER_NONZERO * plan.X.nnz * plan.n_splits <= KEPT_BYTES:
+        if is_small(plan.X, plan.n_splits):
             self._kept[split] = data
         return data
 
@@ -117,7 +123,10 @@ class Search:
         if self.splits_to_do:
             return
         by_split = [self.current[split] for split in range(self.plan.n_splits)]
-        deviances = np.array([deviances for deviances, _ in by_split])
+        by_background = np.array([deviances for deviances, _ in by_split]).swapaxes(0, 1)
+        best = int(np.argmin(by_background.mean(axis=(1, 2))))
+        deviances = by_background[best]
+        self.backgrounds.append(self.plan.backgrounds[best])
         self.of_samples.append(deviances.mean(axis=0))
         self.of_splits.append(deviances.mean(axis=1))
         self.seconds.append(np.array([seconds for _, seconds in by_split]))

@@ -34,7 +34,7 @@ def identity(plan: Plan) -> dict[str, Any]:
         "ranks": list(plan.ranks),
         "n_splits": plan.n_splits,
         "train_fraction": plan.train_fraction,
-        "background": plan.background,
+        "backgrounds": list(plan.backgrounds),
         "method": plan.method,
     }
 
@@ -78,8 +78,11 @@ class SearchFile:
         arrays["of_splits"] = np.array(search.of_splits).reshape(done, n_splits)
         arrays["seconds"] = np.array(search.seconds).reshape(done, n_splits)
         arrays["stability"] = np.array(search.stability)
+        arrays["backgrounds"] = np.array(search.backgrounds)
         current = [search.current[split] for split in splits]
-        arrays["current"] = np.array([deviances for deviances, _ in current]).reshape(-1, n)
+        n_backgrounds = len(search.plan.backgrounds)
+        deviances = np.array([deviances for deviances, _ in current])
+        arrays["current"] = deviances.reshape(len(splits) * n_backgrounds, n)
         arrays["current_seconds"] = np.array([seconds for _, seconds in current])
         content = {
             "identity": identity(search.plan),
@@ -130,28 +133,39 @@ def _search(plan: Plan, content: Fields, arrays: dict[str, Array]) -> Search:
     of_samples = array_named(arrays, "of_samples", FLOATS, 2)
     done = len(of_samples)
     of_splits, seconds = (array_named(arrays, name, FLOATS, 2) for name in ("of_splits", "seconds"))
-    stability = array_named(arrays, "stability", FLOATS, 1)
+    stability, backgrounds = (
+        array_named(arrays, name, FLOATS, 1) for name in ("stability", "backgrounds")
+    )
     current = array_named(arrays, "current", FLOATS, 2)
     current_seconds = array_named(arrays, "current_seconds", FLOATS, 1)
     splits = content.take("current_splits", list)
-    shapes = (of_samples.shape, of_splits.shape, seconds.shape, stability.shape, current.shape)
-    wanted = ((done, n), (done, plan.n_splits), (done, plan.n_splits), (done,), (len(splits), n))
-    if shapes != wanted or len(current_seconds) != len(splits) or done > len(plan.ranks):
+    shapes = (
+        *(of_samples.shape, of_splits.shape, seconds.shape, stability.shape, backgrounds.shape),
+        *(current.shape, current_seconds.shape),
+    )
+    of_rank = (done, plan.n_splits)
+    wanted = (
+        *((done, n), of_rank, of_rank, (done,), (done,)),
+        *((len(splits) * len(plan.backgrounds), n), (len(splits),)),
+    )
+    if shapes != wanted or done > len(plan.ranks):
         raise SavedFileError(f"its arrays have the shapes {shapes} instead of {wanted}.")
     if splits != sorted(set(splits) & set(range(plan.n_splits))):
         raise SavedFileError(f"its current splits are {splits}.")
     search.of_samples, search.of_splits = list(of_samples), list(of_splits)
     search.seconds, search.stability = list(seconds), stability.tolist()
+    search.backgrounds = backgrounds.tolist()
+    by_split = current.reshape(len(splits), len(plan.backgrounds), n)
     search.current = {
-        split: (current[i], float(current_seconds[i])) for i, split in enumerate(splits)
+        split: (by_split[i], float(current_seconds[i])) for i, split in enumerate(splits)
     }
     for split in range(plan.n_splits):
         n_fits = done + (split in search.current)
         if n_fits == 0:
             continue
         rank = plan.ranks[n_fits - 1]
-        pair = [array_named(arrays, f"{letter}{split}", FLOATS, 2) for letter in "WH"]
-        if [factor.shape for factor in pair] != [(n, rank), (m, rank)]:
+        W, H = (array_named(arrays, f"{letter}{split}", FLOATS, 2) for letter in "WH")
+        if (W.shape, H.shape) != ((n, rank), (m, rank)):
             raise SavedFileError(f"the factors of split {split} do not have {rank} components.")
-        search.factors[split] = pair
+        search.factors[split] = (W, H)
     return search

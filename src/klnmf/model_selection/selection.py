@@ -17,9 +17,10 @@ from threadpoolctl import threadpool_limits
 
 from klnmf.backends.cpu import effective_threads
 from klnmf.held_out import is_integer_valued
+from klnmf.model_selection.deviance import BACKGROUNDS
 from klnmf.model_selection.progress import PathProgress
 from klnmf.model_selection.rank_selection import RankSelection
-from klnmf.model_selection.search import Plan, Search, Step
+from klnmf.model_selection.search import Plan, Search, Step, is_small
 from klnmf.model_selection.search_file import SearchFile
 from klnmf.saved.checkpoints import should_resume
 from klnmf.validation import EXACT_IN_FLOAT32, check_counts, warn_caller
@@ -33,7 +34,7 @@ def select_rank(
     *,
     n_splits: int = 5,
     train_fraction: float = 0.9,
-    background: float = 0.01,
+    background: str | float = "best",
     early_stop: bool = True,
     n_jobs: int | None = None,
     n_threads: int | None = None,
@@ -68,17 +69,19 @@ def select_rank(
     train_fraction : float, default=0.9
         Share of the counts to fit to, between 0 and 1. The choice is one for data with that share
         of the counts: much smaller values find fewer components.
-    background : float, default=0.01
+    background : "best" or float, default="best"
         Share of every sample's rate that is spread over the features as they occur in the
-        training data, so that a count whose estimated rate is 0 costs much and not everything. It
-        is the same for all ranks. Where the deviance has a marked minimum the choice does not
-        depend on it; where it is flat, larger values forgive overfitting and choose larger ranks
-        (docs/performance.md has figures).
+        training data, so that a count whose estimated rate is 0 costs much and not everything.
+        "best" takes, for each rank, the one of eight values from 0.001 to 0.5 under which the
+        held-out data are likeliest: models with many components need more of it, and one value for
+        all ranks would decide between them (the smaller, the fewer components; docs/performance.md
+        has figures).
     early_stop : bool, default=True
         Stop when three ranks in a row are worse than the best by more than two standard errors.
     n_jobs : int, default=None
-        Splits to fit at the same time, in threads; None is 1, negative numbers count from the end.
-        The result does not depend on it, bit for bit.
+        Splits to fit at the same time, in threads; negative numbers count from the end. None is as
+        many as there are CPUs, but 1 where the data are too large to hold several copies. The
+        result does not depend on it, bit for bit.
     n_threads : int, default=None
         Threads of each fit; None shares the CPUs that this process may use between the jobs.
     random_state : int, RandomState instance or None, default=None
@@ -118,12 +121,14 @@ def select_rank(
     >>> selection.best_rank
     4
     >>> sorted(selection.table())
-    ['deviance', 'difference', 'is_best', 'rank', 'seconds', 'stability', 'standard_error']
+    ['background', 'deviance', 'difference', 'is_best', 'rank', 'seconds', 'stability',
+    'standard_error']
     """
-    jobs = _checked_jobs(n_jobs)
+    counts, method = _checked_data(X)
+    n_splits = _checked_number("n_splits", n_splits)
+    jobs = _checked_jobs(n_jobs, 1 if not is_small(counts, n_splits) else n_splits)
     cpus = effective_threads(None)
     threads = effective_threads(n_threads) if n_threads is not None else max(1, cpus // jobs)
-    counts, method = _checked_data(X)
     if checkpoint is None and resume is True:
         raise ValueError("resume=True needs to know from where: pass checkpoint='PATH'.")
     file = None if checkpoint is None else SearchFile(Path(checkpoint), checkpoint_every)
@@ -135,9 +140,9 @@ def select_rank(
     plan = Plan(
         counts,
         _checked_ranks(ranks),
-        _checked_number("n_splits", n_splits),
+        n_splits,
         _checked_share("train_fraction", train_fraction),
-        _checked_share("background", background),
+        _checked_backgrounds(background),
         method,
         seed,
         threads,
@@ -195,12 +200,12 @@ def _result(search: Search) -> RankSelection:
         difference=comparison.difference,
         standard_error=comparison.standard_error,
         stability=np.array(search.stability),
+        background=np.array(search.backgrounds),
         seconds=np.array(search.seconds).sum(axis=1),
         is_complete=search.is_complete,
         method=plan.method,
         n_splits=plan.n_splits,
         train_fraction=plan.train_fraction,
-        background=plan.background,
         random_state=plan.seed,
         n_samples=plan.X.shape[0],
         n_features=plan.X.shape[1],
@@ -231,7 +236,7 @@ def _checked_data(X: Any) -> tuple[sp.csr_array, str]:
 
 
 def _checked_ranks(ranks: Iterable[int]) -> tuple[int, ...]:
-    given = list(ranks)
+    given: list[Any] = list(ranks)
     if not given or any(not isinstance(rank, Integral) or rank < 1 for rank in given):
         raise ValueError(f"ranks must be whole numbers of at least 1; got {given!r}.")
     return tuple(sorted({int(rank) for rank in given}))
@@ -244,14 +249,23 @@ def _checked_number(name: str, value: Any) -> int:
 
 
 def _checked_share(name: str, value: Any) -> float:
-    if not isinstance(value, Real) or not 0.0 < value < 1.0:
+    if not isinstance(value, Real) or not 0.0 < float(value) < 1.0:
         raise ValueError(f"{name} must be between 0 and 1, both excluded; got {value!r}.")
     return float(value)
 
 
-def _checked_jobs(n_jobs: int | None) -> int:
-    if n_jobs is not None and (not isinstance(n_jobs, Integral) or n_jobs == 0):
-        raise ValueError(f"n_jobs must be None or a whole number other than 0; got {n_jobs!r}.")
+def _checked_backgrounds(background: Any) -> tuple[float, ...]:
+    if background == "best":
+        return BACKGROUNDS
+    if isinstance(background, str):
+        raise ValueError(f'background must be "best" or between 0 and 1; got {background!r}.')
+    return (_checked_share("background", background),)
+
+
+def _checked_jobs(n_jobs: Any, most: int) -> int:
     if n_jobs is None:
-        return 1
-    return int(n_jobs) if n_jobs > 0 else max(1, joblib.cpu_count() + 1 + int(n_jobs))
+        return min(most, effective_threads(None))
+    if not isinstance(n_jobs, Integral) or n_jobs == 0:
+        raise ValueError(f"n_jobs must be None or a whole number other than 0; got {n_jobs!r}.")
+    number = int(n_jobs)
+    return number if number > 0 else max(1, joblib.cpu_count() + 1 + number)

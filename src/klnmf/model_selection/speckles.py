@@ -11,6 +11,7 @@ and the hidden cells.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -93,16 +94,16 @@ class SpeckledSplit:
                 factors, _ = self._rounds(swapped, seed)
         return factors
 
-    def deviances(self, factors: Factors, background: float) -> FloatArray:
-        """Deviance of every sample over its hidden cells."""
+    def deviances(self, factors: Factors, backgrounds: Sequence[float]) -> FloatArray:
+        """Deviance for each background and every sample over its hidden cells."""
         shares = feature_shares(self._problem(factors)[1])
         cells = (self._values, self._rows, self._columns)
-        return deviances_of_cells(*cells, *factors, shares, background)
+        return deviances_of_cells(*cells, *factors, shares, backgrounds)
 
     def objective(self, factors: Factors) -> float:
         """KL divergence over the visible cells alone."""
         problem, _ = self._problem(factors)
-        return float(problem.objective(factors))  # the hidden cells are met exactly
+        return float(problem.objective(list(factors)))  # the hidden cells are met exactly
 
     def _rounds(self, factors: Factors, seed: list[int]) -> tuple[Factors, float]:
         """Fill and improve until that gains little; returns the pair and its objective."""
@@ -134,4 +135,3 @@ class SpeckledSplit:
         matrix = sp.csr_array((values[kept], columns, indptr), shape=self._shape)
         matrix.has_canonical_format = True
         return SparseData(matrix)
-

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from klnmf.backends import make_backend
-from klnmf.model_selection.deviance import deviances_of_all_cells, feature_shares
+from klnmf.model_selection.deviance import FloatArray, deviances_of_all_cells, feature_shares
 from klnmf.model_selection.growth import Factors, descended, grown, one_component
 from klnmf.objective import Penalties
 from klnmf.solvers.base import Problem
@@ -93,10 +94,10 @@ class ThinnedSplit:
         factors = grown(self._problem, factors, n_components, seed)
         return descended(self._problem, factors, _state_seed(seed))[0]
 
-    def deviances(self, factors: Factors, background: float) -> Array:
-        """Held-out deviance of every sample."""
+    def deviances(self, factors: Factors, backgrounds: Sequence[float]) -> FloatArray:
+        """Held-out deviance for each background and every sample."""
         shares = feature_shares(self._data)
-        return deviances_of_all_cells(self._test, *factors, shares, background, self._scale)
+        return deviances_of_all_cells(self._test, *factors, shares, backgrounds, self._scale)
 
 
 def _state_seed(seed: list[int]) -> int:

@@ -11,6 +11,7 @@ from klnmf.plots.features import plot_component_sizes, plot_top_features
 from klnmf.plots.heat_maps import plot_component_similarity, plot_components_by_label
 from klnmf.plots.images import plot_components_as_images
 from klnmf.plots.intertopic import plot_intertopic_map
+from klnmf.plots.rank import plot_rank_selection
 from klnmf.plots.structure import plot_structure
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "plot_convergence",
     "plot_intertopic_map",
     "plot_kkt_residual",
+    "plot_rank_selection",
     "plot_structure",
     "plot_top_features",
     "plot_zeros",
