@@ -99,16 +99,8 @@ def build_parser(version: str) -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"klnmf {version}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for add in (
-        *(
-            _add_rank,
-            _add_fit,
-            _add_transform,
-            _add_topics,
-            _add_evaluate,
-            _add_report,
-            _add_convert,
-        ),
-        *(_add_info, _add_demo, _add_completion),
+        *(_add_rank, _add_fit, _add_transform, _add_topics, _add_evaluate, _add_report),
+        *(_add_convert, _add_info, _add_demo, _add_completion),
     ):
         add(commands)
     return parser

@@ -186,9 +186,9 @@ class RankSelection:
     def remarks(self) -> list[str]:
         """Say in words what was chosen, how, and what to keep in mind."""
         how = (
-            f"{self.train_fraction:.0%} of the counts"
+            f"{100 * self.train_fraction:.3g} % of the counts"
             if self.method == "thinning"
-            else f"all but {1 - self.train_fraction:.0%} of the cells (at most)"
+            else f"the cells that are not hidden, {100 * self.train_fraction:.3g} % or more"
         )
         found = [
             f"{self.best_rank} component{'s' if self.best_rank != 1 else ''}: the fewest within "

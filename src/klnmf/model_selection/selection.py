@@ -148,6 +148,8 @@ def select_rank(
         threads,
     )
     search = file.resumed(plan) if file is not None and is_resumed else Search.new(plan)
+    if file is not None:
+        file.write_if_due(search)  # a path that cannot be written to is an error before any work
     # A threaded BLAS sums in an order of its own. The limit is process-wide, and the fits set and
     # reset it too: set here, concurrent ones find and leave it as it is.
     with PathProgress(progress, search, callback, jobs) as bar, threadpool_limits(1, "blas"):

@@ -92,7 +92,7 @@ def rank_facts(selection: Any, n_components: int) -> RankFacts:
     """Say what a rank selection found, in words and as a table."""
     best = selection.best_rank
     agrees = best == n_components
-    heading = f"{best} topic{'' if best == 1 else 's'} predict held-out counts best"
+    heading = f"Held-out counts speak for {best} topic{'' if best == 1 else 's'}"
     if not agrees:
         heading += f"; this model has {n_components}"
     table = selection.table()
