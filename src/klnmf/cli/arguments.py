@@ -211,6 +211,7 @@ def _add_fit(commands: Any) -> None:
     add = fit.add_argument
     add("--solver", choices=SOLVERS, default="srcd", help="(srcd)")
     add("--init", choices=STARTS, default="samples", help="where to start (samples)")
+    add("--n-init", type=natural, default=1, metavar="K", help="starts to try first (1)")
     add("--max-iter", type=natural, default=500, metavar="N", help="iterations at most (500)")
     add("--tol", type=nonnegative, default=1e-3, help="KKT residual to stop at (0.001)")
     add("--seed", "--random-state", dest="random_state", type=int, default=0, help="(0)")
