@@ -83,6 +83,7 @@ def _new_run(
         other.advance(n_iterations)
         run, other = (other, run) if other.state.objective < run.state.objective else (run, other)
         seconds_of_others += other.state.seconds
+    run.state.seed = seed  # by which a checkpoint knows its fit
     run.state.seconds += seconds_of_others
     for record in run.history:
         record["seconds"] += seconds_of_others
