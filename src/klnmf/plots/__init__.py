@@ -6,6 +6,7 @@ Every function draws on the axes that it is given, or on those of a new figure, 
 
 from __future__ import annotations
 
+from klnmf.plots.consensus import plot_consensus
 from klnmf.plots.convergence import plot_convergence, plot_kkt_residual, plot_zeros
 from klnmf.plots.features import plot_component_sizes, plot_top_features
 from klnmf.plots.heat_maps import plot_component_similarity, plot_components_by_label
@@ -19,6 +20,7 @@ __all__ = [
     "plot_component_sizes",
     "plot_components_as_images",
     "plot_components_by_label",
+    "plot_consensus",
     "plot_convergence",
     "plot_intertopic_map",
     "plot_kkt_residual",
