@@ -411,6 +411,13 @@ def test_callback_sees_every_fit_and_a_time_that_shrinks_to_nothing() -> None:
     assert {record["n_fits"] for record in records} == {6}
 
 
+def test_progress_bar_is_shown_where_it_is_wanted(capsys: pytest.CaptureFixture[str]) -> None:
+    select_rank(counts(), [1, 2], n_splits=1, progress=True, random_state=0)
+    assert "klnmf rank:" in capsys.readouterr().err
+    select_rank(counts(), [1, 2], n_splits=1, random_state=0)  # no terminal
+    assert capsys.readouterr().err == ""
+
+
 def test_time_is_predicted_from_its_growth_with_the_rank() -> None:
     ranks = [2, 4, 6, 8, 10]
     assert predicted_seconds(ranks, [0.1 * r for r in ranks], [20, 40]) == pytest.approx(6.0)
