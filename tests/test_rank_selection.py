@@ -18,13 +18,7 @@ from klnmf.model_selection import RankSelection, select_rank
 from klnmf.model_selection import search as search_module
 from klnmf.model_selection.choice import compared
 from klnmf.model_selection.deviance import BACKGROUNDS, deviances_of_all_cells, feature_shares
-from klnmf.model_selection.growth import (
-    _with_one_less,
-    descended,
-    detoured,
-    grown,
-    one_component,
-)
+from klnmf.model_selection.growth import descended, grown, one_component
 from klnmf.model_selection.search import Plan, Search, agreement
 from klnmf.model_selection.speckles import SpeckledSplit, n_hidden, random_cells
 from klnmf.model_selection.thinning import ThinnedSplit, thinned
@@ -147,28 +141,19 @@ def test_warm_starts_do_not_end_above_fresh_fits(rank: int) -> None:
     assert np.mean(gaps) < 2e-3
 
 
-def test_detour_is_kept_only_if_it_ends_lower() -> None:
-    problem = problem_of(counts(150, 100, 5))
-    fit, objective = descended(
-        problem, grown(problem, one_component(problem.backend.data), 5, [0]), 0
-    )
-    poor = grown(problem, one_component(problem.backend.data), 5, [1])
-    better = detoured(problem, poor, problem.objective(list(poor)), [0])
-    assert better[0].shape == (150, 5)
-    assert problem.objective(list(better)) < 1.001 * objective
-    assert detoured(problem, fit, 0.99 * objective, [0]) is fit
-
-
-def test_two_halves_of_a_component_are_merged() -> None:
-    problem = problem_of(counts(150, 100, 4))
-    (W, H), _ = descended(problem, grown(problem, one_component(problem.backend.data), 4, [0]), 0)
-    share = np.random.default_rng(0).uniform(0.2, 0.8, len(W)).astype(np.float32)
-    # In another scale, too.
-    halves_W = np.column_stack([W[:, :3], W[:, 3] * share, W[:, 3] * (1 - share) / 5])
-    halves_H = np.column_stack([H, 5 * H[:, 3]])
-    merged = _with_one_less(problem, (halves_W, halves_H), np.random.default_rng(0))
-    assert merged[0].shape == (150, 4)
-    np.testing.assert_allclose(merged[0] @ merged[1].T, W @ H.T, rtol=1e-3, atol=1e-4)
+def test_every_new_component_is_used() -> None:
+    """Beyond the planted rank it fits noise; a fit that leaves it empty has missed something."""
+    for seed in range(3):
+        split = ThinnedSplit(counts(200, 150, 8, 300, seed), 0.9, [seed], 1)
+        train = split._problem.backend.data.view(0).as_csr()
+        factors, divergences = None, []
+        for rank in range(1, 13):
+            factors = split.fitted(factors, rank, [seed, rank])
+            assert np.all(factors[0].sum(axis=0) * factors[1].sum(axis=0) > 0)
+            divergences.append(kl_divergence(train, *factors))
+        falls = -np.diff(divergences) / divergences[-1]
+        assert falls.min() > 1e-3
+        assert falls[:7].min() > 2 * falls[7:].max()
 
 
 def test_held_out_counts_are_predicted_in_their_own_scale() -> None:

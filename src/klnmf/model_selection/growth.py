@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from klnmf.solvers.base import Problem, State
 from klnmf.solvers.coordinate_descent import SparseCoordinateDescent
-from klnmf.solvers.swaps import Sample, draw_sample, propose_addition, propose_merge
+from klnmf.solvers.swaps import draw_sample, propose_addition
 from klnmf.sparse_data import SparseData
 
 Array = npt.NDArray[Any]
@@ -23,11 +23,11 @@ Factors = tuple[Array, Array]  # W and H, both tall
 # helps.
 ENOUGH = 1e-4
 MOST_ITERATIONS = 100
-# Trials of a swap in a row without success before there are no more. With fewer, a component that
-# was missed makes the next rank look better than it is.
+# Trials of a swap in a row without success before there are no more; more of them take longer and
+# change little here, where every component was fitted to what the others had missed.
 SWAP_FAILURES = 1
-# Detours over one component more that a rank takes as long as they help.
-MOST_DETOURS = 3
+# New components that are compared on a sample, of which the best joins the others.
+CANDIDATES = 6
 
 
 def one_component(data: SparseData) -> Factors:
@@ -64,23 +64,15 @@ def grown(problem: Problem, factors: Factors, n_components: int, seed: list[int]
     return factors
 
 
-def _sampled(
-    problem: Problem, factors: Factors, generator: np.random.Generator
-) -> tuple[Sample, Array, Array, Array]:
-    """Draw rows of X; returns them, both factors' rows that belong to them, and H's scales."""
+def _with_one_more(problem: Problem, factors: Factors, generator: np.random.Generator) -> Factors:
     W, H = factors
+    columns = problem.backend.data.view(1)
     sample = draw_sample(problem.backend.data.view(0), W.shape[1] + 1, generator)
     sums = H.sum(axis=0, dtype=np.float64)
     scales = np.where(sums > 0, sums, 1.0)
     sampled_W = W[sample.rows].astype(np.float64) * scales
-    return sample, sampled_W, H[sample.columns].astype(np.float64) / scales, scales
-
-
-def _with_one_more(problem: Problem, factors: Factors, generator: np.random.Generator) -> Factors:
-    W, H = factors
-    columns = problem.backend.data.view(1)
-    sample, sampled_W, sampled_H, _ = _sampled(problem, factors, generator)
-    found = propose_addition(sample.X, sampled_W, sampled_H, generator)
+    sampled_H = H[sample.columns].astype(np.float64) / scales
+    found = propose_addition(sample.X, sampled_W, sampled_H, generator, CANDIDATES)
     new = np.zeros(H.shape[0])
     if found is None:  # nothing is to be gained; the margins are as good as anything
         new[:] = columns.row_sums / (columns.row_sums.sum() or 1.0)
@@ -92,38 +84,6 @@ def _with_one_more(problem: Problem, factors: Factors, generator: np.random.Gene
     grown_H = np.empty((H.shape[0], H.shape[1] + 1), dtype=H.dtype)
     grown_H[:, :-1], grown_H[:, -1] = H, new
     return grown_W, grown_H
-
-
-def _with_one_less(problem: Problem, factors: Factors, generator: np.random.Generator) -> Factors:
-    """Merge the two components that lose least by it."""
-    W, H = factors
-    sample, sampled_W, sampled_H, scales = _sampled(problem, factors, generator)
-    masses = W.sum(axis=0, dtype=np.float64) * scales
-    found = propose_merge(sample.X, sampled_W, sampled_H, masses)
-    (first, second), (of_first, of_second) = found or ((0, 1), (0.5, 0.5))
-    merged_W, merged_H = W * scales.astype(W.dtype), H / scales.astype(H.dtype)
-    merged_W[:, first] += merged_W[:, second]
-    merged_H[:, first] = of_first * merged_H[:, first] + of_second * merged_H[:, second]
-    kept = [k for k in range(W.shape[1]) if k != second]
-    return np.ascontiguousarray(merged_W[:, kept]), np.ascontiguousarray(merged_H[:, kept])
-
-
-def detoured(problem: Problem, factors: Factors, objective: float, seed: list[int]) -> Factors:
-    """Take a detour over one component more, and keep what it leads to if that is lower.
-
-    A component that a fit has missed is found by the next rank; merging two of that one's then
-    gives this rank a fit which its own path did not reach.
-    """
-    generator = np.random.default_rng([*seed, 2])
-    for _ in range(MOST_DETOURS):
-        more = _with_one_more(problem, factors, generator)
-        more, _ = descended(problem, more, int(generator.integers(2**31)), swap_failures=0)
-        fewer = _with_one_less(problem, more, generator)
-        fewer, found = descended(problem, fewer, int(generator.integers(2**31)), swap_failures=0)
-        if not found < objective * (1.0 - ENOUGH):
-            break
-        factors, objective = fewer, found
-    return factors
 
 
 def descended(

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from klnmf.backends import make_backend
 from klnmf.model_selection.deviance import FloatArray, deviances_of_all_cells, feature_shares
-from klnmf.model_selection.growth import Factors, descended, detoured, grown, one_component
+from klnmf.model_selection.growth import Factors, descended, grown, one_component
 from klnmf.objective import Penalties
 from klnmf.solvers.base import Problem
 from klnmf.sparse_data import SparseData
@@ -92,8 +92,7 @@ class ThinnedSplit:
         if n_components == 1 or self._data.nnz == 0:
             return grown(self._problem, factors, n_components, seed)
         factors = grown(self._problem, factors, n_components, seed)
-        factors, objective = descended(self._problem, factors, _state_seed(seed))
-        return detoured(self._problem, factors, objective, seed)
+        return descended(self._problem, factors, _state_seed(seed))[0]
 
     def deviances(self, factors: Factors, backgrounds: Sequence[float]) -> FloatArray:
         """Held-out deviance for each background and every sample."""
