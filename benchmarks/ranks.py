@@ -199,7 +199,7 @@ def fresh_objective(problem: Problem, rank: int, seed: int) -> float:
     for _ in range(300):
         solver.iterate(problem, state)
         state.iteration += 1
-        if state.memory["gain"] < 3e-4 and state.memory["swap_failures_left"] == 0:
+        if state.memory["gain"] < 1e-4 and state.memory["swap_failures_left"] == 0:
             break
     return float(state.objective)
 

@@ -122,9 +122,9 @@ def test_growing_keeps_the_fit_and_a_new_component_pays() -> None:
     assert objective == pytest.approx(kl_divergence(X, *improved), rel=1e-5)
 
 
-@pytest.mark.parametrize("rank", [3, 5, 8])
-def test_warm_starts_do_not_end_above_fresh_fits(rank: int) -> None:
-    """Systematically: single fits may end in either of two optima."""
+@pytest.mark.parametrize(("rank", "most"), [(3, 1e-3), (5, 1e-3), (8, 5e-3)])
+def test_warm_starts_do_not_end_above_fresh_fits(rank: int, most: float) -> None:
+    """In the mean: single fits may end in either of two optima. Rank 8 of 5 fits noise."""
     gaps = []
     for seed in range(5):
         X = counts(150, 100, 5, seed=seed)
@@ -138,7 +138,7 @@ def test_warm_starts_do_not_end_above_fresh_fits(rank: int) -> None:
             warnings.simplefilter("ignore")
             fresh = KLNMF(rank, random_state=seed, max_iter=100, n_threads=1).fit(train)
         gaps.append(kl_divergence(train, *factors) / fresh.divergence_ - 1)
-    assert np.mean(gaps) < 2e-3
+    assert np.mean(gaps) < most
 
 
 def test_every_new_component_is_used() -> None:
