@@ -39,11 +39,12 @@ struct RowScratch {
     double* S_exact;      // S in double, likewise
     std::int32_t* active; // the components a half-step visits, in the order of the visits
     std::int32_t* slots;  // where the column of active[j] stands among the gathered ones
-    std::int64_t columns_capacity;
+    std::int64_t stride;
 
-    // How many columns of a row with `length` nonzeros can be gathered at once; at least one.
-    int columns_at_once(std::int64_t length) const {
-        return static_cast<int>(columns_capacity / padded(length));
+    // How many columns of a row with `length` nonzeros are gathered at once: at least one, and
+    // whatever other rows there are, because sums depend on it.
+    std::int64_t columns_at_once(std::int64_t length) const {
+        return std::max<std::int64_t>(tile * stride / padded(length), 1);
     }
 };
 
@@ -81,7 +82,7 @@ public:
             scratch.S_exact = reinterpret_cast<double*>(take(stride * sizeof(double)));
             scratch.active = reinterpret_cast<std::int32_t*>(take(rank * sizeof(std::int32_t)));
             scratch.slots = reinterpret_cast<std::int32_t*>(take(rank * sizeof(std::int32_t)));
-            scratch.columns_capacity = capacity;
+            scratch.stride = stride;
         }
     }
 

@@ -161,7 +161,9 @@ template <class T, class I>
 KLNMF_INLINE T guarded_sweep(const Row<T, I>& row, int n_active, bool gathered, T& lost,
                              RowScratch<T>& scratch) {
     const std::int64_t length = row.padded_length;
-    const int group = gathered ? n_active : std::min(scratch.columns_at_once(row.length), n_active);
+    const int group = static_cast<int>(
+        gathered ? n_active
+                 : std::min<std::int64_t>(scratch.columns_at_once(row.length), n_active));
     const T inverse_total = static_cast<T>(1 / row.total), l2 = static_cast<T>(row.l2);
     T* x = scratch.x;
     T violation = 0;

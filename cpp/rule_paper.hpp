@@ -64,7 +64,8 @@ KLNMF_INLINE RowOutcome paper_row(const Row<T, I>& row, const PaperSettings& set
     RowOutcome outcome{0, 0};
     const int rank = row.fixed.rank;
     product(row, x, scratch);
-    const int group = std::min(scratch.columns_at_once(row.length), rank);
+    const int group =
+        static_cast<int>(std::min<std::int64_t>(scratch.columns_at_once(row.length), rank));
     for (int first = 0; first < rank; first += group) {
         const int count = std::min(group, rank - first);
         gather_columns(row, settings.order + first, count, scratch);

@@ -32,6 +32,7 @@ MODULES = {  # and the page of the reference that each is on
     "klnmf.tl": "tl",
     "klnmf.projection": "projection",
     "klnmf.frames": "frames",
+    "klnmf.model_selection": "model_selection",
     "klnmf.evaluation": "evaluation",
     "klnmf.simulate": "simulate",
     "klnmf.objective": "objective",

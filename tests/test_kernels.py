@@ -391,3 +391,21 @@ def test_threads_change_no_bit_of_sums_and_evaluations(dtype: type) -> None:
     for backend, target in zip(backends, targets, strict=True):
         backend.extrapolate(case.W, case.W[::-1].copy(), 0.7, 0.01, target)
     assert same_bits(*targets)
+
+
+@pytest.mark.parametrize("make_rule", SPARSE_RULES.values(), ids=SPARSE_RULES)
+def test_a_row_longer_than_the_tile_does_not_feel_a_longer_one(make_rule: Callable) -> None:
+    """What is gathered at a time decides the order of sums: it may depend on the row alone."""
+    rank, lengths = 8, (_core.TILE + 4000, 12 * _core.TILE)
+    generator = np.random.default_rng(0)
+    indices = [np.sort(generator.choice(lengths[1], size, replace=False)) for size in lengths]
+    values = generator.integers(1, 5, sum(lengths)).astype(np.float32)
+    X = sp.csr_array(
+        (values, np.concatenate(indices), np.cumsum([0, *lengths])), shape=(2, lengths[1])
+    )
+    H = generator.random((lengths[1], rank), dtype=np.float32)
+    W = generator.random((2, rank), dtype=np.float32)
+    both, _, _ = half_step(CpuBackend(SparseData(X), 1), Case(X, W, H), 0, make_rule)
+    first = sp.csr_array(X[:1])
+    alone, _, _ = half_step(CpuBackend(SparseData(first), 1), Case(first, W[:1], H), 0, make_rule)
+    np.testing.assert_array_equal(alone[0], both[0])

@@ -21,6 +21,7 @@ from report_models import HOSTILE, model_of, random_factors, written_example
 
 pytest.importorskip("jinja2")
 
+from klnmf.model_selection import RankSelection
 from klnmf.report import write_report
 
 HOW_TO_GET_ONE = (
@@ -129,6 +130,41 @@ def test_loads_without_messages_and_shows_every_part(page: Any) -> None:
     assert page.find_element("css selector", "#convergence .curve.residual").get_attribute("d")
     assert all(len(texts(page, f"#topic-{k} .typical li")) == 5 for k in range(6))
     assert page.execute_script("return performance.getEntriesByType('resource').length") == 0
+
+
+@pytest.mark.parametrize("stability", [0.9, math.nan])
+def test_chart_of_the_ranks_is_drawn(driver: Any, tmp_path: Path, stability: float) -> None:
+    numbers = np.array([1, 2, 4])
+    selection = RankSelection(
+        best_rank=2,
+        lowest_rank=4,
+        ranks=numbers,
+        deviance=10.0 - numbers,
+        difference=4.0 - numbers,
+        standard_error=numbers / 2,
+        stability=np.full(3, stability),
+        background=np.full(3, 0.01),
+        seconds=np.ones(3),
+        is_complete=True,
+        method="thinning",
+        n_splits=5,
+        train_fraction=0.9,
+        random_state=0,
+        n_samples=90,
+        n_features=80,
+    )
+    page = opened(driver, written_example(tmp_path / "r.html", rank_selection=selection))
+    heights = page.execute_script(
+        "return [...document.querySelectorAll('#rank-chart circle')]"
+        ".map(e => e.getBoundingClientRect().top)"
+    )
+    assert len(heights) == 3
+    assert heights == sorted(heights)  # lower deviance is lower on the page
+    curve = page.find_element("css selector", "#rank-chart path.excess").get_attribute("d")
+    assert bool(curve) == (stability == 0.9)
+    assert len(texts(page, "#rank-table tr")) == 4
+    assert page.find_element("css selector", "nav a[href='#rank']").is_displayed()
+    assert driver.get_log("browser") == []
 
 
 def test_hostile_names_are_shown_and_do_not_run(page: Any) -> None:

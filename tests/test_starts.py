@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import scipy.sparse as sp
 
 from klnmf import KLNMF, objective
 from klnmf.initialization import STARTS
+from klnmf.runs import TRIAL_ITERATIONS
 from klnmf.simulate import simulate_counts
 from klnmf.solvers import SOLVERS
 from klnmf.sparse_data import SparseData
@@ -29,6 +31,69 @@ def model(**parameters: Any) -> KLNMF:
 def first_objective(estimator: KLNMF) -> float:
     """Objective after the first iteration of the last fit."""
     return float(estimator.history_[0]["objective"])
+
+
+# ---- several starts ------------------------------------------------------------------------------
+
+
+def test_best_of_several_starts_goes_on() -> None:
+    X = simulate_counts(80, 60, 8, counts_per_sample=100, random_state=3).X
+    told: list[dict[str, Any]] = []
+    settings: dict[str, Any] = {"n_components": 8, "tol": 1e-4, "max_iter": 2000}
+    alone = model(**settings).fit(X)
+    several = model(n_init=6, callback=told.append, **settings).fit(X)
+    after_trials = TRIAL_ITERATIONS - 1
+    assert several.history_[after_trials]["objective"] < alone.history_[after_trials]["objective"]
+    assert [record["iteration"] for record in several.history_] == list(
+        range(1, several.n_iter_ + 1)
+    )
+    assert told == several.history_  # all of the kept start, none of the others
+    assert several.converged_
+    seconds = [record["seconds"] for record in several.history_]
+    assert seconds == sorted(seconds)
+    # The time of the other starts was spent before the first record.
+    assert seconds[0] > seconds[after_trials] - seconds[0]
+
+
+def test_one_start_is_what_it_always_was() -> None:
+    np.testing.assert_array_equal(
+        model(n_init=1).fit(COUNTS).components_, model().fit(COUNTS).components_
+    )
+
+
+@pytest.mark.parametrize("solver", list(SOLVERS))
+def test_several_starts_give_the_same_bits_for_any_number_of_threads(solver: str) -> None:
+    settings: dict[str, Any] = {"n_init": 3, "solver": solver, "max_iter": 25, "tol": 100.0}
+    first, second = (model(n_threads=n, **settings).fit(COUNTS) for n in (1, 3))
+    np.testing.assert_array_equal(first.components_, second.components_)
+
+
+def test_trials_are_no_longer_than_a_fit() -> None:
+    short = model(n_init=4, max_iter=2, tol=100.0).fit(COUNTS)
+    assert short.n_iter_ == 2
+
+
+def test_several_starts_do_not_change_a_start_of_ones_own() -> None:
+    H = SIMULATED.H.T
+    np.testing.assert_array_equal(
+        model(n_init=5).fit(COUNTS, H=H).components_, model().fit(COUNTS, H=H).components_
+    )
+
+
+def test_fit_of_several_starts_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
+    X = simulate_counts(80, 60, 8, counts_per_sample=100, random_state=3).X
+    path = tmp_path / "fit"
+    settings: dict[str, Any] = {"n_components": 8, "n_init": 3, "tol": 1e-4, "max_iter": 2000}
+    whole = model(**settings).fit(X)
+    stopped = model(
+        callback=lambda record: record["iteration"] == 25, checkpoint=path, **settings
+    ).fit(X)
+    assert stopped.n_iter_ == 25 < whole.n_iter_
+    resumed = model(checkpoint=path, **settings).fit(X)
+    assert resumed.n_iter_ == whole.n_iter_
+    np.testing.assert_array_equal(resumed.components_, whole.components_)
+    with pytest.raises(ValueError, match="n_init"):
+        model(**(settings | {"n_init": 1}), checkpoint=path).fit(X)
 
 
 # ---- factors passed in ---------------------------------------------------------------------------

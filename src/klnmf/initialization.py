@@ -77,6 +77,7 @@ def _skip(generator: np.random.Generator, n_entries: int, dtype: np.dtype[Any]) 
 
     A double takes 64 bits, a float 32: the other half of its 64 bits waits for the next one.
     """
+    n_entries = int(n_entries)  # PCG64 cannot be moved on by a NumPy integer
     bits = generator.bit_generator
     assert isinstance(bits, np.random.PCG64)
     waiting = bits.state["has_uint32"], bits.state["uinteger"]

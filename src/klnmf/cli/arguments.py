@@ -18,6 +18,7 @@ SHELLS = ("bash", "zsh", "tcsh")
 _EPILOG = """\
 examples:
   klnmf demo                                          topics of an embedded corpus
+  klnmf rank counts.npz                               how many components?
   klnmf fit counts.npz -r 20 -o model.klnmf           20 components of a sparse matrix
   klnmf fit letters/ -r 10 --min-df 3 --report r.html words of a folder of .txt files, with a report
   klnmf fit cells.h5ad --layer counts -r 15           AnnData
@@ -58,6 +59,35 @@ def ngrams(text: str) -> tuple[int, int]:
     return parts[0], parts[-1]
 
 
+def some_ranks(text: str) -> list[int]:
+    """Whole numbers and spans with commas between them: 1-10,15,20.
+
+    Examples
+    --------
+    >>> some_ranks("1-3,10")
+    [1, 2, 3, 10]
+    """
+    found: set[int] = set()
+    for part in text.split(","):
+        low, dash, high = part.partition("-")
+        try:
+            first, last = natural(low), natural(high if dash else low)
+        except (ValueError, argparse.ArgumentTypeError):
+            first, last = 1, 0
+        if first > last:
+            raise argparse.ArgumentTypeError(f"must be like 1-40 or 5,10,20, got {text}")
+        found.update(range(first, last + 1))
+    return sorted(found)
+
+
+def share(text: str) -> float:
+    """Return a number between 0 and 1."""
+    value = float(text)
+    if not 0 < value < 1:
+        raise argparse.ArgumentTypeError(f"must be between 0 and 1, got {text}")
+    return value
+
+
 def build_parser(version: str) -> argparse.ArgumentParser:
     """Return the whole grammar."""
     parser = argparse.ArgumentParser(
@@ -69,8 +99,8 @@ def build_parser(version: str) -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"klnmf {version}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for add in (
-        *(_add_fit, _add_transform, _add_topics, _add_evaluate, _add_report, _add_convert),
-        *(_add_prepare, _add_info, _add_demo, _add_completion),
+        *(_add_rank, _add_fit, _add_transform, _add_topics, _add_evaluate, _add_report),
+        *(_add_convert, _add_prepare, _add_info, _add_demo, _add_completion),
     ):
         add(commands)
     return parser
@@ -128,6 +158,38 @@ def _add_quiet(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_rank(commands: Any) -> None:
+    parser = _command(
+        commands,
+        "rank",
+        "choose the number of components by predicting held-out counts",
+        "  klnmf rank counts.npz\n"
+        "  klnmf rank counts.npz --ranks 5,10,20,40 --plot rank.png\n"
+        "  klnmf rank big.npz -o rank.json                  started again, it goes on\n",
+    )
+    _add_data(parser)
+    _add_output(parser, "result to write (DATA's name with .rank.json)")
+    add = parser.add_argument
+    add("--ranks", type=some_ranks, default="1-40", metavar="LIST", help="1-20,30,40 (1-40)")
+    add("--splits", type=natural, default=5, metavar="N", help="how often data are split (5)")
+    add("--train-fraction", type=share, default=0.9, help="share of the counts to fit to (0.9)")
+    add(
+        "--background",
+        type=share,
+        metavar="SHARE",
+        help="of the rates, spread over all features (the best for each rank)",
+    )
+    add("--no-early-stop", dest="early_stop", action="store_false", help="try every rank")
+    add("--seed", "--random-state", dest="random_state", type=int, default=0, help="(0)")
+    add("--jobs", dest="n_jobs", type=int, metavar="N", help="splits at a time (all CPUs)")
+    add("--threads", "--n-threads", dest="n_threads", type=int, metavar="N", help="(all CPUs)")
+    add("--plot", metavar="FILE", help="also draw the result: .png, .pdf or .svg")
+    add("--json", action="store_true", help="print JSON instead of the table")
+    add("--force", action="store_true", help="overwrite a result that is there")
+    add("--restart", action="store_true", help="begin anew, whatever an interrupted run has left")
+    _add_quiet(parser)
+
+
 def _add_fit(commands: Any) -> None:
     parser = _command(
         commands,
@@ -149,6 +211,7 @@ def _add_fit(commands: Any) -> None:
     add = fit.add_argument
     add("--solver", choices=SOLVERS, default="srcd", help="(srcd)")
     add("--init", choices=STARTS, default="samples", help="where to start (samples)")
+    add("--n-init", type=natural, default=1, metavar="K", help="starts to try first (1)")
     add("--max-iter", type=natural, default=500, metavar="N", help="iterations at most (500)")
     add("--tol", type=nonnegative, default=1e-3, help="KKT residual to stop at (0.001)")
     add("--seed", "--random-state", dest="random_state", type=int, default=0, help="(0)")
@@ -238,6 +301,7 @@ def _add_report(commands: Any) -> None:
     parser.add_argument("model", metavar="MODEL", help="a file that klnmf fit wrote")
     _add_data(parser, nargs="?")
     _add_output(parser, "page to write (MODEL's name with .html)")
+    parser.add_argument("--rank", metavar="FILE", help="a result of klnmf rank, to be shown too")
     parser.add_argument("--title", help="heading of the page")
     _add_quiet(parser)
 

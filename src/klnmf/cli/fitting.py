@@ -19,7 +19,18 @@ from klnmf.saved.container import SavedFileError, read_container
 from klnmf.topics import format_topics
 
 _MODEL_OPTIONS = (
-    *("n_components", "solver", "init", "l1_W", "l2_W", "l1_H", "l2_H", "max_iter", "tol"),
+    *(
+        "n_components",
+        "solver",
+        "init",
+        "n_init",
+        "l1_W",
+        "l2_W",
+        "l1_H",
+        "l2_H",
+        "max_iter",
+        "tol",
+    ),
     *("n_threads", "random_state", "dtype"),
 )
 

@@ -18,6 +18,7 @@ from klnmf.cli.errors import FAILED, INTERRUPTED, CommandError, one_line
 _MODULES = {
     "fit": "fitting",
     "demo": "fitting",
+    "rank": "choosing",
     "transform": "applying",
     "evaluate": "applying",
     "topics": "showing",

@@ -12,6 +12,7 @@ from klnmf.cli.data import reproduction, say, stem_of
 from klnmf.cli.errors import DONE, CommandError
 from klnmf.cli.models import aligned, read_model, read_new, represent
 from klnmf.cli.outputs import check_writable, replaced, write_rows
+from klnmf.model_selection import RankSelection
 from klnmf.readers import CountTable
 from klnmf.saved.models import SavedModel
 from klnmf.topics import component_shares, format_topics, top_features
@@ -57,6 +58,7 @@ def report(args: argparse.Namespace) -> int:
     default = f"{stem_of(args.model)}.html"
     output = check_writable(default if args.output is None else args.output, args.model, args.data)
     saved = read_model(args.model)
+    rank = None if args.rank is None else RankSelection.load(args.rank)
     W, X = saved.W, None
     labels, sample_names = saved.metadata.get("labels"), saved.sample_names
     if args.data is not None:
@@ -80,6 +82,7 @@ def report(args: argparse.Namespace) -> int:
         labels=_of_right_length(labels, W.shape[0]),
         title=args.title,
         parameters=reproduction(saved.metadata),
+        rank_selection=rank,
     )
     say(args, f"report: {output}")
     return DONE

@@ -6,11 +6,13 @@ Every function draws on the axes that it is given, or on those of a new figure, 
 
 from __future__ import annotations
 
+from klnmf.plots.consensus import plot_consensus
 from klnmf.plots.convergence import plot_convergence, plot_kkt_residual, plot_zeros
 from klnmf.plots.features import plot_component_sizes, plot_top_features
 from klnmf.plots.heat_maps import plot_component_similarity, plot_components_by_label
 from klnmf.plots.images import plot_components_as_images
 from klnmf.plots.intertopic import plot_intertopic_map
+from klnmf.plots.rank import plot_rank_selection
 from klnmf.plots.structure import plot_structure
 
 __all__ = [
@@ -18,9 +20,11 @@ __all__ = [
     "plot_component_sizes",
     "plot_components_as_images",
     "plot_components_by_label",
+    "plot_consensus",
     "plot_convergence",
     "plot_intertopic_map",
     "plot_kkt_residual",
+    "plot_rank_selection",
     "plot_structure",
     "plot_top_features",
     "plot_zeros",

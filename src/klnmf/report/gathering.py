@@ -110,7 +110,7 @@ def checked(
     )
 
 
-def payload(described: Described) -> dict[str, Any]:
+def payload(described: Described, rank_selection: Any = None) -> dict[str, Any]:
     """Gather what the scripts of the page draw, as plain lists and numbers for JSON."""
     probabilities = probabilities_of(described.components, described.W)
     n_components = len(described.components)
@@ -139,6 +139,20 @@ def payload(described: Described) -> dict[str, Any]:
         "tol": float(described.model.tol),
         "weights": {"steps": len(RELEVANCE_WEIGHTS) - 1, "first": FIRST_WEIGHT},
         "most_words": n_words,
+        "rank": None if rank_selection is None else _rank(rank_selection),
+    }
+
+
+def _rank(selection: Any) -> dict[str, Any]:
+    """Gather what the chart of the ranks is drawn from."""
+    table = selection.table()
+    stability = [None if np.isnan(value) else _rounded(value) for value in table["stability"]]
+    return {
+        "ranks": table["rank"].tolist(),
+        "difference": [float(f"{value:.5g}") for value in table["difference"]],
+        "error": [float(f"{value:.5g}") for value in table["standard_error"]],
+        "stability": stability,
+        "best": int(selection.best_rank),
     }
 
 

@@ -26,6 +26,7 @@ _SCRIPTS = (
     "map.js",
     "structure.js",
     "convergence.js",
+    "rank.js",
     "tables.js",
     "start.js",
 )
@@ -45,6 +46,7 @@ def write_report(
     documents: Sequence[str] | None = None,
     title: str | None = None,
     parameters: Mapping[str, Any] | None = None,
+    rank_selection: Any = None,
 ) -> Path:
     """Write one HTML page about a fitted model, to be opened in any browser.
 
@@ -83,6 +85,8 @@ def write_report(
     parameters : mapping of str to object, optional
         What else someone needs to run the fit again, such as how the counts were made; it is shown
         with the model's own parameters. The entry ``"input"`` names the data in the command line.
+    rank_selection : RankSelection, optional
+        What `klnmf.model_selection.select_rank` found; adds a section on the number of topics.
 
     Returns
     -------
@@ -129,6 +133,7 @@ def write_report(
         version_rows=summary.version_rows(),
         snippet=reproduce.python_snippet(model, extra),
         command=reproduce.command_line(model, extra),
+        rank=None if rank_selection is None else summary.rank_facts(rank_selection, n_components),
         has_seed=getattr(model, "random_state", None) is not None,
         n_samples=len(described.W),
         n_features=described.components.shape[1],
@@ -139,7 +144,7 @@ def write_report(
         script=script,
         style_hash=_content_hash(style),
         script_hash=_content_hash(script),
-        data=embedded_json(gathering.payload(described)),
+        data=embedded_json(gathering.payload(described, rank_selection)),
     )
     return _written(Path(path), html)
 

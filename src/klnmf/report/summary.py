@@ -79,6 +79,39 @@ def fit_tiles(described: Described) -> list[Tile]:
     ]
 
 
+class RankFacts(NamedTuple):
+    """How the number of topics was chosen."""
+
+    agrees: bool  # whether the model has the rank that was chosen
+    heading: str
+    sentences: list[str]
+    rows: list[tuple[str, str, str, str]]
+
+
+def rank_facts(selection: Any, n_components: int) -> RankFacts:
+    """Say what a rank selection found, in words and as a table."""
+    best = selection.best_rank
+    agrees = best == n_components
+    heading = f"Held-out counts speak for {best} topic{'' if best == 1 else 's'}"
+    if not agrees:
+        heading += f"; this model has {n_components}"
+    table = selection.table()
+    rows = [
+        (
+            str(rank),
+            f"{deviance:.5g}",
+            f"{difference:.3g} ± {error:.2g}",
+            "–" if math.isnan(stability) else f"{stability:.3f}",
+        )
+        for rank, deviance, difference, error, stability in zip(
+            *(table[name] for name in ("rank", "deviance", "difference", "standard_error")),
+            table["stability"],
+            strict=True,
+        )
+    ]
+    return RankFacts(agrees, heading, selection.remarks(), rows)
+
+
 def matrix_rows(described: Described) -> list[tuple[str, str]]:
     """Shape and sparsity of the data; the shape alone if X was not given."""
     n_samples, n_features = len(described.W), described.components.shape[1]

@@ -160,6 +160,7 @@ class Checkpoint:
             run.before_iteration = self.write_if_due
             run.next_check = next_check if is_same_tol else 0
             run.is_judged = content.take("is_judged", bool)
+            run.n_untold = int(not run.is_judged)
         except ValueError as error:
             raise SavedFileError(f"The checkpoint {self.path} cannot be read: {error}") from error
         self._last_time = time.monotonic()  # no need to write what was just read

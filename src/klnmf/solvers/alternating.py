@@ -60,6 +60,7 @@ class Run:
     stopped_early: bool = False  # somebody who was told about a record said stop
     next_check: int = 0  # no full evaluation before this iteration
     is_judged: bool = True  # whether the last iteration was, by the callback and the stop rule
+    n_untold: int = 0  # records at the end of the history that nobody was told about
     is_whole: bool = True  # whether the state is one between two iterations
     before_iteration: Callable[[Run], None] | None = None  # then Ctrl-C waits for whole iterations
 
@@ -70,7 +71,7 @@ class Run:
         solution: Solution | None = None
         while True:
             if not self.is_judged:
-                self.stopped_early = self.on_record(self.history[-1])
+                self.stopped_early = self._tell()
                 if self.stopped_early:
                     break
                 # The residual met on the way belongs to moving iterates: cheap, no certificate.
@@ -91,6 +92,19 @@ class Run:
                 self.is_whole = True
         return solution or self.finish(stop.tol)
 
+    def advance(self, n_iterations: int) -> None:
+        """Do some iterations whatever comes of them; `solve` tells of them and judges the last."""
+        self.problem.backend.data.prepare()
+        for _ in range(n_iterations):
+            self._iterate()
+        self.is_judged = n_iterations == 0
+
+    def _tell(self) -> bool:
+        """Tell of every record that nobody knows; returns whether somebody says stop."""
+        untold = self.history[len(self.history) - self.n_untold :]
+        self.n_untold = 0
+        return any([self.on_record(record) for record in untold])
+
     def _iterate(self) -> None:
         state, problem = self.state, self.problem
         started = time.perf_counter()
@@ -100,6 +114,7 @@ class Run:
         if math.isnan(state.objective):
             state.objective = problem.objective(state.factors)
         sizes = [math.prod(factor.shape) for factor in state.factors]
+        self.n_untold += 1
         zeros = [problem.backend.count_zeros(factor) for factor in state.factors]
         self.history.append(
             {

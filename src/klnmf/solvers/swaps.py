@@ -114,6 +114,23 @@ def propose_swap(
     return Swap(merge[0], merge[1], addition[1], merge[2], addition[0])
 
 
+def propose_addition(
+    X: sp.csr_array, W: Array, H: Array, generator: np.random.Generator, n_candidates: int
+) -> Array | None:
+    """Column of H, summing to 1, of the component that gains most next to all the old ones.
+
+    The first arguments are those of `propose_swap`. A few updates may not be enough for a gain; the
+    best candidate is returned all the same. None if the fit is perfect or does not cover a nonzero.
+    """
+    if X.nnz == 0:
+        return None
+    sample = _Nonzeros(X, W, H)
+    addition = None
+    if sample.y.min() > 0:
+        addition = _best_addition(sample, generator, n_candidates, least_gain=-np.inf)
+    return None if addition is None else addition[1]
+
+
 class _Nonzeros:
     """The sampled nonzeros v and their products y = (W Hᵀ) there, row after row."""
 
@@ -171,7 +188,12 @@ def _cheapest_merge(
     return pair, (of_j, 1 - of_j), loss
 
 
-def _best_addition(sample: _Nonzeros, generator: np.random.Generator) -> tuple[float, Array] | None:
+def _best_addition(
+    sample: _Nonzeros,
+    generator: np.random.Generator,
+    n_candidates: int = CANDIDATES,
+    least_gain: float = 0.0,
+) -> tuple[float, Array] | None:
     """Component u hᵀ, Σ h = 1, that gains most next to the old ones, which do not change.
 
     It maximises Σ v log(1 + u h / y) − Σ u by multiplicative updates, from the profiles of a few
@@ -188,7 +210,7 @@ def _best_addition(sample: _Nonzeros, generator: np.random.Generator) -> tuple[f
     ratios[:] = v
     totals, margins = by_rows.sum(axis=1), by_rows.sum(axis=0) / v.sum()
     best: tuple[float, Array] | None = None
-    for row in generator.choice(len(misfit), size=CANDIDATES, p=misfit / misfit.sum()):
+    for row in generator.choice(len(misfit), size=n_candidates, p=misfit / misfit.sum()):
         own = slice(sample.indptr[row], sample.indptr[row + 1])
         u, h = 0.1 * totals, 0.1 * margins
         h[sample.columns[own]] += 0.9 * v[own] / totals[row]
@@ -201,6 +223,6 @@ def _best_addition(sample: _Nonzeros, generator: np.random.Generator) -> tuple[f
                 break
             h /= h.sum()
         gain = float(np.sum(v * np.log1p(sample.outer(u, h) / y)) - u.sum())
-        if gain > (best[0] if best else 0.0):
+        if gain > (best[0] if best else least_gain) and h.sum() > 0:
             best = (gain, h)
     return best

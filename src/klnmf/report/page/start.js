@@ -39,6 +39,7 @@ function startCopying() {
 }
 
 showConvergence();
+showRank();
 showCards();
 const markMap = showMap();
 showStructure();

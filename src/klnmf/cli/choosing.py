@@ -1,0 +1,108 @@
+"""``klnmf rank``: how many components."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from klnmf.cli.data import read_data, say, stem_of
+from klnmf.cli.errors import DONE, INTERRUPTED, CommandError
+from klnmf.cli.lines import SECONDS_BETWEEN_LINES
+from klnmf.cli.outputs import check_writable, replaced
+from klnmf.model_selection import select_rank
+from klnmf.model_selection.timing import duration
+
+
+def rank(args: argparse.Namespace) -> int:
+    """Search, print, save; what an interrupted search did is kept, and gone on from."""
+    default = f"{stem_of(args.data)}.rank.json"
+    output = check_writable(default if args.output is None else args.output, args.data)
+    picture = None if args.plot is None else check_writable(args.plot, args.data, output)
+    checkpoint = check_writable(f"{output}.checkpoint", args.data)
+    if picture is not None:
+        _check_picture(picture)
+    if output.exists() and not (args.force or args.restart or checkpoint.exists()):
+        raise CommandError(f"{output} exists already; add --force to overwrite it.")
+    if checkpoint.exists() and not args.restart:
+        say(args, f"going on from {checkpoint}; --restart would begin anew")
+    table = read_data(args)
+    on_terminal = sys.stderr.isatty()
+    try:
+        selection = select_rank(
+            table.X,
+            args.ranks,
+            n_splits=args.splits,
+            train_fraction=args.train_fraction,
+            background="best" if args.background is None else args.background,
+            early_stop=args.early_stop,
+            n_jobs=args.n_jobs,
+            n_threads=args.n_threads,
+            random_state=args.random_state,
+            progress=on_terminal and not args.quiet,
+            callback=None if on_terminal or args.quiet else SearchLines(),
+            checkpoint=checkpoint,
+            resume=not args.restart and checkpoint.exists(),
+        )
+    except KeyboardInterrupt:
+        return _interrupted(checkpoint)
+    selection.save(output)
+    checkpoint.unlink(missing_ok=True)
+    print(output.read_text(encoding="utf-8") if args.json else selection)
+    say(args, f"result: {output}")
+    if picture is not None:
+        _save_picture(selection.plot(), picture)
+        say(args, f"picture: {picture}")
+    return DONE
+
+
+def _check_picture(path: Path) -> None:
+    if path.suffix.lower() not in (".png", ".pdf", ".svg"):
+        raise CommandError(
+            f"{path}: pictures are written as .png, .pdf or .svg; choose such a name."
+        )
+    from klnmf.plots.style import pyplot
+
+    pyplot().switch_backend("Agg")  # also says, before the work, if matplotlib is not there
+
+
+def _save_picture(ax: Any, path: Path) -> None:
+    """Write the figure of these axes."""
+    with replaced(path, "wb") as file:
+        ax.figure.savefig(file, format=path.suffix[1:].lower(), dpi=150)
+
+
+def _interrupted(checkpoint: Path) -> int:
+    print("\nInterrupted.", file=sys.stderr)
+    if checkpoint.exists():
+        words = [word for word in sys.argv[1:] if word != "--restart"]
+        print(
+            f"{checkpoint} holds how far it came. To go on:\n  {shlex.join(['klnmf', *words])}",
+            file=sys.stderr,
+        )
+    return INTERRUPTED
+
+
+class SearchLines:
+    """A callback of ``select_rank`` that writes a line now and then, for logs."""
+
+    def __init__(self) -> None:
+        self._next = 0.0
+
+    def __call__(self, record: dict[str, Any]) -> None:
+        """Write a line if it is time for one."""
+        now = time.monotonic()
+        if now < self._next:
+            return
+        self._next = now + SECONDS_BETWEEN_LINES
+        left = record["seconds_left"]
+        text = "" if left is None else f", at most about {duration(left)} left"
+        print(
+            f"rank {record['rank']}, {record['n_done']} of {record['n_fits']} fits done: held-out "
+            f"deviance {record['deviance']:.5g}{text}",
+            file=sys.stderr,
+            flush=True,
+        )

@@ -1,0 +1,10 @@
+"""How many components the data speak for, and which of them many runs agree on."""
+
+from __future__ import annotations
+
+from klnmf.model_selection.consensus_result import Consensus
+from klnmf.model_selection.consensus_runs import consensus
+from klnmf.model_selection.rank_selection import RankSelection
+from klnmf.model_selection.selection import select_rank
+
+__all__ = ["Consensus", "RankSelection", "consensus", "select_rank"]

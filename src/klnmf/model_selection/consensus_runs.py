@@ -1,0 +1,227 @@
+"""`consensus`: the components that many runs agree on."""
+
+from __future__ import annotations
+
+import sys
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.utils import check_array, check_random_state
+from threadpoolctl import threadpool_limits
+from tqdm.auto import tqdm
+
+from klnmf.backends import make_backend
+from klnmf.backends.cpu import effective_threads
+from klnmf.initialization import STARTS, cover_columns
+from klnmf.model_selection.clusters import clustered, distances, mean_distance_to_neighbours
+from klnmf.model_selection.consensus_result import Consensus
+from klnmf.model_selection.growth import descended
+from klnmf.model_selection.restarts import restarted
+from klnmf.objective import Penalties
+from klnmf.solvers.alternating import RowSolve, solved_rows
+from klnmf.solvers.base import Problem
+from klnmf.sparse_data import SparseData
+from klnmf.validation import check_counts
+
+Array = npt.NDArray[Any]
+
+ROW_SOLVE = RowSolve(tolerance=1e-5)
+
+
+def consensus(
+    X: Any,
+    n_components: int,
+    n_runs: int = 100,
+    *,
+    density_threshold: float = 0.5,
+    refit: str = "W",
+    init: str = "samples",
+    enough: float = 1e-4,
+    max_iter: int = 300,
+    n_jobs: int | None = None,
+    random_state: int | np.random.RandomState | None = None,
+    progress: str | bool = "auto",
+) -> Consensus:
+    """Fit from many starts and keep the components that the runs agree on, as cNMF does.
+
+    The problem has many local optima. Components of all runs, scaled to length 1, are compared:
+    those far from their nearest neighbours are left out, the others are put into ``n_components``
+    groups by k-means, and the median of each group is a consensus component. How tight its group
+    is, and how many runs are in it, say how far to trust it.
+
+    X is checked and prepared once, and all runs read it.
+
+    Parameters
+    ----------
+    X : {array-like, sparse matrix or array, DataFrame} of shape (n_samples, n_features)
+        Counts, or other nonnegative data. Features of very different variance may be scaled first,
+        as cNMF does for genes.
+    n_components : int
+        Number of components of each run, and of the consensus.
+    n_runs : int, default=100
+        How many starts.
+    density_threshold : float, default=0.5
+        A component is left out if the mean Euclidean distance to its nearest neighbours, which are
+        3 for every 10 runs, is above this; the largest distance there is is √2. Plot the result and
+        choose a smaller one if the distances show two heaps.
+    refit : {"W", "both"}, default="W"
+        "W" keeps the medians and solves for W. "both" goes on from there to a fit of both factors,
+        which describes the data better and may leave the medians.
+    init : {"samples", "random", "nndsvd"}, default="samples"
+        Where a run starts, see `klnmf.KLNMF`.
+    enough : float, default=1e-4
+        A run is over when an iteration gains less than this share of the objective.
+    max_iter : int, default=300
+        Iterations of a run at most.
+    n_jobs : int, default=None
+        Runs at a time, each in one thread; None is as many as there are CPUs. The result does not
+        depend on it.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the starts and of k-means.
+    progress : {"auto"} or bool, default="auto"
+        Progress bar; "auto" shows one on a terminal.
+
+    Returns
+    -------
+    Consensus
+        With ``components``, ``W`` and a stability for each component; it prints as a table and can
+        be plotted. ``KLNMF(n_components).fit(X, H=result.components)`` goes on from it to a model.
+
+    Examples
+    --------
+    >>> from klnmf.model_selection import consensus
+    >>> from klnmf.simulate import simulate_counts
+    >>> from klnmf.topics import match_components
+    >>> X, _, H = simulate_counts(200, 100, 4, counts_per_sample=300, random_state=0)
+    >>> found = consensus(X, 4, n_runs=10, random_state=0)
+    >>> bool(found.stability.min() > 0.99)
+    True
+    >>> bool(match_components(found.components, H.T).similarity.min() > 0.98)
+    True
+    """
+    _check_arguments(n_components, n_runs, density_threshold, refit, init, enough, max_iter)
+    jobs = effective_threads(n_jobs)
+    counts = check_counts(check_array(X, accept_sparse="csr"), name="consensus")
+    if counts.nnz == 0:
+        raise ValueError("X holds nothing but zeros: there is nothing to agree on.")
+    seed = int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+    problem = Problem(make_backend("auto", SparseData(counts), 1), Penalties())
+    shown = progress is True or (progress == "auto" and sys.stderr and sys.stderr.isatty())
+    bar = tqdm(total=n_runs, desc="klnmf consensus", unit="run", leave=False) if shown else None
+    try:
+        # One limit around all threads: they would set and reset it in each other's way.
+        with threadpool_limits(1):
+            fits = restarted(
+                problem,
+                n_components,
+                n_runs,
+                init=init,
+                enough=enough,
+                max_iter=max_iter,
+                seed=seed,
+                n_jobs=min(jobs, n_runs),
+                on_fit=(lambda: None) if bar is None else bar.update,
+            )
+            spectra = np.concatenate([fit.components for fit in fits])
+            objectives = np.array([fit.objective for fit in fits])
+            wide = Problem(make_backend("auto", problem.backend.data, jobs), Penalties())
+            return _agreed(
+                wide, spectra, objectives, n_components, float(density_threshold), refit, seed
+            )
+    finally:
+        if bar is not None:
+            bar.close()
+
+
+def _agreed(
+    problem: Problem,
+    spectra: Array,
+    objectives: Array,
+    n_components: int,
+    threshold: float,
+    refit: str,
+    seed: int,
+) -> Consensus:
+    n_runs = len(objectives)
+    between = distances(spectra)
+    to_neighbours = mean_distance_to_neighbours(between, n_runs)
+    is_empty = ~spectra.any(axis=1)
+    kept = np.flatnonzero((to_neighbours <= threshold) & ~is_empty)
+    if len(kept) < n_components:
+        raise ValueError(
+            f"Only {len(kept)} components of {n_runs} runs are closer than density_threshold="
+            f"{threshold:g} to their neighbours, fewer than n_components={n_components}: the runs "
+            "do not agree. Choose fewer components, or a larger threshold."
+        )
+    groups = clustered(spectra[kept], between[np.ix_(kept, kept)], n_components, seed)
+    W, H = _refitted(problem, groups.medians, refit, seed)
+    order = np.argsort(-W.sum(axis=0), kind="stable")
+    place = np.empty(n_components, dtype=np.int64)
+    place[order] = np.arange(n_components)
+    labels = np.full(len(spectra), -1, dtype=np.int64)
+    labels[kept] = place[groups.labels]
+    W, components = W[:, order], np.ascontiguousarray(H[:, order].T)
+    unit = components / np.maximum(np.linalg.norm(components, axis=1, keepdims=True), 1e-300)
+    members = [np.flatnonzero(labels == k) for k in range(n_components)]
+    silhouettes = np.zeros(len(spectra))
+    silhouettes[kept] = groups.silhouettes
+    runs_of = [np.unique(own // n_components) for own in members]
+    pair: list[Any] = [
+        np.ascontiguousarray(W, problem.backend.data.dtype),
+        np.ascontiguousarray(components.T, problem.backend.data.dtype),
+    ]
+    return Consensus(
+        components=components,
+        W=W,
+        divergence=problem.objective(pair),
+        stability=np.array([(spectra[own] @ unit[k]).mean() for k, own in enumerate(members)]),
+        run_share=np.array([len(runs) / n_runs for runs in runs_of]),
+        silhouette=np.array([silhouettes[own].mean() for own in members]),
+        run_objectives=objectives,
+        spectra=spectra,
+        labels=labels,
+        neighbour_distance=to_neighbours,
+        density_threshold=threshold,
+    )
+
+
+def _refitted(problem: Problem, medians: Array, refit: str, seed: int) -> tuple[Array, Array]:
+    """W and H in float64; the columns of H sum to 1."""
+    data = problem.backend.data
+    H = np.ascontiguousarray(medians.T, dtype=data.dtype)
+    # Where every run has a feature in another component, no median may have it.
+    cover_columns(H, data.view(1))
+    W = solved_rows(problem, 0, H, ROW_SOLVE)
+    if refit == "both":
+        (_, H), _ = descended(problem, (W, H), seed, swap_failures=0)
+        W = solved_rows(problem, 0, H, ROW_SOLVE)
+    wide = [factor.astype(np.float64) for factor in (W, H)]
+    sums = wide[1].sum(axis=0)
+    scales = np.where(sums > 0, sums, 1.0)
+    return wide[0] * scales, wide[1] / scales
+
+
+def _check_arguments(
+    n_components: Any,
+    n_runs: Any,
+    density_threshold: Any,
+    refit: Any,
+    init: Any,
+    enough: Any,
+    max_iter: Any,
+) -> None:
+    for name, number in (
+        ("n_components", n_components),
+        ("n_runs", n_runs),
+        ("max_iter", max_iter),
+    ):
+        if not isinstance(number, Integral) or int(number) < 1:
+            raise ValueError(f"{name} must be a whole number of at least 1; got {number!r}.")
+    for name, value in (("density_threshold", density_threshold), ("enough", enough)):
+        if not isinstance(value, Real) or not float(value) > 0:
+            raise ValueError(f"{name} must be a positive number; got {value!r}.")
+    for name, word, known in (("refit", refit, ("W", "both")), ("init", init, tuple(STARTS))):
+        if word not in known:
+            raise ValueError(f"{name} must be one of {', '.join(map(repr, known))}; got {word!r}.")

@@ -1,0 +1,109 @@
+"""From a fit to one with more components: what is known is kept, new components join it.
+
+A new component is fitted to what the others explain worst, as a swap does (`klnmf.solvers.swaps`);
+then all of them are improved together, and a swap may still lead out of a local optimum.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from klnmf.solvers.base import Problem, State
+from klnmf.solvers.coordinate_descent import SparseCoordinateDescent
+from klnmf.solvers.swaps import draw_sample, propose_addition
+from klnmf.sparse_data import SparseData
+
+Array = npt.NDArray[Any]
+Factors = tuple[Array, Array]  # W and H, both tall
+
+# A fit has arrived when an iteration gains less than this share of the objective, and no swap
+# helps.
+ENOUGH = 1e-4
+MOST_ITERATIONS = 100
+# Trials of a swap in a row without success before there are no more; more of them take longer and
+# change little here, where every component was fitted to what the others had missed.
+SWAP_FAILURES = 1
+# New components that are compared on a sample, of which the best joins the others.
+CANDIDATES = 6
+
+
+def one_component(data: SparseData) -> Factors:
+    """Return the best fit with one component: row sums and column shares."""
+    shares = data.view(1).row_sums / (data.total or 1.0)
+    return _as_column(data.view(0).row_sums, data.dtype), _as_column(shares, data.dtype)
+
+
+def _as_column(values: Array, dtype: np.dtype[Any]) -> Array:
+    return np.ascontiguousarray(values[:, None], dtype=dtype)
+
+
+def grown(problem: Problem, factors: Factors, n_components: int, seed: list[int]) -> Factors:
+    """Add components one at a time until there are this many, and a descent between two of them.
+
+    Parameters
+    ----------
+    problem : Problem
+        The data on a back-end.
+    factors : pair of ndarray
+        W and H; they are not changed.
+    n_components : int
+        How many there shall be.
+    seed : list of int
+        Seeds the choice of the new components.
+    """
+    generator = np.random.default_rng(seed)
+    n_missing = n_components - factors[0].shape[1]
+    for left in reversed(range(n_missing)):
+        factors = _with_one_more(problem, factors, generator)
+        if left:  # the next one is to find something else
+            state_seed = int(generator.integers(2**31))
+            factors, _ = descended(problem, factors, state_seed, max_iter=2, swap_failures=0)
+    return factors
+
+
+def _with_one_more(problem: Problem, factors: Factors, generator: np.random.Generator) -> Factors:
+    W, H = factors
+    columns = problem.backend.data.view(1)
+    sample = draw_sample(problem.backend.data.view(0), W.shape[1] + 1, generator)
+    sums = H.sum(axis=0, dtype=np.float64)
+    scales = np.where(sums > 0, sums, 1.0)
+    sampled_W = W[sample.rows].astype(np.float64) * scales
+    sampled_H = H[sample.columns].astype(np.float64) / scales
+    found = propose_addition(sample.X, sampled_W, sampled_H, generator, CANDIDATES)
+    new = np.zeros(H.shape[0])
+    if found is None:  # nothing is to be gained; the margins are as good as anything
+        new[:] = columns.row_sums / (columns.row_sums.sum() or 1.0)
+    else:
+        new[sample.columns] = found
+    # The new component waits for the first half-step to use it.
+    grown_W = np.zeros((W.shape[0], W.shape[1] + 1), dtype=W.dtype)
+    grown_W[:, :-1] = W
+    grown_H = np.empty((H.shape[0], H.shape[1] + 1), dtype=H.dtype)
+    grown_H[:, :-1], grown_H[:, -1] = H, new
+    return grown_W, grown_H
+
+
+def descended(
+    problem: Problem,
+    factors: Factors,
+    seed: int,
+    *,
+    max_iter: int = MOST_ITERATIONS,
+    swap_failures: int = SWAP_FAILURES,
+) -> tuple[Factors, float]:
+    """Improve a pair until it hardly moves; returns the new pair and its objective."""
+    solver = SparseCoordinateDescent(opening=0, swap_failures=swap_failures)
+    # Iteration 0 would be one without extrapolation, after an opening that a warm start skips.
+    state = State([factor.copy() for factor in factors], seed, iteration=1, was_drawn=True)
+    solver.prepare(problem, state)
+    for _ in range(max_iter):
+        solver.iterate(problem, state)
+        state.iteration += 1
+        if state.memory["gain"] < ENOUGH and state.memory["swap_failures_left"] == 0:
+            break
+    dtype = problem.backend.data.dtype
+    W, H = (np.asarray(factor, dtype=dtype) for factor in state.factors)
+    return (W, H), float(state.objective)

@@ -1,0 +1,86 @@
+"""Many fits of the same data from different starts; X is prepared once and shared by all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from klnmf.solvers.base import Problem
+from klnmf.solvers.coordinate_descent import SparseCoordinateDescent
+from klnmf.solvers.start import start_state
+
+Array = npt.NDArray[Any]
+
+
+class Fit(NamedTuple):
+    """What is kept of a run."""
+
+    components: Array  # n_components × n_features, float32, each of Euclidean length 1
+    objective: float
+
+
+def restarted(
+    problem: Problem,
+    n_components: int,
+    n_runs: int,
+    *,
+    init: str,
+    enough: float,
+    max_iter: int,
+    seed: int,
+    n_jobs: int,
+    on_fit: Callable[[], None],
+) -> list[Fit]:
+    """Fit from this many starts, several at a time; run i depends on (seed, i) alone.
+
+    Parameters
+    ----------
+    problem : Problem
+        The data on a back-end, which all runs read.
+    n_components, n_runs : int
+        Sizes.
+    init : str
+        Where a run starts.
+    enough : float
+        A run is over when an iteration gains less than this share of the objective.
+    max_iter : int
+        Iterations of a run at most.
+    seed : int
+        Of all.
+    n_jobs : int
+        Runs at a time.
+    on_fit : callable
+        Called, in the calling thread, when a run is over.
+    """
+    problem.backend.data.prepare()  # here, not in several threads at once
+
+    def fit(run: int) -> Fit:
+        solver = SparseCoordinateDescent()
+        its_seed = int(np.random.default_rng([seed, run]).integers(2**31 - 1))
+        state = start_state(problem, n_components, init, its_seed)
+        solver.prepare(problem, state)
+        for _ in range(max_iter):
+            solver.iterate(problem, state)
+            state.iteration += 1
+            if state.memory["gain"] < enough and state.memory["swap_failures_left"] == 0:
+                break
+        components = np.ascontiguousarray(np.asarray(state.factors[1], dtype=np.float32).T)
+        lengths = np.linalg.norm(components, axis=1, keepdims=True)
+        components /= np.where(lengths > 0, lengths, 1)
+        return Fit(components, float(state.objective))
+
+    fits: list[Fit | None] = [None] * n_runs
+    with ThreadPoolExecutor(n_jobs) as pool:
+        futures = {pool.submit(fit, run): run for run in range(n_runs)}
+        try:
+            for future in as_completed(futures):
+                fits[futures[future]] = future.result()
+                on_fit()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    return [fit for fit in fits if fit is not None]

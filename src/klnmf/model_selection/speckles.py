@@ -1,0 +1,137 @@
+"""Hold-out for data that are not counts: random cells, zeros included, are hidden from the fit.
+
+A fit to the other cells alone is one to a matrix with missing entries. It is found by filling every
+hidden cell with its present estimate and improving the factors on the filled matrix, again and
+again (the EM algorithm). With y° the estimates that were filled in, the objective of the filled
+matrix exceeds that of the visible cells by Σ_hidden d(y°, y) ≥ 0, and equals it at y = y°: what
+lowers the first lowers the second at least as much. So the objective of the visible cells never
+rises, and its stationary points are those of the iteration. Time and memory grow with the nonzeros
+and the hidden cells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from klnmf.backends import make_backend
+from klnmf.model_selection.deviance import (
+    FloatArray,
+    deviances_of_cells,
+    feature_shares,
+    products,
+    rows_of,
+)
+from klnmf.model_selection.growth import ENOUGH, Factors, descended, grown, one_component
+from klnmf.objective import Penalties
+from klnmf.solvers.base import Problem
+from klnmf.sparse_data import SparseData
+from klnmf.validation import VALUE_RANGE
+
+Array = npt.NDArray[Any]
+
+# Hidden cells at most: this many for each nonzero, but in any case so many.
+CELLS_PER_NONZERO = 10
+CELLS_IN_ANY_CASE = 100_000
+ITERATIONS_A_ROUND = 4
+MOST_ROUNDS = 40
+
+
+def n_hidden(shape: tuple[int, int], nnz: int, train_fraction: float) -> int:
+    """How many cells are hidden: 1 − f of all, or fewer where X is very sparse."""
+    wanted = round((1.0 - train_fraction) * shape[0] * shape[1])
+    return max(1, min(wanted, max(CELLS_PER_NONZERO * nnz, CELLS_IN_ANY_CASE)))
+
+
+def random_cells(shape: tuple[int, int], n_cells: int, generator: np.random.Generator) -> Array:
+    """Draw different cells at random, as sorted numbers i · m + j, in memory of their number."""
+    size = shape[0] * shape[1]
+    if n_cells > size // 4:
+        return np.sort(generator.permutation(size)[:n_cells])
+    cells = np.unique(generator.integers(size, size=n_cells))
+    while len(cells) < n_cells:
+        more = generator.integers(size, size=n_cells - len(cells))
+        cells = np.unique(np.concatenate([cells, more]))
+    return cells
+
+
+class SpeckledSplit:
+    """One choice of hidden cells, and the fits to the others; see `ThinnedSplit`."""
+
+    def __init__(
+        self, X: sp.csr_array, train_fraction: float, seed: list[int], n_threads: int | None
+    ) -> None:
+        self._shape, self._dtype, self._n_threads = X.shape, X.dtype, n_threads
+        generator = np.random.default_rng(seed)
+        hidden = random_cells(X.shape, n_hidden(X.shape, X.nnz, train_fraction), generator)
+        self._rows, self._columns = np.divmod(hidden, X.shape[1])
+        stored = rows_of(X).astype(np.int64) * X.shape[1] + X.indices
+        is_hidden = np.isin(stored, hidden, assume_unique=True)
+        self._values = np.zeros(len(hidden))
+        self._values[np.searchsorted(hidden, stored[is_hidden])] = X.data[is_hidden]
+        # Visible nonzeros and hidden cells in one pattern, row after row.
+        cells = np.concatenate([stored[~is_hidden], hidden])
+        self._order = np.argsort(cells, kind="stable")
+        self._cells = cells[self._order]
+        self._visible = X.data[~is_hidden]
+
+    def fitted(self, factors: Factors | None, n_components: int, seed: list[int]) -> Factors:
+        """Go on from a smaller fit, or from nothing, to one with this many components."""
+        if factors is None:
+            # A hidden cell is at first what the margins of the others make of it.
+            factors = one_component(self._filled(np.zeros(len(self._rows))))
+            factors, _ = self._rounds(factors, seed)
+        if factors[0].shape[1] < n_components:
+            factors = grown(self._problem(factors)[0], factors, n_components, seed)
+            factors, before = self._rounds(factors, seed)
+            problem, _ = self._problem(factors)
+            swapped, objective = descended(problem, factors, seed[-1])
+            if objective < before:
+                factors, _ = self._rounds(swapped, seed)
+        return factors
+
+    def deviances(self, factors: Factors, backgrounds: Sequence[float]) -> FloatArray:
+        """Deviance for each background and every sample over its hidden cells."""
+        shares = feature_shares(self._problem(factors)[1])
+        cells = (self._values, self._rows, self._columns)
+        return deviances_of_cells(*cells, *factors, shares, backgrounds)
+
+    def objective(self, factors: Factors) -> float:
+        """KL divergence over the visible cells alone."""
+        problem, _ = self._problem(factors)
+        return float(problem.objective(list(factors)))  # the hidden cells are met exactly
+
+    def _rounds(self, factors: Factors, seed: list[int]) -> tuple[Factors, float]:
+        """Fill and improve until that gains little; returns the pair and its objective."""
+        before = self.objective(factors)
+        for number in range(MOST_ROUNDS):
+            problem, _ = self._problem(factors)
+            state_seed = int(np.random.default_rng([*seed, number]).integers(2**31))
+            factors, _ = descended(
+                problem, factors, state_seed, max_iter=ITERATIONS_A_ROUND, swap_failures=0
+            )
+            objective = self.objective(factors)
+            if before - objective <= ENOUGH * abs(objective):
+                break
+            before = objective
+        return factors, objective
+
+    def _problem(self, factors: Factors) -> tuple[Problem, SparseData]:
+        data = self._filled(products(*factors, self._rows, self._columns))
+        return Problem(make_backend("auto", data, self._n_threads), Penalties()), data
+
+    def _filled(self, estimates: FloatArray) -> SparseData:
+        """Return the data with these values in the hidden cells; what is next to nothing is 0."""
+        lowest = VALUE_RANGE[self._dtype.name][0]
+        filling = np.where(estimates < lowest, 0.0, estimates).astype(self._dtype)
+        values = np.concatenate([self._visible, filling])[self._order]
+        kept = values > 0
+        rows, columns = np.divmod(self._cells[kept], self._shape[1])
+        indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=self._shape[0]))])
+        matrix = sp.csr_array((values[kept], columns, indptr), shape=self._shape)
+        matrix.has_canonical_format = True
+        return SparseData(matrix)

@@ -1,0 +1,104 @@
+"""Counts thinned into training and test counts: exact for Poisson data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from klnmf.backends import make_backend
+from klnmf.model_selection.deviance import FloatArray, deviances_of_all_cells, feature_shares
+from klnmf.model_selection.growth import Factors, descended, grown, one_component
+from klnmf.objective import Penalties
+from klnmf.solvers.base import Problem
+from klnmf.sparse_data import SparseData
+
+Array = npt.NDArray[Any]
+
+
+def thinned(
+    X: sp.csr_array, train_fraction: float, generator: np.random.Generator
+) -> tuple[sp.csr_array, sp.csr_array]:
+    """Split every count at random: each unit of it is training data with this probability.
+
+    If X_ij is Poisson with the rate λ, the two parts are independent and Poisson with the rates
+    f λ and (1 − f) λ: nothing about the test part has leaked into the training part.
+
+    Parameters
+    ----------
+    X : csr_array
+        Counts: whole numbers.
+    train_fraction : float
+        f, between 0 and 1.
+    generator : numpy.random.Generator
+        Source of randomness.
+
+    Returns
+    -------
+    train, test : csr_array
+        They sum to X.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import scipy.sparse as sp
+    >>> X = sp.csr_array(np.array([[100.0, 0.0], [3.0, 7.0]]))
+    >>> train, test = thinned(X, 0.9, np.random.default_rng(0))
+    >>> (train + test).toarray().tolist()
+    [[100.0, 0.0], [3.0, 7.0]]
+    """
+    first = generator.binomial(X.data.astype(np.int64), train_fraction).astype(X.dtype)
+    second = X.data - first  # before the zeros of the first are dropped, in place
+    return _nonzeros(X, first), _nonzeros(X, second)
+
+
+def _nonzeros(X: sp.csr_array, values: Array) -> sp.csr_array:
+    part = sp.csr_array((values, X.indices.copy(), X.indptr.copy()), shape=X.shape)
+    part.eliminate_zeros()
+    return part
+
+
+class ThinnedSplit:
+    """One split of the counts, and the fits to its training part.
+
+    Parameters
+    ----------
+    X : csr_array
+        Counts.
+    train_fraction : float
+        Share of the counts to fit to.
+    seed : list of int
+        Seeds the split.
+    n_threads : int or None
+        Threads of the back-end.
+    """
+
+    def __init__(
+        self, X: sp.csr_array, train_fraction: float, seed: list[int], n_threads: int | None
+    ) -> None:
+        train, self._test = thinned(X, train_fraction, np.random.default_rng(seed))
+        self._data = SparseData(train)
+        self._problem = Problem(make_backend("auto", self._data, n_threads), Penalties())
+        self._scale = (1.0 - train_fraction) / train_fraction
+
+    def fitted(self, factors: Factors | None, n_components: int, seed: list[int]) -> Factors:
+        """Go on from a smaller fit, or from nothing, to one with this many components."""
+        self._data.prepare()
+        if factors is None:
+            factors = one_component(self._data)
+        if n_components == 1 or self._data.nnz == 0:
+            return grown(self._problem, factors, n_components, seed)
+        factors = grown(self._problem, factors, n_components, seed)
+        return descended(self._problem, factors, _state_seed(seed))[0]
+
+    def deviances(self, factors: Factors, backgrounds: Sequence[float]) -> FloatArray:
+        """Held-out deviance for each background and every sample."""
+        shares = feature_shares(self._data)
+        return deviances_of_all_cells(self._test, *factors, shares, backgrounds, self._scale)
+
+
+def _state_seed(seed: list[int]) -> int:
+    return int(np.random.default_rng([*seed, 1]).integers(2**31))
