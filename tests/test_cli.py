@@ -22,6 +22,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from commands import outcome
 from klnmf import KLNMF, load_model
 from klnmf.cli import main
 from klnmf.cli.data import reproduction, stem_of
@@ -49,17 +50,6 @@ def counts_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def model_file(counts: Path) -> Path:
     assert main(["fit", str(counts), "-r", "3", "-o", "model.klnmf", "-q"]) == 0
     return Path("model.klnmf")
-
-
-def outcome(capsys: pytest.CaptureFixture[str], *words: Any) -> tuple[int, str, str]:
-    """Exit code, stdout and stderr of a command."""
-    capsys.readouterr()
-    try:
-        code = main([str(word) for word in words])
-    except SystemExit as exit_:  # argparse leaves like this
-        code = int(exit_.code or 0)
-    captured = capsys.readouterr()
-    return code, captured.out, captured.err
 
 
 # ---- fit -----------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from klnmf.cli import main
+from commands import outcome
 from klnmf.cli.arguments import some_ranks
 from klnmf.cli.choosing import SearchLines
 from klnmf.model_selection import RankSelection, select_rank
@@ -30,16 +30,6 @@ def counts_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     write_counts(CountTable(X), tmp_path / "counts.npz")
     return Path("counts.npz")
-
-
-def outcome(capsys: pytest.CaptureFixture[str], *words: Any) -> tuple[int, str, str]:
-    capsys.readouterr()
-    try:
-        code = main([str(word) for word in words])
-    except SystemExit as exit_:  # argparse leaves like this
-        code = int(exit_.code or 0)
-    captured = capsys.readouterr()
-    return code, captured.out, captured.err
 
 
 def test_command_prints_and_saves_what_the_function_finds(counts: Path, capsys: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from tqdm.auto import tqdm
 
@@ -12,7 +12,27 @@ from tqdm.auto import tqdm
 SECONDS_BEFORE_SHOWN = 3.0
 
 
-class ProgressBar:
+class ClosesBar:
+    """Something with a bar, closed at the end of a ``with``, whatever happened."""
+
+    _bar: Any
+
+    def __enter__(self) -> Self:
+        """Return this."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close the bar."""
+        if self._bar is not None:
+            self._bar.close()
+
+
+class ProgressBar(ClosesBar):
     """Shows iterations, objective and KKT residual; does nothing where it is not wanted.
 
     Parameters
@@ -47,17 +67,3 @@ class ProgressBar:
             f"objective {record['objective']:.6g}, KKT {record['kkt_residual']:.1e}", refresh=False
         )
         self._bar.update()
-
-    def __enter__(self) -> ProgressBar:
-        """Return the bar."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Close the bar, whatever happened."""
-        if self._bar is not None:
-            self._bar.close()

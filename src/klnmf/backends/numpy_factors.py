@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from klnmf.sparse_data import SparseData
+from klnmf.sparse_data import SparseData, blocked_sum
 
 Array = npt.NDArray[Any]
 
@@ -48,7 +48,7 @@ class NumpyFactors:
 
     def column_sums(self, factor: Array) -> Array:
         """See :class:`~klnmf.backends.base.Backend`."""
-        raise NotImplementedError
+        return np.array([blocked_sum(column) for column in factor.T])
 
     def slopes(self, A: Array, l1: float) -> Array:
         """See :class:`~klnmf.backends.base.Backend`."""

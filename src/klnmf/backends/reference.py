@@ -128,10 +128,6 @@ class ReferenceBackend(NumpyFactors):
         self.data = data
         self.n_threads = 1
 
-    def column_sums(self, factor: Array) -> Array:
-        """See :class:`~klnmf.backends.base.Backend`."""
-        return np.array([blocked_sum(column) for column in factor.T])
-
     def column_squares(self, factor: Array) -> Array:
         """See :class:`~klnmf.backends.base.Backend`."""
         return np.array([blocked_sum(column.astype(np.float64) ** 2) for column in factor.T])

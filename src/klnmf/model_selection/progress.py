@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any
 
 from tqdm.auto import tqdm
 
 from klnmf.model_selection.search import Search, Step
 from klnmf.model_selection.timing import duration, predicted_seconds
+from klnmf.progress import ClosesBar
 
 # tqdm's own estimate takes all steps for equally long; ours stands at the end.
 _FORMAT = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} fits [{elapsed}{postfix}]"
 
 
-class PathProgress:
+class PathProgress(ClosesBar):
     """Shows how many fits are done and how long the others take; tells the callback as well.
 
     Parameters
@@ -73,20 +73,6 @@ class PathProgress:
                     "n_fits": self._total,
                 }
             )
-
-    def __enter__(self) -> PathProgress:
-        """Return the bar."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Close the bar, whatever happened."""
-        if self._bar is not None:
-            self._bar.close()
 
 
 def seconds_left(search: Search, jobs: int) -> float | None:

@@ -287,7 +287,7 @@ class DaskBackend:
 
     def dense_product(self, W: Factor, H: Factor) -> Any:
         """See :class:`~klnmf.backends.base.Backend`."""
-        raise NotImplementedError("backend='dask' does not make dense products.")
+        raise TypeError("backend='dask' has no dense products: W Hᵀ would not fit on a worker.")
 
     # ---- row problems ----------------------------------------------------------------------------
 
