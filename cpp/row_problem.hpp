@@ -123,6 +123,22 @@ KLNMF_INLINE V add_weighted(V sum, const V (&weights)[lanes], const T* const (&a
     return sum + second;
 }
 
+// Nonzeros whose rows of A are fetched before they are needed, those of the rows to come included.
+constexpr std::int64_t fetched_ahead = 24;
+
+// Fetches the rows of A under a vector of nonzeros that comes `fetched_ahead` after nonzero i.
+template <class T, class I>
+KLNMF_INLINE void fetch_ahead(const Row<T, I>& row, std::int64_t i, std::int64_t stride) {
+    constexpr int lanes = Lanes<T>::count;
+    if (!row.fixed.fetch_ahead || i + fetched_ahead + lanes > row.available)
+        return;
+    const I* columns = row.indices + i + fetched_ahead;
+    for (std::int64_t k = 0; k < stride; k += 64 / sizeof(T))
+#pragma GCC unroll 8
+        for (int j = 0; j < lanes; ++j)
+            __builtin_prefetch(row.fixed.A + columns[j] * stride + k);
+}
+
 // y = A x at the nonzeros and S_k = sum_i v_i A_ik / y_i for all k, in one pass over the rows of A.
 // Nonzeros are taken a vector of them at a time: their products with x share the loads of x, their
 // sums one tree of additions, their quotients one division. `blocks` is the number of vectors in a
@@ -133,9 +149,6 @@ KLNMF_INLINE bool product_and_ratios_in(const Row<T, I>& row, RowScratch<T>& scr
     using V = typename Lanes<T>::Vector;
     using Mask = typename Lanes<T>::Mask;
     constexpr int lanes = Lanes<T>::count;
-    // Nonzeros whose rows of A are fetched before they are needed, those of the rows to come
-    // included.
-    constexpr std::int64_t ahead = 24;
     constexpr int in_registers = blocks > 0 ? blocks : 1;
     const std::int64_t stride = blocks > 0 ? blocks * lanes : row.fixed.stride;
     const T* const A = row.fixed.A;
@@ -157,11 +170,7 @@ KLNMF_INLINE bool product_and_ratios_in(const Row<T, I>& row, RowScratch<T>& scr
     I last[lanes];
     for (std::int64_t i = 0; i < row.length; i += lanes) {
         const I* columns = row.indices + i;
-        if (row.fixed.fetch_ahead && i + ahead + lanes <= row.available)
-            for (std::int64_t k = 0; k < stride; k += 64 / sizeof(T))
-#pragma GCC unroll 8
-                for (int j = 0; j < lanes; ++j)
-                    __builtin_prefetch(A + columns[ahead + j] * stride + k);
+        fetch_ahead(row, i, stride);
         if (i + lanes > row.length) { // padding repeats the last nonzero's row; its v is 0
             for (int j = 0; j < lanes; ++j)
                 last[j] = row.indices[i + j < row.length ? i + j : row.length - 1];
@@ -288,6 +297,7 @@ KLNMF_INLINE void gather_columns(const Row<T, I>& row, const std::int32_t* compo
     const std::int64_t stride = row.padded_length;
     std::int64_t i = 0;
     for (; i + lanes <= row.length; i += lanes) {
+        fetch_ahead(row, i, row.fixed.stride);
         const T* a[lanes];
 #pragma GCC unroll 8
         for (int l = 0; l < lanes; ++l)
@@ -316,6 +326,7 @@ KLNMF_INLINE void gather_all_columns(const Row<T, I>& row, RowScratch<T>& scratc
     constexpr int lanes = Lanes<T>::count;
     const std::int64_t stride = row.padded_length;
     for (std::int64_t i = 0; i < stride; i += lanes) {
+        fetch_ahead(row, i, row.fixed.stride);
         for (std::int64_t k = 0; k < row.fixed.stride; k += lanes) {
             V square[lanes];
             for (int j = 0; j < lanes; ++j)
@@ -325,6 +336,19 @@ KLNMF_INLINE void gather_all_columns(const Row<T, I>& row, RowScratch<T>& scratc
                 store(scratch.columns + (k + j) * stride + i, square[j]);
         }
     }
+}
+
+// Gathers the columns of the active components, all columns where that is quicker.
+template <class T, class I>
+KLNMF_INLINE void gather_active(const Row<T, I>& row, int n_active, RowScratch<T>& scratch) {
+    const bool all = 3 * n_active > 2 * row.fixed.rank &&
+                     row.fixed.stride <= scratch.columns_at_once(row.length);
+    for (int j = 0; j < n_active; ++j)
+        scratch.slots[j] = all ? scratch.active[j] : j;
+    if (all)
+        gather_all_columns(row, scratch);
+    else
+        gather_columns(row, scratch.active, n_active, scratch);
 }
 
 // y += delta * column: the product after component x_k moved by delta.

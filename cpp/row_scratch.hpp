@@ -18,6 +18,11 @@ constexpr std::int64_t row_padding = 8;
 // components at a time, so that the scratch stays at threads x tile x rank.
 constexpr std::int64_t tile = 16384;
 
+// Components up to which a long row moves by steps of Newton's method, and the nonzeros that those
+// look at at a time.
+constexpr int most_newton_components = 64;
+constexpr std::int64_t newton_chunk = 256;
+
 // Nonzeros whose terms are summed in the type of the factors; sums over more are sums of such
 // pieces, in double, so that rounding does not grow with the length of a row.
 constexpr std::int64_t piece = 2048;
@@ -36,7 +41,9 @@ struct RowScratch {
     T* y_before; // y, x and S where a relaxed step started
     T* x_before;
     T* S_before;
-    double* S_exact;      // S in double, likewise
+    double* S_exact;   // S in double, likewise
+    T* newton_columns; // columns of a chunk, scaled, and the model of a Newton step
+    double* newton_model;
     std::int32_t* active; // the components a half-step visits, in the order of the visits
     std::int32_t* slots;  // where the column of active[j] stands among the gathered ones
     std::int64_t stride;
@@ -56,10 +63,12 @@ public:
     ScratchPool(int n_threads, std::int64_t longest_row, int rank, std::int64_t stride) {
         const std::int64_t length = padded(std::max<std::int64_t>(longest_row, 1));
         const std::int64_t capacity = std::max(std::min(length, tile) * stride, length);
-        const std::size_t per_thread = align(length * sizeof(T)) * 3 + align(capacity * sizeof(T)) +
-                                       align(stride * sizeof(T)) * 4 +
-                                       align(stride * sizeof(double)) +
-                                       align(rank * sizeof(std::int32_t)) * 2;
+        const std::int64_t newton = std::min(rank, most_newton_components);
+        const std::size_t per_thread =
+            align(length * sizeof(T)) * 3 + align(capacity * sizeof(T)) +
+            align(stride * sizeof(T)) * 4 + align(stride * sizeof(double)) +
+            align(rank * sizeof(std::int32_t)) * 2 + align(newton * newton_chunk * sizeof(T)) +
+            align(newton * (newton + 4) * sizeof(double));
         memory_.reset(static_cast<std::byte*>(
             ::operator new(per_thread * n_threads, std::align_val_t{alignment})));
         std::byte* next = memory_.get();
@@ -80,6 +89,9 @@ public:
             scratch.S = reinterpret_cast<T*>(take(stride * sizeof(T)));
             std::fill(scratch.x, scratch.x + stride, T(0));
             scratch.S_exact = reinterpret_cast<double*>(take(stride * sizeof(double)));
+            scratch.newton_columns = reinterpret_cast<T*>(take(newton * newton_chunk * sizeof(T)));
+            scratch.newton_model =
+                reinterpret_cast<double*>(take(newton * (newton + 4) * sizeof(double)));
             scratch.active = reinterpret_cast<std::int32_t*>(take(rank * sizeof(std::int32_t)));
             scratch.slots = reinterpret_cast<std::int32_t*>(take(rank * sizeof(std::int32_t)));
             scratch.stride = stride;

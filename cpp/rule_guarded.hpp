@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "coordinate_steps.hpp"
+#include "newton_row.hpp"
 #include "row_problem.hpp"
 #include "vector_lanes.hpp"
 
@@ -206,8 +207,8 @@ KLNMF_INLINE T guarded_sweep(const Row<T, I>& row, int n_active, bool gathered, 
 }
 
 // Lists the components that a half-step has to visit: those in use, and those whose gradient says
-// that they would grow. Returns their number, and the residual over all components. A dead
-// component (c = 0, nothing in A) is set to 0.
+// that they would grow. Returns their number, and the residual over all components; S_before
+// becomes the gradient. A dead component (c = 0, nothing in A) is set to 0.
 template <class T, class I>
 KLNMF_INLINE int screen(const Row<T, I>& row, const std::int32_t* order, RowScratch<T>& scratch,
                         T& residual) {
@@ -224,6 +225,7 @@ KLNMF_INLINE int screen(const Row<T, I>& row, const std::int32_t* order, RowScra
         const V size = least < 0 ? -least : least;
         worst = size > worst ? size : worst;
         store(scratch.x + k, x);
+        store(scratch.S_before + k, g);
         store(scratch.S + k, x > 0 ? V{} - T(1) : g); // from here on: negative where active
     }
     residual = largest_lane(worst);
@@ -233,19 +235,6 @@ KLNMF_INLINE int screen(const Row<T, I>& row, const std::int32_t* order, RowScra
         n_active += !(scratch.S[order[j]] >= 0);
     }
     return n_active;
-}
-
-// Gathers the columns of the active components, all columns where that is quicker.
-template <class T, class I>
-KLNMF_INLINE void gather_active(const Row<T, I>& row, int n_active, RowScratch<T>& scratch) {
-    const bool all = 3 * n_active > 2 * row.fixed.rank &&
-                     row.fixed.stride <= scratch.columns_at_once(row.length);
-    for (int j = 0; j < n_active; ++j)
-        scratch.slots[j] = all ? scratch.active[j] : j;
-    if (all)
-        gather_all_columns(row, scratch);
-    else
-        gather_columns(row, scratch.active, n_active, scratch);
 }
 
 // Takes the components that a sweep has set to 0 off the list: what they need next is a screening,
@@ -261,6 +250,13 @@ KLNMF_INLINE int drop_zeros(int n_active, RowScratch<T>& scratch) {
     return kept;
 }
 
+// Rows longer than the tile would have their columns gathered a few at a time, again and again:
+// they take one step of Newton's method instead of the sweeps.
+template <class T, class I>
+KLNMF_INLINE bool takes_newton_step(const Row<T, I>& row, int n_active) {
+    return row.length > tile && n_active <= most_newton_components;
+}
+
 template <class T, class I>
 KLNMF_INLINE RowOutcome guarded_row(const Row<T, I>& row, const GuardedSettings& settings,
                                     RowScratch<T>& scratch) {
@@ -269,18 +265,26 @@ KLNMF_INLINE RowOutcome guarded_row(const Row<T, I>& row, const GuardedSettings&
     RowOutcome outcome{0, 0};
     bool hopeless = false;
     int n_active = 0;
-    bool gathered = false;
+    bool gathered = false, has_value = false;
     for (int round = 0; round < settings.rounds; ++round) {
         if (product_and_ratios(row, scratch)) {
             hopeless |= restart_uncovered_row(row, scratch);
             outcome.kkt = infinity;
+            has_value = false;
         }
         T residual;
         n_active = screen(row, settings.order, scratch, residual);
         if (round == 0)
             outcome.kkt = std::max<double>(outcome.kkt, residual);
-        gathered = n_active <= scratch.columns_at_once(row.length);
         const bool done = residual <= tolerance;
+        if (done && has_value)
+            break;
+        if (!done && takes_newton_step(row, n_active)) {
+            has_value = newton_step(row, n_active, settings.want_value, scratch, outcome.value);
+            if (has_value)
+                continue;
+        }
+        gathered = n_active <= scratch.columns_at_once(row.length);
         if (gathered && (!done || settings.want_value))
             gather_active(row, n_active, scratch);
         if (done)
@@ -295,7 +299,7 @@ KLNMF_INLINE RowOutcome guarded_row(const Row<T, I>& row, const GuardedSettings&
     }
     if (hopeless)
         outcome.value = infinity;
-    else if (settings.want_value)
+    else if (settings.want_value && !has_value)
         outcome.value = exact_value(row, scratch.active, n_active, gathered, scratch);
     return outcome;
 }

@@ -230,11 +230,54 @@ def long_case(make_rule: Callable, mode: int, n_columns: int, rank: int, dtype: 
 @pytest.mark.parametrize("name", ["guarded", "multiplicative", "paper"])
 def test_rows_longer_than_the_tile(name: str, mode: int, dtype: type) -> None:
     # Long enough that even with padding the columns are gathered in three groups or more.
-    for rank in (1, 18):
+    # More than 64 active components are visited one after the other.
+    for rank in (1, 18, 70):
         case = long_case(RULES[name], mode, 5 * _core.TILE + 77, rank, dtype)
         if name != "paper":
             (case.W, case.H)[mode][0, 0] = 2e3  # falls far: the product is computed anew
         assert_same_half_step(case, mode, RULES[name], PENALTY_SETS["all"])
+
+
+@BOTH_DTYPES
+@pytest.mark.parametrize("penalties", PENALTY_SETS.values(), ids=PENALTY_SETS)
+def test_a_step_of_a_long_row_takes_half_of_what_is_left(dtype: type, penalties: Penalties) -> None:
+    """Newton's step takes half of what is left, or more, every time."""
+    case = long_case(RULES["guarded"], 0, _core.TILE + 300, 12, dtype)
+    backend, x = CpuBackend(SparseData(sp.csr_array(case.X[:1])), 1), case.W[:1].copy()
+    c, l2 = backend.column_sums(case.H) + penalties.l1[0], penalties.l2[0]
+    order = np.arange(12, dtype=np.int32)
+    least = x.copy()
+    backend.update_rows(0, least, case.H, c, l2, GuardedRule(order, rounds=60, sweeps=2))
+    least_value = backend.evaluate(0, least, case.H, c, l2).value
+    excess = backend.evaluate(0, x, case.H, c, l2).value - least_value
+    for _ in range(6):
+        totals = backend.update_rows(0, x, case.H, c, l2, GuardedRule(order))
+        assert totals.value == pytest.approx(backend.evaluate(0, x, case.H, c, l2).value, rel=1e-12)
+        assert totals.value - least_value <= 0.5 * excess + 1e-7 * case.total
+        excess = totals.value - least_value
+    assert excess <= 1e-6 * case.total
+
+
+@BOTH_DTYPES
+def test_a_long_row_far_from_its_minimum_does_not_rise(dtype: type) -> None:
+    """Starts from which the model leads too far: shares of the way, or sweeps in its place."""
+    for seed in range(6):
+        generator = np.random.default_rng(seed)
+        case = long_case(RULES["guarded"], 0, _core.TILE + 300, 7, dtype)
+        x = generator.lognormal(0, 6, case.W.shape).astype(dtype)
+        x[:, 5:] = 0
+        H = (
+            generator.lognormal(0, 3, case.H.shape) * generator.integers(0, 2, case.H.shape)
+        ).astype(dtype)
+        H[:, 0] = 1e-3
+        backend = CpuBackend(SparseData(case.X), 1)
+        c = backend.column_sums(H)
+        value = backend.evaluate(0, x, H, c, 0.0).value
+        for _ in range(4):
+            rule = GuardedRule(np.arange(7, dtype=np.int32))
+            moved = backend.update_rows(0, x, H, c, 0.0, rule).value
+            assert moved <= value + 1e-12 * case.total
+            value = moved
 
 
 @MODES

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from klnmf import _core
 from klnmf.backends.base import (
     DenseRule,
     GuardedRule,
@@ -21,10 +22,15 @@ from klnmf.backends.base import (
     SolveRule,
 )
 from klnmf.backends.numpy_factors import NumpyFactors
-from klnmf.backends.reference_newton import newton_steps
+from klnmf.backends.reference_newton import newton_step, newton_steps
 from klnmf.sparse_data import SparseData, blocked_sum
 
 Array = npt.NDArray[Any]
+
+# As in the core: rows with more nonzeros than its tile move by a step of Newton's method instead of
+# sweeps, unless more components than this are active.
+LONG_ROW = _core.TILE
+MOST_NEWTON_COMPONENTS = 64
 
 
 def entry_residuals(x: Array, c: Array, g: Array, total: float) -> Array:
@@ -260,12 +266,28 @@ def _guarded_row(row: RowProblem, x: Array, rule: GuardedRule) -> float:
             break
         movable = (row.c > 0) & ((x > 0) | (gradient < 0))
         components = rule.order[movable[rule.order]]
+        if _takes_newton_step(row, components) and _newton_step(row, x, components):
+            continue
         for _ in range(rule.sweeps):
             violation = row.guarded_sweep(x, components)
             components = components[x[components] > 0]  # what became 0 waits for a screening
             if violation <= rule.tolerance:
                 break
     return first_residual
+
+
+def _takes_newton_step(row: RowProblem, components: Array) -> bool:
+    """Rows longer than the core's tile, unless very many components are active."""
+    return len(row.v) > LONG_ROW and len(components) <= MOST_NEWTON_COMPONENTS
+
+
+def _newton_step(row: RowProblem, x: Array, components: Array) -> bool:
+    c = row.c[components]
+    masses = x[components] * c
+    if not newton_step(row.v, row.A[:, components] / c, masses, row.l2 / c**2):
+        return False
+    x[components] = masses / c
+    return True
 
 
 def _solve_row(row: RowProblem, x: Array, rule: SolveRule) -> float:

@@ -1,4 +1,4 @@
-"""The slow oracle's solve of a row problem to its end: Newton's method with x ≥ 0.
+"""The slow oracle's steps of Newton's method with x ≥ 0.
 
 In here a component is measured by its mass c_k x_k, and its column of A is divided by c_k: all
 slopes are 1. The formulas are derived in docs/maths.md.
@@ -27,20 +27,80 @@ def newton_steps(v: Array, A: Array, x: Array, tolerance: float, rounds: int) ->
     """
     total, rounding = float(v.sum()), 16 * np.finfo(x.dtype).eps
     for _ in range(rounds):
-        y = A @ x
-        gradient = 1 - A.T @ (v / y)
+        gradient = 1 - A.T @ (v / (A @ x))
         if np.abs(np.minimum(x / total, gradient)).max() <= tolerance:
             return
         free = (x > 0) | (gradient < 0)
-        scaled = A[:, free] * (np.sqrt(v) / y)[:, None]
-        second_derivatives = scaled.T @ scaled
-        step = np.zeros_like(x)
-        step[free] = minimum_of_model(x[free], gradient[free], second_derivatives) - x[free]
-        curvature = float(step[free] @ second_derivatives @ step[free])
+        model = Model(v, A[:, free], x[free], np.zeros(int(free.sum()), x.dtype))
         share = 1.0
-        if not _descends(v, A, x, step, -float(gradient @ step), curvature, rounding * total):
-            share = share_of_way(v, y, A @ step, float(step.sum()))
-        x[:] = np.maximum(x + share * step, 0)
+        if not model.descends(x[free] + model.way, rounding * total):
+            share = model.share_of_way()
+        x[free] = np.maximum(x[free] + share * model.way, 0)
+
+
+def newton_step(v: Array, A: Array, x: Array, l2: Array) -> bool:
+    """Move the masses x, in place, by one step that is certain to descend; else return False.
+
+    All components given may move. ``l2`` is their penalty in terms of masses.
+    """
+    model = Model(v.astype(np.float64), A.astype(np.float64), x.astype(np.float64), l2)
+    share = 1.0
+    for _ in range(2):
+        moved = (model.x + share * model.way).astype(x.dtype)
+        if model.descends(moved.astype(np.float64), 1e-14 * float(v.sum())):
+            x[:] = moved
+            return True
+        share = model.share_of_way()
+    return False
+
+
+class Model:
+    """The quadratic model of Σ x + Σ l2 x² / 2 − Σ v log (A x) at x, and the way to its minimum."""
+
+    def __init__(self, v: Array, A: Array, x: Array, l2: Array) -> None:
+        self.v, self.A, self.x, self.l2 = v, A, x, l2
+        self.y = A @ x
+        self.gradient = 1 + l2 * x - A.T @ (v / self.y)
+        scaled = A * (np.sqrt(v) / self.y)[:, None]
+        self.second_derivatives = scaled.T @ scaled + np.diag(l2)
+        self.way = minimum_of_model(x, self.gradient, self.second_derivatives) - x
+
+    def descends(self, moved: Array, rounding: float) -> bool:
+        """Whether f is certainly no higher at ``moved``: see docs/maths.md, 5."""
+        step = moved - self.x
+        y = self.A @ moved
+        if not (y > 0).all():
+            return False
+        slope = float((1 + self.l2 * moved - self.A.T @ (self.v / y)) @ step)  # φ'(1)
+        if slope <= rounding:
+            return True
+        fall, curvature = -float(self.gradient @ step), float(step @ self.second_derivatives @ step)
+        return slope + 0.5 * curvature <= fall + rounding and bool((y <= 2 * self.y).all())
+
+    def share_of_way(self) -> float:
+        """How far to go along a way that leads too far: to where φ' is about 0, from below."""
+        change, linear = self.A @ self.way, float((1 + self.l2 * self.x) @ self.way)
+        square = float(self.l2 @ self.way**2)
+
+        def slope_at(t: float) -> float:
+            y = self.y + t * change
+            if not (y > 0).all():
+                return np.inf
+            return linear + t * square - float(np.sum(self.v * change / y))
+
+        low, high, slope_low = 0.0, 1.0, slope_at(0.0)
+        # Beyond a pole, and where it is steep, as if it rose eightfold.
+        slope_high = min(slope_at(1.0), -8 * slope_low)
+        for _ in range(TRIES):
+            margin = 0.1 * (high - low)
+            line = low + (high - low) * slope_low / (slope_low - slope_high)
+            t = min(max(line, low + margin), high - margin)
+            slope = slope_at(t)
+            if slope <= 0:
+                low, slope_low = t, slope
+            else:
+                high, slope_high = t, min(slope, -8 * slope_low) if np.isinf(slope) else slope
+        return low if low > 0 else 0.5 * high
 
 
 def minimum_of_model(x: Array, gradient: Array, second_derivatives: Array) -> Array:
@@ -58,38 +118,3 @@ def minimum_of_model(x: Array, gradient: Array, second_derivatives: Array) -> Ar
         if largest_move <= LAST_MOVE * first_move:
             break
     return z
-
-
-def _descends(
-    v: Array, A: Array, x: Array, step: Array, fall: float, curvature: float, rounding: float
-) -> bool:
-    """Whether the whole step is certain to descend; ``fall`` is −φ'(0), ``curvature`` φ''(0)."""
-    y, y_before = A @ (x + step), A @ x
-    if not (y > 0).all():
-        return False
-    slope = float((1 - A.T @ (v / y)) @ step)  # φ'(1)
-    if slope <= rounding:
-        return True
-    return slope + 0.5 * curvature <= fall and bool((y <= 2 * y_before).all())
-
-
-def share_of_way(v: Array, y: Array, change: Array, linear: float) -> float:
-    """How far to go along a way that leads too far: to where φ' is about 0, from below."""
-
-    def slope_at(t: float) -> float:
-        moved = y + t * change
-        return linear - float(np.sum(v * change / moved)) if (moved > 0).all() else np.inf
-
-    low, high, slope_low = 0.0, 1.0, slope_at(0.0)
-    # Beyond a pole, and where it is steep, as if it rose eightfold.
-    slope_high = min(slope_at(1.0), -8 * slope_low)
-    for _ in range(TRIES):
-        margin = 0.1 * (high - low)
-        line = low + (high - low) * slope_low / (slope_low - slope_high)
-        t = min(max(line, low + margin), high - margin)
-        slope = slope_at(t)
-        if slope <= 0:
-            low, slope_low = t, slope
-        else:
-            high, slope_high = t, min(slope, -8 * slope_low) if np.isinf(slope) else slope
-    return low if low > 0 else 0.5 * high
