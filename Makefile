@@ -112,7 +112,7 @@ sanitize: $(SAN_VENV)/.stamp  ## kernel tests under ASan and UBSan
 	@echo "==> kernel tests under sanitizers"
 	@LD_PRELOAD="$(foreach lib,asan ubsan stdc++,$$($(CXX) -print-file-name=lib$(lib).so))" \
 	    ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
-	    $(SAN_VENV)/bin/python -m pytest -q -p no:cacheprovider --capture=sys tests/test_kernels.py
+	    $(SAN_VENV)/bin/python -m pytest -q -p no:cacheprovider --capture=sys tests/test_kernels.py tests/test_long_rows.py
 
 # ---- documentation ----------------------------------------------------------------------------------
 
