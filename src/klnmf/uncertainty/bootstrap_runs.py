@@ -57,10 +57,11 @@ def bootstrap(
     starting at its own factors; the components of the refit are matched to those of the model. How
     far the refits scatter says how far the model would be off if it were true.
 
-    The intervals are about the estimate, with the runs' standard deviation as standard error.
-    Percentiles of the runs, which are the usual choice, cover less: the bias of the fit counts
-    twice in them (docs/performance.md, "How sure", has the measured coverage of each kind). Entries
-    near 0 or 1 are marked as such (``is_interior``); their intervals come from the likelihood.
+    The intervals are about the estimate, with the runs' standard deviation as standard error: a
+    hundred runs are enough for that, where percentiles of the runs, which are the usual choice,
+    need several hundred to cover as they should (docs/performance.md, "How sure", has the measured
+    coverage). Entries near 0 or 1 are marked as such (``is_interior``); their intervals come from
+    the likelihood as well and are one-sided.
 
     What they do not tell: whether the model is right. Counts that vary more than Poisson counts, a
     wrong number of components and another local optimum are not in them, and components that the
