@@ -4,6 +4,7 @@
     python -m benchmarks.coverage --only intervals --repeats 20
     python -m benchmarks.coverage --only kinds        # other ways to make an interval from the runs
     python -m benchmarks.coverage --only differences
+    python -m benchmarks.coverage --only dispersion   # does the result notice a wrong model?
 
 Counts are drawn from planted factors, new ones for every repeat, and fitted from the default start;
 components are matched to the planted ones. In a "separable" design every component has five
@@ -22,12 +23,14 @@ import argparse
 import time
 import warnings
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.stats import norm
 from sklearn.exceptions import ConvergenceWarning
 
 from klnmf import KLNMF
+from klnmf.datasets import load_bible
 from klnmf.simulate import draw_counts, simulate_counts
 from klnmf.topics import match_components, plsi_probabilities
 from klnmf.uncertainty import Bootstrap, Intervals, bootstrap, differential_features
@@ -328,10 +331,38 @@ def measure_differences(args: argparse.Namespace) -> None:
             )
 
 
+def measure_dispersion(args: argparse.Namespace) -> None:
+    """The ratio by which a result tells that counts vary more than Poisson counts."""
+    print("divergence of the data / of data drawn from the model, by variance of the rates' noise")
+    print(f"{'design':60s}      0    0.2      1")
+    sparse = Design(500, 1000, 5, 50, 0.5), Design(500, 1000, 5, 50, 0.5, "none")
+    for design in (*args.designs, *sparse):
+        ratios = []
+        for variance in (0.0, 0.2, 1.0):
+            generator = np.random.default_rng([4, 0])
+            W, components = design.draw(0)
+            rates = W @ components
+            if variance:
+                rates *= generator.gamma(1 / variance, variance, size=rates.shape)
+            X = generator.poisson(rates)
+            ratios.append(dispersion_of(X, design.rank, args))
+        print(f"{design!s:60s} {'  '.join(f'{ratio:5.2f}' for ratio in ratios)}", flush=True)
+    print(f"{'the Bible, rank 10':60s} {dispersion_of(load_bible().data, 10, args):5.2f}")
+
+
+def dispersion_of(X: Any, rank: int, args: argparse.Namespace) -> float:
+    model = KLNMF(rank, random_state=0, tol=args.tol, max_iter=2000).fit(X)
+    return bootstrap(model, X, 5, samples=[], n_jobs=args.jobs, random_state=0).dispersion
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     add = parser.add_argument
-    add("--only", choices=["intervals", "kinds", "differences"], help="one of the tables")
+    add(
+        "--only",
+        choices=["intervals", "kinds", "differences", "dispersion"],
+        help="one of the tables",
+    )
     add("--repeats", type=int, default=4, help="new factors and counts for each")
     add("--runs", type=int, default=60, help="refits of a bootstrap")
     add("--tol", type=float, default=1e-3, help="of all fits")
@@ -346,6 +377,8 @@ def main() -> None:
         measure_differences(args)
     if args.only == "kinds":
         measure_kinds(args)
+    if args.only == "dispersion":
+        measure_dispersion(args)
 
 
 if __name__ == "__main__":

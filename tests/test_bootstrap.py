@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import tracemalloc
 from collections.abc import Iterator
 from typing import Any
 
@@ -176,6 +177,17 @@ def test_proportions_of_some_samples(
     np.testing.assert_array_equal(some.components.upper, result.components.upper)
     np.testing.assert_array_equal(some.sizes.upper, result.sizes.upper)
     assert "Parametric bootstrap, 12 runs" in str(some)
+
+
+def test_memory_does_not_grow_with_the_runs(model: KLNMF) -> None:
+    peaks = []
+    for n_runs in (3, 30):
+        tracemalloc.start()
+        bootstrap(model, X, n_runs=n_runs, n_jobs=1, random_state=0)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    draws = 27 * 4 * 3 * (80 + 30)  # what the other 27 runs would take in float32
+    assert peaks[1] - peaks[0] < draws / 2
 
 
 def test_draws_that_are_too_many_are_refused_before_any_run(

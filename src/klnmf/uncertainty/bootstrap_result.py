@@ -118,7 +118,7 @@ class Bootstrap:
     def dispersion(self) -> float:
         """Divergence of the data, divided by the mean divergence of the runs.
 
-        Near 1 for Poisson counts and the right model (up to 1.03 in simulations). Well above it the
+        Near 1 for Poisson counts and the right model (up to 1.04 in simulations). Well above it the
         data vary more than the model allows, and the intervals are too short.
         """
         mean = float(self.run_divergences.mean())
