@@ -87,6 +87,23 @@ def test_runs_are_refits_of_data_drawn_from_the_model(model: KLNMF, result: Boot
     assert result.run_divergences[0] == refit.divergence_
 
 
+class Reversed(KLNMF):
+    """Finds the same components in the opposite order."""
+
+    def fit_transform(self, X: Any, y: Any = None, W: Any = None, H: Any = None) -> Any:
+        found = super().fit_transform(X, y, W, H)
+        self.components_ = self.components_[::-1]
+        return found[:, ::-1]
+
+
+def test_components_of_the_runs_are_matched(model: KLNMF, result: Bootstrap) -> None:
+    backward = Reversed(3, random_state=0).fit(X)
+    backward.components_ = model.components_
+    found = bootstrap(backward, X, n_runs=12, n_jobs=1, random_state=0)
+    np.testing.assert_array_equal(found.components.upper, result.components.upper)
+    np.testing.assert_array_equal(found.proportions.upper, result.proportions.upper)
+
+
 def test_same_seed_gives_the_same_bits_for_any_number_of_jobs(
     model: KLNMF, result: Bootstrap
 ) -> None:
@@ -151,6 +168,11 @@ def test_higher_levels_are_wider(model: KLNMF, result: Bootstrap) -> None:
     wide = bootstrap(model, X, n_runs=12, level=0.99, n_jobs=1, random_state=0)
     assert np.all(wide.components.upper >= result.components.upper)
     assert np.all(wide.components.lower <= result.components.lower)
+    inside = result.components.is_interior
+    assert np.all((wide.components.lower < result.components.lower)[inside])
+    ratio = student.ppf(0.995, 11) / student.ppf(0.975, 11)
+    widths = [(found.components.upper - found.components.lower)[inside] for found in (wide, result)]
+    np.testing.assert_allclose(widths[0] / widths[1], ratio, rtol=0.05)
 
 
 def test_planted_shares_are_covered(model: KLNMF) -> None:
@@ -261,9 +283,10 @@ def test_tables_and_frames(result: Bootstrap) -> None:
 
 
 def test_picture_has_a_line_for_every_interval(result: Bootstrap) -> None:
-    axes = result.plot(n_top=5, select=[2, 0])
+    axes = result.plot(n_top=25, select=[2, 0])
     assert [ax.get_title(loc="left") for ax in axes] == ["component 2", "component 0"]
-    table = result.table(2, 5)
+    table = result.table(2, 25)
+    assert 0 < table["is_interior"].sum() < 25
     lines, points = axes[0].collections
     ends = np.array([segment[:, 0] for segment in lines.get_segments()])
     np.testing.assert_allclose(ends, np.column_stack([table["lower"], table["upper"]]))

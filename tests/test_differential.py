@@ -184,6 +184,26 @@ def test_intervals_of_fold_changes_cover_no_change(model: KLNMF) -> None:
     )
 
 
+@pytest.mark.parametrize("against", ["others", 2])
+def test_errors_of_fold_changes_come_from_the_information(model: KLNMF, against: str | int) -> None:
+    found = differential_features(model, X, against, components=[0], W=W)
+    sizes = W.sum(axis=0)
+    weights = np.eye(3)[2] if against == 2 else sizes * [0, 1, 1] / sizes[1:].sum()
+    pseudo, by_feature = 1.5 * sizes / sizes.sum(), sp.csr_array(X.T)
+    x = moderated_shares(by_feature, W, pseudo, 1)
+    [(_, covariances)] = log_share_covariances(by_feature, W, x, pseudo)
+
+    def change(logs: np.ndarray) -> float:
+        return float(np.log2(np.exp(logs[0]) / (weights @ np.exp(logs))))
+
+    for j in (3, 61, 75):
+        logs = np.log(x[j])
+        slopes = [(change(logs + step) - change(logs - step)) / 2e-5 for step in 1e-5 * np.eye(3)]
+        assert found.log2_fold_change[0, j] == pytest.approx(change(logs), abs=1e-6)
+        expected = np.sqrt(slopes @ covariances[j] @ slopes)
+        assert found.standard_error[0, j] == pytest.approx(expected, rel=1e-5)
+
+
 def test_own_features_are_found_and_shared_ones_are_not(found: DifferentialFeatures) -> None:
     is_own = COMPONENTS > 0.0
     is_own[:, :60] = False
@@ -248,6 +268,10 @@ def test_what_is_empty_is_not_compared(model: KLNMF) -> None:
     found = differential_features(model, counts, "others", W=empty_W)
     assert np.isnan(found.z[2]).all()
     assert np.isfinite(np.delete(found.z[:2], 5, axis=1)).all()
+    without_first = W * [0.0, 1.0, 1.0]
+    found = differential_features(model, X, W=without_first)
+    assert np.all(found.reference[1] == 2)
+    assert np.all(found.reference[2] == 1)
     with_empty = differential_features(model, counts, 2, W=empty_W)
     assert np.isnan(with_empty.p_value).all()
     assert "0 tests" in str(with_empty)
