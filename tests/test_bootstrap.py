@@ -257,6 +257,21 @@ def test_empty_samples_have_no_proportions() -> None:
     assert np.isfinite(found.lower[:-1]).all()
 
 
+def test_empty_components_are_said_to_be_empty() -> None:
+    model = KLNMF(5, l1_W=5.0, l1_H=50.0, random_state=0).fit(X)
+    empty = ~model.components_.any(axis=1)
+    assert empty.any()
+    assert not empty.all()
+    found = bootstrap(model, X, n_runs=3, random_state=0)
+    assert np.isnan(found.components.upper[empty]).all()
+    assert np.isfinite(found.components.upper[~empty]).all()
+    assert str(found).count("(empty)") == empty.sum()
+    assert "other components" not in str(found)
+    nothing = sp.csr_array((4, 30))
+    found = bootstrap(KLNMF(2, random_state=0).fit(nothing), nothing, n_runs=2, random_state=0)
+    assert np.isnan(found.proportions.upper).all()
+
+
 def test_one_component_is_all_of_every_sample() -> None:
     found = bootstrap(KLNMF(1, random_state=0).fit(X), X, n_runs=3, random_state=0)
     np.testing.assert_array_equal(found.proportions.lower, 1.0)

@@ -64,6 +64,17 @@ def test_limits_are_where_the_likelihood_has_fallen(
             assert found[row, k] == pytest.approx(expected, rel=1e-5), (row, k)
 
 
+def test_limits_beyond_a_fall_of_the_cost() -> None:
+    """At 0 the likelihood still rises with the component, as where a penalty holds it down."""
+    A, x = np.array([[1.0, 3.0], [2.0, 0.5]]), np.array([[1.0, 0.0], [0.01, 0.0]])
+    X = np.array([[1.0, 9.0], [40.0, 1.0]])
+    found = upper_limits(sp.csr_array(X), x, A, x == 0.0, 0.05)
+    for row in range(2):
+        expected = brute_force_limit(X, x, A, row, 1, 0.05)
+        assert found[row, 1] == pytest.approx(expected, rel=1e-5)
+    assert found[:, 0].tolist() == [0.0, 0.0]
+
+
 def test_nothing_limits_an_empty_component() -> None:
     A = np.array([[1.0, 0.0], [2.0, 0.0]])
     found = upper_limits(

@@ -215,7 +215,11 @@ class Bootstrap:
     def __str__(self) -> str:
         """Return a row for each component, and what to know before trusting it."""
         lines = [f"component   share  {self.level:.3g} interval      similarity  leading features"]
+        is_empty = self.components.estimate.sum(axis=1) == 0.0
         for k in range(self.sizes.estimate.shape[1]):
+            if is_empty[k]:
+                lines.append(f"{k:9d}         (empty)")
+                continue
             top = self.table(k, 3)
             leading = ", ".join(
                 f"{name} {_span(low, high)}"
@@ -241,7 +245,7 @@ class Bootstrap:
                 "drawn from the model. The counts vary more than Poisson counts of this rank do, "
                 "and the intervals are too short."
             )
-        unlike = np.flatnonzero(self.similarity.mean(axis=0) < TOO_DIFFERENT)
+        unlike = np.flatnonzero((self.similarity.mean(axis=0) < TOO_DIFFERENT) & ~is_empty)
         if len(unlike):
             lines.append(
                 "Careful: the runs have other components in the place of "

@@ -25,7 +25,7 @@ Array = npt.NDArray[Any]
 FloatArray = npt.NDArray[np.float64]
 
 _ENTRIES_AT_ONCE = 1 << 22  # of the products x_ik A_jk
-_NEWTON_STEPS = 50  # at most; five or six are the rule
+_NEWTON_STEPS = 100  # at most; five or six are the rule
 
 
 def upper_limits(X: sp.csr_array, x: Array, A: Array, wanted: Array, alpha: float) -> FloatArray:
@@ -83,19 +83,21 @@ def _roots(
     """Root u > 0 of c u − Σ v log(1 + u t) = rise for each row.
 
     The parabola at 0 lies above F, because F's third derivative is negative. So its root is left of
-    F's; Newton's next point is right of it, and from there on it descends to it.
+    F's; Newton's next point is right of it, and from there on it descends to it. Where F falls
+    first, as with a penalty or in a fit that is not over, u is doubled until it rises.
     """
 
     def total(values: FloatArray) -> FloatArray:
         return np.bincount(rows, weights=values, minlength=n_rows).astype(np.float64, copy=False)
 
-    slope = np.maximum(c - total(v * t), 0.0)  # below 0 by rounding, or where the fit is not over
+    slope = np.maximum(c - total(v * t), 0.0)
     bend = total(v * t * t)
     u = 2.0 * rise / (slope + np.sqrt(slope**2 + 2.0 * bend * rise))
     for _ in range(_NEWTON_STEPS):
         at = u[rows] * t
         value = c * u - total(v * np.log1p(at)) - rise
-        steps = value / (c - total(v * t / (1.0 + at)))
+        slope = c - total(v * t / (1.0 + at))
+        steps = np.where(slope > 0.0, value / np.where(slope > 0.0, slope, 1.0), -u)
         u = u - steps
         if np.all(np.abs(steps) <= 1e-6 * u):
             break
