@@ -41,10 +41,11 @@ def differential_features(
     two shares being equal, with q-values for all tests together.
 
     **Everything is conditional on W**: the parts that the components have in the samples are taken
-    as known. W was estimated from the same counts, and that is not in the errors; it matters little
-    where there are many features, and each has few of the counts (docs/performance.md, "How sure",
-    has the false discovery rates measured with known and with estimated W). Counts that vary more
-    than Poisson counts make the tests too sure of themselves; see ``dispersion`` of `bootstrap`.
+    as known. W was estimated from the same counts, and that is not in the errors. It hardly matters
+    where samples have counts enough to tell their parts; where they have not, false discoveries may
+    be twice as many as the q-values say (docs/performance.md, "How sure", has the rates measured
+    with known and with estimated W). Counts that vary more than Poisson counts make the tests too
+    sure of themselves; see ``dispersion`` of `bootstrap`.
 
     Given W, each feature is a Poisson regression with nonnegative coefficients. The test is the
     likelihood-ratio test of the fit with equal shares against the free one, ``z`` being its signed
