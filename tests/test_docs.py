@@ -33,6 +33,7 @@ MODULES = {  # and the page of the reference that each is on
     "klnmf.projection": "projection",
     "klnmf.frames": "frames",
     "klnmf.model_selection": "model_selection",
+    "klnmf.uncertainty": "uncertainty",
     "klnmf.evaluation": "evaluation",
     "klnmf.simulate": "simulate",
     "klnmf.objective": "objective",

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from scipy.stats import poisson
+from sklearn.decomposition import NMF
 from sklearn.exceptions import NotFittedError
 
 from klnmf import KLNMF
@@ -67,6 +68,36 @@ def test_sparse_components_and_values_that_are_not_whole(model: KLNMF) -> None:
     halves = evaluate(model, X[150:] * 0.5)
     assert halves.n_features == 30
     assert 1 < halves.perplexity < 30
+
+
+def test_models_of_others_and_bare_components_are_scored(model: KLNMF) -> None:
+    new = X[150:]
+    own = evaluate(model, new)
+    for components in (model.components_, sp.csr_array(model.components_)):
+        bare = evaluate(components, new)
+        assert bare.perplexity == pytest.approx(own.perplexity, rel=1e-5)
+        np.testing.assert_array_equal(bare.npmi, own.npmi)
+    other = NMF(
+        4, beta_loss="kullback-leibler", solver="mu", max_iter=1000, random_state=0, init="random"
+    ).fit(X[:150])
+    assert evaluate(other, new).perplexity == pytest.approx(own.perplexity, rel=0.05)
+    with pytest.raises(NotFittedError):
+        evaluate(NMF(4), new)
+    with pytest.raises(ValueError, match="nonnegative"):
+        evaluate(-model.components_, new)
+    with pytest.raises(TypeError, match=r"load_model\(path\)\.model"):
+        evaluate(object(), new)
+
+
+def test_printed_scores_have_all_three(model: KLNMF) -> None:
+    scores = evaluate(model, X[150:])
+    lines = str(scores).splitlines()
+    assert lines[0].startswith(f"log-likelihood  {scores.log_likelihood:.6g}")
+    assert lines[1].startswith(f"perplexity      {scores.perplexity:.6g} (an even guess: 60)")
+    assert f"{scores.npmi.mean():.3f} in the mean" in lines[2]
+    assert f"to {scores.umass.max():.3f}" in lines[3]
+    assert lines[4] == f"{scores.n_counts:g} counts of 50 samples scored"
+    assert "no component has two" in str(evaluate(model, sp.csr_array((2, 60))))
 
 
 def test_data_are_checked_as_by_score(model: KLNMF) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import klnmf.simulate
-from klnmf.simulate import SimulatedCounts, _poisson_counts, simulate_counts
+from klnmf.simulate import SimulatedCounts, _poisson_counts, draw_counts, simulate_counts
 
 
 def test_shapes_types_and_scaling_of_the_factors() -> None:
@@ -154,3 +154,26 @@ def test_zero_expected_counts_give_an_empty_matrix() -> None:
     assert X.nnz == 0
     assert X.shape == (3, 4)
     assert (W == 0.0).all()
+
+
+def test_draws_from_given_factors_are_those_of_the_planted_ones() -> None:
+    generator = np.random.default_rng(3)
+    W, H = generator.gamma(0.5, size=(6, 3)), generator.gamma(0.5, size=(8, 3))
+    drawn = draw_counts(W, H.T, random_state=5)
+    expected = _poisson_counts(np.random.default_rng(5), W, H)
+    np.testing.assert_array_equal(drawn.toarray(), expected.toarray())
+    assert draw_counts(np.zeros((2, 3)), H.T).nnz == 0
+
+
+@pytest.mark.parametrize(
+    ("W", "components", "message"),
+    [
+        ([1.0], [[1.0]], "W must have two dimensions"),
+        ([[1.0]], [[-1.0]], "components must be nonnegative"),
+        ([[np.inf]], [[1.0]], "W must be nonnegative and finite"),
+        ([[1.0, 2.0]], [[1.0, 2.0]], "a column for each row of components"),
+    ],
+)
+def test_wrong_factors_are_named(W: object, components: object, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        draw_counts(W, components)  # type: ignore[arg-type]

@@ -8,10 +8,13 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from klnmf.base_estimator import FactorModel
+from klnmf.estimators import KLNMF
 from klnmf.topics import coherence
+from klnmf.topics.checks import checked_components
 
 
 @dataclass(frozen=True)
@@ -40,16 +43,33 @@ class HeldOutScores:
     n_features: int
     n_counts: float
 
+    def __str__(self) -> str:
+        """Return the three scores in words."""
+        lines = [
+            f"log-likelihood  {self.log_likelihood:.6g} (mean of a sample's held-out half)",
+            f"perplexity      {self.perplexity:.6g} (an even guess: {self.n_features})",
+        ]
+        for name, values in (("NPMI", self.npmi), ("UMass", self.umass)):
+            known = values[np.isfinite(values)]
+            text = "no component has two features that occur"
+            if known.size:
+                text = f"{known.mean():.3f} in the mean, {known.min():.3f} to {known.max():.3f}"
+            lines.append(f"{'coherence ' + name:15s} {text}")
+        return "\n".join([*lines, f"{self.n_counts:g} counts of {self.n_samples} samples scored"])
 
-def evaluate(model: FactorModel, X: Any, *, n_top: int = 10) -> HeldOutScores:
-    """Score a fitted model on samples, best on such as it was not fitted to.
 
-    Half of each sample's counts say what the sample is about, the other half is predicted.
+def evaluate(model: Any, X: Any, *, n_top: int = 10) -> HeldOutScores:
+    """Score a fitted model on samples: held-out likelihood, perplexity and coherence in one call.
+
+    Best on samples that it was not fitted to. Half of each sample's counts say what the sample is
+    about, the other half is predicted.
 
     Parameters
     ----------
-    model : KLNMF or MiniBatchKLNMF
-        A fitted model.
+    model : estimator with ``components_``, or array-like of shape (n_components, n_features)
+        A fitted model: KLNMF, MiniBatchKLNMF, another library's with nonnegative components (such
+        as scikit-learn's NMF and LatentDirichletAllocation), or the components themselves (such as
+        those of `klnmf.model_selection.consensus`). W is solved for under the KL divergence.
     X : {array-like, sparse matrix or array} of shape (n_samples, n_features)
         Counts.
     n_top : int, default=10
@@ -70,16 +90,35 @@ def evaluate(model: FactorModel, X: Any, *, n_top: int = 10) -> HeldOutScores:
     >>> scores.perplexity < X.shape[1] / 4
     True
     """
-    check_is_fitted(model, "components_")
-    counts = model._check(X, reset=False)
-    split, found = model._completed(counts)
+    known = _as_factor_model(model)
+    counts = known._check(X, reset=False)
+    split, found = known._completed(counts)
     n_counts = float(split.held_out.sum(dtype=np.float64))
     return HeldOutScores(
         found.per_sample,
         math.exp(-found.log_shares / n_counts) if n_counts else math.nan,
-        coherence(model.components_, counts, "npmi", n_top=n_top),
-        coherence(model.components_, counts, "umass", n_top=n_top),
+        coherence(known.components_, counts, "npmi", n_top=n_top),
+        coherence(known.components_, counts, "umass", n_top=n_top),
         counts.shape[0],
         split.held_out.shape[1],
         n_counts,
     )
+
+
+def _as_factor_model(model: Any) -> FactorModel:
+    """Return the model itself, or one of ours with its components."""
+    if isinstance(model, BaseEstimator):
+        check_is_fitted(model, "components_")
+    if isinstance(model, FactorModel):
+        return model
+    given = getattr(model, "components_", model)
+    if not hasattr(given, "shape") and not isinstance(given, list | tuple):
+        raise TypeError(
+            "evaluate takes a fitted model with components_, or the components as an array; got "
+            f"{type(model).__name__}. A file's model is load_model(path).model."
+        )
+    components = checked_components(given)
+    known = KLNMF(components.shape[0], dtype=np.float64)
+    known.components_ = components
+    known.n_components_, known.n_features_in_ = components.shape
+    return known

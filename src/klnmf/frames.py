@@ -6,7 +6,7 @@ a DataFrame with the index of X and the columns ``klnmf0``, ``klnmf1``, ...
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -64,6 +64,28 @@ def components_frame(
     if sp.issparse(components):
         return pd.DataFrame.sparse.from_spmatrix(components, index=index, columns=names)
     return pd.DataFrame(np.array(components), index=index, columns=names)
+
+
+def table_frame(table: Mapping[str, npt.NDArray[Any]]) -> Any:
+    """Return columns of the same length, such as a result's ``table()``, as a DataFrame.
+
+    Parameters
+    ----------
+    table : mapping of str to ndarray
+        Columns by name.
+
+    Returns
+    -------
+    pandas.DataFrame
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from klnmf.frames import table_frame
+    >>> table_frame({"component": np.arange(2), "share": np.array([0.75, 0.25])}).shape
+    (2, 2)
+    """
+    return _pandas().DataFrame(dict(table))
 
 
 def _pandas() -> Any:

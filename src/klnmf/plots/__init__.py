@@ -12,6 +12,7 @@ from klnmf.plots.features import plot_component_sizes, plot_top_features
 from klnmf.plots.heat_maps import plot_component_similarity, plot_components_by_label
 from klnmf.plots.images import plot_components_as_images
 from klnmf.plots.intertopic import plot_intertopic_map
+from klnmf.plots.intervals import plot_intervals
 from klnmf.plots.rank import plot_rank_selection
 from klnmf.plots.structure import plot_structure
 
@@ -23,6 +24,7 @@ __all__ = [
     "plot_consensus",
     "plot_convergence",
     "plot_intertopic_map",
+    "plot_intervals",
     "plot_kkt_residual",
     "plot_rank_selection",
     "plot_structure",

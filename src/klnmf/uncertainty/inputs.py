@@ -1,0 +1,40 @@
+"""What both kinds of answer take: a fitted model, whole counts, names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import scipy.sparse as sp
+from sklearn.utils.validation import check_is_fitted
+
+from klnmf.base_estimator import FactorModel
+from klnmf.held_out import is_integer_valued
+from klnmf.topics.checks import Names, checked_names
+
+
+def checked_whole_counts(model: FactorModel, X: Any) -> sp.csr_array:
+    """Return the counts as the model sees them; what cannot be Poisson is refused."""
+    check_is_fitted(model, "components_")
+    counts = model._check(X, reset=False)
+    if not is_integer_valued(counts):
+        raise ValueError(
+            "X has values that are not whole numbers. Poisson counts vary as much as their mean; "
+            "weighted or scaled data do not, and nothing said of them here would be true. Fit and "
+            "pass the counts."
+        )
+    return counts
+
+
+def checked_level(level: Any) -> float:
+    """Level of intervals, as a number between 0 and 1."""
+    if not 0.0 < level < 1.0:
+        raise ValueError(f"level must be between 0 and 1, such as 0.95; got {level!r}.")
+    return float(level)
+
+
+def names_of_features(model: FactorModel, feature_names: Names | None) -> list[str] | None:
+    """Names that were given, or that the model saw; None where there are none."""
+    names = feature_names
+    if names is None:
+        names = getattr(model, "feature_names_in_", None)
+    return None if names is None else checked_names(names, model.components_.shape[1])

@@ -1,0 +1,83 @@
+"""Data drawn from a fitted model, refitted from there and matched to it, run after run."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import clone
+
+from klnmf.estimators import KLNMF
+from klnmf.simulate import draw_counts
+from klnmf.topics import match_components
+
+Array = npt.NDArray[Any]
+
+
+class Replicate(NamedTuple):
+    """A refit, its components in the order of the model."""
+
+    W: Array
+    components: Array
+    similarity: Array  # cosine, of each component with the model's
+    divergence: float
+    converged: bool
+
+
+def replicates(
+    model: KLNMF, W: Array, components: Array, n_runs: int, seed: int, n_jobs: int
+) -> Iterator[Replicate]:
+    """Yield the refits in order, several being made at a time; run i depends on (seed, i) alone.
+
+    At most ``n_jobs`` of them are in memory.
+
+    Parameters
+    ----------
+    model : KLNMF
+        Whose parameters the refits have.
+    W, components : ndarray
+        The fitted factors, from which data are drawn and refits start.
+    n_runs, seed, n_jobs : int
+        How many, of which seed, how many at a time.
+    """
+    rates = [factor.astype(np.float64) for factor in (W, components)]
+    estimator = clone(model).set_params(
+        n_init=1,
+        n_threads=1,
+        sparse_output=False,
+        warm_start=False,
+        backend="reference" if model.backend == "reference" else "auto",
+        progress=False,
+        callback=None,
+        checkpoint=None,
+    )
+
+    def replicate(run: int) -> Replicate:
+        generator = np.random.default_rng([seed, run])
+        drawn = draw_counts(rates[0], rates[1], generator).astype(components.dtype)
+        refit = clone(estimator).set_params(random_state=int(generator.integers(2**31 - 1)))
+        new_W = refit.fit_transform(drawn, W=W, H=components)
+        match = match_components(components, refit.components_)
+        return Replicate(
+            new_W[:, match.second],
+            refit.components_[match.second],
+            match.similarity,
+            float(refit.divergence_),
+            bool(refit.converged_),
+        )
+
+    with ThreadPoolExecutor(n_jobs) as pool:
+        waiting: deque[Future[Replicate]] = deque()
+        try:
+            for run in range(n_runs):
+                waiting.append(pool.submit(replicate, run))
+                if len(waiting) == n_jobs:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)

@@ -1,0 +1,343 @@
+"""Features that tell components apart: fold changes, errors and tests, conditional on W."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.optimize import minimize
+from scipy.stats import false_discovery_control, kstest, norm
+
+from klnmf import KLNMF, MiniBatchKLNMF
+from klnmf.simulate import draw_counts
+from klnmf.uncertainty import DifferentialFeatures, differential_features, regressions
+from klnmf.uncertainty.regressions import (
+    log_likelihoods,
+    log_share_covariances,
+    moderated_shares,
+    solved_shares,
+)
+
+# Three components with the same shares of 60 features, and ten features of each one's own.
+GENERATOR = np.random.default_rng(0)
+BASE = GENERATOR.dirichlet(np.full(60, 2.0)) * 0.6
+OWN = np.kron(np.eye(3), GENERATOR.dirichlet(np.full(10, 2.0)) * 0.4)
+COMPONENTS = np.hstack([np.tile(BASE, (3, 1)), OWN])
+W = GENERATOR.dirichlet(np.full(3, 0.5), size=200) * 150.0
+X = draw_counts(W, COMPONENTS, random_state=1)
+
+
+@pytest.fixture(scope="module", name="model")
+def model_of_the_truth() -> KLNMF:
+    """The planted components, so that numbers and truth are in the same order."""
+    model = KLNMF(3, random_state=0).fit(X, H=COMPONENTS)
+    model.components_ = COMPONENTS.astype(np.float32)
+    return model
+
+
+@pytest.fixture(scope="module", name="found")
+def nearest_others(model: KLNMF) -> DifferentialFeatures:
+    return differential_features(model, X, W=W)
+
+
+# ---- regressions ---------------------------------------------------------------------------------
+
+
+def small_problem() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Counts by feature, parts in samples, and pseudo-counts."""
+    generator = np.random.default_rng(3)
+    L = generator.gamma(1.0, size=(12, 3)) * 4.0
+    L[:4, 0] = L[4:8, 1] = 0.0
+    x = generator.gamma(1.0, size=(5, 3))
+    x[0, 2] = x[1, 0] = 0.0
+    counts = generator.poisson(x @ L.T).astype(float)
+    counts[4] = 0.0
+    counts[4, 0] = 2.0  # a feature that is in one sample only
+    return counts, L, np.array([0.3, 0.5, 0.7])
+
+
+def cost(x: np.ndarray, v: np.ndarray, L: np.ndarray, pseudo: np.ndarray | float = 0.0) -> float:
+    """Minus the log-likelihood of one feature over all samples, and the pseudo-counts' part."""
+    rates = L @ x
+    with np.errstate(divide="ignore"):
+        fitted = np.where(v > 0, v * np.log(np.where(v > 0, rates, 1.0)), 0.0)
+    return float(rates.sum() - fitted.sum() - np.sum(pseudo * np.log(x)))
+
+
+def test_shares_have_the_greatest_likelihood() -> None:
+    counts, L, _ = small_problem()
+    by_feature = sp.csr_array(counts)
+    x = solved_shares(by_feature, L, 1)
+    found = log_likelihoods(by_feature, L, x)
+    for j in range(5):
+        best = minimize(cost, np.ones(3), (counts[j], L), bounds=[(1e-12, None)] * 3, tol=1e-14)
+        assert -found[j] == pytest.approx(best.fun, rel=1e-9)
+        assert -found[j] == pytest.approx(cost(np.maximum(x[j], 1e-300), counts[j], L), rel=1e-9)
+
+
+def test_moderated_shares_are_positive_and_maximise_the_penalised_likelihood() -> None:
+    counts, L, pseudo = small_problem()
+    x = moderated_shares(sp.csr_array(counts), L, pseudo, 1)
+    assert x.min() > 0.0
+    for j in range(5):
+        for k in range(3):
+            step = np.zeros(3)
+            step[k] = 1e-5 * x[j, k]
+            slope = cost(x[j] + step, counts[j], L, pseudo) - cost(
+                x[j] - step, counts[j], L, pseudo
+            )
+            assert abs(slope) / 2e-5 < 1e-4 * counts[j].sum()  # in log x_k
+
+
+@pytest.mark.parametrize("entries_at_once", [1 << 22, 10])
+def test_information_is_the_curvature_of_the_likelihood(
+    entries_at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(regressions, "_ENTRIES_AT_ONCE", entries_at_once)
+    counts, L, pseudo = small_problem()
+    x = moderated_shares(sp.csr_array(counts), L, pseudo, 1)
+    covariances = np.concatenate(
+        [block for _, block in log_share_covariances(sp.csr_array(counts), L, x, pseudo)]
+    )
+    h = 1e-4
+    for j in range(5):
+
+        def at(*steps: tuple[int, float], j: int = j) -> float:
+            logs = np.log(x[j])
+            for k, step in steps:
+                logs[k] += step
+            return cost(np.exp(logs), counts[j], L, pseudo)
+
+        curvature = np.array(
+            [
+                [
+                    (
+                        at((k, h), (l, h))
+                        - at((k, h), (l, -h))
+                        - at((k, -h), (l, h))
+                        + at((k, -h), (l, -h))
+                    )
+                    / (4 * h * h)
+                    for l in range(3)  # noqa: E741
+                ]
+                for k in range(3)
+            ]
+        )
+        # At the optimum the curvature in log x is that of the information: the slope is 0 there.
+        np.testing.assert_allclose(np.linalg.inv(covariances[j]), curvature, rtol=1e-3, atol=1e-3)
+
+
+# ---- comparisons ---------------------------------------------------------------------------------
+
+
+def constrained_z(j: int, k: int, weights: np.ndarray) -> float:
+    """Signed root of the likelihood ratio by a general optimiser, with x_k = weights · x."""
+    v = X.toarray()[:, j].astype(float)
+    bounds = [(1e-9, None)] * 3
+    start = np.full(3, v.sum() / W.sum())
+    free = minimize(cost, start, (v, W), bounds=bounds, tol=1e-13)
+    equal = minimize(
+        cost,
+        start,
+        (v, W),
+        bounds=bounds,
+        method="SLSQP",
+        tol=1e-13,
+        constraints={"type": "eq", "fun": lambda x: x[k] - weights @ x},
+    )
+    sign = np.sign(free.x[k] - weights @ free.x)
+    return float(sign * np.sqrt(max(2.0 * (equal.fun - free.fun), 0.0)))
+
+
+@pytest.mark.parametrize("j", [3, 17, 61])
+def test_tests_are_likelihood_ratios(model: KLNMF, j: int) -> None:
+    pair = differential_features(model, X, 2, components=[0], alternative="two-sided", W=W)
+    assert pair.z.shape == (1, 90)
+    assert pair.z[0, j] == pytest.approx(constrained_z(j, 0, np.eye(3)[2]), abs=0.01)
+    assert pair.p_value[0, j] == pytest.approx(2 * norm.sf(abs(pair.z[0, j])))
+    assert pair.reference[0, j] == 2
+    sizes = W.sum(axis=0) * [0.0, 1.0, 1.0]
+    others = differential_features(model, X, "others", components=[0], W=W)
+    assert others.z[0, j] == pytest.approx(constrained_z(j, 0, sizes / sizes.sum()), abs=0.01)
+    assert others.p_value[0, j] == pytest.approx(norm.sf(others.z[0, j]))
+    assert others.reference[0, j] == -1
+
+
+def test_p_values_are_uniform_where_shares_are_equal(model: KLNMF) -> None:
+    p_values = []
+    for seed in range(4):
+        counts = draw_counts(W, COMPONENTS, random_state=100 + seed)
+        pair = differential_features(model, counts, 1, alternative="two-sided", W=W)
+        p_values.append(pair.p_value[0, :60])  # one pair: independent tests
+    assert kstest(np.concatenate(p_values), "uniform").pvalue > 0.01
+    assert 0.02 < np.mean(np.concatenate(p_values) < 0.05) < 0.09
+
+
+def test_intervals_of_fold_changes_cover_no_change(model: KLNMF) -> None:
+    pair = differential_features(model, X, 1, components=[0], alternative="two-sided", W=W)
+    covered = (pair.lower <= 0.0) & (pair.upper >= 0.0)
+    assert 0.88 < covered[0, :60].mean() <= 1.0
+    np.testing.assert_allclose(
+        pair.upper - pair.lower, 2 * norm.ppf(0.975) * pair.standard_error, rtol=1e-9
+    )
+
+
+@pytest.mark.parametrize("against", ["others", 2])
+def test_errors_of_fold_changes_come_from_the_information(model: KLNMF, against: str | int) -> None:
+    found = differential_features(model, X, against, components=[0], W=W)
+    sizes = W.sum(axis=0)
+    weights = np.eye(3)[2] if against == 2 else sizes * [0, 1, 1] / sizes[1:].sum()
+    pseudo, by_feature = 1.5 * sizes / sizes.sum(), sp.csr_array(X.T)
+    x = moderated_shares(by_feature, W, pseudo, 1)
+    [(_, covariances)] = log_share_covariances(by_feature, W, x, pseudo)
+
+    def change(logs: np.ndarray) -> float:
+        return float(np.log2(np.exp(logs[0]) / (weights @ np.exp(logs))))
+
+    for j in (3, 61, 75):
+        logs = np.log(x[j])
+        slopes = [(change(logs + step) - change(logs - step)) / 2e-5 for step in 1e-5 * np.eye(3)]
+        assert found.log2_fold_change[0, j] == pytest.approx(change(logs), abs=1e-6)
+        expected = np.sqrt(slopes @ covariances[j] @ slopes)
+        assert found.standard_error[0, j] == pytest.approx(expected, rel=1e-5)
+
+
+def test_own_features_are_found_and_shared_ones_are_not(found: DifferentialFeatures) -> None:
+    is_own = COMPONENTS > 0.0
+    is_own[:, :60] = False
+    hit = found.q_value <= 0.05
+    assert hit[is_own].all()
+    assert not hit[:, :60].any()
+    assert np.all(found.log2_fold_change[is_own] > 2.0)
+    assert np.all(np.isfinite(found.log2_fold_change))
+    np.testing.assert_allclose(
+        found.q_value.ravel(), false_discovery_control(found.p_value.ravel(), method="bh")
+    )
+
+
+def test_nearest_is_the_component_that_is_hardest_to_tell(model: KLNMF) -> None:
+    components = COMPONENTS.copy()
+    components[1, 60:70] = 0.5 * components[0, 60:70]  # component 1 has half of what 0 has
+    counts = draw_counts(W, components, random_state=2)
+    found = differential_features(model, counts, components=[0], W=W)
+    assert np.all(found.reference[0, 60:70] == 1)
+    pairs = [differential_features(model, counts, other, W=W).z[0] for other in (1, 2)]
+    np.testing.assert_allclose(found.z[0, 60:70], pairs[0][60:70], atol=1e-6)
+    assert np.all(pairs[0][60:70] < pairs[1][60:70])
+    assert np.all(np.abs(found.log2_fold_change[0, 60:70] - 1.0) < 0.8)
+
+
+def test_a_pair_is_antisymmetric(model: KLNMF) -> None:
+    arguments: dict[str, Any] = {"alternative": "two-sided", "W": W}
+    one = differential_features(model, X, 1, components=[0], **arguments)
+    other = differential_features(model, X, 0, components=[1], **arguments)
+    np.testing.assert_allclose(one.z, -other.z, atol=1e-6)
+    np.testing.assert_allclose(one.log2_fold_change, -other.log2_fold_change, atol=1e-6)
+    np.testing.assert_allclose(one.p_value, other.p_value, rtol=1e-5)
+
+
+def test_scale_of_the_factors_and_threads_do_not_matter(model: KLNMF) -> None:
+    scales = np.array([1.0, 100.0, 0.01])
+    scaled = KLNMF(3).fit(X, H=COMPONENTS)
+    scaled.components_ = (COMPONENTS * scales[:, np.newaxis]).astype(np.float32)
+    one = differential_features(model, X, "others", W=W, n_threads=1)
+    other = differential_features(scaled, X, "others", W=W / scales, n_threads=2)
+    np.testing.assert_allclose(one.z, other.z, atol=1e-4)
+    np.testing.assert_allclose(one.lower, other.lower, atol=1e-4)
+
+
+def test_w_is_solved_for_where_it_is_not_given(model: KLNMF) -> None:
+    own = differential_features(model, X)
+    given = differential_features(model, X, W=model.transform(X))
+    np.testing.assert_array_equal(own.z, given.z)
+    sparse = differential_features(model, X, W=sp.csr_array(model.transform(X)))
+    np.testing.assert_allclose(own.z, sparse.z)
+
+
+def test_what_is_empty_is_not_compared(model: KLNMF) -> None:
+    counts = sp.lil_array(X)
+    counts[:, 5] = 0
+    empty_W = W.copy()
+    empty_W[7] = 0.0
+    found = differential_features(model, counts, W=empty_W)
+    assert np.isnan(found.q_value[:, 5]).all()
+    assert np.isfinite(np.delete(found.q_value, 5, axis=1)).all()
+    empty_W[:, 2] = 0.0
+    found = differential_features(model, counts, "others", W=empty_W)
+    assert np.isnan(found.z[2]).all()
+    assert np.isfinite(np.delete(found.z[:2], 5, axis=1)).all()
+    without_first = W * [0.0, 1.0, 1.0]
+    found = differential_features(model, X, W=without_first)
+    assert np.all(found.reference[1] == 2)
+    assert np.all(found.reference[2] == 1)
+    with_empty = differential_features(model, counts, 2, W=empty_W)
+    assert np.isnan(with_empty.p_value).all()
+    assert "0 tests" in str(with_empty)
+
+
+def test_mini_batch_models_are_compared_too() -> None:
+    model = MiniBatchKLNMF(3, random_state=0).fit(X)
+    assert (differential_features(model, X).q_value <= 0.05).sum() >= 25
+
+
+# ---- result --------------------------------------------------------------------------------------
+
+
+def test_table_is_ordered_by_the_sure_change(found: DifferentialFeatures) -> None:
+    table = found.table(2, None)
+    assert len(table["feature"]) == 10
+    assert np.all(np.diff(table["lower"]) <= 0)
+    assert {int(name.split()[1]) for name in table["feature"]} == set(range(80, 90))
+    assert len(found.table(2, 4)["z"]) == 4
+    assert len(found.table(2, None, max_q=1.0)["z"]) == 90
+    with pytest.raises(ValueError, match="one of those compared: 0, 1, 2; got 3"):
+        found.table(3)
+
+
+def test_printed_and_as_a_frame(found: DifferentialFeatures, model: KLNMF) -> None:
+    text = str(found)
+    assert "Conditional on W" in text
+    assert "270 tests" in text
+    assert [line.split()[:2] for line in text.splitlines()[2:5]] == [
+        ["0", "10"],
+        ["1", "10"],
+        ["2", "10"],
+    ]
+    frame = found.frame()
+    assert len(frame) == 270
+    row = frame[(frame.component == 1) & (frame.feature == "feature 71")].iloc[0]
+    assert row.q_value == found.q_value[1, 71]
+    names = [f"gene{j}" for j in range(90)]
+    named = differential_features(model, X, 0, components=[2, 1], feature_names=names)
+    assert named.components.tolist() == [2, 1]
+    assert set(named.table(1)["feature"]) <= {f"gene{j}" for j in range(70, 80)}
+    assert "against component 0" in str(named)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"against": "rest"}, "against must be 'nearest', 'others' or a component from 0 to 2"),
+        ({"against": 3}, "against must be 'nearest', 'others' or a component from 0 to 2; got 3"),
+        ({"components": [3]}, "components must name components from 0 to 2"),
+        ({"components": []}, "components must name components from 0 to 2"),
+        ({"components": [1], "against": 1}, "cannot be compared with itself"),
+        ({"alternative": "less"}, "alternative must be 'greater' or 'two-sided'; got 'less'"),
+        ({"alternative": "two-sided"}, "goes with alternative='greater' only"),
+        ({"level": 1.0}, "level must be between 0 and 1"),
+        ({"W": W[:5]}, "W has 5 rows for the 200 samples"),
+        ({"W": W[:, :2]}, "W must have one column per component"),
+        ({"X": X * 0.5}, "not whole numbers"),
+        ({"feature_names": ["a"]}, "feature_names has 1 names for 90 features"),
+    ],
+)
+def test_wrong_arguments_are_named(model: KLNMF, arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        differential_features(**{"model": model, "X": X, **arguments})
+
+
+def test_one_component_has_nothing_to_be_compared_with() -> None:
+    with pytest.raises(ValueError, match="one component"):
+        differential_features(KLNMF(1, random_state=0).fit(X), X)
