@@ -37,6 +37,8 @@ struct RowScratch {
     T* x_before;
     T* S_before;
     double* S_exact;      // S in double, likewise
+    double* own_c;        // slopes of a row that has its own, see row_terms.hpp
+    T* own_slope;         // the same in T, and 1 / c after them, each padded to the stride
     std::int32_t* active; // the components a half-step visits, in the order of the visits
     std::int32_t* slots;  // where the column of active[j] stands among the gathered ones
     std::int64_t stride;
@@ -56,10 +58,10 @@ public:
     ScratchPool(int n_threads, std::int64_t longest_row, int rank, std::int64_t stride) {
         const std::int64_t length = padded(std::max<std::int64_t>(longest_row, 1));
         const std::int64_t capacity = std::max(std::min(length, tile) * stride, length);
-        const std::size_t per_thread = align(length * sizeof(T)) * 3 + align(capacity * sizeof(T)) +
-                                       align(stride * sizeof(T)) * 4 +
-                                       align(stride * sizeof(double)) +
-                                       align(rank * sizeof(std::int32_t)) * 2;
+        const std::size_t per_thread =
+            align(length * sizeof(T)) * 3 + align(capacity * sizeof(T)) +
+            align(stride * sizeof(T)) * 4 + align(stride * sizeof(double)) * 2 +
+            align(2 * stride * sizeof(T)) + align(rank * sizeof(std::int32_t)) * 2;
         memory_.reset(static_cast<std::byte*>(
             ::operator new(per_thread * n_threads, std::align_val_t{alignment})));
         std::byte* next = memory_.get();
@@ -80,6 +82,8 @@ public:
             scratch.S = reinterpret_cast<T*>(take(stride * sizeof(T)));
             std::fill(scratch.x, scratch.x + stride, T(0));
             scratch.S_exact = reinterpret_cast<double*>(take(stride * sizeof(double)));
+            scratch.own_c = reinterpret_cast<double*>(take(stride * sizeof(double)));
+            scratch.own_slope = reinterpret_cast<T*>(take(2 * stride * sizeof(T)));
             scratch.active = reinterpret_cast<std::int32_t*>(take(rank * sizeof(std::int32_t)));
             scratch.slots = reinterpret_cast<std::int32_t*>(take(rank * sizeof(std::int32_t)));
             scratch.stride = stride;

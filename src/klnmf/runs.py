@@ -13,7 +13,6 @@ from klnmf.solvers import Solver
 from klnmf.solvers.alternating import RowSolve, Run
 from klnmf.solvers.base import Problem, State
 from klnmf.solvers.start import start_state
-from klnmf.sparse_data import SparseData
 
 # Iterations after which the trial starts of a fit are compared. After 10 their order says nothing
 # of the order at the end, after 20 it does (docs/performance.md).
@@ -42,7 +41,7 @@ def begin_run(
             "on both from the first and from the file. To go on with a fit that is over, leave out "
             "warm_start and increase max_iter."
         )
-    state = _warm_state(model, problem.backend.data, solver, W, H)
+    state = _warm_state(model, problem, solver, W, H)
     if state is not None:
         return Run(problem, solver, state, how), None
     seed = int(check_random_state(model.random_state).randint(np.iinfo(np.int32).max))
@@ -99,19 +98,21 @@ def _new_state(model: Any, problem: Problem, solver: Solver, seed: int, W: Any, 
     return state
 
 
-def _warm_state(model: Any, data: SparseData, solver: Solver, W: Any, H: Any) -> State | None:
+def _warm_state(model: Any, problem: Problem, solver: Solver, W: Any, H: Any) -> State | None:
     """State of the last fit, if this one is its continuation."""
     if not model.warm_start or W is not None or H is not None:
         return None
     saved = getattr(model, "_saved_state", None)
-    if saved is None or saved[0] != continuation_key(model, data, solver):
+    if saved is None or saved[0] != continuation_key(model, problem, solver):
         return None
     state: State = saved[1]
     # Loaded from a memory map, it cannot be written to: the components are then the start.
     return state if all(factor.flags.writeable for factor in state.factors) else None
 
 
-def continuation_key(model: Any, data: SparseData, solver: Solver) -> tuple[Any, ...]:
+def continuation_key(model: Any, problem: Problem, solver: Solver) -> tuple[Any, ...]:
     """Return what a fit must have in common with the last one to go on from its state."""
     penalties = (model.l1_W, model.l2_W, model.l1_H, model.l2_H)
-    return (data.fingerprint, model.n_components, repr(solver), penalties)
+    known = None if problem.known is None else problem.known.checksum
+    fingerprint = problem.backend.data.fingerprint
+    return (fingerprint, model.n_components, repr(solver), penalties, known)
