@@ -20,10 +20,11 @@ from klnmf.backends import BACKENDS, backend_named
 from klnmf.backends.dask.arrays import DaskArrayData, is_dask_array
 from klnmf.backends.dask.cluster import ClusterLostError
 from klnmf.base_estimator import FactorModel
+from klnmf.coverage import check_coverage
 from klnmf.dask_blocks import blocks_of_factor
 from klnmf.initialization import STARTS
 from klnmf.known import Known, KnownOfFit
-from klnmf.known_checks import check_coverage, check_known
+from klnmf.known_checks import check_known
 from klnmf.objective import Penalties
 from klnmf.progress import ProgressBar
 from klnmf.runs import begin_run, continuation_key

@@ -11,7 +11,6 @@ import scipy.sparse as sp
 
 from klnmf.known import Known, KnownOfFit, KnownOfSamples
 from klnmf.objective import Penalties
-from klnmf.sparse_data import SparseData
 from klnmf.validation import VALUE_RANGE
 
 Array = npt.NDArray[Any]
@@ -206,38 +205,3 @@ def check_scaled_penalties(known: Known, penalties: Penalties, dtype: np.dtype[A
                     f"units of the fit it would be {value:g}, and {dtype} arithmetic is safe up to "
                     f"{high:g}."
                 )
-
-
-def check_coverage(known: Known, data: SparseData) -> None:
-    """Refuse zeros and known values under which a nonzero of X could not be explained at all."""
-    of_W, of_H = known.allowed(0), known.allowed(1)
-    if of_W is None and of_H is None:
-        return
-    if of_W is None or of_H is None:
-        mode = 0 if of_H is None else 1
-        allowed = of_W if of_H is None else of_H
-        assert allowed is not None
-        bare = ~allowed.any(axis=1) & (np.diff(data.view(mode).indptr) > 0)
-        if bare.any():
-            raise _uncovered(known, ("sample", "feature")[mode], int(np.flatnonzero(bare)[0]))
-        return
-    packed_W, packed_H = np.packbits(of_W, axis=1), np.packbits(of_H, axis=1)
-    for piece in data.view(0).pieces():
-        rows = np.repeat(np.arange(piece.rows.start, piece.rows.stop), np.diff(piece.indptr))
-        covered = np.zeros(len(rows), dtype=bool)
-        for byte in range(packed_W.shape[1]):
-            covered |= (packed_W[rows, byte] & packed_H[piece.indices, byte]) != 0
-        if not covered.all():
-            place = int(np.flatnonzero(~covered)[0])
-            cell = f"cell [{int(rows[place])}, {int(piece.indices[place])}]"
-            raise _uncovered(known, cell, None)
-
-
-def _uncovered(known: Known, what: str, number: int | None) -> ValueError:
-    where = what if number is None else f"{what} {number}"
-    given = [name for name in known.names if name.startswith(("fixed", "zero"))]
-    return ValueError(
-        f"X has a positive value in {where}, but {' and '.join(given)} leave no component that "
-        "could be positive there: its divergence would be infinite. Allow a component there, add "
-        "one (n_components), or declare the cell missing."
-    )

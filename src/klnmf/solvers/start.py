@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from klnmf.coverage import cover_start
 from klnmf.initialization import STARTS, cover_columns
 from klnmf.known import Known
 from klnmf.solvers.alternating import RowSolve, solved_rows
@@ -55,7 +56,9 @@ def start_state(
         if known is not None:
             components = known.in_fit(1, components)
         cover_columns(components, data.view(1))
-        factors[1] = upload(components if known is None else known.with_known(1, components))
+        if known is not None:
+            cover_start(known, known.with_known(1, components), data)
+        factors[1] = upload(components)
     state = State(factors=factors, seed=seed)
     for mode, given in enumerate((W, H)):
         if given is None:
