@@ -9,7 +9,8 @@ import pytest
 import scipy.sparse as sp
 
 from klnmf import KLNMF
-from klnmf.objective import kkt_residual
+from klnmf.evaluation import evaluate
+from klnmf.objective import kkt_residual, kl_divergence
 from klnmf.solvers import SOLVERS
 from known_cases import RANK, X, divergence, everything_known, fit, of_samples
 from strategies import same_bits
@@ -18,6 +19,7 @@ Array = np.ndarray
 
 ALL = everything_known()
 SOLVERS_FOR_ALL = ("srcd", "mu", "bmme")
+OF_CELLS = ("sample_weight", "feature_weight", "exposure", "missing")
 PENALTIES = {"l1_W": 0.1, "l2_W": 0.02, "l1_H": 0.3, "l2_H": 0.01}
 n, m = X.shape
 
@@ -232,6 +234,17 @@ def test_fixed_components_of_any_scale_are_no_worse() -> None:
     assert max(ends) == pytest.approx(min(ends), rel=1e-3)
 
 
+@pytest.mark.parametrize("solver", SOLVERS_FOR_ALL)
+@pytest.mark.parametrize("counts", [0 * X, X], ids=["no counts", "no cell seen"])
+def test_nothing_to_learn_from(counts: Any, solver: str) -> None:
+    missing = np.ones(X.shape, dtype=bool)
+    known = only("fixed_W", "fixed_components")
+    W, model = fit(counts, solver=solver, missing=missing, **known)
+    assert model.divergence_ == 0
+    assert not W[:, :-1].any()
+    assert same_bits(W[:, -1:].copy(), ALL["fixed_W"])
+
+
 def test_a_fit_that_knows_the_truth_finds_the_rest() -> None:
     """Two components planted, one given: the other one is found."""
     generator = np.random.default_rng(0)
@@ -267,8 +280,9 @@ def test_transform_needs_the_known_columns_of_new_samples() -> None:
         model.transform(X)
     with pytest.raises(ValueError, match="and 2 of them are known"):
         model.transform(X, fixed_W=np.ones((n, 2)))
-    with pytest.raises(ValueError, match="fixed_W, known columns of W, which score"):
-        model.score(X)
+    for scored in (lambda: model.score(X), lambda: evaluate(model, X)):
+        with pytest.raises(ValueError, match="fitted with fixed_W, known columns of W, and nobody"):
+            scored()
     W = model.transform(X[:3], fixed_W=ALL["fixed_W"][:3])
     assert same_bits(W[:, -1:].copy(), ALL["fixed_W"][:3])
 
@@ -291,3 +305,12 @@ def test_sparse_output_and_clones() -> None:
     assert same_bits(
         model.components_.toarray()[:1], ALL["fixed_components"].astype(model.components_.dtype)
     )
+
+
+@pytest.mark.parametrize("names", [(name,) for name in OF_CELLS] + [OF_CELLS], ids=str)
+def test_the_specification_has_the_same_divergence(names: tuple[str, ...]) -> None:
+    generator = np.random.default_rng(0)
+    W, H = generator.random((n, 3)), generator.random((m, 3))
+    known = only(*names)
+    found = kl_divergence(X, W, H, **known)
+    assert found == pytest.approx(divergence(X, W, H.T, known), rel=1e-12)

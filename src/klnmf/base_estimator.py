@@ -125,11 +125,6 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
             Mean log-likelihood of a sample's held-out half.
         """
         check_is_fitted(self, "components_")
-        if self._n_fixed_W:
-            raise ValueError(
-                "The model was fitted with fixed_W, known columns of W, which score knows nothing "
-                "of. Compute the likelihood from transform(X, fixed_W=...) and components_."
-            )
         if isinstance(X, OnDiskMatrix):
             return self._completed_in_blocks(X).per_sample
         return self._completed(self._check(X, reset=False))[1].per_sample
@@ -177,6 +172,12 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
 
     def _scored_features(self) -> Array | None:
         """Features that count, which those of weight 0 do not; None: all of them."""
+        if self._n_fixed_W:
+            raise ValueError(
+                "The model was fitted with fixed_W, known columns of W, and nobody knows those of "
+                "the halves of samples that are scored. Compute the likelihood of new samples from "
+                "transform(X, fixed_W=...) and components_."
+            )
         weights = getattr(self, "feature_weight_", None)
         return None if weights is None else np.flatnonzero(weights)
 

@@ -6,6 +6,7 @@ import copy
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -103,7 +104,7 @@ class ObservedView(RowView):
 
 
 class ObservedOnDisk(SparseData):
-    """A matrix on disk whose cells have weights or are missing; takes a pass over each mode."""
+    """A matrix on disk whose cells have weights or are missing; takes a pass over it."""
 
     def __init__(
         self,
@@ -112,14 +113,10 @@ class ObservedOnDisk(SparseData):
         terms: tuple[RowTerms | None, RowTerms | None],
         checksum: int,
     ) -> None:
-        self.base, self.observations = base, observations
+        self.base, self.observations, self._terms = base, observations, terms
         self.shape, self.dtype = base.shape, base.dtype
         constants = _Constants()
-        views = [
-            _observed_view(base.view(mode), observations[mode], terms[mode], constants, mode)
-            for mode in (0, 1)
-        ]
-        self._by_rows, self._by_columns = views
+        self._by_rows = _observed_view(base.view(0), observations[0], terms[0], constants)
         self.total = blocked_sum(self._by_rows.row_sums)
         self.is_exact_in_float32 = self.dtype == np.float64 and constants.is_exact
         self.divergence_constant = constants.finished()
@@ -128,15 +125,18 @@ class ObservedOnDisk(SparseData):
         own = zlib.crc32(f"{base.fingerprint} {checksum}".encode())
         self.fingerprint = (self.shape, self.nnz, self.dtype.str, own)
 
+    @cached_property
+    def _by_columns(self) -> RowView:
+        return _observed_view(self.base.view(1), self.observations[1], self._terms[1])
+
 
 def _observed_view(
     base: RowView,
     observation: Observation,
     terms: RowTerms | None,
-    constants: _Constants,
-    mode: int,
+    constants: _Constants | None = None,
 ) -> ObservedView:
-    """View of one mode; the values of the first one also go to the constants."""
+    """View of one mode; its values also go to the constants, if these are wanted."""
     none = np.zeros(0)
     probe = ObservedView(none, none, none, base.n_columns, base=base, observation=observation)
     lengths, sums = np.zeros(base.n_rows, dtype=np.int64), np.zeros(base.n_rows)
@@ -144,7 +144,7 @@ def _observed_view(
         lengths[piece.rows] = np.diff(piece.indptr)
         part = RowView(piece.indptr, piece.indices, piece.values, base.n_columns)
         sums[piece.rows] = part.row_sums
-        if mode == 0:
+        if constants is not None:
             constants.add(piece.values)
     indptr = np.concatenate([[0], np.cumsum(lengths)])
     view = replace(probe, indptr=indptr, terms=terms)

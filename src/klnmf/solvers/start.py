@@ -78,7 +78,7 @@ def _drawn(problem: Problem, known: Known, W: Any, H: Array) -> list[Any]:
     if is_frozen[0].any() or known.zeros[0] is not None:
         W = known.with_known(0, np.asarray(W))
         masses = W.sum(axis=0, dtype=np.float64) * H.sum(axis=0, dtype=np.float64)
-        with np.errstate(divide="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore"):
             scales = np.where(is_frozen[0] & (masses > 0), mass / masses, 1.0)
         H = H * scales.astype(H.dtype)
     drawn_sums = H.sum(axis=0, dtype=np.float64)
