@@ -54,6 +54,10 @@ def ones_but(size: int, value: float) -> np.ndarray:
             {"fixed_W": np.ones((n, 1)), "zero_W": np.eye(n, RANK)},
             r"zero_W wants the entry \(3, 3\) to be 0, and fixed_W says",
         ),
+        (
+            {"fixed_W": np.full(n, 1e100), "exposure": np.full(n, 1e100)},
+            r"fixed_W times weights and exposures has entries up to 1e\+200",
+        ),
         ({"zero_W": np.ones((n, RANK))}, r"value in cell \[0, \d+\], but zero_W leave no"),
         (
             {"zero_components": np.ones((RANK, m))},

@@ -46,7 +46,7 @@ def client(request: Any) -> Iterator[Client]:
 def assert_same_fit(data: Any, **settings: Any) -> None:
     W, one = fit(COUNTS, max_iter=4, **settings)
     W_of_many, many = fit(data, max_iter=4, backend="dask", **settings)
-    assert same_bits(W, W_of_many)
+    assert same_bits(W, np.asarray(W_of_many))
     assert same_bits(one.components_, many.components_)
     for ours, theirs in zip(many.history_, one.history_, strict=True):
         assert {**ours, "seconds": 0} == {**theirs, "seconds": 0}
@@ -70,11 +70,40 @@ def test_a_matrix_on_disk(client: Client, weights: dict[str, float], tmp_path: P
         assert_same_fit(matrix, **weights, **fixed)
 
 
-@pytest.mark.parametrize("name", sorted(KNOWN))
-def test_a_dask_array_takes_none_of_it_and_says_so(name: str) -> None:
+OF_FEATURES = {
+    name: KNOWN[name] for name in ("feature_weight", "zero_components", "fixed_components")
+}
+
+
+@pytest.mark.parametrize("name", sorted(set(KNOWN) - set(OF_FEATURES)))
+def test_a_dask_array_takes_nothing_about_samples_and_says_so(name: str) -> None:
     blocks = da.from_array(COUNTS.toarray(), chunks=(1000, -1))
-    with pytest.raises(ValueError, match=f"X is a Dask array, and {name} cannot be used with one"):
+    with pytest.raises(ValueError, match=f"X is a Dask array, and {name}, which is about single"):
         fit(blocks, backend="dask", **{name: KNOWN[name]})
+
+
+@pytest.mark.parametrize("weights", [{}, PENALTIES], ids=["plain", "penalised"])
+def test_a_dask_array_and_its_features(client: Client, weights: dict[str, float]) -> None:
+    blocks = da.from_array(COUNTS.toarray(), chunks=(900, -1))
+    with client.as_current():
+        assert_same_fit(blocks, **weights, **OF_FEATURES)
+        assert_same_fit(blocks, **weights, fixed_components=OF_FEATURES["fixed_components"])
+        start = np.zeros((4, COUNTS.shape[1]))
+        start[2, ::2] = 1.0  # features that it does not cover
+        assert_same_fit(blocks, H=start, **weights, **OF_FEATURES)
+
+
+def test_what_a_dask_array_cannot_have(client: Client) -> None:
+    blocks = da.from_array(COUNTS.toarray(), chunks=(900, -1))
+    bare = np.zeros((4, COUNTS.shape[1]), dtype=bool)
+    bare[:, 3] = True
+    with client.as_current():
+        with pytest.raises(ValueError, match=r"cell \[\d+, 3\], but zero_components leave no"):
+            fit(blocks, backend="dask", zero_components=bare)
+        with pytest.raises(ValueError, match="fixed_components must have shape"):
+            fit(blocks, backend="dask", fixed_components=np.ones((1, 3)))
+        with pytest.raises(ValueError, match="solver='srcd-paper' does not support"):
+            fit(blocks, backend="dask", solver="srcd-paper", zero_components=bare)
 
 
 def test_new_samples_in_a_dask_array(client: Client) -> None:
@@ -83,8 +112,8 @@ def test_new_samples_in_a_dask_array(client: Client) -> None:
     with client.as_current():
         found = weighted.transform(blocks).compute()
     assert same_bits(found, weighted.transform(COUNTS))
-    with pytest.raises(ValueError, match="exposure cannot be used with one"):
+    with pytest.raises(ValueError, match="exposure, which is about single samples, cannot be used"):
         weighted.transform(blocks, exposure=KNOWN["exposure"])
     with_columns = fit(COUNTS, max_iter=2, fixed_W=KNOWN["fixed_W"])[1]
-    with pytest.raises(ValueError, match="fixed_W cannot be used with one"):
+    with pytest.raises(ValueError, match="fixed_W, which is about single samples, cannot be used"):
         with_columns.transform(blocks)

@@ -220,6 +220,8 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         except ValueError:
             backend.close()
             raise
+        if isinstance(data, DaskArrayData):
+            known = data.known
         return Problem(backend, penalties, known)
 
     def _row_solve(self) -> RowSolve:
@@ -253,12 +255,13 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         return int(getattr(self, "n_fixed_W_", 0))
 
     def _refuse_known_of_dask_array(self, given: Any, is_needed: Any = False) -> None:
-        if given or is_needed:
-            names = ", ".join(given) or "fixed_W"
+        names = [name for name in given if name not in ("feature_weight", "zero_components")]
+        if names or is_needed:
             raise ValueError(
-                f"X is a Dask array, and {names} cannot be used with one. Pass X as a matrix in "
-                "memory (X.compute()) or on disk (klnmf.on_disk.prepare): backend='dask' takes "
-                "both, with everything that is known."
+                f"X is a Dask array, and {', '.join(names) or 'fixed_W'}, which is about single "
+                "samples, cannot be used with one. Pass X as a matrix in memory (X.compute()) or "
+                "on disk (klnmf.on_disk.prepare): backend='dask' takes both, with everything that "
+                "is known."
             )
 
     def _solve_W(  # noqa: N802

@@ -6,13 +6,14 @@ A nonzero at which W Hᵀ is 0 has an infinite divergence.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from klnmf.known import Known
-from klnmf.sparse_data import SparseData
+from klnmf.sparse_data import Piece, SparseData
 
 Array = npt.NDArray[Any]
 
@@ -56,16 +57,22 @@ def _uncovered(
     of_W: Array | None, of_H: Array | None, data: SparseData
 ) -> Iterator[tuple[Array, Array]]:
     """Rows and columns of nonzeros without a component for which both are True; None: all are."""
-    packed = [None if part is None else np.packbits(part, axis=1) for part in (of_W, of_H)]
-    n_bytes = max(part.shape[1] for part in packed if part is not None)
-    for piece in data.view(0).pieces():
-        rows = np.repeat(np.arange(piece.rows.start, piece.rows.stop), np.diff(piece.indptr))
-        covered = np.zeros(len(rows), dtype=bool)
-        for byte in range(n_bytes):
-            bits = np.full(len(rows), 255, dtype=np.uint8)
-            for part, numbers in zip(packed, (rows, piece.indices), strict=True):
-                if part is not None:
-                    bits &= part[numbers, byte]
-            covered |= bits != 0
-        if not covered.all():
-            yield rows[~covered], np.asarray(piece.indices[~covered])
+    bits_of_W, bits_of_H = (
+        None if part is None else np.packbits(part, axis=1) for part in (of_W, of_H)
+    )
+    for rows, columns in data.over_rows(partial(uncovered_in_piece, bits_of_W, bits_of_H)):
+        if len(rows):
+            yield rows, columns
+
+
+def uncovered_in_piece(of_W: Array | None, of_H: Array | None, piece: Piece) -> tuple[Array, Array]:
+    """Nonzeros of a piece without a component whose bit is set both for the row and the column."""
+    rows = np.repeat(np.arange(piece.rows.start, piece.rows.stop), np.diff(piece.indptr))
+    covered = np.zeros(len(rows), dtype=bool)
+    for byte in range(max(bits.shape[1] for bits in (of_W, of_H) if bits is not None)):
+        common = np.full(len(rows), 255, dtype=np.uint8)
+        for bits, numbers in ((of_W, rows), (of_H, piece.indices)):
+            if bits is not None:
+                common &= bits[numbers, byte]
+        covered |= common != 0
+    return rows[~covered], np.asarray(piece.indices[~covered])

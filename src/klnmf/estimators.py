@@ -24,7 +24,7 @@ from klnmf.coverage import check_coverage
 from klnmf.dask_blocks import blocks_of_factor
 from klnmf.initialization import STARTS
 from klnmf.known import Known, KnownOfFit
-from klnmf.known_checks import check_known
+from klnmf.known_checks import check_known, check_scaled_penalties
 from klnmf.objective import Penalties
 from klnmf.progress import ProgressBar
 from klnmf.runs import begin_run, continuation_key
@@ -284,7 +284,8 @@ class KLNMF(SavedToFiles, FactorModel):
                 True where an entry of W, or of ``components_``, is 0.
 
             All of these but weights and exposures without penalties need the solver "srcd", "mu"
-            or "bmme". Dask arrays as X take none of them.
+            or "bmme". A Dask array as X takes what is about features alone: ``feature_weight``,
+            ``zero_components`` and ``fixed_components``.
 
         Returns
         -------
@@ -354,10 +355,9 @@ class KLNMF(SavedToFiles, FactorModel):
                 "nothing after a fit. Pass checkpoint='PATH' to go on with a fit later."
             )
         data = self._data(X, reset=True)
-        known = self._known_of_fit(data, given)
-        if known is not None:
-            solver.check_known(known, self._penalties())
+        known = self._known_of_fit(data, given, solver)
         problem = self._problem(data, known)
+        known = problem.known
         with closing(problem.backend):
             if known is not None:
                 check_coverage(known, problem.backend.data)
@@ -368,14 +368,23 @@ class KLNMF(SavedToFiles, FactorModel):
                 raise self._cluster_lost(error) from error
         return self._as_output_of_fit(W, data, known) if wants_W else None
 
-    def _known_of_fit(self, data: SparseData, given: Any) -> Known | None:
-        if isinstance(data, DaskArrayData):
-            named = {} if self.fixed_components is None else {"fixed_components": None}
-            self._refuse_known_of_dask_array({**named, **given})
-            return None
-        names = getattr(self, "feature_names_in_", None)
-        fixed, shape, rank = self.fixed_components, data.shape, self.n_components
-        return check_known(given, fixed, shape, rank, data.dtype, names)
+    def _known_of_fit(self, data: SparseData, given: Any, solver: Solver) -> Known | None:
+        penalties = self._penalties()
+
+        def checked(shape: tuple[int, int], dtype: np.dtype[Any]) -> Known | None:
+            names = getattr(self, "feature_names_in_", None)
+            fixed, rank = self.fixed_components, self.n_components
+            known = check_known(given, fixed, shape, rank, dtype, names)
+            if known is not None:
+                solver.check_known(known, penalties)
+                check_scaled_penalties(known, penalties, dtype)
+            return known
+
+        if not isinstance(data, DaskArrayData):
+            return checked(data.shape, data.dtype)
+        self._refuse_known_of_dask_array(given)
+        data.find_known, data.penalties = checked, penalties
+        return None
 
     def _run(
         self,

@@ -41,7 +41,7 @@ def check_known(
     feature_names : array of str or None
         Names of X's columns, by which the columns of a DataFrame of components are put in order.
     """
-    names = (*KnownOfSamples.__annotations__, *KnownOfFit.__annotations__)
+    names = {*KnownOfSamples.__annotations__, *KnownOfFit.__annotations__}
     unknown = [name for name in given if name not in names]
     if unknown:
         raise TypeError(f"{unknown[0]!r} is not a parameter; those by name are {sorted(names)}.")
@@ -67,6 +67,7 @@ def check_known(
         missing=_pattern(given.get("missing"), "missing", (n, m)),
         fixed=fixed,
     )
+    _check_scaled_values(known, dtype)
     zero_W = _pattern(given.get("zero_W"), "zero_W", (n, n_components))
     zero_components = _pattern(given.get("zero_components"), "zero_components", (n_components, m))
     zero_H = None if zero_components is None else sp.csr_array(zero_components.T)
@@ -100,6 +101,21 @@ def _weights(given: Any, name: str, size: int, dtype: np.dtype[Any]) -> Array | 
     if not values.any():
         raise ValueError(f"{name} is 0 everywhere: nothing would be left to fit.")
     return None if (values == 1).all() else values
+
+
+def _check_scaled_values(known: Known, dtype: np.dtype[Any]) -> None:
+    """Refuse weights and exposures that take what is fixed beyond what the arithmetic can hold."""
+    _, high = VALUE_RANGE[dtype.name]
+    for mode, name in enumerate(("fixed_W", "fixed_components")):
+        fixed, scales = known.fixed[mode], known.scales(mode)
+        if fixed is None or scales is None:
+            continue
+        largest = float((fixed.max(axis=1, initial=0).astype(np.float64) * scales).max())
+        if not largest <= high:
+            raise ValueError(
+                f"{name} times weights and exposures has entries up to {largest:g}; {dtype} "
+                f"arithmetic is safe up to {high:g}. Scale these down."
+            )
 
 
 def _in_order(components: Any, feature_names: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -179,6 +179,10 @@ class SparseData:
     def view(self, mode: int) -> RowView:
         """Rows of X for mode 0 (the row problems of W), of Xᵀ for mode 1 (those of H)."""
         return self._by_rows if mode == 0 else self._by_columns
+
+    def over_rows(self, function: Callable[[Piece], Any]) -> Iterator[Any]:
+        """Results of a function for pieces of X by rows that are all of it, where these are."""
+        return map(function, self.view(0).pieces())
 
     @property
     def nnz(self) -> int:
