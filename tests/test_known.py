@@ -224,6 +224,18 @@ def test_starts_of_the_users_own_get_what_is_known() -> None:
         assert not W[ALL["zero_W"].toarray()].any()
 
 
+@pytest.mark.parametrize("solver", ["srcd", "mu"])
+def test_a_start_that_covers_nothing_is_filled_where_something_may_be(solver: str) -> None:
+    start = {"W": np.zeros((1, 2)), "H": np.zeros((2, 2))}
+    for known in (
+        {"fixed_components": np.array([[0.0, 1.0]])},
+        {"zero_components": np.array([[True, False], [False, False]])},
+    ):
+        model = fit([[3.0, 2.0]], 2, solver=solver, **start, **known)[1]
+        assert all(np.isfinite(record["objective"]) for record in model.history_)
+        assert model.divergence_ < 1e-3
+
+
 def test_fixed_components_of_any_scale_are_no_worse() -> None:
     """The start fits the scale of what is known: the optimum is the same one."""
     signatures = fit()[1].components_[:2]
