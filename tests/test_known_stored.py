@@ -180,6 +180,14 @@ def test_a_saved_model_knows_what_it_was_fitted_with(sparse_output: bool, tmp_pa
     assert same_bits(*(H.toarray() if sparse_output else H for H in (again, first)))
 
 
+@pytest.mark.parametrize("make", [list, sp.csr_array, lambda rows: np.array(rows[0])])
+def test_components_in_any_form_can_be_saved(make: Any, tmp_path: Path) -> None:
+    rows = everything_known()["fixed_components"].tolist()
+    model = fit(fixed_components=make(rows), max_iter=1)[1]
+    model.save(tmp_path / "model.klnmf")
+    assert KLNMF.load(tmp_path / "model.klnmf").fixed_components.tolist() == rows
+
+
 @pytest.mark.parametrize(
     ("damage", "message"),
     [

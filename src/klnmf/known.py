@@ -38,7 +38,12 @@ class KnownOfSamples(TypedDict, total=False):
 
 
 class KnownOfFit(KnownOfSamples, total=False):
-    """What may be known when a model is fitted, by the names of ``fit``'s parameters."""
+    """What may be known when a model is fitted, by the names of ``fit``'s parameters.
+
+    They are not in its signature. A ``sample_weight`` there is a promise to scikit-learn: a weight
+    of 2 and the sample twice, in any order, end in the same factors. Of the objective that is true;
+    but starts are drawn, and another start may lead to another local optimum.
+    """
 
     sample_weight: Any
     feature_weight: Any

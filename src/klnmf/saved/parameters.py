@@ -33,7 +33,7 @@ def parameters_to_json(parameters: dict[str, Any]) -> tuple[dict[str, Any], list
         elif isinstance(value, Solver):
             stored[name] = _solver_to_json(value)
         elif name == "fixed_components" and value is not None:
-            n_fixed = 1 if np.ndim(value) == 1 else value.shape[0]
+            n_fixed = 1 if np.ndim(value) == 1 else np.shape(value)[0]
             stored[name] = {"first_components": int(n_fixed)}  # the model has them
         else:
             stored[name] = _plain_to_json(name, value)
