@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any, Unpack
@@ -212,7 +213,6 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
     def _problem(self, data: SparseData, known: Known | None = None) -> Problem:
         penalties = self._penalties()
         if known is not None:
-            check_scaled_penalties(known, penalties, data.dtype)
             data = observed(data, known, penalties)
         backend = make_backend(self.backend, data, self.n_threads)
         try:
@@ -248,7 +248,10 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
                 "are known of these samples. Pass fixed_W with the same columns as in fit."
             )
         known = {**given, "feature_weight": getattr(self, "feature_weight_", None)}
-        return check_known(known, None, data.shape, self.n_components_, data.dtype)
+        checked = check_known(known, None, data.shape, self.n_components_, data.dtype)
+        if checked is not None:
+            check_scaled_penalties(checked, self._penalties(), data.dtype)
+        return checked
 
     @property
     def _n_fixed_W(self) -> int:  # noqa: N802
@@ -272,6 +275,21 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         with closing(problem.backend) as backend:
             W = backend.download(solved_rows(problem, 0, backend.upload(H), self._row_solve()))
         return W if known is None else known.original(0, W)
+
+    def _W_in_own_units(  # noqa: N802
+        self, W: Array, data: SparseData, known: Known
+    ) -> Array:
+        """W of a fit in the user's units; rows of samples of weight 0 are solved for."""
+        W = known.original(0, W)
+        if known.sample_weight is None or known.sample_weight.all():
+            return W
+        unseen = np.flatnonzero(known.sample_weight == 0)
+        indptr, indices, values = data.view(0).take_rows(unseen)
+        rows = sp.csr_array((values, indices, indptr), shape=(len(unseen), data.shape[1]))
+        here = copy.copy(self)  # a cluster is not worth it
+        here.backend = "cpu" if self.backend == "dask" else self.backend
+        W[unseen] = here._solve_W(SparseData(rows), self._H(), known.of_rows(unseen))
+        return W
 
     def _H(self) -> Array:  # noqa: N802
         components: Any = self.components_

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import os
 from collections.abc import Callable
 from contextlib import closing
@@ -13,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 from sklearn.base import _fit_context
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from klnmf.backends import BACKENDS, backend_named
@@ -27,13 +25,13 @@ from klnmf.known import Known, KnownOfFit
 from klnmf.known_checks import check_known, check_scaled_penalties
 from klnmf.objective import Penalties
 from klnmf.progress import ProgressBar
-from klnmf.runs import begin_run, continuation_key
+from klnmf.runs import begin_run, continuation_key, warn_not_converged
 from klnmf.saved.models import SavedToFiles
 from klnmf.solvers import SOLVERS, Solver, make_solver
 from klnmf.solvers.alternating import Record, Run, Solution, StopRule
 from klnmf.solvers.base import Problem, State
 from klnmf.sparse_data import SparseData
-from klnmf.validation import warn_caller, warn_if_one_sided
+from klnmf.validation import warn_if_one_sided
 
 Array = npt.NDArray[Any]
 
@@ -366,7 +364,9 @@ class KLNMF(SavedToFiles, FactorModel):
                 W = self._run(X, problem, solver, W, H, wants_W)
             except ClusterLostError as error:
                 raise self._cluster_lost(error) from error
-        return self._as_output_of_fit(W, data, known) if wants_W else None
+        if not wants_W or isinstance(data, DaskArrayData):
+            return W
+        return self._as_output(W if known is None else self._W_in_own_units(W, data, known))
 
     def _known_of_fit(self, data: SparseData, given: Any, solver: Solver) -> Known | None:
         penalties = self._penalties()
@@ -419,7 +419,7 @@ class KLNMF(SavedToFiles, FactorModel):
         if checkpoint is not None:
             checkpoint.write(run)
         if not self.converged_ and not run.stopped_early:
-            self._warn_not_converged()
+            warn_not_converged(self.history_, self.kkt_residual_, self.max_iter, self.tol)
         return self._fitted_W(X, run, solution.factors[0]) if wants_W else None
 
     def _fitted_W(self, X: Any, run: Run, W: Any) -> Any:  # noqa: N802
@@ -430,27 +430,6 @@ class KLNMF(SavedToFiles, FactorModel):
         if any(downloaded is factor for factor in run.state.factors):
             downloaded = downloaded.copy()  # a fit that goes on from the state must not change it
         return downloaded
-
-    def _as_output_of_fit(self, W: Any, data: SparseData, known: Known | None) -> Any:
-        """W as ``fit_transform`` returns it."""
-        if isinstance(data, DaskArrayData):
-            return W
-        if known is not None:
-            W = known.original(0, W)
-            if known.sample_weight is not None and not known.sample_weight.all():
-                unseen = np.flatnonzero(known.sample_weight == 0)
-                indptr, indices, values = data.view(0).take_rows(unseen)
-                shape = (len(unseen), data.shape[1])
-                rows = SparseData(sp.csr_array((values, indices, indptr), shape=shape))
-                W[unseen] = self._on_this_machine()._solve_W(rows, self._H(), known.of_rows(unseen))
-        return self._as_output(W)
-
-    def _on_this_machine(self) -> Self:
-        if self.backend != "dask":
-            return self
-        here = copy.copy(self)
-        here.backend = "cpu"
-        return here
 
     def _cluster_lost(self, error: ClusterLostError) -> ClusterLostError:
         advice = "Pass checkpoint='PATH' to fits that should be able to go on after this."
@@ -482,15 +461,3 @@ class KLNMF(SavedToFiles, FactorModel):
         if self.warm_start:
             key = continuation_key(self, run.problem, run.solver)
             self._saved_state = (key, run.state)
-
-    def _warn_not_converged(self) -> None:
-        last, before = self.history_[-1], self.history_[-2 if len(self.history_) > 1 else -1]
-        change = (before["objective"] - last["objective"]) / (abs(last["objective"]) or 1.0)
-        warn_caller(
-            f"The fit stopped after max_iter={self.max_iter} iterations with a KKT residual of "
-            f"{self.kkt_residual_:.2g}, above tol={self.tol:g}; in the last iteration the "
-            f"objective fell by {change:.1e} of its value. If that is not enough, increase "
-            "max_iter (fits with warm_start=True go on where the last one stopped); if it is, "
-            "increase tol.",
-            ConvergenceWarning,
-        )

@@ -6,13 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from klnmf.saved.checkpoints import Checkpoint, fit_identity, should_resume
 from klnmf.solvers import Solver
-from klnmf.solvers.alternating import RowSolve, Run
+from klnmf.solvers.alternating import Record, RowSolve, Run
 from klnmf.solvers.base import Problem, State
 from klnmf.solvers.start import start_state
+from klnmf.validation import warn_caller
 
 # Iterations after which the trial starts of a fit are compared. After 10 their order says nothing
 # of the order at the end, after 20 it does (docs/performance.md).
@@ -116,3 +118,16 @@ def continuation_key(model: Any, problem: Problem, solver: Solver) -> tuple[Any,
     known = None if problem.known is None else problem.known.checksum
     fingerprint = problem.backend.data.fingerprint
     return (fingerprint, model.n_components, repr(solver), penalties, known)
+
+
+def warn_not_converged(history: list[Record], residual: float, max_iter: int, tol: float) -> None:
+    """Warn of a fit that was stopped by its number of iterations."""
+    last, before = history[-1], history[-2 if len(history) > 1 else -1]
+    change = (before["objective"] - last["objective"]) / (abs(last["objective"]) or 1.0)
+    warn_caller(
+        f"The fit stopped after max_iter={max_iter} iterations with a KKT residual of "
+        f"{residual:.2g}, above tol={tol:g}; in the last iteration the objective fell by "
+        f"{change:.1e} of its value. If that is not enough, increase max_iter (fits with "
+        "warm_start=True go on where the last one stopped); if it is, increase tol.",
+        ConvergenceWarning,
+    )
