@@ -43,7 +43,7 @@ def things_to_know(X: sp.csr_array, rank: int) -> dict[str, dict[str, Any]]:
             "feature_weight": 0.5 + generator.random(m),
             "exposure": 0.5 + generator.random(n),
         },
-        "the same, with penalties": {
+        "exposures, under L1 penalties": {
             "exposure": 0.5 + generator.random(n),
             **dict.fromkeys(("l1_W", "l1_H"), 0.1),
         },

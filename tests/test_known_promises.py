@@ -213,3 +213,16 @@ def test_the_certificate_is_that_of_the_free_entries() -> None:
         assert relative.min() > -1e-4
         held = np.zeros_like(free) | is_fixed[mode]
         assert np.abs((gradient / np.where(c > 0, c, 1))[held]).max() > 0.01
+
+
+@pytest.mark.parametrize("name", ["fixed_components", "fixed_W", "zero_W", "missing"])
+def test_known_entries_have_all_their_digits_from_the_start(name: str) -> None:
+    """Counts are fitted in single precision at first, but not where entries are known in double."""
+    known = everything_known()
+    case = Case(X.astype(np.float64), np.ones((30, RANK)), np.ones((20, RANK)))
+    run = start_run(case, {name: known[name]}, PENALTY_SETS["none"], make_solver("srcd"))
+    assert run is not None
+    run.state.was_drawn = True
+    run.solver.prepare(run.problem, run.state)
+    assert run.state.factors[0].dtype == (np.float32 if name == "missing" else np.float64)
+    assert run.state.memory["swap_failures_left"] == (3 if name == "missing" else 0)
