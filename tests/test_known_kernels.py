@@ -94,6 +94,18 @@ def test_long_rows_and_wide_indices_agree() -> None:
     assert_same_half_step(case, 0, RULES["guarded"], data=with_int64_indices(data))
 
 
+@pytest.mark.parametrize("l2", [0.0, 0.3])
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_longer_than_the_tile_agree(kind: str, l2: float) -> None:
+    case = random_case((2, _core.TILE + 6000), 4, seed=6, density=0.95)
+    case, data = with_terms(case, 0, terms_of_mode(kind, case.X.shape, 4))
+    assert np.diff(case.X.indptr).max() > _core.TILE
+    x, _ = assert_same_half_step(case, 0, RULES["guarded"], Penalties(l2_W=l2), data)
+    assert not np.array_equal(x, case.W)
+    if kind in ("frozen", "all"):
+        assert same_bits(x[:, 2].copy(), case.W[:, 2].copy())
+
+
 @pytest.mark.parametrize("cold", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
 def test_rows_are_solved_to_the_same_end(kind: str, cold: bool) -> None:
