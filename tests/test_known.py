@@ -295,6 +295,8 @@ def test_transform_needs_the_known_columns_of_new_samples() -> None:
     for scored in (lambda: model.score(X), lambda: evaluate(model, X)):
         with pytest.raises(ValueError, match="fitted with fixed_W, known columns of W, and nobody"):
             scored()
+    with pytest.raises(ValueError, match="fitted with fixed_W or feature_weight, of which this"):
+        model._solve_W(X, model.components_.T)  # what others build on must not forget it
     W = model.transform(X[:3], fixed_W=ALL["fixed_W"][:3])
     assert same_bits(W[:, -1:].copy(), ALL["fixed_W"][:3])
 

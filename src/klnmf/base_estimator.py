@@ -188,7 +188,7 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         if positions is not None:
             weights = self.feature_weight_[positions][split.estimate_features]
             known = Known(split.estimate.shape, H.shape[1], feature_weight=weights)
-        return self._solve_W(SparseData(split.estimate), H[split.estimate_features], known)
+        return self._solve_W(split.estimate, H[split.estimate_features], known)
 
     def _completed_in_blocks(self, X: OnDiskMatrix) -> Likelihood:
         """Likelihood as by `_completed`, to the bit: W is there for all samples, X never is."""
@@ -268,9 +268,16 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
             )
 
     def _solve_W(  # noqa: N802
-        self, data: SparseData, H: Array, known: Known | None = None
+        self, X: sp.csr_array | SparseData, H: Array, known: Known | None = None
     ) -> Array:
-        problem = self._problem(data, known)
+        if known is None and (
+            self._n_fixed_W or getattr(self, "feature_weight_", None) is not None
+        ):
+            raise ValueError(
+                "The model was fitted with fixed_W or feature_weight, of which this knows nothing: "
+                "it is for models without. transform knows of both."
+            )
+        problem = self._problem(X if isinstance(X, SparseData) else SparseData(X), known)
         H = H if known is None else known.in_fit(1, H)
         with closing(problem.backend) as backend:
             W = backend.download(solved_rows(problem, 0, backend.upload(H), self._row_solve()))
@@ -288,7 +295,7 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         rows = sp.csr_array((values, indices, indptr), shape=(len(unseen), data.shape[1]))
         here = copy.copy(self)  # a cluster is not worth it
         here.backend = "cpu" if self.backend == "dask" else self.backend
-        W[unseen] = here._solve_W(SparseData(rows), self._H(), known.of_rows(unseen))
+        W[unseen] = here._solve_W(rows, self._H(), known.of_rows(unseen))
         return W
 
     def _H(self) -> Array:  # noqa: N802

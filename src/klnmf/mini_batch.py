@@ -16,7 +16,6 @@ from sklearn.utils.validation import validate_data
 from klnmf.backends import BACKENDS
 from klnmf.base_estimator import FactorModel
 from klnmf.solvers.online import Batch, OnlineMemory
-from klnmf.sparse_data import SparseData
 from klnmf.validation import check_counts
 
 # Batches that `fit` starts from.
@@ -201,7 +200,7 @@ class MiniBatchKLNMF(FactorModel):
         """
         counts = self._check(X, reset=True)
         self._fit(counts)
-        return self._as_output(self._solve_W(SparseData(counts), self._H()))
+        return self._as_output(self._solve_W(counts, self._H()))
 
     @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
     def partial_fit(self, X: Any, y: Any = None) -> Self:
