@@ -4,9 +4,11 @@
 #include <nanobind/ndarray.h>
 
 #include <cstdint>
+#include <utility>
 
 #include "kernels.hpp"
 #include "parallel.hpp"
+#include "row_terms.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -43,6 +45,44 @@ void require(bool holds, const char* what) {
         throw nb::value_error(what);
 }
 
+// The arrays of klnmf::RowTerms, kept alive; one that is empty means that there is nothing of the
+// kind.
+struct BoundTerms {
+    In1<std::int64_t> missing_starts, missing, barred_starts;
+    In1<std::int32_t> barred;
+    In1<double> inverse_scales;
+    double l1;
+    In1<std::uint8_t> frozen;
+};
+
+template <class T>
+const T* data_or_null(const In1<T>& array) {
+    return array.size() > 0 ? array.data() : nullptr;
+}
+
+// The numbers in the arrays (bounds, order, that nothing frozen is barred) were checked in Python.
+klnmf::RowTerms terms_of(const BoundTerms* bound, std::size_t n_rows, std::size_t rank) {
+    if (!bound)
+        return {};
+    const auto fits = [](std::size_t size, std::size_t wanted) {
+        return size == 0 || size == wanted;
+    };
+    require(fits(bound->missing_starts.size(), n_rows + 1) &&
+                fits(bound->barred_starts.size(), n_rows + 1) &&
+                fits(bound->inverse_scales.size(), n_rows) && fits(bound->frozen.size(), rank),
+            "the terms must have a row for each row of the data");
+    const auto ends_within = [n_rows](const In1<std::int64_t>& starts, std::size_t size) {
+        return starts.size() == 0 || static_cast<std::size_t>(starts.data()[n_rows]) <= size;
+    };
+    require(ends_within(bound->missing_starts, bound->missing.size()) &&
+                ends_within(bound->barred_starts, bound->barred.size()),
+            "missing or barred ends before its starts");
+    return {data_or_null(bound->missing_starts), bound->missing.data(),
+            data_or_null(bound->barred_starts),  bound->barred.data(),
+            data_or_null(bound->inverse_scales), bound->l1,
+            data_or_null(bound->frozen)};
+}
+
 // Sizes that belong together; the numbers in the arrays (bounds of indices, finite values) are
 // checked in Python once, not at every call.
 template <class D, class I, class X>
@@ -65,64 +105,71 @@ void bind_mixed_kernels(nb::module_& m) {
         "guarded_rows",
         [](In1<std::int64_t> indptr, In1<I> indices, In1<D> values, In2<T> A, In1<double> c,
            double l2, In1<std::int32_t> order, int rounds, int sweeps, double tolerance,
-           bool want_value, int n_threads, Out2<T> x, Out1<double> value, Out1<double> kkt) {
+           bool want_value, int n_threads, Out2<T> x, Out1<double> value, Out1<double> kkt,
+           const BoundTerms* terms) {
             check_sizes(indptr, indices, values, A.shape(1), c, x, kkt);
             require(order.size() == A.shape(1) && value.size() == kkt.size(),
                     "order needs an entry for each column of A, value one for each row");
             const klnmf::GuardedSettings settings{order.data(), rounds, sweeps, tolerance,
                                                   want_value};
             klnmf::guarded_rows(rows_of(indptr, indices, values), fixed_of(A, c), l2,
-                                static_cast<std::int64_t>(A.shape(0)), settings, n_threads,
+                                static_cast<std::int64_t>(A.shape(0)),
+                                terms_of(terms, x.shape(0), x.shape(1)), settings, n_threads,
                                 x.data(), value.data(), kkt.data());
         },
         "indptr"_a.noconvert(), "indices"_a.noconvert(), "values"_a.noconvert(), "A"_a.noconvert(),
         "c"_a.noconvert(), "l2"_a, "order"_a.noconvert(), "rounds"_a, "sweeps"_a, "tolerance"_a,
         "want_value"_a, "n_threads"_a, "x"_a.noconvert(), "value"_a.noconvert(),
-        "kkt"_a.noconvert(), Unlocked(),
+        "kkt"_a.noconvert(), "terms"_a.none() = nb::none(), Unlocked(),
         "One half-step of coordinate descent with steps that cannot overshoot; x, value, kkt are "
         "out.");
     m.def(
         "newton_rows",
         [](In1<std::int64_t> indptr, In1<I> indices, In1<D> values, In2<T> A, In1<double> c,
            double l2, bool cold, int relaxed, int rounds, double tolerance, int n_threads,
-           Out2<T> x, Out1<double> kkt) {
+           Out2<T> x, Out1<double> kkt, const BoundTerms* terms) {
             check_sizes(indptr, indices, values, A.shape(1), c, x, kkt);
             const klnmf::NewtonSettings settings{cold, relaxed, rounds, tolerance};
             klnmf::newton_rows(rows_of(indptr, indices, values), fixed_of(A, c), l2,
-                               static_cast<std::int64_t>(A.shape(0)), settings, n_threads, x.data(),
-                               kkt.data());
+                               static_cast<std::int64_t>(A.shape(0)),
+                               terms_of(terms, x.shape(0), x.shape(1)), settings, n_threads,
+                               x.data(), kkt.data());
         },
         "indptr"_a.noconvert(), "indices"_a.noconvert(), "values"_a.noconvert(), "A"_a.noconvert(),
         "c"_a.noconvert(), "l2"_a, "cold"_a, "relaxed"_a, "rounds"_a, "tolerance"_a, "n_threads"_a,
-        "x"_a.noconvert(), "kkt"_a.noconvert(), Unlocked(),
+        "x"_a.noconvert(), "kkt"_a.noconvert(), "terms"_a.none() = nb::none(), Unlocked(),
         "Every row problem solved to a residual; x and kkt are out.");
     m.def(
         "multiplicative_rows",
         [](In1<std::int64_t> indptr, In1<I> indices, In1<D> values, In2<T> A, In1<double> c,
-           double l2, int relaxed, int n_threads, Out2<T> x, Out1<double> kkt) {
+           double l2, int relaxed, int n_threads, Out2<T> x, Out1<double> kkt,
+           const BoundTerms* terms) {
             check_sizes(indptr, indices, values, A.shape(1), c, x, kkt);
             klnmf::multiplicative_rows(rows_of(indptr, indices, values), fixed_of(A, c), l2,
-                                       static_cast<std::int64_t>(A.shape(0)), relaxed, n_threads,
+                                       static_cast<std::int64_t>(A.shape(0)),
+                                       terms_of(terms, x.shape(0), x.shape(1)), relaxed, n_threads,
                                        x.data(), kkt.data());
         },
         "indptr"_a.noconvert(), "indices"_a.noconvert(), "values"_a.noconvert(), "A"_a.noconvert(),
         "c"_a.noconvert(), "l2"_a, "relaxed"_a, "n_threads"_a, "x"_a.noconvert(),
-        "kkt"_a.noconvert(), Unlocked(),
+        "kkt"_a.noconvert(), "terms"_a.none() = nb::none(), Unlocked(),
         "One half-step of multiplicative updates; x and kkt are out.");
     m.def(
         "evaluate_rows",
         [](In1<std::int64_t> indptr, In1<I> indices, In1<D> values, In2<T> A, In1<double> c,
            double l2, bool want_residual, int n_threads, In2<T> x, Out1<double> value,
-           Out1<double> kkt) {
+           Out1<double> kkt, const BoundTerms* terms) {
             check_sizes(indptr, indices, values, A.shape(1), c, x, kkt);
             require(value.size() == kkt.size(),
                     "value must have an entry for each row of the data");
             klnmf::evaluate_rows(rows_of(indptr, indices, values), fixed_of(A, c), l2,
-                                 want_residual, n_threads, x.data(), value.data(), kkt.data());
+                                 static_cast<std::int64_t>(A.shape(0)),
+                                 terms_of(terms, x.shape(0), x.shape(1)), want_residual, n_threads,
+                                 x.data(), value.data(), kkt.data());
         },
         "indptr"_a.noconvert(), "indices"_a.noconvert(), "values"_a.noconvert(), "A"_a.noconvert(),
         "c"_a.noconvert(), "l2"_a, "want_residual"_a, "n_threads"_a, "x"_a.noconvert(),
-        "value"_a.noconvert(), "kkt"_a.noconvert(), Unlocked(),
+        "value"_a.noconvert(), "kkt"_a.noconvert(), "terms"_a.none() = nb::none(), Unlocked(),
         "Value and residual of every row at x, in double; value, kkt are out.");
 }
 
@@ -168,6 +215,22 @@ void bind_row_kernels(nb::module_& m) {
         "One half-step of cyclic descent on the dense product P; x, P and kkt are out.");
 }
 
+void bind_terms(nb::module_& m) {
+    nb::class_<BoundTerms>(m, "RowTerms", "What rows have of their own; empty arrays: nothing.")
+        .def(
+            "__init__",
+            [](BoundTerms* self, In1<std::int64_t> missing_starts, In1<std::int64_t> missing,
+               In1<std::int64_t> barred_starts, In1<std::int32_t> barred,
+               In1<double> inverse_scales, double l1, In1<std::uint8_t> frozen) {
+                new (self) BoundTerms{std::move(missing_starts), std::move(missing),
+                                      std::move(barred_starts),  std::move(barred),
+                                      std::move(inverse_scales), l1,
+                                      std::move(frozen)};
+            },
+            "missing_starts"_a.noconvert(), "missing"_a.noconvert(), "barred_starts"_a.noconvert(),
+            "barred"_a.noconvert(), "inverse_scales"_a.noconvert(), "l1"_a, "frozen"_a.noconvert());
+}
+
 template <class T>
 void bind_factor_kernels(nb::module_& m) {
     m.def(
@@ -208,6 +271,7 @@ void bind_factor_kernels(nb::module_& m) {
 
 NB_MODULE(_core, m) {
     m.doc() = "Kernels of klnmf. Use klnmf.backends.cpu, which checks what these assume.";
+    bind_terms(m);
     bind_row_kernels<float, std::int32_t>(m);
     bind_row_kernels<float, std::int64_t>(m);
     bind_row_kernels<double, std::int32_t>(m);

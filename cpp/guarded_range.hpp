@@ -7,6 +7,7 @@
 
 #include "row_batch.hpp"
 #include "row_tasks.hpp"
+#include "row_terms.hpp"
 #include "rule_guarded.hpp"
 #include "rule_guarded_batch.hpp"
 
@@ -117,7 +118,8 @@ KLNMF_INLINE void sort_for_batches(const std::int64_t* indptr, std::int64_t long
 
 template <class T, class I, class D>
 KLNMF_CLONES void guarded_range(const SparseRows<D, I>& data, const FixedFactor<T>& fixed,
-                                double l2, const GuardedSettings& settings, std::int64_t begin,
+                                double l2, std::int64_t n_cols, const RowTerms& terms,
+                                const GuardedSettings& settings, std::int64_t begin,
                                 std::int64_t end, RowScratch<T>& scratch,
                                 BatchScratch<T, I>& batches, T* x, double* value, double* kkt) {
     constexpr int lanes = Lanes<T>::count;
@@ -125,13 +127,20 @@ KLNMF_CLONES void guarded_range(const SparseRows<D, I>& data, const FixedFactor<
     std::vector<std::int64_t>& rows = batches.rows;
     rows.clear();
     for (std::int64_t i = begin; i < end; ++i) {
+        T* const x_row = x + i * fixed.rank;
+        const bool plain = terms.is_plain(i);
         value[i] = kkt[i] = 0;
-        if (settle_empty_row(data.length(i), fixed.rank, x + i * fixed.rank))
-            continue;
-        if (data.length(i) > longest)
-            guarded_row_alone(data, fixed, l2, settings, i, true, scratch, x, value, kkt);
-        else
+        if (settle_empty_row(data.length(i), fixed, x_row)) {
+            if (fixed.held && settings.want_value) {
+                const auto [own, own_l2] = factor_of_row(terms, fixed, l2, n_cols, i, scratch);
+                value[i] = linear_and_quadratic(x_row, own.c, own_l2, fixed.rank);
+            }
+        } else if (plain && data.length(i) <= longest) {
             rows.push_back(i);
+        } else {
+            const auto [own, own_l2] = factor_of_row(terms, fixed, l2, n_cols, i, scratch);
+            guarded_row_alone(data, own, own_l2, settings, i, true, scratch, x, value, kkt);
+        }
     }
     if (rows.empty())
         return;

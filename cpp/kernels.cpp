@@ -10,6 +10,7 @@
 #include "row_problem.hpp"
 #include "row_scratch.hpp"
 #include "row_tasks.hpp"
+#include "row_terms.hpp"
 #include "rule_multiplicative.hpp"
 
 namespace klnmf {
@@ -19,15 +20,21 @@ namespace {
 constexpr std::int64_t own_cache_bytes = 1 << 20;
 
 // A with its rows padded with zeros to whole vectors, for the time of a half-step (where they
-// already are whole vectors, A itself), and its slopes in T.
+// already are whole vectors, A itself), its slopes in T, and which components are held.
 template <class T>
 class PaddedFactor {
 public:
-    PaddedFactor(const FixedFactor<T>& fixed, std::int64_t n_rows, int n_threads) : fixed_(fixed) {
+    PaddedFactor(const FixedFactor<T>& fixed, std::int64_t n_rows, const std::uint8_t* frozen,
+                 int n_threads)
+        : fixed_(fixed) {
         constexpr int lanes = Lanes<T>::count;
         const std::int64_t stride = (fixed.rank + lanes - 1) / lanes * lanes;
-        slopes_.resize(2 * stride, T(0));
+        slopes_.resize(3 * stride, T(0));
         for (int k = 0; k < fixed.rank; ++k) {
+            if (frozen && frozen[k]) {
+                slopes_[2 * stride + k] = 1;
+                continue;
+            }
             slopes_[k] = static_cast<T>(fixed.c[k]);
             slopes_[stride + k] = fixed.c[k] > 0 ? static_cast<T>(1 / fixed.c[k]) : T(0);
         }
@@ -35,6 +42,7 @@ public:
             n_rows * stride * static_cast<std::int64_t>(sizeof(T)) > own_cache_bytes;
         fixed_.slope = slopes_.data();
         fixed_.inverse_slope = slopes_.data() + stride;
+        fixed_.held = frozen ? slopes_.data() + 2 * stride : nullptr;
         if (stride == fixed.stride)
             return;
         memory_ = AlignedArray<T>(n_rows * stride);
@@ -69,15 +77,18 @@ private:
 
 template <class T, class I, class D>
 KLNMF_CLONES void multiplicative_range(const SparseRows<D, I>& data, const FixedFactor<T>& fixed,
-                                       double l2, int relaxed, std::int64_t begin, std::int64_t end,
+                                       double l2, std::int64_t n_cols, const RowTerms& terms,
+                                       int relaxed, std::int64_t begin, std::int64_t end,
                                        RowScratch<T>& scratch, T* x, double* kkt) {
     for (std::int64_t i = begin; i < end; ++i) {
         T* x_row = x + i * fixed.rank;
         kkt[i] = 0;
-        if (settle_empty_row(data.length(i), fixed.rank, x_row))
+        if (settle_empty_row(data.length(i), fixed, x_row))
             continue;
+        const auto [own, own_l2] = factor_of_row(terms, fixed, l2, n_cols, i, scratch);
         kkt[i] =
-            multiplicative_row(load_row(data, i, fixed, l2, x_row, scratch), relaxed, scratch).kkt;
+            multiplicative_row(load_row(data, i, own, own_l2, x_row, scratch), relaxed, scratch)
+                .kkt;
         store_row(scratch, fixed.rank, x_row);
     }
 }
@@ -89,7 +100,7 @@ KLNMF_CLONES void paper_range(const SparseRows<T, I>& data, const FixedFactor<T>
     for (std::int64_t i = begin; i < end; ++i) {
         T* x_row = x + i * fixed.rank;
         kkt[i] = 0;
-        if (settle_empty_row(data.length(i), fixed.rank, x_row))
+        if (settle_empty_row(data.length(i), fixed, x_row))
             continue;
         kkt[i] = paper_row(load_row(data, i, fixed, l2, x_row, scratch), settings, scratch).kkt;
         store_row(scratch, fixed.rank, x_row);
@@ -108,14 +119,15 @@ KLNMF_CLONES void dense_range(const SparseRows<T, I>& data, std::int64_t n_cols,
 
 template <class T, class I, class D>
 KLNMF_CLONES void evaluate_range(const SparseRows<D, I>& data, const FixedFactor<T>& fixed,
-                                 double l2, bool want_residual, std::int64_t begin,
-                                 std::int64_t end, RowScratch<T>& scratch, const T* x,
-                                 double* value, double* kkt) {
+                                 double l2, std::int64_t n_cols, const RowTerms& terms,
+                                 bool want_residual, std::int64_t begin, std::int64_t end,
+                                 RowScratch<T>& scratch, const T* x, double* value, double* kkt) {
     for (std::int64_t i = begin; i < end; ++i) {
         const std::int64_t first = data.begin(i);
+        const auto [own, own_l2] = factor_of_row(terms, fixed, l2, n_cols, i, scratch);
         const RowOutcome outcome =
-            evaluate_row(data.values + first, data.indices + first, data.length(i), fixed,
-                         x + i * fixed.rank, l2, want_residual, scratch);
+            evaluate_row(data.values + first, data.indices + first, data.length(i), own,
+                         x + i * fixed.rank, own_l2, want_residual, terms.frozen, scratch);
         value[i] = outcome.value;
         kkt[i] = outcome.kkt;
     }
@@ -145,9 +157,10 @@ KLNMF_CLONES void extrapolate_range(const T* newest, const T* previous, std::int
 // Calls body(padded A, begin, end, scratch) for ranges of rows that cover all of them.
 template <class T, class I, class D, class Body>
 void for_each_range_padded(const SparseRows<D, I>& data, const FixedFactor<T>& unpadded,
-                           std::int64_t n_cols, int n_threads, Body body) {
+                           std::int64_t n_cols, const std::uint8_t* frozen, int n_threads,
+                           Body body) {
     const int threads = usable_threads(n_threads, data.nnz() * unpadded.rank);
-    const PaddedFactor<T> padded(unpadded, n_cols, threads);
+    const PaddedFactor<T> padded(unpadded, n_cols, frozen, threads);
     ScratchPool<T> pool(threads, data.longest_row(), unpadded.rank, (*padded).stride);
     for_each_task(data, threads, [&](std::int64_t begin, std::int64_t end, int thread) {
         body(*padded, begin, end, pool[thread]);
@@ -176,10 +189,10 @@ void column_powers(const T* factor, std::int64_t n_rows, int rank, int n_threads
 
 template <class T, class I, class D>
 void guarded_rows(const SparseRows<D, I>& data, const FixedFactor<T>& unpadded, double l2,
-                  std::int64_t n_cols, const GuardedSettings& settings, int n_threads, T* x,
-                  double* value, double* kkt) {
+                  std::int64_t n_cols, const RowTerms& terms, const GuardedSettings& settings,
+                  int n_threads, T* x, double* value, double* kkt) {
     const int threads = usable_threads(n_threads, data.nnz() * unpadded.rank);
-    const PaddedFactor<T> padded(unpadded, n_cols, threads);
+    const PaddedFactor<T> padded(unpadded, n_cols, terms.frozen, threads);
     const std::int64_t longest = data.longest_row();
     ScratchPool<T> pool(threads, longest, unpadded.rank, (*padded).stride);
     std::vector<BatchScratch<T, I>> batches;
@@ -187,17 +200,17 @@ void guarded_rows(const SparseRows<D, I>& data, const FixedFactor<T>& unpadded, 
     for (int t = 0; t < threads; ++t)
         batches.emplace_back(longest, (*padded).stride);
     for_each_task(data, threads, [&](std::int64_t begin, std::int64_t end, int thread) {
-        guarded_range(data, *padded, l2, settings, begin, end, pool[thread], batches[thread], x,
-                      value, kkt);
+        guarded_range(data, *padded, l2, n_cols, terms, settings, begin, end, pool[thread],
+                      batches[thread], x, value, kkt);
     });
 }
 
 template <class T, class I, class D>
 void newton_rows(const SparseRows<D, I>& data, const FixedFactor<T>& unpadded, double l2,
-                 std::int64_t n_cols, const NewtonSettings& settings, int n_threads, T* x,
-                 double* kkt) {
+                 std::int64_t n_cols, const RowTerms& terms, const NewtonSettings& settings,
+                 int n_threads, T* x, double* kkt) {
     const int threads = usable_threads(n_threads, data.nnz() * unpadded.rank);
-    const PaddedFactor<T> padded(unpadded, n_cols, threads);
+    const PaddedFactor<T> padded(unpadded, n_cols, terms.frozen, threads);
     const std::int64_t longest = data.longest_row();
     ScratchPool<T> pool(threads, longest, unpadded.rank, (*padded).stride);
     std::vector<NewtonScratch<T, I>> batches;
@@ -210,19 +223,20 @@ void newton_rows(const SparseRows<D, I>& data, const FixedFactor<T>& unpadded, d
     for_each_task(
         data, threads,
         [&](std::int64_t begin, std::int64_t end, int thread) {
-            newton_range(data, *padded, l2, settings, begin, end, pool[thread], batches[thread], x,
-                         kkt);
+            newton_range(data, *padded, l2, n_cols, terms, settings, begin, end, pool[thread],
+                         batches[thread], x, kkt);
         },
         threads == 1 ? 1 : tasks_per_thread);
 }
 
 template <class T, class I, class D>
 void multiplicative_rows(const SparseRows<D, I>& data, const FixedFactor<T>& unpadded, double l2,
-                         std::int64_t n_cols, int relaxed, int n_threads, T* x, double* kkt) {
-    for_each_range_padded(data, unpadded, n_cols, n_threads,
+                         std::int64_t n_cols, const RowTerms& terms, int relaxed, int n_threads,
+                         T* x, double* kkt) {
+    for_each_range_padded(data, unpadded, n_cols, terms.frozen, n_threads,
                           [&](const auto& fixed, auto begin, auto end, auto& scratch) {
-                              multiplicative_range(data, fixed, l2, relaxed, begin, end, scratch, x,
-                                                   kkt);
+                              multiplicative_range(data, fixed, l2, n_cols, terms, relaxed, begin,
+                                                   end, scratch, x, kkt);
                           });
 }
 
@@ -230,7 +244,7 @@ template <class T, class I>
 void paper_rows(const SparseRows<T, I>& data, const FixedFactor<T>& unpadded, double l2,
                 std::int64_t n_cols, const PaperSettings& settings, int n_threads, T* x,
                 double* kkt) {
-    for_each_range_padded(data, unpadded, n_cols, n_threads,
+    for_each_range_padded(data, unpadded, n_cols, nullptr, n_threads,
                           [&](const auto& fixed, auto begin, auto end, auto& scratch) {
                               paper_range(data, fixed, l2, settings, begin, end, scratch, x, kkt);
                           });
@@ -266,11 +280,13 @@ void dense_rows(const SparseRows<T, I>& data, std::int64_t n_cols, const T* colu
 
 template <class T, class I, class D>
 void evaluate_rows(const SparseRows<D, I>& data, const FixedFactor<T>& fixed, double l2,
-                   bool want_residual, int n_threads, const T* x, double* value, double* kkt) {
+                   std::int64_t n_cols, const RowTerms& terms, bool want_residual, int n_threads,
+                   const T* x, double* value, double* kkt) {
     const int threads = usable_threads(n_threads, data.nnz() * fixed.rank);
     ScratchPool<T> pool(threads, 0, fixed.rank, fixed.stride);
     for_each_task(data, threads, [&](std::int64_t begin, std::int64_t end, int thread) {
-        evaluate_range(data, fixed, l2, want_residual, begin, end, pool[thread], x, value, kkt);
+        evaluate_range(data, fixed, l2, n_cols, terms, want_residual, begin, end, pool[thread], x,
+                       value, kkt);
     });
 }
 
@@ -313,13 +329,16 @@ void extrapolate(const T* newest, const T* previous, std::int64_t size, double w
 // T: type of the factors, D: type of the data.
 #define KLNMF_INSTANTIATE_MIXED(T, I, D)                                                           \
     template void guarded_rows(const SparseRows<D, I>&, const FixedFactor<T>&, double,             \
-                               std::int64_t, const GuardedSettings&, int, T*, double*, double*);   \
+                               std::int64_t, const RowTerms&, const GuardedSettings&, int, T*,     \
+                               double*, double*);                                                  \
     template void newton_rows(const SparseRows<D, I>&, const FixedFactor<T>&, double,              \
-                              std::int64_t, const NewtonSettings&, int, T*, double*);              \
+                              std::int64_t, const RowTerms&, const NewtonSettings&, int, T*,       \
+                              double*);                                                            \
     template void multiplicative_rows(const SparseRows<D, I>&, const FixedFactor<T>&, double,      \
-                                      std::int64_t, int, int, T*, double*);                        \
-    template void evaluate_rows(const SparseRows<D, I>&, const FixedFactor<T>&, double, bool, int, \
-                                const T*, double*, double*);
+                                      std::int64_t, const RowTerms&, int, int, T*, double*);       \
+    template void evaluate_rows(const SparseRows<D, I>&, const FixedFactor<T>&, double,            \
+                                std::int64_t, const RowTerms&, bool, int, const T*, double*,       \
+                                double*);
 
 #define KLNMF_INSTANTIATE_PAIR(T, I)                                                               \
     KLNMF_INSTANTIATE_MIXED(T, I, T)                                                               \

@@ -1,6 +1,6 @@
 // Row problems solved to their end over a range of rows: in batches by Newton's method; the few
-// that it is not for (very long ones, L2 penalties, sums beyond the range of T) one by one by
-// coordinate descent.
+// that it is not for (very long ones, L2 penalties, sums beyond the range of T, rows with terms of
+// their own) one by one by coordinate descent.
 #pragma once
 
 #include <algorithm>
@@ -9,6 +9,7 @@
 
 #include "newton_batch.hpp"
 #include "row_tasks.hpp"
+#include "row_terms.hpp"
 #include "rule_guarded.hpp"
 #include "rule_multiplicative.hpp"
 #include "rule_newton.hpp"
@@ -82,6 +83,7 @@ KLNMF_INLINE void solve_batch(const SparseRows<D, I>& data, const FixedFactor<T>
 
 template <class T, class I, class D>
 KLNMF_CLONES void newton_range(const SparseRows<D, I>& data, const FixedFactor<T>& fixed, double l2,
+                               std::int64_t n_cols, const RowTerms& terms,
                                const NewtonSettings& settings, std::int64_t begin, std::int64_t end,
                                RowScratch<T>& scratch, NewtonScratch<T, I>& newton, T* x,
                                double* kkt) {
@@ -93,10 +95,11 @@ KLNMF_CLONES void newton_range(const SparseRows<D, I>& data, const FixedFactor<T
     for (std::int64_t i = begin; i < end; ++i) {
         const std::int64_t length = data.length(i);
         kkt[i] = 0;
-        if (settle_empty_row(length, fixed.rank, x + i * fixed.rank))
+        if (settle_empty_row(length, fixed, x + i * fixed.rank))
             continue;
-        if (length > longest) {
-            solve_row_alone(data, fixed, l2, settings, newton.order.data(), i, scratch, x, kkt);
+        if (length > longest || !terms.is_plain(i)) {
+            const auto [own, own_l2] = factor_of_row(terms, fixed, l2, n_cols, i, scratch);
+            solve_row_alone(data, own, own_l2, settings, newton.order.data(), i, scratch, x, kkt);
         } else {
             rows.push_back(i);
             newton.sorting.keys.push_back(static_cast<std::int32_t>((length - 1) / pass_group));

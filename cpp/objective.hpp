@@ -98,11 +98,12 @@ struct RowOutcome {
 };
 
 // f(x) and its residual for one row, with every sum in double; the residual is 0 where only the
-// value is wanted, which costs half.
+// value is wanted, which costs half. Components that are `frozen` (null: none is) have no residual.
 template <class T, class I, class D>
 KLNMF_INLINE RowOutcome evaluate_row(const D* values, const I* indices, std::int64_t length,
                                      const FixedFactor<T>& fixed, const T* x, double l2,
-                                     bool want_residual, RowScratch<T>& scratch) {
+                                     bool want_residual, const std::uint8_t* frozen,
+                                     RowScratch<T>& scratch) {
     constexpr double infinity = std::numeric_limits<double>::infinity();
     constexpr std::int64_t chunk = 128;
     const int rank = fixed.rank;
@@ -134,6 +135,8 @@ KLNMF_INLINE RowOutcome evaluate_row(const D* values, const I* indices, std::int
         outcome.value -= weighted_log_sum(values + start, y, size);
     }
     for (int k = 0; want_residual && length > 0 && k < rank; ++k) {
+        if (frozen && frozen[k])
+            continue;
         const double g = fixed.c[k] + l2 * static_cast<double>(x[k]) - S[k];
         const double residual = entry_residual(x[k], fixed.c[k], g, total);
         outcome.kkt = residual > outcome.kkt ? residual : outcome.kkt;

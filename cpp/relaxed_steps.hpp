@@ -13,14 +13,16 @@ namespace klnmf {
 
 // x, S and the slopes are padded with 0 to the stride of A: loops go over whole vectors.
 
-// x = x_before S_before / c: the plain multiplicative step, which never raises f (without L2).
+// x = x_before S_before / c: the plain multiplicative step, which never raises f (without L2). What
+// is held stays.
 template <class T, class I>
 KLNMF_INLINE void plain_step(const Row<T, I>& row, const T* x_before, const T* S_before, T* x) {
     using V = typename Lanes<T>::Vector;
     for (std::int64_t k = 0; k < row.fixed.stride; k += Lanes<T>::count) {
         const V moved = load(x_before + k) * load(S_before + k) * load(row.fixed.inverse_slope + k);
+        const V kept = row.fixed.held ? load(row.fixed.held + k) : V{};
         // Below this an entry is a denormal in waiting.
-        store(x + k, moved > smallest_cover<T>() ? moved : V{});
+        store(x + k, kept > 0 ? load(x_before + k) : (moved > smallest_cover<T>() ? moved : V{}));
     }
 }
 

@@ -94,13 +94,14 @@ KLNMF_INLINE Row<T, I> load_row(const SparseRows<D, I>& data, std::int64_t row,
     return result;
 }
 
-// Sets a row without nonzeros to its minimiser, 0, and reports whether it was one.
+// Sets a row without nonzeros to its minimiser, 0 but for what it holds, and reports whether it was
+// one.
 template <class T>
-KLNMF_INLINE bool settle_empty_row(std::int64_t length, int rank, T* x) {
+KLNMF_INLINE bool settle_empty_row(std::int64_t length, const FixedFactor<T>& fixed, T* x) {
     if (length > 0)
         return false;
-    for (int k = 0; k < rank; ++k)
-        x[k] = 0;
+    for (int k = 0; k < fixed.rank; ++k)
+        x[k] = fixed.holds(k) ? x[k] : T(0);
     return true;
 }
 
@@ -261,14 +262,15 @@ KLNMF_CLONES bool product_and_ratios(const Row<T, I>& row, RowScratch<T>& scratc
 }
 
 // x becomes the same share of every live component, c_k x_k summing to the row's total: every
-// nonzero that can be covered is.
+// nonzero that can be covered is. What is held stays.
 template <class T, class I>
 KLNMF_INLINE void start_evenly(const Row<T, I>& row, RowScratch<T>& scratch) {
     double slope = 0;
     for (int k = 0; k < row.fixed.rank; ++k)
-        slope += row.fixed.c[k];
+        slope += row.fixed.holds(k) ? 0.0 : row.fixed.c[k];
     for (int k = 0; k < row.fixed.rank; ++k)
-        scratch.x[k] = row.fixed.c[k] > 0 ? static_cast<T>(row.total / slope) : T(0);
+        if (!row.fixed.holds(k))
+            scratch.x[k] = row.fixed.c[k] > 0 ? static_cast<T>(row.total / slope) : T(0);
 }
 
 // Makes f finite where a start left a nonzero without cover. Nonzeros that no x can cover (their

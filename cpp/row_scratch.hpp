@@ -42,6 +42,8 @@ struct RowScratch {
     T* x_before;
     T* S_before;
     double* S_exact;   // S in double, likewise
+    double* own_c;     // slopes of a row that has its own, see row_terms.hpp
+    T* own_slope;      // the same in T, and 1 / c after them, each padded to the stride
     T* newton_columns; // columns of a chunk, scaled, and the model of a Newton step
     double* newton_model;
     std::int32_t* active; // the components a half-step visits, in the order of the visits
@@ -66,8 +68,9 @@ public:
         const std::int64_t newton = std::min(rank, most_newton_components);
         const std::size_t per_thread =
             align(length * sizeof(T)) * 3 + align(capacity * sizeof(T)) +
-            align(stride * sizeof(T)) * 4 + align(stride * sizeof(double)) +
-            align(rank * sizeof(std::int32_t)) * 2 + align(newton * newton_chunk * sizeof(T)) +
+            align(stride * sizeof(T)) * 4 + align(stride * sizeof(double)) * 2 +
+            align(2 * stride * sizeof(T)) + align(rank * sizeof(std::int32_t)) * 2 +
+            align(newton * newton_chunk * sizeof(T)) +
             align(newton * (newton + 4) * sizeof(double));
         memory_.reset(static_cast<std::byte*>(
             ::operator new(per_thread * n_threads, std::align_val_t{alignment})));
@@ -89,6 +92,8 @@ public:
             scratch.S = reinterpret_cast<T*>(take(stride * sizeof(T)));
             std::fill(scratch.x, scratch.x + stride, T(0));
             scratch.S_exact = reinterpret_cast<double*>(take(stride * sizeof(double)));
+            scratch.own_c = reinterpret_cast<double*>(take(stride * sizeof(double)));
+            scratch.own_slope = reinterpret_cast<T*>(take(2 * stride * sizeof(T)));
             scratch.newton_columns = reinterpret_cast<T*>(take(newton * newton_chunk * sizeof(T)));
             scratch.newton_model =
                 reinterpret_cast<double*>(take(newton * (newton + 4) * sizeof(double)));

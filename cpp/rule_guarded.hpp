@@ -176,6 +176,8 @@ KLNMF_INLINE T guarded_sweep(const Row<T, I>& row, int n_active, bool gathered, 
         const T* pending_column = scratch.columns;
         for (int j = 0; j < count; ++j) {
             const int k = scratch.active[first + j];
+            if (row.fixed.holds(k))
+                continue;
             const T* column = scratch.columns + (gathered ? scratch.slots[j] : j) * length;
             Visit<T> visit =
                 visit_column(scratch.v, scratch.y, column, pending, pending_column, length);
@@ -208,7 +210,8 @@ KLNMF_INLINE T guarded_sweep(const Row<T, I>& row, int n_active, bool gathered, 
 
 // Lists the components that a half-step has to visit: those in use, and those whose gradient says
 // that they would grow. Returns their number, and the residual over all components; S_before
-// becomes the gradient. A dead component (c = 0, nothing in A) is set to 0.
+// becomes the gradient. A dead component (slope 0: nothing in A, or barred in this row) is set to
+// 0; one that is held is listed if it is in use, for its part in y, and has no residual.
 template <class T, class I>
 KLNMF_INLINE int screen(const Row<T, I>& row, const std::int32_t* order, RowScratch<T>& scratch,
                         T& residual) {
@@ -218,7 +221,8 @@ KLNMF_INLINE int screen(const Row<T, I>& row, const std::int32_t* order, RowScra
     V worst{};
     for (std::int64_t k = 0; k < row.fixed.stride; k += lanes) {
         const V c = load(row.fixed.slope + k);
-        const V x = c > 0 ? load(scratch.x + k) : V{};
+        const V kept = row.fixed.held ? load(row.fixed.held + k) : V{};
+        const V x = (c > 0) | (kept > 0) ? load(scratch.x + k) : V{};
         const V g = c + l2 * x - load(scratch.S + k);
         const V slack = x * c * inverse_total, gradient = g * load(row.fixed.inverse_slope + k);
         const V least = slack < gradient ? slack : gradient;
@@ -226,7 +230,8 @@ KLNMF_INLINE int screen(const Row<T, I>& row, const std::int32_t* order, RowScra
         worst = size > worst ? size : worst;
         store(scratch.x + k, x);
         store(scratch.S_before + k, g);
-        store(scratch.S + k, x > 0 ? V{} - T(1) : g); // from here on: negative where active
+        // From here on: negative where active.
+        store(scratch.S + k, x > 0 ? V{} - T(1) : (c > 0 ? g : V{}));
     }
     residual = largest_lane(worst);
     int n_active = 0;
@@ -251,10 +256,10 @@ KLNMF_INLINE int drop_zeros(int n_active, RowScratch<T>& scratch) {
 }
 
 // Rows longer than the tile would have their columns gathered a few at a time, again and again:
-// they take one step of Newton's method instead of the sweeps.
+// they take one step of Newton's method instead of the sweeps, unless some components are held.
 template <class T, class I>
 KLNMF_INLINE bool takes_newton_step(const Row<T, I>& row, int n_active) {
-    return row.length > tile && n_active <= most_newton_components;
+    return row.length > tile && n_active <= most_newton_components && !row.fixed.held;
 }
 
 template <class T, class I>

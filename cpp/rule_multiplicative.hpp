@@ -11,8 +11,8 @@
 
 namespace klnmf {
 
-// Largest violation of the optimality conditions at x, from S. A dead component (c = 0, nothing in
-// A) has none, and is set to 0.
+// Largest violation of the optimality conditions at x, from S. A dead component (slope 0: nothing
+// in A, or barred in this row) has none, and is set to 0; one that is held has none either.
 template <class T, class I>
 KLNMF_INLINE double settle_dead_and_measure(const Row<T, I>& row, RowScratch<T>& scratch) {
     using V = typename Lanes<T>::Vector;
@@ -20,7 +20,8 @@ KLNMF_INLINE double settle_dead_and_measure(const Row<T, I>& row, RowScratch<T>&
     V worst{};
     for (std::int64_t k = 0; k < row.fixed.stride; k += Lanes<T>::count) {
         const V c = load(row.fixed.slope + k);
-        const V x = c > 0 ? load(scratch.x + k) : V{};
+        const V kept = row.fixed.held ? load(row.fixed.held + k) : V{};
+        const V x = (c > 0) | (kept > 0) ? load(scratch.x + k) : V{};
         store(scratch.x + k, x);
         const V slack = x * c * inverse_total;
         const V gradient = (c + l2 * x - load(scratch.S + k)) * load(row.fixed.inverse_slope + k);
@@ -43,11 +44,14 @@ KLNMF_INLINE RowOutcome multiplicative_row(const Row<T, I>& row, int relaxed,
     const double residual = settle_dead_and_measure(row, scratch);
     outcome.kkt = residual > outcome.kkt ? residual : outcome.kkt;
     if (row.l2 == 0) {
-        relaxed_rounds(row, relaxed, scratch);
+        // What is held has its own part of the row's total, to which relaxed steps are scaled.
+        relaxed_rounds(row, row.fixed.held ? 0 : relaxed, scratch);
         plain_step(row, scratch.x, scratch.S, scratch.x);
         return outcome;
     }
     for (int k = 0; k < row.fixed.rank; ++k) {
+        if (row.fixed.holds(k))
+            continue;
         // In double: c^2 may be beyond a float.
         const double c = row.fixed.c[k];
         const double product = static_cast<double>(scratch.x[k]) * scratch.S[k];

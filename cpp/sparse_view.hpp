@@ -39,7 +39,13 @@ struct FixedFactor {
     const T* slope = nullptr;         // c in T, and 1 / c (0 where c is), both padded with 0 to the
     const T* inverse_slope = nullptr; // stride: set by PaddedFactor, for the rules that step in T
 
+    // 1 for a component that x keeps as it is, else 0, padded likewise; null if there is none. Its
+    // slope in T is 0, as if it were dead, its c is not.
+    const T* held = nullptr;
+
     bool fetch_ahead = false; // whether A is larger than a core's own cache
+
+    bool holds(std::int64_t k) const { return held && held[k] > 0; }
 
     const T* row(std::int64_t i) const { return A + i * stride; }
 };

@@ -168,6 +168,15 @@ def test_example_of_cells() -> None:
     assert np.mean([program_of[kind] for kind in types] == names["program"]) > 0.95
 
 
+def test_example_of_mutational_signatures() -> None:
+    names = run_example("plot_mutational_signatures.py")
+    assert names["cosine"](names["discovered"], names["new_signature"]) > 0.99
+    assert names["nearest"] < 0.5
+    # "Far above" what a model that is right has, and about that.
+    assert 2 * names["refit"].divergence_ > 2 * names["counts"].size
+    assert 2 * names["model"].divergence_ < 1.1 * names["counts"].size
+
+
 def test_every_script_of_the_gallery_is_run_here() -> None:
     tested = set(re.findall(r'run_example\("(plot_\w+\.py)"\)', Path(__file__).read_text("utf-8")))
     assert {path.name for path in EXAMPLES.glob("plot_*.py")} == tested

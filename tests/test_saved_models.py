@@ -103,7 +103,8 @@ def test_solvers_keep_their_settings(solver: Solver, path: Path) -> None:
 
 def test_every_parameter_comes_back(path: Path) -> None:
     parameters = {
-        "n_components": np.int64(2), "solver": "mu", "init": "nndsvd", "n_init": 2, "l1_W": 0.1,
+        "n_components": np.int64(2), "solver": "mu", "fixed_components": None, "init": "nndsvd",
+        "n_init": 2, "l1_W": 0.1,
         "l2_W": 0.2, "l1_H": 0.3, "l2_H": np.float32(0.4), "max_iter": 7, "tol": 50.0,
         "n_threads": 2, "random_state": 3, "dtype": "float64", "sparse_output": np.True_,
         "warm_start": True, "backend": "cpu", "progress": False, "checkpoint_every": 5.0,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Iterator
 from contextlib import closing
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -23,8 +25,11 @@ from klnmf.held_out import (
     likelihood_of_blocks,
     split_for_completion,
 )
+from klnmf.known import Known, KnownOfSamples
+from klnmf.known_checks import check_known, check_scaled_penalties
 from klnmf.objective import Penalties
 from klnmf.on_disk import OnDiskMatrix
+from klnmf.on_disk.observed import observed
 from klnmf.solvers.alternating import RowSolve, solved_rows
 from klnmf.solvers.base import Problem
 from klnmf.sparse_data import SparseData
@@ -50,7 +55,7 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
     components_: Any
     n_components_: int
 
-    def transform(self, X: Any) -> Any:
+    def transform(self, X: Any, **known: Unpack[KnownOfSamples]) -> Any:
         """Return W for new samples, with the components fixed: each row's problem is convex.
 
         Parameters
@@ -58,6 +63,10 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         X : {array-like, sparse, DataFrame, OnDiskMatrix, Dask array} of shape \
                 (n_samples, n_features)
             Counts, or other nonnegative data.
+        **known
+            What is known of these samples: ``exposure``, ``missing``, ``fixed_W`` and ``zero_W``,
+            as in ``KLNMF.fit``. A model that was fitted with ``fixed_W`` needs these columns of the
+            new samples too. Not for Dask arrays. The model's feature weights hold here as well.
 
         Returns
         -------
@@ -67,8 +76,9 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         check_is_fitted(self, "components_")
         if is_dask_array(X):
             validate_data(self, X, reset=False, skip_check_array=True)
+            self._refuse_known_of_dask_array(known, self._n_fixed_W)
             return transformed_blocks(self, X)
-        return self._as_output(self._solve_W(self._data(X, reset=False), self._H()))
+        return self._as_output(self._transformed(self._data(X, reset=False), known))
 
     def inverse_transform(self, X: Any) -> Any:
         """Return the estimated rates W Hᵀ: a dense array of n_samples × n_features numbers.
@@ -154,47 +164,139 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
 
     def _completed(self, counts: sp.csr_array) -> tuple[Split, Likelihood]:
         """Estimate W from one half of the counts; both halves, and how likely the other one is."""
+        H, positions = self._H(), self._scored_features()
+        if positions is not None:
+            counts, H = counts[:, positions], H[positions]
         split = split_for_completion(counts, SCORE_SEED)
-        H = self._H()
-        W = self._solve_W(split.estimate, H[split.estimate_features])
+        W = self._estimated(split, H, positions)
         return split, likelihood(split.held_out, W, H[split.held_out_features])
+
+    def _scored_features(self) -> Array | None:
+        """Features that count, which those of weight 0 do not; None: all of them."""
+        if self._n_fixed_W:
+            raise ValueError(
+                "The model was fitted with fixed_W, known columns of W, and nobody knows those of "
+                "the halves of samples that are scored. Compute the likelihood of new samples from "
+                "transform(X, fixed_W=...) and components_."
+            )
+        weights = getattr(self, "feature_weight_", None)
+        return None if weights is None else np.flatnonzero(weights)
+
+    def _estimated(self, split: Split, H: Array, positions: Array | None) -> Array:
+        """W from the half of the counts that is there for it."""
+        known = None
+        if positions is not None:
+            weights = self.feature_weight_[positions][split.estimate_features]
+            known = Known(split.estimate.shape, H.shape[1], feature_weight=weights)
+        return self._solve_W(split.estimate, H[split.estimate_features], known)
 
     def _completed_in_blocks(self, X: OnDiskMatrix) -> Likelihood:
         """Likelihood as by `_completed`, to the bit: W is there for all samples, X never is."""
         self._data(X, reset=False)  # for its checks
-        H = self._H()
+        H, positions = self._H(), self._scored_features()
+
+        def blocks() -> Iterator[sp.csr_array]:
+            for block in X.row_blocks():
+                yield block if positions is None else block[:, positions]
+
+        H = H if positions is None else H[positions]
         estimating, scoring = (
-            Splitter(X.shape[1], X.holds_whole_numbers, SCORE_SEED) for _ in range(2)
+            Splitter(len(H), X.holds_whole_numbers, SCORE_SEED) for _ in range(2)
         )
-        parts = [
-            self._solve_W(split.estimate, H[split.estimate_features])
-            for split in map(estimating.split, X.row_blocks())
-        ]
-        held_out = (scoring.split(block).held_out for block in X.row_blocks())
+        parts = [self._estimated(split, H, positions) for split in map(estimating.split, blocks())]
+        held_out = (scoring.split(block).held_out for block in blocks())
         return likelihood_of_blocks(held_out, np.concatenate(parts), H[scoring.held_out_features])
 
     def _penalties(self) -> Penalties:
         return Penalties()
 
-    def _problem(self, data: SparseData) -> Problem:
+    def _problem(self, data: SparseData, known: Known | None = None) -> Problem:
         penalties = self._penalties()
+        if known is not None:
+            data = observed(data, known, penalties)
         backend = make_backend(self.backend, data, self.n_threads)
         try:
             check_penalties(penalties, backend.data.dtype)
         except ValueError:
             backend.close()
             raise
-        return Problem(backend, penalties)
+        if isinstance(data, DaskArrayData):
+            known = data.known
+        return Problem(backend, penalties, known)
 
     def _row_solve(self) -> RowSolve:
         # Tighter than the fit, so that fit + transform and fit_transform agree to its tolerance,
         # but not beyond what float32 can tell.
         return RowSolve(tolerance=min(1e-5, max(0.01 * self.tol, 1e-7)))
 
-    def _solve_W(self, X: sp.csr_array | SparseData, H: Array) -> Array:  # noqa: N802
-        problem = self._problem(X if isinstance(X, SparseData) else SparseData(X))
+    def _transformed(self, data: SparseData, given: Any) -> Array:
+        """W of data of which something may be known."""
+        return self._solve_W(data, self._H(), self._known_of_samples(data, given))
+
+    def _known_of_samples(self, data: SparseData, given: Any) -> Known | None:
+        of_fit = sorted(set(given) - set(KnownOfSamples.__annotations__))
+        if of_fit:
+            raise TypeError(
+                f"transform does not take {of_fit[0]!r}: the components are known. It takes "
+                f"{sorted(KnownOfSamples.__annotations__)}."
+            )
+        n_fixed, fixed_W = self._n_fixed_W, given.get("fixed_W")
+        n_given = 0 if fixed_W is None else np.shape(fixed_W)[1] if np.ndim(fixed_W) == 2 else 1
+        if n_given != n_fixed:
+            raise ValueError(
+                f"The model was fitted with {n_fixed} known columns of W, and {n_given} of them "
+                "are known of these samples. Pass fixed_W with the same columns as in fit."
+            )
+        known = {**given, "feature_weight": getattr(self, "feature_weight_", None)}
+        checked = check_known(known, None, data.shape, self.n_components_, data.dtype)
+        if checked is not None:
+            check_scaled_penalties(checked, self._penalties(), data.dtype)
+        return checked
+
+    @property
+    def _n_fixed_W(self) -> int:  # noqa: N802
+        return int(getattr(self, "n_fixed_W_", 0))
+
+    def _refuse_known_of_dask_array(self, given: Any, is_needed: Any = False) -> None:
+        names = [name for name in given if name not in ("feature_weight", "zero_components")]
+        if names or is_needed:
+            raise ValueError(
+                f"X is a Dask array, and {', '.join(names) or 'fixed_W'}, which is about single "
+                "samples, cannot be used with one. Pass X as a matrix in memory (X.compute()) or "
+                "on disk (klnmf.on_disk.prepare): backend='dask' takes both, with everything that "
+                "is known."
+            )
+
+    def _solve_W(  # noqa: N802
+        self, X: sp.csr_array | SparseData, H: Array, known: Known | None = None
+    ) -> Array:
+        if known is None and (
+            self._n_fixed_W or getattr(self, "feature_weight_", None) is not None
+        ):
+            raise ValueError(
+                "The model was fitted with fixed_W or feature_weight, of which this knows nothing: "
+                "it is for models without. transform knows of both."
+            )
+        problem = self._problem(X if isinstance(X, SparseData) else SparseData(X), known)
+        H = H if known is None else known.in_fit(1, H)
         with closing(problem.backend) as backend:
-            return backend.download(solved_rows(problem, 0, backend.upload(H), self._row_solve()))
+            W = backend.download(solved_rows(problem, 0, backend.upload(H), self._row_solve()))
+        return W if known is None else known.original(0, W)
+
+    def _W_in_own_units(  # noqa: N802
+        self, W: Array, data: SparseData, known: Known
+    ) -> Array:
+        """W of a fit in the user's units; rows of samples of weight 0 are solved for."""
+        W = known.original(0, W)
+        if known.sample_weight is None or known.sample_weight.all():
+            return W
+        unseen = np.flatnonzero(known.sample_weight == 0)
+        indptr, indices, values = data.view(0).take_rows(unseen)
+        rows = sp.csr_array((values, indices, indptr), shape=(len(unseen), data.shape[1]))
+        here = copy.copy(self)  # a cluster is not worth it
+        here.backend = "cpu" if self.backend == "dask" else self.backend
+        W[unseen] = here._solve_W(rows, self._H(), known.of_rows(unseen))
+        return W
 
     def _H(self) -> Array:  # noqa: N802
         components: Any = self.components_

@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from klnmf.backends import Backend
 from klnmf.backends.dask.arrays import checked_block
 from klnmf.backends.dask.backend import DaskBackend
+from klnmf.sparse_data import SparseData
 
 Array = npt.NDArray[Any]
 
@@ -48,7 +49,7 @@ def transformed_blocks(model: Any, X: Any) -> Any:
 
 def _transformed_block(block: Any, model: Any, dtype: Any) -> Any:
     counts = checked_block([block], dtype, type(model).__name__, 0)
-    return model._as_output(model._solve_W(counts, model._H()))
+    return model._as_output(model._transformed(SparseData(counts), {}))
 
 
 def _meta(is_sparse: bool, dtype: Any) -> Any:

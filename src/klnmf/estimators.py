@@ -6,29 +6,32 @@ import os
 from collections.abc import Callable
 from contextlib import closing
 from numbers import Integral, Real
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, Unpack
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 from sklearn.base import _fit_context
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from klnmf.backends import BACKENDS, backend_named
-from klnmf.backends.dask.arrays import is_dask_array
+from klnmf.backends.dask.arrays import DaskArrayData, is_dask_array
 from klnmf.backends.dask.cluster import ClusterLostError
 from klnmf.base_estimator import FactorModel
+from klnmf.coverage import check_coverage
 from klnmf.dask_blocks import blocks_of_factor
 from klnmf.initialization import STARTS
+from klnmf.known import Known, KnownOfFit
+from klnmf.known_checks import check_known, check_scaled_penalties
 from klnmf.objective import Penalties
 from klnmf.progress import ProgressBar
-from klnmf.runs import begin_run, continuation_key
+from klnmf.runs import begin_run, continuation_key, warn_not_converged
 from klnmf.saved.models import SavedToFiles
 from klnmf.solvers import SOLVERS, Solver, make_solver
 from klnmf.solvers.alternating import Record, Run, Solution, StopRule
 from klnmf.solvers.base import Problem, State
-from klnmf.validation import warn_caller, warn_if_one_sided
+from klnmf.sparse_data import SparseData
+from klnmf.validation import warn_if_one_sided
 
 Array = npt.NDArray[Any]
 
@@ -46,6 +49,9 @@ class KLNMF(SavedToFiles, FactorModel):
     Without penalties this is maximum likelihood for X_ij ~ Poisson((WHᵀ)_ij), and the same model as
     probabilistic latent semantic indexing. Time and memory grow with the nonzeros of X.
 
+    What is known before may be said: components and columns of W that are given, entries that are
+    0, cells of X that are missing, weights and exposures (see ``fixed_components`` and ``fit``).
+
     Parameters
     ----------
     n_components : int, default=10
@@ -55,6 +61,10 @@ class KLNMF(SavedToFiles, FactorModel):
         cost it ends lower than the others on the text sets measured (``benchmarks/solvers.py``,
         docs/performance.md). They are there for comparison: the SRCD paper's algorithm as printed,
         cyclic descent on the dense product, multiplicative updates, and those with extrapolation.
+    fixed_components : array-like of shape (k, n_features), default=None
+        The first k rows of ``components_``, known before and kept to the bit; the other
+        ``n_components − k`` are learned next to them. Columns of a DataFrame are put in the order
+        of X's by their names. Solvers "srcd", "mu" and "bmme".
     init : {"samples", "random", "nndsvd"}, default="samples"
         Where the fit starts, unless ``W`` or ``H`` are passed to ``fit``. "samples" averages a few
         random samples for each component and is about an iteration ahead of "random", noise scaled
@@ -122,7 +132,8 @@ class KLNMF(SavedToFiles, FactorModel):
     n_iter_ : int
         Iterations of the last fit.
     divergence_ : float
-        KL divergence of X from W Hᵀ, without penalties.
+        KL divergence of X from W Hᵀ, without penalties: over the cells that are not missing, each
+        with its weight, of the rates times the exposures.
     kkt_residual_ : float
         Largest violation of the optimality conditions at the returned W and H; 0 is a stationary
         point.
@@ -133,6 +144,10 @@ class KLNMF(SavedToFiles, FactorModel):
         (with penalties), kkt_residual (met on the way), zeros_W, zeros_H (share of exact zeros).
     n_components_ : int
         Number of components.
+    n_fixed_W_ : int
+        Columns of W that were known in ``fit``: the last ones.
+    feature_weight_ : ndarray of shape (`n_features_in_`,) or None
+        Weights of the features, which ``transform`` uses as well.
     n_features_in_ : int
         Number of features seen in ``fit``.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
@@ -154,6 +169,7 @@ class KLNMF(SavedToFiles, FactorModel):
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "n_components": [Interval(Integral, 1, None, closed="left")],
         "solver": [StrOptions(set(SOLVERS)), Solver],
+        "fixed_components": [None, "array-like", "sparse matrix"],
         "init": [StrOptions(set(STARTS))],
         "n_init": [Interval(Integral, 1, None, closed="left")],
         "l1_W": [Interval(Real, 0, None, closed="left")],
@@ -180,6 +196,7 @@ class KLNMF(SavedToFiles, FactorModel):
         n_components: int = 10,
         *,
         solver: str | Solver = "srcd",
+        fixed_components: Any = None,
         init: str = "samples",
         n_init: int = 1,
         l1_W: float = 0.0,
@@ -202,6 +219,7 @@ class KLNMF(SavedToFiles, FactorModel):
     ) -> None:
         self.n_components = n_components
         self.solver = solver
+        self.fixed_components = fixed_components
         self.init = init
         self.n_init = n_init
         self.l1_W = l1_W
@@ -223,7 +241,14 @@ class KLNMF(SavedToFiles, FactorModel):
         self.resume = resume
 
     @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
-    def fit(self, X: Any, y: Any = None, W: Any = None, H: Any = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        W: Any = None,
+        H: Any = None,
+        **known: Unpack[KnownOfFit],
+    ) -> Self:
         """Learn the components of X.
 
         Parameters
@@ -237,16 +262,60 @@ class KLNMF(SavedToFiles, FactorModel):
             Where to start; solved for from H if only H is given.
         H : array-like of shape (n_components, n_features), default=None
             Where to start, as in ``components_``.
+        **known
+            What is known already, by these names:
+
+            sample_weight, feature_weight : array-like of shape (n_samples,) and (n_features,)
+                Weights w and v: the divergence is Σ w_i v_j KL(X_ij, (W Hᵀ)_ij). A sample of
+                weight 2 counts like two. One of weight 0 plays no part in the fit; its row of W is
+                what ``transform`` says. A feature of weight 0 plays no part in ``transform``
+                either, and components that are not fixed are 0 there.
+            exposure : array-like of shape (n_samples,)
+                Positive e: the rates are e_i (W Hᵀ)_ij, and W is per unit of exposure.
+            missing : {sparse, array-like} of shape (n_samples, n_features)
+                True (or not 0) where a cell was not observed: it counts neither as a zero nor as
+                data, whatever X has there. The cost grows with the number of such cells.
+            fixed_W : array-like of shape (n_samples, q)
+                The last q columns of W, known before (batches, covariates); kept to the bit.
+            zero_W, zero_components : {sparse, array-like} of shape (n_samples, n_components) and \
+                    (n_components, n_features)
+                True where an entry of W, or of ``components_``, is 0.
+
+            All of these but weights and exposures without penalties need the solver "srcd", "mu"
+            or "bmme". A Dask array as X takes what is about features alone: ``feature_weight``,
+            ``zero_components`` and ``fixed_components``.
 
         Returns
         -------
         self
+
+        Examples
+        --------
+        Two components are known, and a third is learned next to them:
+
+        >>> import numpy as np
+        >>> from klnmf import KLNMF
+        >>> X = [[6, 2, 0, 0, 1], [0, 0, 4, 4, 0], [3, 1, 2, 2, 9], [0, 0, 1, 1, 5]]
+        >>> signatures = np.array([[0.75, 0.25, 0, 0, 0], [0, 0, 0.5, 0.5, 0]])
+        >>> model = KLNMF(3, fixed_components=signatures, random_state=0).fit(X)
+        >>> bool((model.components_[:2] == signatures.astype("float32")).all())
+        True
+        >>> shares = model.components_[2] / model.components_[2].sum()
+        >>> [round(float(share), 2) for share in shares]
+        [0.0, 0.0, 0.0, 0.0, 1.0]
         """
-        self._fit(X, W, H, wants_W=False)
+        self._fit(X, W, H, known, wants_W=False)
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
-    def fit_transform(self, X: Any, y: Any = None, W: Any = None, H: Any = None) -> Any:
+    def fit_transform(
+        self,
+        X: Any,
+        y: Any = None,
+        W: Any = None,
+        H: Any = None,
+        **known: Unpack[KnownOfFit],
+    ) -> Any:
         """Learn the components of X and return W.
 
         Parameters
@@ -260,6 +329,8 @@ class KLNMF(SavedToFiles, FactorModel):
             Where to start; solved for from H if only H is given.
         H : array-like of shape (n_components, n_features), default=None
             Where to start, as in ``components_``.
+        **known
+            What is known already, as in ``fit``.
 
         Returns
         -------
@@ -268,11 +339,11 @@ class KLNMF(SavedToFiles, FactorModel):
             array with blocks of the same rows, which stay on the workers of your cluster; if the
             cluster was made for the fit, they are in this process.
         """
-        return self._fit(X, W, H, wants_W=True)
+        return self._fit(X, W, H, known, wants_W=True)
 
     # ---- inside ----------------------------------------------------------------------------------
 
-    def _fit(self, X: Any, W: Any, H: Any, *, wants_W: bool) -> Any:
+    def _fit(self, X: Any, W: Any, H: Any, given: Any, *, wants_W: bool) -> Any:
         """Fit, set the fitted attributes and return W, if it is wanted."""
         solver = make_solver(self.solver)
         solver.check_backend(backend_named(self.backend))
@@ -281,13 +352,39 @@ class KLNMF(SavedToFiles, FactorModel):
                 "warm_start=True and backend='dask' cannot be used together: the workers keep "
                 "nothing after a fit. Pass checkpoint='PATH' to go on with a fit later."
             )
-        problem = self._problem(self._data(X, reset=True))
+        data = self._data(X, reset=True)
+        known = self._known_of_fit(data, given, solver)
+        problem = self._problem(data, known)
+        known = problem.known
         with closing(problem.backend):
+            if known is not None:
+                check_coverage(known, problem.backend.data)
             warn_if_one_sided(problem.penalties)
             try:
-                return self._run(X, problem, solver, W, H, wants_W)
+                W = self._run(X, problem, solver, W, H, wants_W)
             except ClusterLostError as error:
                 raise self._cluster_lost(error) from error
+        if not wants_W or isinstance(data, DaskArrayData):
+            return W
+        return self._as_output(W if known is None else self._W_in_own_units(W, data, known))
+
+    def _known_of_fit(self, data: SparseData, given: Any, solver: Solver) -> Known | None:
+        penalties = self._penalties()
+
+        def checked(shape: tuple[int, int], dtype: np.dtype[Any]) -> Known | None:
+            names = getattr(self, "feature_names_in_", None)
+            fixed, rank = self.fixed_components, self.n_components
+            known = check_known(given, fixed, shape, rank, dtype, names)
+            if known is not None:
+                solver.check_known(known, penalties)
+                check_scaled_penalties(known, penalties, dtype)
+            return known
+
+        if not isinstance(data, DaskArrayData):
+            return checked(data.shape, data.dtype)
+        self._refuse_known_of_dask_array(given)
+        data.find_known, data.penalties = checked, penalties
+        return None
 
     def _run(
         self,
@@ -322,17 +419,17 @@ class KLNMF(SavedToFiles, FactorModel):
         if checkpoint is not None:
             checkpoint.write(run)
         if not self.converged_ and not run.stopped_early:
-            self._warn_not_converged()
-        return self._output_of_fit(X, run, solution.factors[0]) if wants_W else None
+            warn_not_converged(self.history_, self.kkt_residual_, self.max_iter, self.tol)
+        return self._fitted_W(X, run, solution.factors[0]) if wants_W else None
 
-    def _output_of_fit(self, X: Any, run: Run, W: Any) -> Any:
-        """W as ``fit_transform`` returns it: a Dask array for a Dask array."""
+    def _fitted_W(self, X: Any, run: Run, W: Any) -> Any:  # noqa: N802
+        """W of a fit, no longer on the back-end: a Dask array for a Dask array."""
         if is_dask_array(X):
             return blocks_of_factor(run.problem.backend, W, X, self.sparse_output)
         downloaded = run.problem.backend.download(W)
         if any(downloaded is factor for factor in run.state.factors):
             downloaded = downloaded.copy()  # a fit that goes on from the state must not change it
-        return self._as_output(downloaded)
+        return downloaded
 
     def _cluster_lost(self, error: ClusterLostError) -> ClusterLostError:
         advice = "Pass checkpoint='PATH' to fits that should be able to go on after this."
@@ -348,7 +445,8 @@ class KLNMF(SavedToFiles, FactorModel):
 
     def _set_fitted(self, run: Run, solution: Solution) -> None:
         """Set the fitted attributes."""
-        H = run.problem.backend.download(solution.factors[1])
+        H, known = run.problem.backend.download(solution.factors[1]), run.problem.known
+        H = H if known is None else known.original(1, H)
         components = np.array(H.T, order="C")
         self.components_ = sp.csr_array(components) if self.sparse_output else components
         self.n_components_ = self.n_components
@@ -357,19 +455,9 @@ class KLNMF(SavedToFiles, FactorModel):
         self.divergence_ = solution.evaluation.divergence
         self.kkt_residual_ = solution.evaluation.kkt_residual
         self.converged_ = solution.converged
+        self.n_fixed_W_ = 0 if known is None else int(known.is_frozen(0).sum())
+        self.feature_weight_ = None if known is None else known.feature_weight
         self._saved_state: tuple[Any, State] | None = None
         if self.warm_start:
-            key = continuation_key(self, run.problem.backend.data, run.solver)
+            key = continuation_key(self, run.problem, run.solver)
             self._saved_state = (key, run.state)
-
-    def _warn_not_converged(self) -> None:
-        last, before = self.history_[-1], self.history_[-2 if len(self.history_) > 1 else -1]
-        change = (before["objective"] - last["objective"]) / (abs(last["objective"]) or 1.0)
-        warn_caller(
-            f"The fit stopped after max_iter={self.max_iter} iterations with a KKT residual of "
-            f"{self.kkt_residual_:.2g}, above tol={self.tol:g}; in the last iteration the "
-            f"objective fell by {change:.1e} of its value. If that is not enough, increase "
-            "max_iter (fits with warm_start=True go on where the last one stopped); if it is, "
-            "increase tol.",
-            ConvergenceWarning,
-        )

@@ -70,9 +70,14 @@ def _nonzeros(X: Any) -> sp.csr_array:
     return csr
 
 
+def _rows(X: sp.csr_array) -> Array:
+    """Row of every nonzero, in the order of ``X.data``."""
+    return np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
+
+
 def products_at_nonzeros(X: sp.csr_array, W: Array, H: Array) -> Array:
     """(W Hᵀ)_ij at the nonzeros of X, in the order of ``X.data``."""
-    rows = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
+    rows = _rows(X)
     W64, H64 = np.asarray(W, dtype=np.float64), np.asarray(H, dtype=np.float64)
     return np.asarray(np.einsum("pk,pk->p", W64[rows], H64[X.indices]))
 
@@ -81,8 +86,20 @@ def _column_sums(factor: Array) -> Array:
     return np.asarray(np.sum(factor, axis=0, dtype=np.float64))
 
 
-def kl_divergence(X: Any, W: Array, H: Array) -> float:
+def kl_divergence(
+    X: Any,
+    W: Array,
+    H: Array,
+    *,
+    sample_weight: Any = None,
+    feature_weight: Any = None,
+    exposure: Any = None,
+    missing: Any = None,
+) -> float:
     """Σ_ij [X log(X / WHᵀ) − X + WHᵀ], at a cost that grows with the nonzeros of X.
+
+    With weights w and v, exposures e and missing cells it is Σ w_i v_j KL(X_ij, e_i (WHᵀ)_ij) over
+    the cells that are not missing: ``divergence_`` of a model that was fitted with these.
 
     Examples
     --------
@@ -91,12 +108,29 @@ def kl_divergence(X: Any, W: Array, H: Array) -> float:
     >>> ones = np.ones((2, 1))
     >>> round(kl_divergence(X, ones, ones), 6)  # 4 log 2: every cell is estimated as 1
     2.772589
+    >>> round(kl_divergence(X, ones, ones, sample_weight=[3, 0]), 6)  # 6 log 2
+    4.158883
+    >>> round(kl_divergence(X, ones, ones, missing=[[0, 1], [1, 0]]), 6)  # 4 log 2 − 2
+    0.772589
     """
+    n, m = np.shape(X)
+    w, v, e = (
+        np.ones(size) if weights is None else np.asarray(weights, dtype=np.float64)
+        for weights, size in ((sample_weight, n), (feature_weight, m), (exposure, n))
+    )
+    W, H = np.asarray(W, dtype=np.float64) * e[:, None], np.asarray(H, dtype=np.float64)
+    unseen = _nonzeros(sp.csr_array((n, m)) if missing is None else missing)
+    unseen.data = w[_rows(unseen)] * v[unseen.indices] * products_at_nonzeros(unseen, W, H)
+    fitted = _column_sums(w[:, None] * W) @ _column_sums(v[:, None] * H) - unseen.data.sum()
     X = _nonzeros(X)
-    y = products_at_nonzeros(X, W, H)
+    if missing is not None:
+        X = X - X.multiply(_nonzeros(missing).astype(bool))
+        X.eliminate_zeros()
+    y, weights = products_at_nonzeros(X, W, H), w[_rows(X)] * v[X.indices]
+    counts = weights > 0
+    x, y, weights = X.data[counts], y[counts], weights[counts]
     with np.errstate(divide="ignore"):
-        fitted = _column_sums(W) @ _column_sums(H)
-        return float(np.sum(xlogy(X.data, X.data / y) - X.data) + fitted)
+        return float(np.sum(weights * (xlogy(x, x / y) - x)) + fitted)
 
 
 def poisson_deviance(X: Any, W: Array, H: Array) -> float:

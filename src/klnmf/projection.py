@@ -211,6 +211,8 @@ def restricted(model: KLNMF, positions: Positions, X: Any) -> KLNMF:
     part = copy.copy(model)
     if len(positions) < model.n_features_in_:
         part.components_ = model.components_[:, positions]
+        weights = getattr(model, "feature_weight_", None)
+        part.feature_weight_ = None if weights is None else weights[positions]
         part.n_features_in_ = len(positions)
     part.__dict__.pop("feature_names_in_", None)
     names = list(getattr(X, "columns", []))

@@ -6,14 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from klnmf.saved.checkpoints import Checkpoint, fit_identity, should_resume
 from klnmf.solvers import Solver
-from klnmf.solvers.alternating import RowSolve, Run
+from klnmf.solvers.alternating import Record, RowSolve, Run
 from klnmf.solvers.base import Problem, State
 from klnmf.solvers.start import start_state
-from klnmf.sparse_data import SparseData
+from klnmf.validation import warn_caller
 
 # Iterations after which the trial starts of a fit are compared. After 10 their order says nothing
 # of the order at the end, after 20 it does (docs/performance.md).
@@ -42,7 +43,7 @@ def begin_run(
             "on both from the first and from the file. To go on with a fit that is over, leave out "
             "warm_start and increase max_iter."
         )
-    state = _warm_state(model, problem.backend.data, solver, W, H)
+    state = _warm_state(model, problem, solver, W, H)
     if state is not None:
         return Run(problem, solver, state, how), None
     seed = int(check_random_state(model.random_state).randint(np.iinfo(np.int32).max))
@@ -99,19 +100,34 @@ def _new_state(model: Any, problem: Problem, solver: Solver, seed: int, W: Any, 
     return state
 
 
-def _warm_state(model: Any, data: SparseData, solver: Solver, W: Any, H: Any) -> State | None:
+def _warm_state(model: Any, problem: Problem, solver: Solver, W: Any, H: Any) -> State | None:
     """State of the last fit, if this one is its continuation."""
     if not model.warm_start or W is not None or H is not None:
         return None
     saved = getattr(model, "_saved_state", None)
-    if saved is None or saved[0] != continuation_key(model, data, solver):
+    if saved is None or saved[0] != continuation_key(model, problem, solver):
         return None
     state: State = saved[1]
     # Loaded from a memory map, it cannot be written to: the components are then the start.
     return state if all(factor.flags.writeable for factor in state.factors) else None
 
 
-def continuation_key(model: Any, data: SparseData, solver: Solver) -> tuple[Any, ...]:
+def continuation_key(model: Any, problem: Problem, solver: Solver) -> tuple[Any, ...]:
     """Return what a fit must have in common with the last one to go on from its state."""
     penalties = (model.l1_W, model.l2_W, model.l1_H, model.l2_H)
-    return (data.fingerprint, model.n_components, repr(solver), penalties)
+    known = None if problem.known is None else problem.known.checksum
+    fingerprint = problem.backend.data.fingerprint
+    return (fingerprint, model.n_components, repr(solver), penalties, known)
+
+
+def warn_not_converged(history: list[Record], residual: float, max_iter: int, tol: float) -> None:
+    """Warn of a fit that was stopped by its number of iterations."""
+    last, before = history[-1], history[-2 if len(history) > 1 else -1]
+    change = (before["objective"] - last["objective"]) / (abs(last["objective"]) or 1.0)
+    warn_caller(
+        f"The fit stopped after max_iter={max_iter} iterations with a KKT residual of "
+        f"{residual:.2g}, above tol={tol:g}; in the last iteration the objective fell by "
+        f"{change:.1e} of its value. If that is not enough, increase max_iter (fits with "
+        "warm_start=True go on where the last one stopped); if it is, increase tol.",
+        ConvergenceWarning,
+    )

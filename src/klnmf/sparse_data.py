@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -12,6 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 from scipy.special import xlogy
+
+from klnmf.row_terms import RowTerms
 
 Array = npt.NDArray[Any]
 
@@ -75,6 +77,7 @@ class Piece(NamedTuple):
     indptr: Array  # from 0
     indices: Array
     values: Array
+    terms: RowTerms | None = None  # what these rows have of their own
 
 
 @dataclass(frozen=True)
@@ -85,6 +88,7 @@ class RowView:
     indices: Array  # int32 or int64
     values: Array  # float32 or float64
     n_columns: int
+    terms: RowTerms | None = None  # what the rows have of their own
 
     @property
     def n_rows(self) -> int:
@@ -111,7 +115,8 @@ class RowView:
 
     def pieces(self) -> Iterator[Piece]:
         """All rows in the pieces in which a back-end is to go over them; here one."""
-        yield Piece(slice(0, self.n_rows), self.indptr, self.indices, self.values)
+        rows = slice(0, self.n_rows)
+        yield Piece(rows, self.indptr, self.indices, self.values, self.terms)
 
     def take_rows(self, rows: Array) -> tuple[Array, Array, Array]:
         """Return indptr, indices and values of these rows, and of nothing else."""
@@ -129,7 +134,7 @@ class RowView:
         return sp.csr_array((self.values, self.indices, indptr), shape=shape)
 
 
-def view_of(matrix: sp.csr_array) -> RowView:
+def view_of(matrix: sp.csr_array, terms: RowTerms | None = None) -> RowView:
     """Return a canonical CSR array as a view that shares its memory where it can."""
     # SciPy widens both index arrays together (for instance when nnz > 2³¹); a column number rarely
     # needs 64 bits, and half the index bytes is half the traffic.
@@ -141,6 +146,7 @@ def view_of(matrix: sp.csr_array) -> RowView:
         indices=np.ascontiguousarray(indices),
         values=np.ascontiguousarray(matrix.data),
         n_columns=matrix.shape[1],
+        terms=terms,
     )
 
 
@@ -152,20 +158,31 @@ class SparseData:
     X : scipy.sparse.csr_array
         Canonical (sorted, no duplicates), positive values, float32 or float64: what
         :func:`klnmf.validation.check_counts` returns. It is not copied.
+    terms : pair of RowTerms or None
+        What the row problems of W, and those of H, have of their own.
     """
 
-    def __init__(self, X: sp.csr_array) -> None:
+    def __init__(
+        self,
+        X: sp.csr_array,
+        terms: tuple[RowTerms | None, RowTerms | None] = (None, None),
+    ) -> None:
         self.shape: tuple[int, int] = X.shape
         self.dtype: np.dtype[Any] = X.dtype
-        self._by_rows = view_of(X)
+        self._by_rows = view_of(X, terms[0])
+        self._terms_of_columns = terms[1]
 
     @cached_property
     def _by_columns(self) -> RowView:
-        return view_of(sp.csr_array(self._by_rows.as_csr().T))
+        return view_of(sp.csr_array(self._by_rows.as_csr().T), self._terms_of_columns)
 
     def view(self, mode: int) -> RowView:
         """Rows of X for mode 0 (the row problems of W), of Xᵀ for mode 1 (those of H)."""
         return self._by_rows if mode == 0 else self._by_columns
+
+    def over_rows(self, function: Callable[[Piece], Any]) -> Iterator[Any]:
+        """Results of a function for pieces of X by rows that are all of it, where these are."""
+        return map(function, self.view(0).pieces())
 
     @property
     def nnz(self) -> int:

@@ -76,6 +76,9 @@ class DenseRule:
 
 Rule = GuardedRule | SolveRule | MultiplicativeRule | PaperRule | DenseRule
 
+# Those that know what rows may have of their own (``klnmf.row_terms``).
+RULES_WITH_TERMS = frozenset({GuardedRule, SolveRule, MultiplicativeRule})
+
 
 @dataclass(frozen=True)
 class RowTotals:
@@ -89,7 +92,7 @@ class Backend(Protocol):
     """The verbs.
 
     ``x`` is the factor of ``mode``, ``A`` the other one, c the column sums of A + l1, as ``slopes``
-    returns it.
+    returns it. What rows have of their own, beside c and l2, are the ``terms`` of the data's view.
     """
 
     name: ClassVar[str]
@@ -123,6 +126,9 @@ class Backend(Protocol):
 
     def column_squares(self, factor: Any) -> Array:
         """Sum the squares of the columns in float64, by blocks of rows."""
+
+    def sums_in_own_units(self, mode: int, factor: Any) -> tuple[Array, Array]:
+        """Column sums and sums of squares of x_i / s_i, with the scales of the data's row terms."""
 
     def slopes(self, A: Any, l1: float) -> Any:
         """Return c, column sums of A + l1, for the two last verbs; perhaps not computed yet."""

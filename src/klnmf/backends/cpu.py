@@ -20,6 +20,7 @@ from klnmf.backends.base import (
     SolveRule,
 )
 from klnmf.backends.numpy_factors import NumpyFactors
+from klnmf.row_terms import Pattern, RowTerms
 from klnmf.sparse_data import Piece, SparseData
 
 Array = npt.NDArray[Any]
@@ -50,6 +51,25 @@ def instruction_set() -> str:
     return str(_core.instruction_set())
 
 
+def core_terms(terms: RowTerms | None) -> _core.RowTerms | None:
+    """Return the terms of rows as the core takes them."""
+    if terms is None or terms.is_empty:
+        return None
+    none = np.zeros(0, dtype=np.int64)
+    missing, barred = (
+        Pattern(none, none) if cells is None else cells for cells in (terms.missing, terms.barred)
+    )
+    return _core.RowTerms(
+        missing.starts,
+        missing.columns,
+        barred.starts,
+        barred.columns.astype(np.int32, copy=False),
+        np.zeros(0) if terms.inverse_scales is None else terms.inverse_scales,
+        terms.l1,
+        np.zeros(0, dtype=np.uint8) if terms.frozen is None else terms.frozen,
+    )
+
+
 def update_piece(
     piece: Piece,
     x: Array,
@@ -66,20 +86,21 @@ def update_piece(
     ``x`` is changed; ``values`` (where the rule computes them) and ``kkt`` are filled in.
     """
     problem = (piece.indptr, piece.indices, piece.values, A, c, l2)
+    terms = core_terms(piece.terms)
     match rule:
         case GuardedRule():
             settings = (rule.order, rule.rounds, rule.sweeps, rule.tolerance, rule.want_value)
-            _core.guarded_rows(*problem, *settings, n_threads, x, values, kkt)
+            _core.guarded_rows(*problem, *settings, n_threads, x, values, kkt, terms)
         case SolveRule():
             how = (rule.cold, rule.relaxed, rule.rounds, rule.tolerance)
-            _core.newton_rows(*problem, *how, n_threads, x, kkt)
+            _core.newton_rows(*problem, *how, n_threads, x, kkt, terms)
         case MultiplicativeRule():
-            _core.multiplicative_rows(*problem, rule.relaxed, n_threads, x, kkt)
-        case PaperRule():
+            _core.multiplicative_rows(*problem, rule.relaxed, n_threads, x, kkt, terms)
+        case PaperRule() if terms is None:
             limits = (rule.epsilon, rule.relative_change, rule.signed_break, rule.max_newton)
             _core.paper_rows(*problem, rule.order, *limits, n_threads, x, kkt)
         case _:
-            raise TypeError(f"backend='cpu' has no rule {type(rule).__name__}.")
+            raise TypeError(f"backend='cpu' has no rule {type(rule).__name__} for these rows.")
 
 
 def evaluate_piece(
@@ -95,7 +116,8 @@ def evaluate_piece(
 ) -> None:
     """Fill in the values and, where wanted, the residuals of the rows of a piece at ``x``."""
     problem = (piece.indptr, piece.indices, piece.values, A, c, l2)
-    _core.evaluate_rows(*problem, want_residual, n_threads, x, values, kkt)
+    terms = core_terms(piece.terms)
+    _core.evaluate_rows(*problem, want_residual, n_threads, x, values, kkt, terms)
 
 
 class CpuBackend(NumpyFactors):

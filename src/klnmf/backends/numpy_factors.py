@@ -7,9 +7,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from klnmf.sparse_data import SparseData, blocked_sum
+from klnmf.sparse_data import ROWS_PER_SUM, SparseData, blocked_sum
 
 Array = npt.NDArray[Any]
+
+
+def powers_in_own_units(rows: Array, inverse_scales: Array) -> Array:
+    """Entries of some rows, each in units of its scale, and their squares: n × 2 × r."""
+    entries = rows * inverse_scales[:, None]
+    return np.stack([entries, entries**2], axis=1)
 
 
 class NumpyFactors:
@@ -49,6 +55,17 @@ class NumpyFactors:
     def column_sums(self, factor: Array) -> Array:
         """See :class:`~klnmf.backends.base.Backend`."""
         return np.array([blocked_sum(column) for column in factor.T])
+
+    def sums_in_own_units(self, mode: int, factor: Array) -> tuple[Array, Array]:
+        """See :class:`~klnmf.backends.base.Backend`."""
+        terms = self.data.view(mode).terms
+        assert terms is not None
+        assert terms.inverse_scales is not None
+        sums = np.zeros((2, factor.shape[1]))
+        for start in range(0, len(factor), ROWS_PER_SUM):
+            rows = slice(start, start + ROWS_PER_SUM)
+            sums += powers_in_own_units(factor[rows], terms.inverse_scales[rows]).sum(axis=0)
+        return sums[0], sums[1]
 
     def slopes(self, A: Array, l1: float) -> Array:
         """See :class:`~klnmf.backends.base.Backend`."""

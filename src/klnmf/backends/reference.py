@@ -23,7 +23,8 @@ from klnmf.backends.base import (
 )
 from klnmf.backends.numpy_factors import NumpyFactors
 from klnmf.backends.reference_newton import newton_step, newton_steps
-from klnmf.sparse_data import SparseData, blocked_sum
+from klnmf.row_terms import RowTerms
+from klnmf.sparse_data import RowView, SparseData, blocked_sum
 
 Array = npt.NDArray[Any]
 
@@ -71,15 +72,33 @@ def guarded_step(
 
 
 class RowProblem:
-    """minimise over x ≥ 0  c·x + l2/2 ‖x‖² − Σ_i v_i log (A x)_i, for the nonzeros v of one row."""
+    """minimise over x ≥ 0  c·x + l2/2 ‖x‖² − Σ_i v_i log (A x)_i, for the nonzeros v of one row.
 
-    def __init__(self, v: Array, A: Array, c: Array, l2: float) -> None:
-        self.v, self.A, self.c, self.l2 = v, A, c, l2
+    Components that are ``held`` stay as they are.
+    """
+
+    def __init__(self, v: Array, A: Array, c: Array, l2: float, held: Array) -> None:
+        self.v, self.A, self.c, self.l2, self.held = v, A, c, l2, held
         self.total = float(v.sum(dtype=np.float64))
 
+    @property
+    def live(self) -> Array:
+        """Components that may move."""
+        return (self.c > 0) & ~self.held
+
+    def residual(self, x: Array) -> float:
+        """Return the largest violation of the optimality conditions."""
+        residuals = entry_residuals(x, self.c, self.gradient(x), self.total)
+        return float(np.max(residuals, where=~self.held, initial=0.0))
+
+    def start_evenly(self, x: Array) -> None:
+        """Set all that may move to the same share of every live component."""
+        live = self.live
+        x[~self.held] = np.where(live, self.total / max(self.c[live].sum(), 1e-300), 0)[~self.held]
+
     def restart(self, x: Array) -> None:
-        """Cover every nonzero that can be covered: the same share of every live component."""
-        x[:] = np.where(self.c > 0, self.total / self.c.sum(), 0)
+        """Cover every nonzero that can be covered."""
+        self.start_evenly(x)
         coverable = self.products(x) > 0
         self.v, self.A = self.v[coverable], self.A[coverable]
 
@@ -154,20 +173,20 @@ class ReferenceBackend(NumpyFactors):
         if type(rule) not in self.rules:
             raise TypeError(f"backend='reference' has no rule {type(rule).__name__}.")
         view = self.data.view(mode)
+        held = (view.terms or RowTerms()).is_frozen(x.shape[1])
         values, kkt = np.zeros(view.n_rows), np.zeros(view.n_rows)
         for i in range(view.n_rows):
-            begin, end = view.indptr[i : i + 2]
-            if begin == end:
-                x[i] = 0
+            row = _row_problem(view, i, A, c, l2, held)
+            x[i, (row.c <= 0) & ~held] = 0
+            if len(row.v) == 0:
+                x[i, ~held] = 0
+                values[i] = row.value(x[i])
                 continue
-            rows_of_A = A[view.indices[begin:end]]
-            row = RowProblem(view.values[begin:end], rows_of_A, c, l2)
-            x[i, c <= 0] = 0
             if isinstance(rule, PaperRule):
                 kkt[i] = _paper_row(row, x[i], rule)
                 continue
             if isinstance(rule, SolveRule) and rule.cold:
-                x[i] = np.where(c > 0, row.total / c.sum() if c.any() else 0.0, 0.0)
+                row.start_evenly(x[i])
             n_nonzeros = len(row.v)
             if not (row.products(x[i]) > 0).all():
                 row.restart(x[i])
@@ -211,31 +230,46 @@ class ReferenceBackend(NumpyFactors):
     ) -> RowTotals:
         """See :class:`~klnmf.backends.base.Backend`."""
         view = self.data.view(mode)
+        held = (view.terms or RowTerms()).is_frozen(x.shape[1])
         x64, A64 = x.astype(np.float64), A.astype(np.float64)
-        values = np.asarray((c * x64).sum(axis=1) + 0.5 * l2 * (x64**2).sum(axis=1))
-        kkt = np.zeros(view.n_rows)
+        values, kkt = np.zeros(view.n_rows), np.zeros(view.n_rows)
         for i in range(view.n_rows):
-            begin, end = view.indptr[i : i + 2]
-            if begin == end:
-                continue
-            row = RowProblem(view.values[begin:end], A64[view.indices[begin:end]], c, l2)
+            row = _row_problem(view, i, A64, c, l2, held)
             values[i] = row.value(x64[i])
             if math.isinf(values[i]):
                 kkt[i] = math.inf
-            elif want_residual:
-                kkt[i] = entry_residuals(x64[i], c, row.gradient(x64[i]), row.total).max()
+            elif want_residual and len(row.v):
+                kkt[i] = row.residual(x64[i])
         return RowTotals(blocked_sum(values), float(kkt.max(initial=0.0)))
+
+
+def _row_problem(view: RowView, i: int, A: Array, c: Array, l2: float, held: Array) -> RowProblem:
+    """Row i with what it has of its own."""
+    terms = view.terms or RowTerms()
+    if terms.missing is not None and len(terms.missing.row(i)):
+        observed = np.ones(len(A), dtype=bool)
+        observed[terms.missing.row(i)] = False
+        c = A[observed].sum(axis=0, dtype=np.float64)
+        c = c + terms.l1 if terms.inverse_scales is None else c
+    if terms.inverse_scales is not None:
+        c = c + terms.l1 * terms.inverse_scales[i]
+        l2 = l2 * terms.inverse_scales[i] ** 2
+    if terms.barred is not None:
+        c = c.copy()
+        c[terms.barred.row(i)] = 0
+    own = slice(*view.indptr[i : i + 2])
+    return RowProblem(view.values[own], A[view.indices[own]], c, l2, held)
 
 
 def _multiplicative_row(row: RowProblem, x: Array, relaxed: int) -> float:
     """x_k ← the positive root z of l2 z² + c z = x S (x S / c without l2); the residual before."""
-    residual = entry_residuals(x, row.c, row.gradient(x), row.total).max()
-    for _ in range(relaxed if row.l2 == 0 else 0):
+    residual = row.residual(x)
+    for _ in range(relaxed if row.l2 == 0 and not row.held.any() else 0):
         _relaxed_step(row, x)
-    live = row.c > 0
+    live = row.live
     c, product = row.c[live], (x * row.ratios(x))[live]
     x[live] = 2 * product / (c + np.sqrt(c**2 + 4 * row.l2 * product))
-    return float(residual)
+    return residual
 
 
 def _relaxed_step(row: RowProblem, x: Array) -> None:
@@ -259,12 +293,12 @@ def _guarded_row(row: RowProblem, x: Array, rule: GuardedRule) -> float:
     first_residual = 0.0
     for round_number in range(rule.rounds):
         gradient = row.gradient(x)
-        residual = float(entry_residuals(x, row.c, gradient, row.total).max())
+        residual = row.residual(x)
         if round_number == 0:
             first_residual = residual
         if residual <= rule.tolerance:
             break
-        movable = (row.c > 0) & ((x > 0) | (gradient < 0))
+        movable = row.live & ((x > 0) | (gradient < 0))
         components = rule.order[movable[rule.order]]
         if _takes_newton_step(row, components) and _newton_step(row, x, components):
             continue
@@ -277,8 +311,9 @@ def _guarded_row(row: RowProblem, x: Array, rule: GuardedRule) -> float:
 
 
 def _takes_newton_step(row: RowProblem, components: Array) -> bool:
-    """Rows longer than the core's tile, unless very many components are active."""
-    return len(row.v) > LONG_ROW and len(components) <= MOST_NEWTON_COMPONENTS
+    """Rows longer than the core's tile, unless very many components are active or some are held."""
+    is_long = len(row.v) > LONG_ROW and len(components) <= MOST_NEWTON_COMPONENTS
+    return is_long and not row.held.any()
 
 
 def _newton_step(row: RowProblem, x: Array, components: Array) -> bool:
@@ -291,16 +326,17 @@ def _newton_step(row: RowProblem, x: Array, components: Array) -> bool:
 
 
 def _solve_row(row: RowProblem, x: Array, rule: SolveRule) -> float:
-    """Relaxed steps, then Newton's method; under an L2 penalty coordinate descent.
+    """Relaxed steps, then Newton's method; with L2 or something held, coordinate descent.
 
     Returns the residual before the first step of those.
     """
-    for _ in range(rule.relaxed if row.l2 == 0 else 0):
+    may_relax = row.l2 == 0 and not row.held.any()
+    for _ in range(rule.relaxed if may_relax else 0):
         _relaxed_step(row, x)
-    if row.l2 > 0:
+    if not may_relax:
         order = np.arange(len(x), dtype=np.int32)
         return _guarded_row(row, x, GuardedRule(order, rule.rounds, 8, rule.tolerance))
-    residual = float(entry_residuals(x, row.c, row.gradient(x), row.total).max())
+    residual = row.residual(x)
     live, dtype = row.c > 0, x.dtype
     c = row.c[live].astype(dtype)
     masses = x[live] * c

@@ -50,8 +50,9 @@ class MappedView(RowView):
         first, last = int(ends[0]), int(ends[-1])
         for stored in self.stored:
             stored.fetch(first, last)
-        places = slice(first, last)
-        return Piece(slice(start, stop), ends - ends[0], self.indices[places], self.values[places])
+        places, rows = slice(first, last), slice(start, stop)
+        terms = None if self.terms is None else self.terms.rows(rows)
+        return Piece(rows, ends - ends[0], self.indices[places], self.values[places], terms)
 
     def entries(self, first: int, last: int) -> tuple[Array, Array]:
         """Return indices and values of a range of entries, in memory of their own."""

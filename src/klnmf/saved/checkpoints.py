@@ -41,6 +41,7 @@ def fit_identity(
         The start, as it was passed to ``fit``.
     """
     (n, m), nnz, dtype, checksum = problem.backend.data.fingerprint
+    known = problem.known
     r = parameters["n_components"]
     starts = {
         name: None if start is None else _checksum(check_start(start, name, shape, np.dtype(dtype)))
@@ -56,6 +57,7 @@ def fit_identity(
         "backend": problem.backend.name,
         **vars(problem.penalties),
         **parameters,
+        **({} if known is None else {"checksum of what is known": known.checksum}),
     }
 
 

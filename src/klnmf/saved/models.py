@@ -168,6 +168,10 @@ def _pack(
         "history": packed.pack_history(arrays, model.history_),
         "metadata": _checked_metadata({} if metadata is None else metadata),
     }
+    if getattr(model, "n_fixed_W_", 0):
+        content["fitted"]["n_fixed_W_"] = int(model.n_fixed_W_)
+    if getattr(model, "feature_weight_", None) is not None:
+        arrays["feature_weight"] = np.asarray(model.feature_weight_, dtype=np.float64)
     were_seen = hasattr(model, "feature_names_in_")
     if feature_names is None and were_seen:
         feature_names = model.feature_names_in_
@@ -258,6 +262,7 @@ def _unpack(container: Container, estimator: Any) -> SavedModel:
             f"{len(model.history_)} records, n_iter_={model.n_iter_} and components of shape "
             f"{shape} do not belong together."
         )
+    _unpack_known(model, content, arrays)
     feature_names = None
     if "feature_names" in content:
         feature_names = packed.unpack_names(arrays, "feature_names", model.n_features_in_)
@@ -276,6 +281,27 @@ def _unpack(container: Container, estimator: Any) -> SavedModel:
         not_stored,
         container.klnmf_version,
     )
+
+
+def _unpack_known(model: Any, content: Fields, arrays: dict[str, Array]) -> None:
+    """Set what was known when the model was fitted."""
+    n_components, n_features = model.components_.shape
+    parameters, fitted = content.fields("parameters"), content.fields("fitted")
+    if isinstance(parameters.members.get("fixed_components"), dict):
+        n_fixed = parameters.fields("fixed_components").whole("first_components")
+        if not 0 < n_fixed <= n_components:
+            raise SavedFileError(f"{n_fixed} of {n_components} components cannot be fixed.")
+        first = model.components_[:n_fixed]
+        model.fixed_components = first.toarray() if sp.issparse(first) else np.array(first)
+    model.n_fixed_W_ = fitted.whole("n_fixed_W_") if "n_fixed_W_" in fitted else 0
+    model.feature_weight_ = None
+    if "feature_weight" in arrays:
+        weights = packed.array_named(arrays, "feature_weight", [np.float64], 1)
+        if weights.shape != (n_features,) or not packed.is_factor(weights):
+            raise SavedFileError(f"its feature weights are not {n_features} nonnegative numbers.")
+        model.feature_weight_ = weights
+    if not 0 <= model.n_fixed_W_ <= n_components:
+        raise SavedFileError(f"{model.n_fixed_W_} of {n_components} columns of W cannot be known.")
 
 
 def _estimator(estimator: Any, stored: Fields) -> Any:

@@ -32,6 +32,9 @@ def parameters_to_json(parameters: dict[str, Any]) -> tuple[dict[str, Any], list
             stored[name] = {"dtype": np.dtype(value).name}
         elif isinstance(value, Solver):
             stored[name] = _solver_to_json(value)
+        elif name == "fixed_components" and value is not None:
+            n_fixed = 1 if np.ndim(value) == 1 else np.shape(value)[0]
+            stored[name] = {"first_components": int(n_fixed)}  # the model has them
         else:
             stored[name] = _plain_to_json(name, value)
     return stored, left_out
@@ -47,6 +50,8 @@ def parameters_from_json(stored: Fields) -> dict[str, Any]:
             parameters[name] = _type_from_json(value["dtype"])
         elif isinstance(value, dict) and "solver" in value:
             parameters[name] = _solver_from_json(stored.fields(name))
+        elif isinstance(value, dict) and "first_components" in value:
+            continue  # once the model has them
         else:
             parameters[name] = _plain_from_json(name, value)
     return parameters

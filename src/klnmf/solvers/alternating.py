@@ -9,6 +9,8 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from klnmf.backends.base import SolveRule
 from klnmf.initialization import ZeroRows
 from klnmf.interrupts import held_interrupts
@@ -143,9 +145,12 @@ class Run:
 
 
 def solved_rows(problem: Problem, mode: int, A: Any, how: RowSolve) -> Any:
-    """Solve for a factor of which nothing is known, with the other one fixed."""
-    data = problem.backend.data
-    x = problem.backend.upload(ZeroRows(data.shape[mode], A.shape[1], data.dtype))
+    """Solve for a factor, with the other one fixed; a start it has not got."""
+    data, known = problem.backend.data, problem.known
+    start: Any = ZeroRows(data.shape[mode], A.shape[1], data.dtype)
+    if known is not None and known.fixed[mode] is not None:
+        start = known.with_known(mode, np.asarray(start))
+    x = problem.backend.upload(start)
     rule = SolveRule(how.tolerance, how.rounds, how.relaxed, cold=True)
     problem.update(mode, x, A, rule)
     return x

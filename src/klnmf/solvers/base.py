@@ -13,8 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from klnmf.backends import Backend
-from klnmf.backends.base import RowTotals, Rule, SolveRule
+from klnmf.backends.base import RULES_WITH_TERMS, RowTotals, Rule, SolveRule
+from klnmf.known import Known
 from klnmf.objective import Penalties
+from klnmf.row_terms import RowTerms
 from klnmf.solvers.memory import StoredMemory
 
 Array = npt.NDArray[Any]
@@ -37,24 +39,52 @@ class Evaluation(NamedTuple):
 
 @dataclass(frozen=True)
 class Problem:
-    """The data on a back-end, and the penalties: everything that a solver does not change."""
+    """The data on a back-end, and the penalties: everything that a solver does not change.
+
+    ``known`` is what was known of the factors before; its part in the row problems is with the data
+    (``RowView.terms``).
+    """
 
     backend: Backend
     penalties: Penalties
+    known: Known | None = None
+
+    def _terms(self, mode: int) -> RowTerms:
+        return self.backend.data.view(mode).terms or RowTerms()
+
+    def is_frozen(self, mode: int, n_components: int) -> Array:
+        """By component, whether a half-step of this mode leaves it as it is."""
+        return self._terms(mode).is_frozen(n_components)
+
+    def has_known_entries(self, n_components: int) -> bool:
+        """Whether some entries of the factors are known: fixed, or 0."""
+        return any(
+            self.is_frozen(mode, n_components).any() or self._terms(mode).barred is not None
+            for mode in (0, 1)
+        )
+
+    def sums_and_squares(self, mode: int, factor: Any) -> tuple[Array, Array]:
+        """Column sums and sums of squares of a factor in the units that penalties are about."""
+        if self._terms(mode).inverse_scales is not None:
+            return self.backend.sums_in_own_units(mode, factor)
+        return self.backend.column_sums(factor), self.backend.column_squares(factor)
 
     def penalty(self, mode: int, factor: Any) -> float:
         """Penalty of one factor."""
         if not self.penalties.penalised_modes[mode]:
             return 0.0
+        if self.penalties.l2[mode] or self._terms(mode).inverse_scales is not None:
+            return self.penalties.of(mode, *self.sums_and_squares(mode, factor))
         sums = self.backend.column_sums(factor)
-        squares = (
-            self.backend.column_squares(factor) if self.penalties.l2[mode] else np.zeros_like(sums)
-        )
-        return self.penalties.of(mode, sums, squares)
+        return self.penalties.of(mode, sums, np.zeros_like(sums))
 
     def slopes(self, mode: int, A: Any) -> Any:
-        """Slope c of the row problems' linear term: column sums of the fixed factor, plus L1."""
-        return self.backend.slopes(A, self.penalties.l1[mode])
+        """Slope c of the row problems' linear term: column sums of the fixed factor, plus L1.
+
+        Where rows have units of their own, L1 is theirs too.
+        """
+        has_own = self._terms(mode).inverse_scales is not None
+        return self.backend.slopes(A, 0.0 if has_own else self.penalties.l1[mode])
 
     def update(self, mode: int, x: Any, A: Any, rule: Rule) -> HalfStep:
         """Apply a rule to the factor ``x`` of ``mode``, in place, with the other (``A``) fixed."""
@@ -123,6 +153,18 @@ class Solver(ABC):
             raise ValueError(
                 f"solver={self.name!r} needs {', '.join(missing)}, which backend={backend.name!r} "
                 "does not have. Choose another solver or another backend."
+            )
+
+    def check_known(self, known: Known, penalties: Penalties) -> None:
+        """Say by name that this solver does not do with what is known, before any work starts."""
+        if set(self.rules) <= RULES_WITH_TERMS:
+            return
+        # Weights and exposures alone are a change of variables, which any solver can do with.
+        if any(known.row_terms(mode, penalties) is not None for mode in (0, 1)):
+            raise ValueError(
+                f"solver={self.name!r} does not support {', '.join(known.names)}"
+                f"{' under penalties' if any(penalties.penalised_modes) else ''}. Choose 'srcd', "
+                "'mu' or 'bmme'."
             )
 
     def prepare(self, problem: Problem, state: State) -> None:  # noqa: B027

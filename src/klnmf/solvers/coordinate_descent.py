@@ -66,16 +66,23 @@ class SparseCoordinateDescent(Solver):
 
     def prepare(self, problem: Problem, state: State) -> None:
         """See :class:`Solver`."""
-        if state.was_drawn and problem.backend.narrow_dtype is not None:
+        rank = state.factors[0].shape[1]
+        has_known_entries = problem.has_known_entries(rank)
+        # What is known is known to all its digits.
+        if state.was_drawn and problem.backend.narrow_dtype is not None and not has_known_entries:
             state.factors = [
                 problem.backend.converted(factor, problem.backend.narrow_dtype)
                 for factor in state.factors
             ]
         state.memory["momentum"] = self._new_momentum(state)
-        # Nobody wants to be led away from a start of his own; and a penalty on one factor alone has
-        # no minimiser, so that only the scale decides which of two pairs is lower.
+        # Nobody wants to be led away from a start of his own; a penalty on one factor alone has no
+        # minimiser, so that only the scale decides which of two pairs is lower; and a merge of
+        # components would not keep what is known of them.
         may_swap = (
-            state.was_drawn and state.factors[0].shape[1] > 1 and not problem.penalties.is_one_sided
+            state.was_drawn
+            and rank > 1
+            and not problem.penalties.is_one_sided
+            and not has_known_entries
         )
         state.memory["swap_failures_left"] = self.swap_failures if may_swap else 0
         state.memory["gain"] = math.inf
@@ -234,10 +241,10 @@ def _column_scales(problem: Problem, H: Any) -> Array:
 def _rescale(problem: Problem, state: State, momentum: Momentum) -> None:
     """Bring every component to its best scale, where that gains more than rounding could lose."""
     backend, penalties = problem.backend, problem.penalties
-    W, H = state.factors
-    sums = (backend.column_sums(W), backend.column_sums(H))
-    squares = (backend.column_squares(W), backend.column_squares(H))
+    of_W, of_H = (problem.sums_and_squares(mode, state.factors[mode]) for mode in (0, 1))
+    sums, squares = (of_W[0], of_H[0]), (of_W[1], of_H[1])
     scales = best_scales(penalties, sums, squares)
+    scales[problem.is_frozen(0, len(scales)) | problem.is_frozen(1, len(scales))] = 1.0
     by_mode = (scales, 1.0 / scales)
     before = sum(penalties.of(mode, sums[mode], squares[mode]) for mode in (0, 1))
     after = sum(
@@ -245,7 +252,8 @@ def _rescale(problem: Problem, state: State, momentum: Momentum) -> None:
         for mode in (0, 1)
     )
     # Rounding the entries anew changes W Hᵀ by two units in the last place at most.
-    rounding = 4 * float(np.finfo(W.dtype).eps) * (backend.data.total + before)
+    dtype = state.factors[0].dtype
+    rounding = 4 * float(np.finfo(dtype).eps) * (backend.data.total + before)
     if before - after <= rounding:
         return
     momentum.rescaled(problem, state, by_mode)

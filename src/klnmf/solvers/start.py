@@ -5,11 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
+from klnmf.coverage import cover_start
 from klnmf.initialization import STARTS, cover_columns
+from klnmf.known import Known
 from klnmf.solvers.alternating import RowSolve, solved_rows
 from klnmf.solvers.base import Problem, State
 from klnmf.validation import check_start
+
+Array = npt.NDArray[Any]
 
 # A factor that is solved for at the start need not be solved for exactly.
 ROUGHLY = RowSolve(tolerance=0.01, rounds=4)
@@ -35,20 +40,53 @@ def start_state(
     H : array-like of shape (n_components, n_features), optional
         Given start, as in ``components_``.
     """
-    data, upload = problem.backend.data, problem.backend.upload
+    data, upload, known = problem.backend.data, problem.backend.upload, problem.known
     n, m = data.shape
     if W is None and H is None:
         start = STARTS[init](data, n_components, np.random.default_rng(seed))
+        if known is not None:
+            return State(factors=_drawn(problem, known, *start), seed=seed, was_drawn=True)
         return State(factors=[upload(factor) for factor in start], seed=seed, was_drawn=True)
     factors: list[Any] = [None, None]
     if W is not None:
-        factors[0] = upload(check_start(W, "W", (n, n_components), data.dtype))
+        given = check_start(W, "W", (n, n_components), data.dtype)
+        factors[0] = upload(given if known is None else known.in_fit(0, given))
     if H is not None:
         components = check_start(H, "H", (n_components, m), data.dtype).T
+        if known is not None:
+            components = known.in_fit(1, components)
         cover_columns(components, data.view(1))
+        if known is not None:
+            cover_start(known, known.with_known(1, components), data)
         factors[1] = upload(components)
     state = State(factors=factors, seed=seed)
     for mode, given in enumerate((W, H)):
         if given is None:
             state.factors[mode] = solved_rows(problem, mode, state.factors[1 - mode], ROUGHLY)
     return state
+
+
+def _drawn(problem: Problem, known: Known, W: Any, H: Array) -> list[Any]:
+    """Return a start that was drawn with what is known put into it.
+
+    A component that is known in one factor gets the scale in the other at which it has the mass
+    that it was drawn with: that of all components.
+    """
+    backend, n_components = problem.backend, H.shape[1]
+    mass = backend.data.total / n_components
+    is_frozen = [known.is_frozen(mode) for mode in (0, 1)]
+    if is_frozen[0].any() or known.zeros[0] is not None:
+        W = known.with_known(0, np.asarray(W))
+        masses = W.sum(axis=0, dtype=np.float64) * H.sum(axis=0, dtype=np.float64)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            scales = np.where(is_frozen[0] & (masses > 0), mass / masses, 1.0)
+        H = H * scales.astype(H.dtype)
+    drawn_sums = H.sum(axis=0, dtype=np.float64)
+    H = known.with_known(1, np.array(H))
+    sums = H.sum(axis=0, dtype=np.float64)
+    factors = [backend.upload(W), backend.upload(H)]
+    if is_frozen[1].any():
+        with np.errstate(divide="ignore", invalid="ignore"):
+            scales = np.where(is_frozen[1] & (sums > 0), drawn_sums / sums, 1.0)
+        backend.scale_columns(factors[0], scales)
+    return factors

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import zlib
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -15,8 +16,13 @@ from klnmf.backends.dask.checksums import joined_checksum
 from klnmf.backends.dask.operations import TakeData
 from klnmf.backends.dask.partition import Partition, cut_both
 from klnmf.backends.dask.session import Session
+from klnmf.known import Known
+from klnmf.objective import NO_PENALTIES
+from klnmf.observation import Observation
+from klnmf.row_terms import RowTerms
 from klnmf.sparse_data import (
     NONZEROS_PER_PASS,
+    Piece,
     RowView,
     SparseData,
     constant_of,
@@ -57,6 +63,15 @@ class DaskArrayData(SparseData):
             )
         self.X, self.wanted_dtype, self.name = X, dtype, name
         self.parts: PartsOfDaskArray | None = None  # once they are on workers
+        # What is known of the features, for this shape and type, once these are known.
+        self.find_known: Callable[[tuple[int, int], np.dtype[Any]], Known | None] | None = None
+        self.known: Known | None = None
+        self.penalties = NO_PENALTIES
+
+    def over_rows(self, function: Callable[[Piece], Any]) -> Iterator[Any]:
+        """See :class:`SparseData`."""
+        assert self.parts is not None
+        return iter(self.parts.over_rows(function))
 
     @cached_property
     def divergence_constant(self) -> float:
@@ -91,10 +106,15 @@ class DistantView(RowView):
         Nonzeros of each row.
     n_columns : int
         Columns of the mode.
+    terms : RowTerms or None
+        What the rows have of their own.
     """
 
-    def __init__(self, mode: int, lengths: Array, n_columns: int) -> None:
+    def __init__(
+        self, mode: int, lengths: Array, n_columns: int, terms: RowTerms | None = None
+    ) -> None:
         object.__setattr__(self, "mode", mode)
+        object.__setattr__(self, "terms", terms)
         object.__setattr__(self, "indptr", np.concatenate([[0], np.cumsum(lengths)]))
         object.__setattr__(self, "n_columns", n_columns)
 
@@ -166,6 +186,15 @@ def facts_of_block(block: sp.csr_array) -> BlockFacts:
     )
 
 
+def observed_block(
+    block: sp.csr_array, dtype: np.dtype[Any], observation: Observation
+) -> sp.csr_array:
+    """Return a block as a fit sees it."""
+    values = block.data.astype(dtype)
+    indptr, indices, values = observation.applied(block.indptr, block.indices, values)
+    return sp.csr_array((values, indices, indptr), shape=block.shape)
+
+
 def column_lengths(block: sp.csr_array) -> Array:
     """Nonzeros of each column."""
     return np.bincount(block.indices, minlength=block.shape[1])
@@ -203,9 +232,14 @@ def picked_columns(part: sp.csc_array, start: int, stop: int) -> sp.csr_array:
     )
 
 
-def joined_columns(pieces: list[sp.csr_array]) -> RowView:
+def joined_columns(pieces: list[sp.csr_array], terms: RowTerms | None) -> RowView:
     """Columns of X as rows, from the pieces of all parts, in order."""
-    return view_of(sp.csr_array(sp.hstack(pieces, format="csr")))
+    return view_of(sp.csr_array(sp.hstack(pieces, format="csr")), terms)
+
+
+def on_rows(function: Callable[[Piece], Any], view: RowView, rows: slice) -> Any:
+    """Apply a function to a part; ``rows`` are its rows of X."""
+    return function(next(view.pieces())._replace(rows=rows))
 
 
 def sums_of(rows: RowView) -> Array:
@@ -254,8 +288,17 @@ class PartsOfDaskArray:
                 for blocks, first_row in zip(rows_of_blocks, first_rows, strict=False)
             ]
         )
-        facts = self._gathered([self._submit(facts_of_block, block) for block in self._blocks])
+        facts = self._facts()
         dtype = np.dtype(max((fact.dtype for fact in facts), key=lambda name: np.dtype(name)))
+        if data.find_known is not None:
+            n_rows = sum(len(fact.lengths) for fact in facts)
+            data.known = data.find_known((n_rows, int(X.shape[1])), dtype)
+        observation = None if data.known is None else data.known.observation(0)
+        if observation is not None:
+            self._blocks = [
+                self._submit(observed_block, block, dtype, observation) for block in self._blocks
+            ]
+            facts = self._facts()
         check_value_range(
             min(fact.least for fact in facts),
             max(fact.largest for fact in facts),
@@ -268,9 +311,10 @@ class PartsOfDaskArray:
             pairs = zip(counts[::2], counts[1::2], strict=False)
             rest = counts[-1:] if len(counts) % 2 else []
             counts = [self._submit(added, *pair) for pair in pairs] + rest
+        terms = None if data.known is None else data.known.row_terms(1, data.penalties)
         self._views = (
             DistantView(0, lengths, int(X.shape[1])),
-            DistantView(1, self._gathered(counts)[0], len(lengths)),
+            DistantView(1, self._gathered(counts)[0], len(lengths), terms),
         )
         self._heights = [len(fact.lengths) for fact in facts]
         is_exact = dtype == np.float64 and all(fact.is_exact for fact in facts)
@@ -278,6 +322,9 @@ class PartsOfDaskArray:
         self._placed: dict[tuple[int, int], Any] = {}
         self._by_columns: list[Any] = []
         self._homes: dict[int, str] = {}
+
+    def _facts(self) -> list[BlockFacts]:
+        return self._gathered([self._submit(facts_of_block, block) for block in self._blocks])
 
     def _submit(self, function: Any, *args: Any, at: str | None = None) -> Any:
         """Submit a task, to a worker if it is still there then."""
@@ -330,7 +377,9 @@ class PartsOfDaskArray:
             self._submit(picked_columns, by_column, *bounds, at=self._homes[part])
             for part, by_column in enumerate(self._by_columns)
         ]
-        return self._submit(joined_columns, pieces, at=address)
+        terms = self._views[1].terms
+        own_terms = None if terms is None else terms.rows(columns)
+        return self._submit(joined_columns, pieces, own_terms, at=address)
 
     def seen_from_driver(self, session: Session) -> SparseData:
         """See :class:`~klnmf.backends.dask.data.Parts`."""
@@ -340,6 +389,14 @@ class PartsOfDaskArray:
             view.know(session, np.concatenate(self._gathered(sums)))
         self._data.parts = self
         return self._data
+
+    def over_rows(self, function: Callable[[Piece], Any]) -> list[Any]:
+        """Return what a function says of the parts of X by rows."""
+        cut = self._cuts[0]
+        parts = [part for part in range(cut.n_parts) if cut.size(part)]
+        return self._gathered(
+            [self._submit(on_rows, function, self._placed[0, p], cut.rows(p)) for p in parts]
+        )
 
     def _in_order(self, mode: int) -> list[Any]:
         return [self._placed[mode, part] for part in range(self._cuts[mode].n_parts)]

@@ -31,6 +31,7 @@ from klnmf.backends.dask.operations import (
     Outcome,
     Put,
     Scale,
+    SumInOwnUnits,
     TakeRows,
     Update,
 )
@@ -276,6 +277,14 @@ class DaskBackend:
             self._learn(version, squares=True)
         assert version.squares is not None
         return version.squares.copy()
+
+    def sums_in_own_units(self, mode: int, factor: Factor) -> tuple[Array, Array]:
+        """See :class:`~klnmf.backends.base.Backend`."""
+        version = factor.version
+        pieces = self._ask(SumInOwnUnits(mode, version.number)).values()
+        zero = np.zeros((2, version.shape[1]))
+        sums, squares = self.session.partitions[mode].total(pieces, kernels.sum_of_rows, zero)
+        return sums, squares
 
     def count_zeros(self, factor: Factor) -> int:
         """See :class:`~klnmf.backends.base.Backend`."""

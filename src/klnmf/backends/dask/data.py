@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -11,7 +12,10 @@ import numpy.typing as npt
 from klnmf.backends.dask.arrays import DaskArrayData, PartsOfDaskArray
 from klnmf.backends.dask.partition import Partition, cut_both
 from klnmf.backends.dask.session import Session
+from klnmf.observation import Observation
 from klnmf.on_disk.matrix import MappedData, open_matrix
+from klnmf.on_disk.observed import ObservedOnDisk
+from klnmf.row_terms import RowTerms
 from klnmf.sparse_data import RowView, SparseData
 
 Array = npt.NDArray[Any]
@@ -34,7 +38,7 @@ def parts_of(data: SparseData, client: Any) -> Parts:
     """X in parts, from wherever it is."""
     if isinstance(data, DaskArrayData):
         return PartsOfDaskArray(data, client)
-    if isinstance(data, MappedData):
+    if isinstance(data, MappedData | ObservedOnDisk):
         return PartsOnDisk(data, client)
     return PartsInMemory(data, client)
 
@@ -48,6 +52,7 @@ def rows_of(view: RowView, rows: slice) -> RowView:
         np.asarray(view.indices[entries]),
         np.asarray(view.values[entries]),
         view.n_columns,
+        None if view.terms is None else view.terms.rows(rows),
     )
 
 
@@ -75,7 +80,7 @@ class PartsInMemory:
 class PartsOnDisk:
     """X in a folder that the workers see too, each of them maps its rows."""
 
-    def __init__(self, data: MappedData, client: Any) -> None:
+    def __init__(self, data: MappedData | ObservedOnDisk, client: Any) -> None:
         self._data, self._client = data, client
 
     def partitions(self, shares: list[float]) -> tuple[Partition, Partition]:
@@ -85,14 +90,18 @@ class PartsOnDisk:
 
     def place(self, mode: int, part: int, address: str) -> Any:
         """See :class:`Parts`."""
-        rows = self._cuts[mode].rows(part)
-        folder, fingerprint = self._data.folder.resolve(), self._data.fingerprint
+        rows, terms = self._cuts[mode].rows(part), self._data.view(mode).terms
+        stored, observation = self._data, None
+        if isinstance(stored, ObservedOnDisk):
+            observation, stored = stored.observations[mode].rows(rows), stored.base
         return self._client.submit(
             mapped_rows,
-            folder,
-            fingerprint,
+            stored.folder.resolve(),
+            stored.fingerprint,
             mode,
             rows,
+            observation,
+            None if terms is None else terms.rows(rows),
             workers=[address],
             allow_other_workers=True,
             pure=False,
@@ -103,12 +112,23 @@ class PartsOnDisk:
         return self._data
 
 
-def mapped_rows(folder: Path, fingerprint: tuple[Any, ...], mode: int, rows: slice) -> RowView:
-    """Map some rows of a matrix on disk."""
+def mapped_rows(
+    folder: Path,
+    fingerprint: tuple[Any, ...],
+    mode: int,
+    rows: slice,
+    observation: Observation | None,
+    terms: RowTerms | None,
+) -> RowView:
+    """Map some rows of a matrix on disk; where cells have weights or are missing, read them."""
     matrix = open_matrix(folder, verify=False)  # the driver has looked at it
     if matrix.data.fingerprint != fingerprint:
         raise ValueError(
             f"{folder} is another matrix on this worker than on the machine that called fit. The "
             "folder must be on storage that all of them share."
         )
-    return rows_of(matrix.data.view(mode), rows)
+    mapped = rows_of(matrix.data.view(mode), rows)
+    if observation is not None:
+        seen = observation.applied(mapped.indptr, mapped.indices, mapped.values)
+        mapped = RowView(*seen, mapped.n_columns)
+    return replace(mapped, terms=terms)

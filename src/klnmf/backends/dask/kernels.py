@@ -22,13 +22,14 @@ from klnmf.backends.dask.operations import (
     Outcome,
     Put,
     Scale,
+    SumInOwnUnits,
     TakeData,
     TakeRows,
     Update,
     Wants,
 )
 from klnmf.backends.dask.partition import Partition, Pieces
-from klnmf.backends.numpy_factors import NumpyFactors
+from klnmf.backends.numpy_factors import NumpyFactors, powers_in_own_units
 from klnmf.sparse_data import RowView
 
 Array = npt.NDArray[Any]
@@ -63,6 +64,8 @@ def run(operation: Operation, context: Context) -> tuple[Array | None, Any]:
             return None, _evaluate(operation, context)
         case Describe():
             return None, facts(context.inputs["x"], context)
+        case SumInOwnUnits():
+            return None, _sums_in_own_units(context)
         case TakeRows():
             return None, _take_rows(operation, context)
         case TakeData():
@@ -173,6 +176,19 @@ def column_squares(rows: Array) -> Array:
     squares = np.empty(rows.shape[1])
     _core.column_squares(np.ascontiguousarray(rows), 1, squares)
     return squares
+
+
+def _sums_in_own_units(context: Context) -> Pieces:
+    assert context.data is not None
+    assert context.data.terms is not None
+    assert context.data.terms.inverse_scales is not None
+    powers = powers_in_own_units(context.inputs["x"], context.data.terms.inverse_scales)
+    return context.partition.pieces(context.part, powers, sum_of_rows)
+
+
+def sum_of_rows(rows: Array) -> Array:
+    """Sum over the first axis."""
+    return np.asarray(rows.sum(axis=0))
 
 
 def _own_rows(context: Context, rows: Array) -> Array:

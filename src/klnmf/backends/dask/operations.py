@@ -122,6 +122,14 @@ class Describe:
 
 
 @dataclass(frozen=True)
+class SumInOwnUnits:
+    """Column sums and sums of squares of rows in the units of their terms."""
+
+    mode: int
+    x: int
+
+
+@dataclass(frozen=True)
 class TakeRows:
     """Some rows of a version; all of them if ``rows`` is None."""
 
@@ -155,6 +163,7 @@ Operation = (
     | Update
     | Evaluate
     | Describe
+    | SumInOwnUnits
     | TakeRows
     | TakeData
     | Keep

@@ -33,6 +33,7 @@ from klnmf.backends.dask.operations import (
     Ping,
     Reset,
     Round,
+    SumInOwnUnits,
     TakeData,
     Update,
 )
@@ -188,7 +189,7 @@ class FitOnWorker(WorkerPlugin):
             for name in ("x", "newest", "previous")
             if hasattr(operation, name)
         }
-        needs_data = isinstance(operation, Update | Evaluate | TakeData)
+        needs_data = isinstance(operation, Update | Evaluate | TakeData | SumInOwnUnits)
         return kernels.Context(
             partition=layout.partitions[operation.mode],
             part=part,

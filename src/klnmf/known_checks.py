@@ -1,0 +1,223 @@
+"""Every check of what is known before a fit, and their messages."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from klnmf.known import Known, KnownOfFit, KnownOfSamples
+from klnmf.objective import Penalties
+from klnmf.validation import VALUE_RANGE
+
+Array = npt.NDArray[Any]
+
+
+def check_known(
+    given: dict[str, Any],
+    fixed_components: Any,
+    shape: tuple[int, int],
+    n_components: int,
+    dtype: np.dtype[Any],
+    feature_names: Any = None,
+) -> Known | None:
+    """Return what is known of a fit, or say what is wrong with it; None if it is nothing.
+
+    Parameters
+    ----------
+    given : dict
+        Of ``KnownOfFit``, as it was passed.
+    fixed_components : array-like of shape (k, n_features) or None
+        The first rows of ``components_``.
+    shape : tuple of int
+        Of X.
+    n_components : int
+        Number of components.
+    dtype : dtype
+        Type of the fit.
+    feature_names : array of str or None
+        Names of X's columns, by which the columns of a DataFrame of components are put in order.
+    """
+    names = {*KnownOfSamples.__annotations__, *KnownOfFit.__annotations__}
+    unknown = [name for name in given if name not in names]
+    if unknown:
+        raise TypeError(f"{unknown[0]!r} is not a parameter; those by name are {sorted(names)}.")
+    n, m = shape
+    H = None if fixed_components is None else _in_order(fixed_components, feature_names)
+    fixed = (
+        _fixed(given.get("fixed_W"), "fixed_W", n, dtype),
+        None if H is None else _fixed(H, "fixed_components", m, dtype, by_rows=True),
+    )
+    n_fixed = sum(0 if part is None else part.shape[1] for part in fixed)
+    if n_fixed > n_components:
+        sizes = [0 if part is None else part.shape[1] for part in fixed]
+        raise ValueError(
+            f"{sizes[1]} fixed components and {sizes[0]} fixed columns of W are {n_fixed} "
+            f"components, more than n_components={n_components}. Increase n_components."
+        )
+    known = Known(
+        shape=shape,
+        n_components=n_components,
+        sample_weight=_weights(given.get("sample_weight"), "sample_weight", n, dtype),
+        feature_weight=_weights(given.get("feature_weight"), "feature_weight", m, dtype),
+        exposure=_weights(given.get("exposure"), "exposure", n, dtype),
+        missing=_pattern(given.get("missing"), "missing", (n, m)),
+        fixed=fixed,
+    )
+    _check_scaled_values(known, dtype)
+    zero_W = _pattern(given.get("zero_W"), "zero_W", (n, n_components))
+    zero_components = _pattern(given.get("zero_components"), "zero_components", (n_components, m))
+    zero_H = None if zero_components is None else sp.csr_array(zero_components.T)
+    known = replace(known, zeros=(_free_zeros(known, 0, zero_W), _free_zeros(known, 1, zero_H)))
+    return known if known.names else None
+
+
+def _weights(given: Any, name: str, size: int, dtype: np.dtype[Any]) -> Array | None:
+    if given is None:
+        return None
+    try:
+        values = np.array(given, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{name} must hold real numbers: {error}.") from error
+    if values.shape != (size,):
+        whose = "feature" if name == "feature_weight" else "sample"
+        raise ValueError(
+            f"{name} must have one number for each {whose}, shape ({size},); got {values.shape}."
+        )
+    low, high = VALUE_RANGE[dtype.name]
+    is_exposure = name == "exposure"
+    bad = ~np.isfinite(values) | (values < 0) | (is_exposure & (values == 0))
+    bad |= ((values > 0) & (values < low)) | (values > high)
+    if bad.any():
+        place = int(np.flatnonzero(bad)[0])
+        wanted = "positive" if is_exposure else "nonnegative"
+        raise ValueError(
+            f"{name} must be finite and {wanted}, and between {low:g} and {high:g} where it is not "
+            f"0, but {name}[{place}] = {values[place]}."
+        )
+    if not values.any():
+        raise ValueError(f"{name} is 0 everywhere: nothing would be left to fit.")
+    return None if (values == 1).all() else values
+
+
+def _check_scaled_values(known: Known, dtype: np.dtype[Any]) -> None:
+    """Refuse weights and exposures that take what is fixed beyond what the arithmetic can hold."""
+    _, high = VALUE_RANGE[dtype.name]
+    for mode, name in enumerate(("fixed_W", "fixed_components")):
+        fixed, scales = known.fixed[mode], known.scales(mode)
+        if fixed is None or scales is None:
+            continue
+        largest = float((fixed.max(axis=1, initial=0).astype(np.float64) * scales).max())
+        if not largest <= high:
+            raise ValueError(
+                f"{name} times weights and exposures has entries up to {largest:g}; {dtype} "
+                f"arithmetic is safe up to {high:g}. Scale these down."
+            )
+
+
+def _in_order(components: Any, feature_names: Any) -> Any:
+    """Columns of a DataFrame in the order of X's; anything else as it is."""
+    columns = getattr(components, "columns", None)
+    if columns is None or feature_names is None:
+        return components
+    if not all(isinstance(column, str) for column in columns):
+        return components
+    absent = set(feature_names) ^ set(columns)
+    if absent or len(columns) != len(feature_names):
+        raise ValueError(
+            "The columns of fixed_components and of X have names, and these are not the same: "
+            f"{sorted(absent)[:3]} are in one of them alone. Pass components of the same features."
+        )
+    return components[list(feature_names)]
+
+
+def _fixed(
+    given: Any, name: str, size: int, dtype: np.dtype[Any], by_rows: bool = False
+) -> Array | None:
+    """Return known entries as rows × components, in the type of the fit."""
+    if given is None:
+        return None
+    values = given.toarray() if sp.issparse(given) else np.asarray(given)
+    if values.ndim == 1:
+        values = values.reshape((1, -1) if by_rows else (-1, 1))
+    wanted = f"(k, {size})" if by_rows else f"({size}, k)"
+    if values.ndim != 2 or values.shape[1 if by_rows else 0] != size:
+        raise ValueError(f"{name} must have shape {wanted}, got {values.shape}.")
+    if values.dtype.kind not in "biuf":
+        raise TypeError(f"{name} must hold real numbers, got dtype {values.dtype}.")
+    _, high = VALUE_RANGE[dtype.name]
+    bad = ~(values <= high) | (values < 0)  # NaN too
+    if bad.any():
+        row, column = (int(i) for i in np.argwhere(bad)[0])
+        raise ValueError(
+            f"{name} must be finite, nonnegative and at most {high:g}, but {name}[{row}, {column}] "
+            f"= {values[row, column]}."
+        )
+    columns = np.ascontiguousarray(values.T if by_rows else values, dtype=dtype)
+    return columns if columns.shape[1] else None
+
+
+def _pattern(given: Any, name: str, shape: tuple[int, int]) -> sp.csr_array | None:
+    """Return the nonzero cells of a matrix, dense or sparse, as a canonical CSR array of True."""
+    if given is None:
+        return None
+    if not sp.issparse(given):
+        given = np.asarray(given)
+    if given.shape != shape:
+        raise ValueError(f"{name} must have shape {shape}, got {given.shape}.")
+    if given.dtype.kind not in "biuf":
+        raise TypeError(
+            f"{name} must be True (or not 0) where a cell belongs to it, got dtype {given.dtype}."
+        )
+    cells = sp.csr_array(given != 0) if not sp.issparse(given) else sp.csr_array(given, copy=True)
+    cells.sum_duplicates()
+    cells.data = cells.data != 0
+    cells.eliminate_zeros()
+    cells.sort_indices()
+    return cells if cells.nnz else None
+
+
+def _free_zeros(known: Known, mode: int, cells: sp.csr_array | None) -> sp.csr_array | None:
+    """Return the zeros of the components that are not fixed; fixed ones must agree with theirs."""
+    if cells is None or known.fixed[mode] is None:
+        return cells
+    entries = cells.tocoo()
+    is_fixed = known.is_frozen(mode)[entries.col]
+    values = known.original(mode, np.zeros((known.shape[mode], known.n_components)))
+    clash = is_fixed & (values[entries.row, entries.col] > 0)
+    if clash.any():
+        row, component = (int(part[clash][0]) for part in (entries.row, entries.col))
+        names = (("zero_W", "fixed_W"), ("zero_components", "fixed_components"))[mode]
+        place = (row, component) if mode == 0 else (component, row)
+        raise ValueError(
+            f"{names[0]} wants the entry {place} to be 0, and {names[1]} says that it is "
+            f"{values[row, component]:g}. Leave it out of one of them."
+        )
+    free = sp.csr_array(
+        (np.ones(int((~is_fixed).sum()), bool), (entries.row[~is_fixed], entries.col[~is_fixed])),
+        shape=cells.shape,
+    )
+    return free if free.nnz else None
+
+
+def check_scaled_penalties(known: Known, penalties: Penalties, dtype: np.dtype[Any]) -> None:
+    """Refuse penalties that, in the units of a fit, the arithmetic cannot hold."""
+    _, high = VALUE_RANGE[dtype.name]
+    for mode, letter in enumerate("WH"):
+        scales = known.scales(mode)
+        if scales is None:
+            continue
+        least = float(scales[scales > 0].min())
+        for name, value in (
+            (f"l1_{letter}", penalties.l1[mode] / least),
+            (f"l2_{letter}", penalties.l2[mode] / least**2),
+        ):
+            if not value <= high:
+                raise ValueError(
+                    f"{name} is too large for weights and exposures as small as {least:g}: in the "
+                    f"units of the fit it would be {value:g}, and {dtype} arithmetic is safe up to "
+                    f"{high:g}."
+                )

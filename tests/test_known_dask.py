@@ -1,0 +1,119 @@
+"""What is known, on the workers of a Dask cluster: the bits of one machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import klnmf
+from klnmf.simulate import simulate_counts
+from known_cases import everything_known, fit
+from strategies import same_bits
+
+pytest.importorskip("dask", reason="needs the extra [dask]")
+pytest.importorskip("distributed", reason="needs the extra [dask]")
+import dask.array as da
+from distributed import Client, LocalCluster
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
+# More rows than a block of sums has, so that parts cut blocks.
+COUNTS = simulate_counts(5000, 80, 4, counts_per_sample=20, random_state=0).X.astype(np.float64)
+KNOWN = everything_known(COUNTS)
+PENALTIES = {"l1_W": 0.1, "l2_W": 0.02, "l1_H": 0.3, "l2_H": 0.01}
+
+
+@pytest.fixture(scope="module", params=[1, 3])
+def client(request: Any) -> Iterator[Client]:
+    with (
+        LocalCluster(
+            n_workers=request.param,
+            threads_per_worker=1,
+            processes=False,
+            dashboard_address=":0",
+            memory_limit=0,
+            silence_logs=50,
+        ) as cluster,
+        Client(cluster, set_as_default=False) as client,
+    ):
+        yield client
+
+
+def assert_same_fit(data: Any, **settings: Any) -> None:
+    W, one = fit(COUNTS, max_iter=4, **settings)
+    W_of_many, many = fit(data, max_iter=4, backend="dask", **settings)
+    assert same_bits(W, np.asarray(W_of_many))
+    assert same_bits(one.components_, many.components_)
+    for ours, theirs in zip(many.history_, one.history_, strict=True):
+        assert {**ours, "seconds": 0} == {**theirs, "seconds": 0}
+    assert (many.divergence_, many.kkt_residual_) == (one.divergence_, one.kkt_residual_)
+
+
+@pytest.mark.parametrize("solver", ["srcd", "mu"])
+@pytest.mark.parametrize("weights", [{}, PENALTIES], ids=["plain", "penalised"])
+def test_a_matrix_in_memory(client: Client, weights: dict[str, float], solver: str) -> None:
+    with client.as_current():
+        assert_same_fit(COUNTS, solver=solver, **weights, **KNOWN)
+
+
+@pytest.mark.parametrize("weights", [{}, PENALTIES], ids=["plain", "penalised"])
+def test_a_matrix_on_disk(client: Client, weights: dict[str, float], tmp_path: Path) -> None:
+    klnmf.on_disk.prepare(COUNTS, tmp_path / "counts")
+    matrix = klnmf.open_matrix(tmp_path / "counts", memory=60_000)
+    fixed = {name: KNOWN[name] for name in ("fixed_components", "fixed_W", "exposure")}
+    with client.as_current():
+        assert_same_fit(matrix, **weights, **KNOWN)
+        assert_same_fit(matrix, **weights, **fixed)
+
+
+OF_FEATURES = {
+    name: KNOWN[name] for name in ("feature_weight", "zero_components", "fixed_components")
+}
+
+
+@pytest.mark.parametrize("name", sorted(set(KNOWN) - set(OF_FEATURES)))
+def test_a_dask_array_takes_nothing_about_samples_and_says_so(name: str) -> None:
+    blocks = da.from_array(COUNTS.toarray(), chunks=(1000, -1))
+    with pytest.raises(ValueError, match=f"X is a Dask array, and {name}, which is about single"):
+        fit(blocks, backend="dask", **{name: KNOWN[name]})
+
+
+@pytest.mark.parametrize("weights", [{}, PENALTIES], ids=["plain", "penalised"])
+def test_a_dask_array_and_its_features(client: Client, weights: dict[str, float]) -> None:
+    blocks = da.from_array(COUNTS.toarray(), chunks=(900, -1))
+    with client.as_current():
+        assert_same_fit(blocks, **weights, **OF_FEATURES)
+        assert_same_fit(blocks, **weights, fixed_components=OF_FEATURES["fixed_components"])
+        start = np.zeros((4, COUNTS.shape[1]))
+        start[2, ::2] = 1.0  # features that it does not cover
+        assert_same_fit(blocks, H=start, **weights, **OF_FEATURES)
+
+
+def test_what_a_dask_array_cannot_have(client: Client) -> None:
+    blocks = da.from_array(COUNTS.toarray(), chunks=(900, -1))
+    bare = np.zeros((4, COUNTS.shape[1]), dtype=bool)
+    bare[:, 3] = True
+    with client.as_current():
+        with pytest.raises(ValueError, match=r"cell \[\d+, 3\], but zero_components leave no"):
+            fit(blocks, backend="dask", zero_components=bare)
+        with pytest.raises(ValueError, match="fixed_components must have shape"):
+            fit(blocks, backend="dask", fixed_components=np.ones((1, 3)))
+        with pytest.raises(ValueError, match="solver='srcd-paper' does not support"):
+            fit(blocks, backend="dask", solver="srcd-paper", zero_components=bare)
+
+
+def test_new_samples_in_a_dask_array(client: Client) -> None:
+    blocks = da.from_array(COUNTS.toarray(), chunks=(1000, -1))
+    weighted = fit(COUNTS, max_iter=2, feature_weight=KNOWN["feature_weight"])[1]
+    with client.as_current():
+        found = weighted.transform(blocks).compute()
+    assert same_bits(found, weighted.transform(COUNTS))
+    with pytest.raises(ValueError, match="exposure, which is about single samples, cannot be used"):
+        weighted.transform(blocks, exposure=KNOWN["exposure"])
+    with_columns = fit(COUNTS, max_iter=2, fixed_W=KNOWN["fixed_W"])[1]
+    with pytest.raises(ValueError, match="fixed_W, which is about single samples, cannot be used"):
+        with_columns.transform(blocks)

@@ -1,0 +1,228 @@
+"""The promises of a fit, with everything that may be known of it: it never rises, same bits."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from scipy.special import xlogy
+
+from klnmf.backends import make_backend
+from klnmf.coverage import check_coverage, cover_start
+from klnmf.initialization import cover_columns
+from klnmf.known_checks import check_known
+from klnmf.objective import Penalties
+from klnmf.on_disk.observed import observed
+from klnmf.solvers import SparseCoordinateDescent, make_solver
+from klnmf.solvers.alternating import RowSolve, Run
+from klnmf.solvers.base import Problem, State
+from klnmf.sparse_data import SparseData
+from klnmf.validation import check_counts
+from known_cases import RANK, X, everything_known, fit
+from strategies import PENALTY_SETS, Case, cases, for_all, penalties, random_case, same_bits
+
+Array = np.ndarray
+
+ROUNDING = {"float64": 1e-12, "float32": 1e-8}
+NEVER_RISES = {
+    "srcd": SparseCoordinateDescent(),
+    "srcd, no opening": SparseCoordinateDescent(opening=0),
+    "mu": make_solver("mu"),
+}
+WEIGHTS = st.sampled_from([0.0, 1.0, 1.0, 0.5, 3.0])
+EXPOSURES = st.sampled_from([1.0, 0.25, 8.0])
+VALUES = st.sampled_from([0.0, 1.0, 0.3, 20.0])
+
+
+def efforts(quick: int, thorough: int) -> Any:
+    slow = pytest.param(thorough, id="thorough", marks=pytest.mark.slow)
+    return pytest.mark.parametrize("n_examples", [pytest.param(quick, id="quick"), slow])
+
+
+@st.composite
+def cases_with_known(draw: st.DrawFn) -> tuple[Case, dict[str, Any]]:
+    """A case, and about half of what may be known of it."""
+    case: Case = draw(cases())
+    (n, m), rank = case.X.shape, case.W.shape[1]
+    n_fixed = draw(st.integers(0, rank))
+    n_fixed_W = draw(st.integers(0, rank - n_fixed))
+    possible = {
+        "sample_weight": hnp.arrays(float, n, elements=WEIGHTS),
+        "feature_weight": hnp.arrays(float, m, elements=WEIGHTS),
+        "exposure": hnp.arrays(float, n, elements=EXPOSURES),
+        "missing": hnp.arrays(bool, (n, m)),
+        "zero_W": hnp.arrays(bool, (n, rank), elements=st.sampled_from([False, False, True])),
+        "zero_components": hnp.arrays(
+            bool, (rank, m), elements=st.sampled_from([False, False, True])
+        ),
+        "fixed_components": hnp.arrays(float, (n_fixed, m), elements=VALUES),
+        "fixed_W": hnp.arrays(float, (n, n_fixed_W), elements=VALUES),
+    }
+    return case, {name: draw(values) for name, values in possible.items() if draw(st.booleans())}
+
+
+def start_run(
+    case: Case, given: dict[str, Any], weights: Penalties, solver: Any, n_threads: int = 1
+) -> Run | None:
+    """A fit that is about to start from the pair of the case; None if there can be none."""
+    given = dict(given)
+    fixed = given.pop("fixed_components", None)
+    X = check_counts(case.X)
+    try:
+        known = check_known(given, fixed, X.shape, case.W.shape[1], X.dtype)
+        data = SparseData(X) if known is None else observed(SparseData(X), known, weights)
+        if known is not None:
+            check_coverage(known, data)
+    except ValueError:  # weights of 0 alone, zeros over what is fixed, a count without a component
+        return None
+    problem = Problem(make_backend("cpu", data, n_threads), weights, known)
+    W, H = case.W.copy(), case.H.copy()
+    if known is not None:
+        W, H = known.in_fit(0, W), known.in_fit(1, H)
+    cover_columns(H, data.view(1))
+    if known is not None:
+        cover_start(known, known.with_known(1, H), data)
+    state = State([W, H], seed=0)
+    solver.prepare(problem, state)
+    return Run(problem, solver, state, RowSolve(tolerance=1e-10))
+
+
+def objective(run: Run) -> float:
+    """Penalised objective of the pair in the units of the fit, dense, in double precision."""
+    known, weights = run.problem.known, run.problem.penalties
+    W, H = (factor.astype(np.float64) for factor in run.state.factors)
+    X = run.problem.backend.data.view(0).as_csr().toarray().astype(np.float64)
+    rates = W @ H.T
+    with np.errstate(divide="ignore", invalid="ignore"):
+        terms = xlogy(X, X) - xlogy(X, rates) - X + rates
+    if known is not None and known.missing is not None:
+        terms = np.where(known.missing.toarray(), 0.0, terms)
+    total = float(terms.sum())
+    for mode, factor in enumerate((W, H)):
+        scales = None if known is None else known.scales(mode)
+        if scales is not None:
+            with np.errstate(divide="ignore"):
+                factor = factor * np.where(scales > 0, 1 / scales, 0)[:, None]
+        total += weights.l1[mode] * float(factor.sum())
+        total += 0.5 * weights.l2[mode] * float((factor**2).sum())
+    return total
+
+
+def check_never_rises(
+    case: Case, given: dict[str, Any], weights: Penalties, solver: Any, n_iterations: int = 5
+) -> None:
+    run = start_run(case, given, weights, solver)
+    if run is None:
+        return
+    state, rounding = run.state, ROUNDING[case.X.dtype.name]
+    total = run.problem.backend.data.total
+    frozen = [None if run.problem.known is None else run.problem.known.is_frozen(k) for k in (0, 1)]
+    first = [factor.copy() for factor in state.factors]
+    before = objective(run)
+    for iteration in range(n_iterations):
+        run.solver.iterate(run.problem, state)
+        state.iteration += 1
+        found = objective(run)
+        slack = rounding * (total + abs(found))
+        assert math.isfinite(found), f"after iteration {iteration + 1}"
+        assert found <= before + slack, f"rose in iteration {iteration + 1}"
+        if not math.isnan(state.objective):
+            assert state.objective == pytest.approx(found, abs=1e-12 * (total + abs(found)))
+        before = found
+    for factor, at_first, held in zip(state.factors, first, frozen, strict=True):
+        if held is not None:
+            assert same_bits(factor[:, held].copy(), at_first[:, held].copy())
+
+
+@efforts(quick=150, thorough=4000)
+@pytest.mark.parametrize("solver", NEVER_RISES.values(), ids=NEVER_RISES)
+def test_the_objective_never_rises(solver: Any, n_examples: int) -> None:
+    for_all(
+        lambda known, weights: check_never_rises(*known, weights, solver),
+        n_examples,
+        known=cases_with_known(),
+        weights=penalties(),
+    )
+
+
+@pytest.mark.parametrize("weights", PENALTY_SETS.values(), ids=PENALTY_SETS)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("solver", NEVER_RISES.values(), ids=NEVER_RISES)
+def test_the_objective_never_rises_in_a_long_run(
+    solver: Any, dtype: type, weights: Penalties
+) -> None:
+    case = random_case((30, 25), 5, seed=1, dtype=dtype, density=0.3, spread=2.0)
+    known = everything_known(case.X, 5, seed=2)
+    check_never_rises(case, known, weights, solver, n_iterations=40)
+
+
+@pytest.mark.parametrize(
+    "weights", [PENALTY_SETS["none"], PENALTY_SETS["all"]], ids=["none", "all"]
+)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("solver", ["srcd", "mu"])
+def test_threads_change_no_bit(solver: str, dtype: type, weights: Penalties) -> None:
+    case = random_case((300, 120), 6, seed=4, dtype=dtype, density=0.2)
+    known = everything_known(case.X, 6, seed=4)
+    results = []
+    for n_threads in (1, 2, 7):
+        run = start_run(case, known, weights, make_solver(solver), n_threads)
+        assert run is not None
+        for _ in range(4):
+            run.solver.iterate(run.problem, run.state)
+            run.state.iteration += 1
+        results.append((*run.state.factors, np.array([run.state.objective, run.state.violation])))
+    for arrays in zip(*results, strict=True):
+        assert same_bits(*arrays)
+
+
+@pytest.mark.parametrize("weights", [{}, {"l1_W": 0.1, "l1_H": 0.2, "l2_H": 0.1}], ids=str)
+def test_whole_fits_have_the_same_bits_on_any_number_of_threads(weights: dict[str, float]) -> None:
+    one, many = (fit(n_threads=k, **weights, **everything_known()) for k in (1, 5))
+    assert same_bits(one[0], many[0])
+    assert same_bits(one[1].components_, many[1].components_)
+    assert one[1].divergence_ == many[1].divergence_
+
+
+def test_the_certificate_is_that_of_the_free_entries() -> None:
+    """At the end no free entry gains by a move; of those that are known nothing is said."""
+    known = everything_known()
+    W, model = fit(max_iter=2000, tol=1e-6, **known)
+    H = model.components_
+    assert model.converged_
+    weights = known["sample_weight"][:, None] * known["feature_weight"]
+    weights = weights * ~known["missing"].toarray() * known["exposure"][:, None]
+    counts = X.toarray()
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratios = np.where(counts > 0, counts / (known["exposure"][:, None] * (W @ H)), 0)
+    ratios = np.where(weights > 0, ratios, 0)
+    is_fixed = np.zeros((2, RANK), dtype=bool)
+    is_fixed[0, -1] = is_fixed[1, 0] = True
+    zeros = known["zero_W"].toarray(), known["zero_components"].toarray().T
+    for mode, (x, A, by_rows) in enumerate(((W, H.T, weights), (H.T, W, weights.T))):
+        c = by_rows @ A
+        gradient = c - (by_rows * (ratios if mode == 0 else ratios.T)) @ A
+        free = ~zeros[mode] & ~is_fixed[mode] & (by_rows.sum(axis=1) > 0)[:, None] & (c > 0)
+        relative = gradient[free] / c[free]
+        used = x[free] > 1e-6
+        assert np.abs(relative[used]).max() < 1e-4
+        assert relative.min() > -1e-4
+        held = np.zeros_like(free) | is_fixed[mode]
+        assert np.abs((gradient / np.where(c > 0, c, 1))[held]).max() > 0.01
+
+
+@pytest.mark.parametrize("name", ["fixed_components", "fixed_W", "zero_W", "missing"])
+def test_known_entries_have_all_their_digits_from_the_start(name: str) -> None:
+    """Counts are fitted in single precision at first, but not where entries are known in double."""
+    known = everything_known()
+    case = Case(X.astype(np.float64), np.ones((30, RANK)), np.ones((20, RANK)))
+    run = start_run(case, {name: known[name]}, PENALTY_SETS["none"], make_solver("srcd"))
+    assert run is not None
+    run.state.was_drawn = True
+    run.solver.prepare(run.problem, run.state)
+    assert run.state.factors[0].dtype == (np.float32 if name == "missing" else np.float64)
+    assert run.state.memory["swap_failures_left"] == (3 if name == "missing" else 0)
