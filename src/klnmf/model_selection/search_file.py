@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import math
-import time
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from klnmf.model_selection.periodic_file import PeriodicFile, check_identity, klnmf_version
 from klnmf.model_selection.search import Plan, Search
 from klnmf.saved.arrays import FLOATS, array_named
-from klnmf.saved.container import Container, SavedFileError, read_container, write_container
+from klnmf.saved.container import Container, SavedFileError, read_container
 from klnmf.saved.fields import Fields
 from klnmf.sparse_data import SparseData
-from klnmf.validation import warn_caller
 
 Array = npt.NDArray[Any]
 
@@ -39,35 +35,12 @@ def identity(plan: Plan) -> dict[str, Any]:
     }
 
 
-@dataclass
-class SearchFile:
+class SearchFile(PeriodicFile[Search]):
     """The file of one search."""
 
-    path: Path
-    every: float  # seconds between two writes
-    _last_time: float = -math.inf
-
-    def write_if_due(self, search: Search) -> None:
-        """Write if that is long enough ago; a first write that fails is an error."""
-        if self._last_time == -math.inf:
-            self._write(search)
-        elif time.monotonic() - self._last_time >= self.every:
-            self.write(search)
-
-    def write(self, search: Search) -> None:
-        """Write now; a failure gives a warning, for it is no reason to lose a long search."""
-        try:
-            self._write(search)
-        except OSError as error:
-            self._last_time = time.monotonic()
-            warn_caller(
-                f"The checkpoint {self.path} could not be written ({error}). The search goes on; "
-                "what it did since the last checkpoint would be lost if it were killed.",
-                UserWarning,
-            )
-
-    def _write(self, search: Search) -> None:
-        splits = sorted(search.current)
+    def packed(self, state: Search) -> Container:
+        """See :class:`PeriodicFile`."""
+        search, splits = state, sorted(state.current)
         arrays: dict[str, Array] = {}
         for split, factors in enumerate(search.factors):
             if factors is not None:
@@ -89,8 +62,7 @@ class SearchFile:
             "seed": search.plan.seed,
             "current_splits": splits,
         }
-        write_container(self.path, Container(KIND, content, arrays), is_only_writer=True)
-        self._last_time = time.monotonic()
+        return Container(KIND, content, arrays)
 
     def stored_seed(self) -> int:
         """Seed of the search in the file."""
@@ -100,30 +72,16 @@ class SearchFile:
         """Return the search that was written, or raise a SavedFileError if it is another one."""
         container = read_container(self.path, KIND)
         content = Fields(container.content, "content")
-        self._check_identity(plan, content, container.klnmf_version)
+        found = dict(content.fields("identity").members)
+        found |= {"seed": content.whole("seed"), "version of klnmf": container.klnmf_version}
+        wanted = identity(plan) | {"seed": plan.seed, "version of klnmf": klnmf_version()}
+        check_identity(self.path, found, wanted, "search")
         try:
             search = _search(plan, content, container.arrays)
         except ValueError as error:
             raise SavedFileError(f"The checkpoint {self.path} cannot be read: {error}") from error
-        self._last_time = time.monotonic()
+        self.was_read()
         return search
-
-    def _check_identity(self, plan: Plan, content: Fields, klnmf_version: str) -> None:
-        found = dict(content.fields("identity").members)
-        found |= {"seed": content.whole("seed"), "version of klnmf": klnmf_version}
-        wanted = identity(plan)
-        wanted |= {"seed": plan.seed, "version of klnmf": Container(KIND, {}, {}).klnmf_version}
-        differences = [
-            f"{name} ({str(found.get(name))[:300]} there, {wanted[name]} here)"
-            for name in wanted
-            if found.get(name) != wanted[name]
-        ]
-        if differences:
-            raise SavedFileError(
-                f"The checkpoint {self.path} belongs to another search. It differs in: "
-                f"{'; '.join(differences)}. Search the same data with the same arguments to go on "
-                "with it, give this search a checkpoint of its own, or delete the file."
-            )
 
 
 def _search(plan: Plan, content: Fields, arrays: dict[str, Array]) -> Search:
