@@ -11,7 +11,7 @@ import pytest
 
 from klnmf.model_selection import RankSelection, select_rank
 from klnmf.model_selection.search import Plan, Search
-from klnmf.saved.container import SavedFileError
+from klnmf.saved.container import Container, SavedFileError, read_container, write_container
 from rank_checks import counts
 
 
@@ -87,7 +87,7 @@ class Killed(BaseException):
     """What stands for the end of the process."""
 
 
-@pytest.mark.parametrize("n_fits", [1, 4, 9])
+@pytest.mark.parametrize("n_fits", [1, 4, 9, 21, 23, 35])  # the last three on the way back
 def test_killed_search_goes_on_to_the_same_result(
     found: RankSelection, tmp_path: Path, n_fits: int
 ) -> None:
@@ -156,6 +156,34 @@ def test_damaged_search_is_refused(tmp_path: Path) -> None:
 def test_search_in_a_folder_that_is_not_there_fails_at_once(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="no folder"):
         select_rank(counts(), checkpoint=tmp_path / "nowhere" / "search", callback=pytest.fail)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"back": 7}, "its way back is at 7, of 4 ranks"),
+        ({"back": 0}, "its way back is at 0"),
+        ({"back": "up"}, "content.back must be of type int"),
+        ({"current_splits": [2]}, r"current splits are \[2\]"),
+    ],
+)
+def test_search_that_does_not_add_up_is_refused(
+    tmp_path: Path, change: dict[str, Any], message: str
+) -> None:
+    def kill(record: dict[str, Any]) -> None:
+        if record["n_done"] == 9:  # the first fit of the way back
+            raise Killed
+
+    arguments: dict[str, Any] = {"ranks": range(1, 5), "n_splits": 2, "n_jobs": 1}
+    path = tmp_path / "search"
+    with pytest.raises(Killed):
+        select_rank(counts(), **arguments, random_state=0, callback=kill, checkpoint=path)
+    whole = read_container(path, "rank search")
+    assert whole.content["back"] == 2
+    assert whole.arrays["top_W0"].shape == (120, 4)
+    write_container(path, Container("rank search", whole.content | change, whole.arrays))
+    with pytest.raises(SavedFileError, match=message):
+        select_rank(counts(), **arguments, random_state=0, checkpoint=path)
 
 
 def test_step_changes_nothing_until_it_is_accepted() -> None:

@@ -108,6 +108,15 @@ def test_fit_to_the_visible_cells_is_that_of_masked_updates(speckled: Any) -> No
     assert masked_divergence(dense, W @ H.T, visible) > 0.995 * ours
 
 
+def test_way_back_of_the_speckled_hold_out_has_fewer_components(speckled: Any) -> None:
+    split = speckled[0]
+    three = split.fitted(None, 3, [0, 0, 3])
+    two = split.merged(three, 2, [0, 0, 2])
+    assert two[0].shape[1] == two[1].shape[1] == 2
+    one = split.fitted(None, 1, [0, 0, 1])
+    assert split.objective(three) < split.objective(two) < split.objective(one)
+
+
 def test_hidden_values_do_not_reach_the_fit() -> None:
     dense = 1.3 * counts(40, 30, 3, 150).toarray().astype(np.float64)
     split = SpeckledSplit(check_counts(dense), 0.8, [3], 1)

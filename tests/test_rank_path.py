@@ -12,7 +12,8 @@ import scipy.sparse as sp
 from klnmf import KLNMF
 from klnmf.backends import make_backend
 from klnmf.model_selection.choice import compared
-from klnmf.model_selection.growth import descended, grown, one_component
+from klnmf.model_selection.growth import descended, grown, one_component, shrunk
+from klnmf.model_selection.search import Plan, Search
 from klnmf.model_selection.thinning import ThinnedSplit
 from klnmf.objective import Penalties, kl_divergence
 from klnmf.solvers.base import Problem
@@ -101,6 +102,91 @@ def test_growing_by_several_components_finds_them_all() -> None:
     at_once = split.fitted(None, 6, [0, 6])
     train = split._problem.backend.data.view(0).as_csr()
     assert kl_divergence(train, *at_once) < 1.01 * kl_divergence(train, *step_by_step)
+
+
+# ---- the way back --------------------------------------------------------------------------------
+
+
+def test_split_components_are_merged_again() -> None:
+    X = counts()
+    problem = problem_of(X)
+    four = grown(problem, one_component(problem.backend.data), 4, [0])
+    (W, H), objective = descended(problem, four, 0)
+    # Two of them are split in halves, at another scale.
+    halves = np.concatenate([W, 0.5 * W[:, :2]], axis=1), np.concatenate([H, H[:, :2]], axis=1)
+    halves[0][:, :2] *= 0.5
+    halves[0][:, 2] *= 4.0
+    halves[1][:, 2] /= 4.0
+    split = (np.ascontiguousarray(halves[0]), np.ascontiguousarray(halves[1]))
+    assert problem.objective(list(split)) == pytest.approx(objective, rel=1e-5)
+    merged = shrunk(problem, split, 4, [0])
+    assert (merged[0].shape, merged[1].shape) == ((120, 4), (80, 4))
+    assert problem.objective(list(merged)) <= objective * (1 + 1e-4)
+
+
+def test_merge_keeps_row_sums_and_every_nonzero_its_cover() -> None:
+    X = counts(depth=30)
+    problem = problem_of(X)
+    six, _ = descended(problem, grown(problem, one_component(problem.backend.data), 6, [0]), 0)
+    five = shrunk(problem, six, 5, [0])
+    before, after = (W.astype(float) @ H.sum(axis=0, dtype=float) for W, H in (six, five))
+    np.testing.assert_allclose(after, before, rtol=1e-5)
+    assert np.isfinite(problem.objective(list(five)))
+
+
+def test_without_data_the_smallest_are_merged() -> None:
+    problem = problem_of(sp.csr_array((4, 3), dtype=np.float32))
+    factors = np.ones((4, 3), np.float32), np.array([[1, 5, 1]] * 3, np.float32)
+    W, H = shrunk(problem, factors, 2, [0])
+    np.testing.assert_allclose((W @ H.T), np.full((4, 3), 7.0), rtol=1e-6)
+    assert sorted(H.sum(axis=0)) == pytest.approx([1, 1])
+
+
+def finished(search: Search, early_stop: bool = True) -> list[int]:
+    """Ranks in the order in which they were fitted."""
+    ranks = []
+    while search.goes_on(early_stop):
+        ranks.append(search.rank)
+        for split in search.splits_to_do:
+            search.accept(split, search.step(split))
+    return ranks
+
+
+def test_way_leads_up_and_back_and_keeps_the_lower_objective() -> None:
+    X = counts(200, 150, 8, depth=60)
+    search = Search.new(Plan(X, tuple(range(1, 13)), 2, 0.9, (0.01, 0.1), "thinning", 0, 1))
+    while search.goes_on(early_stop=False) and search.back is None:
+        for split in search.splits_to_do:
+            search.accept(split, search.step(split))
+    up, deviance = np.array(search.objectives), search.comparison().deviance
+    assert len(up) == 12
+    top = search.factors[0]
+    assert finished(search, early_stop=False) == list(range(11, 1, -1))
+    assert search.factors[0] is top
+    back = np.array(search.objectives)
+    assert np.all(back <= up)
+    changed = back < up
+    assert 3 <= changed.sum() <= 10
+    assert not changed[[0, 11]].any()
+    np.testing.assert_array_equal(search.comparison().deviance[~changed], deviance[~changed])
+    assert search.n_fits == 2 * (12 + 10)
+    assert search.ranks_ahead == []
+
+
+def test_way_leads_on_upwards_where_the_deviance_has_not_risen_after_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Claimed:
+        """Says that the deviance has risen: before the first way back, and from 9 ranks on."""
+
+        def __init__(self, search: Search) -> None:
+            n_done = search.n_ranks_done
+            self.has_clearly_risen = n_done >= 9 or (n_done >= 4 and search.n_swept == 0)
+
+    monkeypatch.setattr(Search, "comparison", lambda search: Claimed(search))
+    search = Search.new(Plan(counts(), tuple(range(2, 20)), 1, 0.9, (0.1,), "thinning", 0, 1))
+    assert finished(search) == [2, 3, 4, 5, 4, 3, 2, 6, 7, 8, 9, 10, 9, 8, 7, 6, 5, 4, 3, 2]
+    assert not search.is_complete
 
 
 # ---- the rule ------------------------------------------------------------------------------------

@@ -84,7 +84,8 @@ def test_early_stop_saves_ranks_and_keeps_the_choice(found: RankSelection) -> No
     whole = select_rank(counts(), range(1, 9), n_splits=3, early_stop=False, random_state=0)
     assert whole.is_complete
     assert whole.best_rank == found.best_rank == 4
-    np.testing.assert_array_equal(whole.deviance[:7], found.deviance)
+    # The ways back begin at different ranks; a rank may keep the fits of either.
+    np.testing.assert_allclose(whole.deviance[:7], found.deviance, rtol=0.01)
 
 
 def test_background_is_the_best_for_each_rank(found: RankSelection) -> None:
@@ -120,13 +121,13 @@ def test_callback_sees_every_fit_and_a_time_that_shrinks_to_nothing() -> None:
         callback=records.append,
     )  # fmt: skip
     assert [(record["rank"], record["split"]) for record in records] == [
-        (1, 0), (1, 1), (2, 0), (2, 1), (3, 0), (3, 1),
+        (1, 0), (1, 1), (2, 0), (2, 1), (3, 0), (3, 1), (2, 0), (2, 1),
     ]  # fmt: skip
-    assert [record["n_done"] for record in records] == [1, 2, 3, 4, 5, 6]
+    assert [record["n_done"] for record in records] == [1, 2, 3, 4, 5, 6, 7, 8]
     assert records[0]["seconds_left"] is None  # one component says nothing about more
     assert records[2]["seconds_left"] > 0
     assert records[-1]["seconds_left"] == 0
-    assert {record["n_fits"] for record in records} == {6}
+    assert {record["n_fits"] for record in records} == {8}
 
 
 def test_progress_bar_is_shown_where_it_is_wanted(capsys: pytest.CaptureFixture[str]) -> None:
