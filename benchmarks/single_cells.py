@@ -12,14 +12,14 @@ has. Programs (weights of genes, summing to 1) are matched so that the sum of th
 largest.
 
 Printed: the correlations of the matched programs, with the consensus of cnmf (for every threshold
-beyond which programs are left out as outliers) and with its run of lowest divergence; for simulated
-cells also those with the planted programs; and the seconds of processor time, one thread each. "To
-the same objective" is the time that one of our runs, done as `consensus` does it, takes to get below
-the divergence at which cnmf's runs end (their median): in float64, which cnmf computes in, and in
-float32, which `consensus` does by default. Both are judged in float64 by cnmf's matrix. How well
-runs of cnmf agree among themselves, and the silhouette of all programs without any threshold, by
-which cnmf's users choose the rank, say what to expect. The divergence of a consensus is infinite
-where the medians leave a gene without any program.
+beyond which programs are left out as outliers) and with its run of lowest divergence; for
+simulated cells also those with the planted programs; and the seconds of processor time, one thread
+each. "To the same objective" is the time that one of our runs, done as `consensus` does it, takes
+to get below the divergence at which cnmf's runs end (their median): in float64, which cnmf computes
+in, and in float32, which `consensus` does by default. Both are judged in float64 by cnmf's matrix.
+How well runs of cnmf agree among themselves, and the silhouette of all programs without any
+threshold, by which cnmf's users choose the rank, say what to expect. The divergence of a consensus
+is infinite where the medians leave a gene without any program.
 """
 
 from __future__ import annotations
