@@ -33,6 +33,7 @@ extensions = [
     "myst_parser",
     "sphinx_gallery.gen_gallery",
     "command_help",
+    "executed",
 ]
 exclude_patterns = ["_build", "_templates", "_extensions"]
 templates_path = ["_templates"]

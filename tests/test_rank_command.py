@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from commands import outcome
-from klnmf.cli.arguments import some_ranks
 from klnmf.cli.choosing import SearchLines
+from klnmf.cli.values import some_ranks
 from klnmf.model_selection import RankSelection, select_rank
 from klnmf.readers import CountTable, write_counts
 from klnmf.simulate import simulate_counts

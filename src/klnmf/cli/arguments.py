@@ -6,6 +6,8 @@ import argparse
 from collections.abc import Callable
 from typing import Any
 
+from klnmf.cli.values import natural, ngrams, nonnegative, share, share_or_count, some_ranks
+
 FORMATS = (
     *("npz", "mtx", "10x", "10x-h5", "h5ad", "loom", "csv", "tsv", "parquet"),
     *("uci", "svmlight", "texts", "jsonl", "prepared"),
@@ -22,70 +24,13 @@ examples:
   klnmf fit counts.npz -r 20 -o model.klnmf           20 components of a sparse matrix
   klnmf fit letters/ -r 10 --min-df 3 --report r.html words of a folder of .txt files, with a report
   klnmf fit cells.h5ad --layer counts -r 15           AnnData
+  klnmf consensus counts.npz -r 20                    which components do 100 starts agree on?
   klnmf topics model.klnmf                            what the components are about
   klnmf transform model.klnmf new.npz -o W.csv        the same components for new samples
 
 Each command has its own --help. Exit codes: 0 done (a fit that did not converge warns), 1 data,
 model or machine would not do, 2 wrong command line, 130 interrupted.
 """
-
-
-def natural(text: str) -> int:
-    """Return a whole number from 1."""
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"must be 1 or more, got {value}")
-    return value
-
-
-def nonnegative(text: str) -> float:
-    """Return a number from 0."""
-    value = float(text)
-    if not value >= 0 or value == float("inf"):
-        raise argparse.ArgumentTypeError(f"must be 0 or more, got {text}")
-    return value
-
-
-def share_or_count(text: str) -> float | int:
-    """Whole number, or a share between 0 and 1 written with a point, as scikit-learn has it."""
-    return float(text) if "." in text else int(text)
-
-
-def ngrams(text: str) -> tuple[int, int]:
-    """One number, or two with a comma: 1,2."""
-    parts = [natural(part) for part in text.split(",")]
-    if len(parts) > 2 or parts[0] > parts[-1]:
-        raise argparse.ArgumentTypeError(f"must be like 1,2, got {text}")
-    return parts[0], parts[-1]
-
-
-def some_ranks(text: str) -> list[int]:
-    """Whole numbers and spans with commas between them: 1-10,15,20.
-
-    Examples
-    --------
-    >>> some_ranks("1-3,10")
-    [1, 2, 3, 10]
-    """
-    found: set[int] = set()
-    for part in text.split(","):
-        low, dash, high = part.partition("-")
-        try:
-            first, last = natural(low), natural(high if dash else low)
-        except (ValueError, argparse.ArgumentTypeError):
-            first, last = 1, 0
-        if first > last:
-            raise argparse.ArgumentTypeError(f"must be like 1-40 or 5,10,20, got {text}")
-        found.update(range(first, last + 1))
-    return sorted(found)
-
-
-def share(text: str) -> float:
-    """Return a number between 0 and 1."""
-    value = float(text)
-    if not 0 < value < 1:
-        raise argparse.ArgumentTypeError(f"must be between 0 and 1, got {text}")
-    return value
 
 
 def build_parser(version: str) -> argparse.ArgumentParser:
@@ -99,8 +44,8 @@ def build_parser(version: str) -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"klnmf {version}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for add in (
-        *(_add_rank, _add_fit, _add_transform, _add_topics, _add_evaluate, _add_report),
-        *(_add_convert, _add_prepare, _add_info, _add_demo, _add_completion),
+        *(_add_rank, _add_fit, _add_consensus, _add_transform, _add_topics, _add_evaluate),
+        *(_add_report, _add_convert, _add_prepare, _add_info, _add_demo, _add_completion),
     ):
         add(commands)
     return parser
@@ -236,6 +181,44 @@ def _add_fit(commands: Any) -> None:
     add("--checkpoint", metavar="FILE", help="(the model's name with .checkpoint)")
     add("--checkpoint-every", type=nonnegative, default=60.0, metavar="SECONDS", help="(60)")
     add("--no-checkpoint", action="store_true", help="keep none")
+
+
+def _add_consensus(commands: Any) -> None:
+    parser = _command(
+        commands,
+        "consensus",
+        "fit from many starts and save the components that the runs agree on",
+        "  klnmf consensus counts.npz -r 20 --plot consensus.png\n"
+        "  klnmf consensus counts.npz -r 20 --runs 200 -o m.klnmf   started again, it goes on\n",
+    )
+    _add_data(parser)
+    _add_output(parser, "model to write (DATA's name with .consensus.klnmf)")
+    add = parser.add_argument
+    add("-r", "-k", "--n-components", type=natural, default=10, metavar="R", help="components (10)")
+    add("--runs", type=natural, default=100, metavar="N", help="starts (100)")
+    add(
+        "--density-threshold",
+        type=nonnegative,
+        default=0.5,
+        metavar="DISTANCE",
+        help="components of runs that are farther from their neighbours are left out (0.5)",
+    )
+    add(
+        "--refit",
+        choices=("both", "W"),
+        default="both",
+        help="the model: the optimum next to the medians, or the medians with W solved for (both)",
+    )
+    add("--init", choices=STARTS, default="samples", help="where runs start (samples)")
+    add("--max-iter", type=natural, default=300, metavar="N", help="iterations of a run (300)")
+    add("--seed", "--random-state", dest="random_state", type=int, default=0, help="(0)")
+    add("--jobs", dest="n_jobs", type=int, metavar="N", help="runs at a time (all CPUs)")
+    add("--plot", metavar="FILE", help="also draw the result: .png, .pdf or .svg")
+    add("--result", metavar="FILE", help="also save all runs, for Consensus.load in Python")
+    add("--json", action="store_true", help="print JSON instead of the table")
+    add("--force", action="store_true", help="overwrite a model that is there")
+    add("--restart", action="store_true", help="begin anew, whatever an interrupted run has left")
+    _add_quiet(parser)
 
 
 def _add_transform(commands: Any) -> None:

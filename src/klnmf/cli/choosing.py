@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import shlex
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 from klnmf.cli.data import read_data, say, stem_of
-from klnmf.cli.errors import DONE, INTERRUPTED, CommandError
+from klnmf.cli.errors import DONE, CommandError
 from klnmf.cli.lines import SECONDS_BETWEEN_LINES
-from klnmf.cli.outputs import check_writable, replaced
+from klnmf.cli.outputs import check_writable
+from klnmf.cli.searches import check_picture, interrupted, save_picture
 from klnmf.model_selection import select_rank
 from klnmf.model_selection.timing import duration
 
@@ -24,7 +23,7 @@ def rank(args: argparse.Namespace) -> int:
     picture = None if args.plot is None else check_writable(args.plot, args.data, output)
     checkpoint = check_writable(f"{output}.checkpoint", args.data)
     if picture is not None:
-        _check_picture(picture)
+        check_picture(picture)
     if output.exists() and not (args.force or args.restart or checkpoint.exists()):
         raise CommandError(f"{output} exists already; add --force to overwrite it.")
     if checkpoint.exists() and not args.restart:
@@ -48,42 +47,15 @@ def rank(args: argparse.Namespace) -> int:
             resume=not args.restart and checkpoint.exists(),
         )
     except KeyboardInterrupt:
-        return _interrupted(checkpoint)
+        return interrupted(checkpoint)
     selection.save(output)
     checkpoint.unlink(missing_ok=True)
     print(output.read_text(encoding="utf-8") if args.json else selection)
     say(args, f"result: {output}")
     if picture is not None:
-        _save_picture(selection.plot(), picture)
+        save_picture(selection.plot(), picture)
         say(args, f"picture: {picture}")
     return DONE
-
-
-def _check_picture(path: Path) -> None:
-    if path.suffix.lower() not in (".png", ".pdf", ".svg"):
-        raise CommandError(
-            f"{path}: pictures are written as .png, .pdf or .svg; choose such a name."
-        )
-    from klnmf.plots.style import pyplot
-
-    pyplot().switch_backend("Agg")  # also says, before the work, if matplotlib is not there
-
-
-def _save_picture(ax: Any, path: Path) -> None:
-    """Write the figure of these axes."""
-    with replaced(path, "wb") as file:
-        ax.figure.savefig(file, format=path.suffix[1:].lower(), dpi=150)
-
-
-def _interrupted(checkpoint: Path) -> int:
-    print("\nInterrupted.", file=sys.stderr)
-    if checkpoint.exists():
-        words = [word for word in sys.argv[1:] if word != "--restart"]
-        print(
-            f"{checkpoint} holds how far it came. To go on:\n  {shlex.join(['klnmf', *words])}",
-            file=sys.stderr,
-        )
-    return INTERRUPTED
 
 
 class SearchLines:

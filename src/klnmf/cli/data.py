@@ -125,6 +125,22 @@ def read_data(args: argparse.Namespace) -> CountTable:
     return table
 
 
+def facts_of(args: argparse.Namespace, table: CountTable | OpenedTable) -> dict[str, Any]:
+    """Return what the file says of the data, and the labels that a report groups by."""
+    n, m = table.shape
+    facts: dict[str, Any] = {
+        "input": str(args.data),
+        "n_samples": n,
+        "n_features": m,
+        "nonzeros": int(table.X.nnz),
+        "total": float(table.X.sum()),
+        "reading": how_read(args),
+    }
+    if table.labels is not None:
+        facts["labels"] = [str(label) for label in table.labels]
+    return facts
+
+
 def say(args: argparse.Namespace, line: str) -> None:
     """Tell the user something, unless it is to be quiet."""
     if not getattr(args, "quiet", False):

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from klnmf.cli.data import OpenedTable, how_read, open_data, reproduction, say, stem_of
+from klnmf.cli.data import OpenedTable, facts_of, open_data, reproduction, say, stem_of
 from klnmf.cli.errors import DONE, INTERRUPTED, CommandError
 from klnmf.cli.lines import ProgressLines
 from klnmf.cli.outputs import check_writable
@@ -51,7 +51,7 @@ def fit(args: argparse.Namespace) -> int:
         W = model.fit_transform(table.X)
     except KeyboardInterrupt:
         return _interrupted(model, checkpoint)
-    metadata = _metadata(args, table)
+    metadata = facts_of(args, table)
     model.set_params(checkpoint=None, callback=None)
     model.save(
         output,
@@ -141,22 +141,6 @@ def _interrupted(model: KLNMF, checkpoint: Path | None) -> int:
         command = shlex.join(["klnmf", *words, "--resume"])
         print(f"{checkpoint} holds how far it came. To go on:\n  {command}", file=sys.stderr)
     return INTERRUPTED
-
-
-def _metadata(args: argparse.Namespace, table: CountTable | OpenedTable) -> dict[str, Any]:
-    """Return what the file says of the data, and the labels that a report groups by."""
-    n, m = table.shape
-    facts: dict[str, Any] = {
-        "input": str(args.data),
-        "n_samples": n,
-        "n_features": m,
-        "nonzeros": int(table.X.nnz),
-        "total": float(table.X.sum()),
-        "reading": how_read(args),
-    }
-    if table.labels is not None:
-        facts["labels"] = [str(label) for label in table.labels]
-    return facts
 
 
 def _say_outcome(args: argparse.Namespace, model: KLNMF, output: Path | None) -> None:

@@ -19,6 +19,7 @@ _MODULES = {
     "fit": "fitting",
     "demo": "fitting",
     "rank": "choosing",
+    "consensus": "agreeing",
     "transform": "applying",
     "evaluate": "applying",
     "topics": "showing",

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from klnmf.estimators import KLNMF
+from klnmf.model_selection.consensus_file import read_consensus, write_consensus
 
 FloatArray = npt.NDArray[np.float64]
 IndexArray = npt.NDArray[np.int64]
@@ -26,6 +30,8 @@ class Consensus:
         How much of each a sample has, in counts.
     divergence : float
         KL divergence of X from W times the components.
+    kkt_residual : float
+        How far the pair is from a stationary point, see `klnmf.KLNMF`; medians are none.
     stability : ndarray of shape (n_components,)
         Mean cosine similarity of the runs' components with the consensus component: 1 where every
         run finds the same.
@@ -49,6 +55,7 @@ class Consensus:
     components: FloatArray
     W: FloatArray
     divergence: float
+    kkt_residual: float
     stability: FloatArray
     run_share: FloatArray
     silhouette: FloatArray
@@ -79,6 +86,65 @@ class Consensus:
             "run_share": self.run_share,
             "silhouette": self.silhouette,
         }
+
+    def to_model(self) -> KLNMF:
+        """Return a fitted model with these components, to transform, to save or to report on.
+
+        ``KLNMF(n_components).fit(X, H=result.components)`` goes on to an optimum instead.
+
+        Returns
+        -------
+        KLNMF
+            Of no iterations, and converged only if ``kkt_residual`` is at most its ``tol``.
+
+        Examples
+        --------
+        >>> from klnmf.model_selection import consensus
+        >>> from klnmf.simulate import simulate_counts
+        >>> X = simulate_counts(80, 50, 3, counts_per_sample=200, random_state=0).X
+        >>> found = consensus(X, 3, n_runs=5, random_state=0)
+        >>> bool(abs(found.to_model().transform(X) - found.W).max() < 0.01)
+        True
+        """
+        n_components, n_features = self.components.shape
+        model = KLNMF(n_components)
+        model.components_ = self.components
+        model.n_components_, model.n_features_in_ = n_components, n_features
+        model.divergence_, model.kkt_residual_ = self.divergence, self.kkt_residual
+        model.converged_ = bool(self.kkt_residual <= model.tol)
+        model.n_iter_, model.history_ = 0, []
+        return model
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write all of it, the components of all runs included, to a file that `load` reads.
+
+        Parameters
+        ----------
+        path : str or path
+            File to write; it appears under this name when it is whole.
+        """
+        write_consensus(path, self)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Consensus:
+        """Read a file that `save`, or ``klnmf consensus --result``, wrote.
+
+        Parameters
+        ----------
+        path : str or path
+            The file.
+
+        Returns
+        -------
+        Consensus
+
+        Raises
+        ------
+        klnmf.saved.SavedFileError
+            If the file is damaged or something else. It is a ValueError.
+        """
+        found: Consensus = read_consensus(path, cls)
+        return found
 
     def plot(self, ax: Any = None) -> Any:
         """Draw how alike the runs' components are: `klnmf.plots.plot_consensus`.

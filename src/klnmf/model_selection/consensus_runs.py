@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import sys
+import os
+from collections.abc import Callable
 from numbers import Integral, Real
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.utils import check_array, check_random_state
 from threadpoolctl import threadpool_limits
-from tqdm.auto import tqdm
 
 from klnmf.backends import make_backend
 from klnmf.backends.cpu import effective_threads
@@ -18,8 +19,11 @@ from klnmf.initialization import STARTS, cover_columns
 from klnmf.model_selection.clusters import clustered, distances, mean_distance_to_neighbours
 from klnmf.model_selection.consensus_result import Consensus
 from klnmf.model_selection.growth import descended
-from klnmf.model_selection.restarts import restarted
+from klnmf.model_selection.restarts import Fit, restarted
+from klnmf.model_selection.runs_file import Runs, RunsFile, identity
+from klnmf.model_selection.runs_progress import RunsProgress
 from klnmf.objective import Penalties
+from klnmf.saved.checkpoints import should_resume
 from klnmf.solvers.alternating import RowSolve, solved_rows
 from klnmf.solvers.base import Problem
 from klnmf.sparse_data import SparseData
@@ -40,9 +44,14 @@ def consensus(
     init: str = "samples",
     enough: float = 1e-4,
     max_iter: int = 300,
+    dtype: Any = np.float32,
     n_jobs: int | None = None,
     random_state: int | np.random.RandomState | None = None,
     progress: str | bool = "auto",
+    callback: Callable[[dict[str, Any]], Any] | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    checkpoint_every: float = 60.0,
+    resume: str | bool = "auto",
 ) -> Consensus:
     """Fit from many starts and keep the components that the runs agree on, as cNMF does.
 
@@ -75,6 +84,9 @@ def consensus(
         A run is over when an iteration gains less than this share of the objective.
     max_iter : int, default=300
         Iterations of a run at most.
+    dtype : {numpy.float32, numpy.float64, None}, default=numpy.float32
+        Type to compute in; None is as in X. Single precision is enough for runs that stop as these
+        do, and takes half the time.
     n_jobs : int, default=None
         Runs at a time, each in one thread; None is as many as there are CPUs. The result does not
         depend on it.
@@ -82,6 +94,16 @@ def consensus(
         Seed of the starts and of k-means.
     progress : {"auto"} or bool, default="auto"
         Progress bar; "auto" shows one on a terminal.
+    callback : callable, default=None
+        Called after each run with a dict of its number (``run``), its ``objective``, ``n_done``,
+        ``n_runs`` and ``seconds_left``.
+    checkpoint : str or path, default=None
+        File to keep the runs in. A consensus that was killed goes on from it to the same result; it
+        may ask for more runs than before.
+    checkpoint_every : float, default=60.0
+        Seconds between two checkpoints; one is written at the end as well.
+    resume : {"auto"} or bool, default="auto"
+        Whether to go on from ``checkpoint``: "auto" if it is there, True needs it to be there.
 
     Returns
     -------
@@ -103,36 +125,60 @@ def consensus(
     """
     _check_arguments(n_components, n_runs, density_threshold, refit, init, enough, max_iter)
     jobs = effective_threads(n_jobs)
-    counts = check_counts(check_array(X, accept_sparse="csr"), name="consensus")
+    counts = check_counts(check_array(X, accept_sparse="csr"), dtype=dtype, name="consensus")
     if counts.nnz == 0:
         raise ValueError("X holds nothing but zeros: there is nothing to agree on.")
-    seed = int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+    if checkpoint is None and resume is True:
+        raise ValueError("resume=True needs to know from where: pass checkpoint='PATH'.")
+    file = None if checkpoint is None else RunsFile(Path(checkpoint), checkpoint_every)
+    is_resumed = file is not None and should_resume(file.path, resume)
+    if file is not None and is_resumed and random_state is None:
+        seed = file.stored_seed()
+    else:
+        seed = int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
     problem = Problem(make_backend("auto", SparseData(counts), 1), Penalties())
-    shown = progress is True or (progress == "auto" and sys.stderr and sys.stderr.isatty())
-    bar = tqdm(total=n_runs, desc="klnmf consensus", unit="run", leave=False) if shown else None
-    try:
-        # One limit around all threads: they would set and reset it in each other's way.
-        with threadpool_limits(1):
-            fits = restarted(
+    settings = {"init": init, "enough": float(enough), "max_iter": int(max_iter)}
+    runs = Runs(
+        identity(problem.backend.data, n_components=int(n_components), **settings), seed, {}
+    )
+    if file is not None:
+        runs = file.resumed(runs) if is_resumed else runs
+        file.write_if_due(runs)  # a path that cannot be written to is an error before any work
+    missing = [run for run in range(n_runs) if run not in runs.fits]
+
+    def finished(run: int, fit: Fit) -> None:
+        runs.fits[run] = fit
+        if file is not None:
+            file.write_if_due(runs)
+        bar.update(run, fit.objective)
+
+    # One limit around all threads: they would set and reset it in each other's way.
+    with (
+        RunsProgress(progress, n_runs, n_runs - len(missing), callback) as bar,
+        threadpool_limits(1),
+    ):
+        try:
+            restarted(
                 problem,
                 n_components,
-                n_runs,
+                missing,
                 init=init,
                 enough=enough,
                 max_iter=max_iter,
                 seed=seed,
                 n_jobs=min(jobs, n_runs),
-                on_fit=(lambda: None) if bar is None else bar.update,
+                on_fit=finished,
             )
-            spectra = np.concatenate([fit.components for fit in fits])
-            objectives = np.array([fit.objective for fit in fits])
-            wide = Problem(make_backend("auto", problem.backend.data, jobs), Penalties())
-            return _agreed(
-                wide, spectra, objectives, n_components, float(density_threshold), refit, seed
-            )
-    finally:
-        if bar is not None:
-            bar.close()
+        finally:
+            if file is not None:
+                file.write(runs)
+        fits = [runs.fits[run] for run in range(n_runs)]
+        spectra = np.concatenate([fit.components for fit in fits])
+        objectives = np.array([fit.objective for fit in fits])
+        wide = Problem(make_backend("auto", problem.backend.data, jobs), Penalties())
+        return _agreed(
+            wide, spectra, objectives, n_components, float(density_threshold), refit, seed
+        )
 
 
 def _agreed(
@@ -172,10 +218,12 @@ def _agreed(
         np.ascontiguousarray(W, problem.backend.data.dtype),
         np.ascontiguousarray(components.T, problem.backend.data.dtype),
     ]
+    evaluation = problem.evaluate(pair)
     return Consensus(
         components=components,
         W=W,
-        divergence=problem.objective(pair),
+        divergence=float(evaluation.divergence),
+        kkt_residual=float(evaluation.kkt_residual),
         stability=np.array([(spectra[own] @ unit[k]).mean() for k, own in enumerate(members)]),
         run_share=np.array([len(runs) / n_runs for runs in runs_of]),
         silhouette=np.array([silhouettes[own].mean() for own in members]),

@@ -39,12 +39,11 @@ class PathProgress(ClosesBar):
         jobs: int,
     ) -> None:
         self._callback, self._jobs = callback, min(jobs, search.plan.n_splits)
-        self._total = len(search.plan.ranks) * search.plan.n_splits
         self._bar: Any = None
         if show is True or (show == "auto" and sys.stderr is not None and sys.stderr.isatty()):
             self._bar = tqdm(
-                total=self._total,
-                initial=_n_done(search),
+                total=search.n_fits + len(search.ranks_ahead),
+                initial=search.n_fits,
                 desc="klnmf rank",
                 bar_format=_FORMAT,
                 leave=False,
@@ -60,6 +59,7 @@ class PathProgress(ClosesBar):
             if left is not None:
                 text += f", at most about {duration(left)} left"
             self._bar.set_postfix_str(text, refresh=False)
+            self._bar.total = search.n_fits + len(search.ranks_ahead)
             self._bar.update()
         if self._callback is not None:
             self._callback(
@@ -69,29 +69,23 @@ class PathProgress(ClosesBar):
                     "deviance": float(step.deviances.mean(axis=1).min()),
                     "seconds": step.seconds,
                     "seconds_left": left,
-                    "n_done": _n_done(search),
-                    "n_fits": self._total,
+                    "n_done": search.n_fits,
+                    "n_fits": search.n_fits + len(search.ranks_ahead),
                 }
             )
 
 
 def seconds_left(search: Search, jobs: int) -> float | None:
     """Seconds to the end of all ranks; None before anything is known, 0 at the end."""
-    plan = search.plan
     ranks, seconds = [], []
-    for rank, times in zip(plan.ranks, search.seconds, strict=False):
+    for rank, times in zip(search.plan.ranks, search.seconds, strict=False):
         ranks += [rank] * len(times)
         seconds += times.tolist()
-    ahead = [rank for rank in plan.ranks[search.n_ranks_done :] for _ in range(plan.n_splits)]
-    if not search.is_complete:
+    ahead = search.ranks_ahead
+    if search.current and search.back is None:
         ranks += [search.rank] * len(search.current)
-        seconds += [time for _, time in search.current.values()]
-        ahead = ahead[len(search.current) :]
+        seconds += [held.seconds for held in search.current.values()]
     if not ahead:
         return 0.0
     predicted = predicted_seconds(ranks, seconds, ahead)
     return None if predicted is None else predicted / jobs
-
-
-def _n_done(search: Search) -> int:
-    return search.n_ranks_done * search.plan.n_splits + len(search.current)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import textwrap
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -178,7 +179,7 @@ class RankSelection:
                 f"(± {self.standard_error[i]:.2g})".ljust(42)
                 + f"{stability:>9}{mark}"
             )
-        return "\n".join([*lines, "", *self.remarks()])
+        return "\n".join([*lines, "", *(textwrap.fill(remark, 88) for remark in self.remarks())])
 
     def remarks(self) -> list[str]:
         """Say in words what was chosen, how, and what to keep in mind."""

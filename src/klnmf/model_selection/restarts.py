@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Any, NamedTuple
 
@@ -26,23 +26,25 @@ class Fit(NamedTuple):
 def restarted(
     problem: Problem,
     n_components: int,
-    n_runs: int,
+    runs: Iterable[int],
     *,
     init: str,
     enough: float,
     max_iter: int,
     seed: int,
     n_jobs: int,
-    on_fit: Callable[[], None],
-) -> list[Fit]:
-    """Fit from this many starts, several at a time; run i depends on (seed, i) alone.
+    on_fit: Callable[[int, Fit], None],
+) -> None:
+    """Do these runs, several at a time; run i depends on (seed, i) alone.
 
     Parameters
     ----------
     problem : Problem
         The data on a back-end, which all runs read.
-    n_components, n_runs : int
-        Sizes.
+    n_components : int
+        Number of components.
+    runs : iterable of int
+        Numbers of the runs.
     init : str
         Where a run starts.
     enough : float
@@ -54,7 +56,7 @@ def restarted(
     n_jobs : int
         Runs at a time.
     on_fit : callable
-        Called, in the calling thread, when a run is over.
+        Called with the number of a run and its fit, in the calling thread, when it is over.
     """
     problem.backend.data.prepare()  # here, not in several threads at once
 
@@ -73,14 +75,11 @@ def restarted(
         components /= np.where(lengths > 0, lengths, 1)
         return Fit(components, float(state.objective))
 
-    fits: list[Fit | None] = [None] * n_runs
     with ThreadPoolExecutor(n_jobs) as pool:
-        futures = {pool.submit(fit, run): run for run in range(n_runs)}
+        futures = {pool.submit(fit, run): run for run in runs}
         try:
             for future in as_completed(futures):
-                fits[futures[future]] = future.result()
-                on_fit()
+                on_fit(futures[future], future.result())
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
-    return [fit for fit in fits if fit is not None]

@@ -3,6 +3,10 @@
 All splits of a rank come before the next rank, so that the search can stop when the deviance has
 clearly risen, and so that the components of the splits can be compared while they are at hand. Of
 every split only the last fit is kept: the next one starts from it.
+
+The way leads up, and then back by merges to the smallest rank. A rank keeps the fits of the way up
+or of the way back, whichever have the lower objective on the training data: what is held out has no
+say in it. If the deviance has no longer risen clearly after that, the way leads on upwards.
 """
 
 from __future__ import annotations
@@ -16,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from klnmf.model_selection.choice import Comparison, compared
+from klnmf.model_selection.choice import RISEN_RANKS, Comparison, compared
 from klnmf.model_selection.growth import Factors
 from klnmf.model_selection.speckles import SpeckledSplit
 from klnmf.model_selection.thinning import ThinnedSplit
@@ -42,6 +46,15 @@ class Step(NamedTuple):
 
     factors: Factors
     deviances: FloatArray  # held-out, for each background and sample
+    objective: float  # on the training data
+    seconds: float
+
+
+class Held(NamedTuple):
+    """What is held of a fit of the present rank until all splits are fitted."""
+
+    deviances: FloatArray
+    objective: float
     seconds: float
 
 
@@ -65,12 +78,17 @@ class Search:
 
     plan: Plan
     factors: list[Factors | None]  # the last fit of each split
-    current: dict[int, tuple[FloatArray, float]] = field(default_factory=dict)  # of this rank
+    current: dict[int, Held] = field(default_factory=dict)  # of this rank, by split
     of_samples: list[FloatArray] = field(default_factory=list)  # of each rank, mean over the splits
     of_splits: list[FloatArray] = field(default_factory=list)  # of each rank, mean over the samples
     seconds: list[FloatArray] = field(default_factory=list)  # of each rank and split
     stability: list[float] = field(default_factory=list)  # of each rank
     backgrounds: list[float] = field(default_factory=list)  # of each rank
+    objectives: list[float] = field(default_factory=list)  # of each rank, sum over the splits
+    back: int | None = None  # position of the rank that is fitted on the way back
+    top: list[Factors | None] = field(default_factory=list)  # where the way back began
+    n_swept: int = 0  # ranks that there were when it did
+    n_fits: int = 0  # of ranks and splits, on all ways
     _kept: dict[int, Any] = field(default_factory=dict)
 
     @classmethod
@@ -91,7 +109,24 @@ class Search:
     @property
     def rank(self) -> int:
         """Rank that is being fitted."""
-        return self.plan.ranks[self.n_ranks_done]
+        return self.plan.ranks[self.n_ranks_done if self.back is None else self.back]
+
+    @property
+    def end_of_way_back(self) -> int:
+        """Position at which the way back ends; the fit with one component is the best there is."""
+        return int(self.plan.ranks[0] == 1)
+
+    @property
+    def ranks_ahead(self) -> list[int]:
+        """Ranks of the fits to come, at most: those of the way up, and of one way back."""
+        ranks, lowest = self.plan.ranks, self.end_of_way_back
+        turn = self.n_swept - 1 if self.back is not None else len(ranks) - 1
+        first = turn - 1 if self.back is None else self.back
+        ahead = [*ranks[self.n_ranks_done :]] if self.back is None else []
+        if self.back is not None or self.n_swept < len(ranks):
+            ahead += reversed(ranks[lowest : first + 1])
+        every = [rank for rank in ahead for _ in range(self.plan.n_splits)]
+        return every[len(self.current) :]
 
     @property
     def splits_to_do(self) -> list[int]:
@@ -102,9 +137,13 @@ class Search:
         """Fit one split with this rank; changes nothing, so that several can be done at once."""
         started = time.perf_counter()
         data = self._split(split)
-        factors = data.fitted(self.factors[split], self.rank, [self.plan.seed, split, self.rank])
+        seed = [self.plan.seed, split, self.rank]
+        if self.back is None:
+            factors = data.fitted(self.factors[split], self.rank, seed)
+        else:
+            factors = data.merged(self.factors[split], self.rank, [*seed, self.n_swept])
         deviances = data.deviances(factors, self.plan.backgrounds)
-        return Step(factors, deviances, time.perf_counter() - started)
+        return Step(factors, deviances, data.objective(factors), time.perf_counter() - started)
 
     def _split(self, split: int) -> Any:
         if split in self._kept:
@@ -119,19 +158,60 @@ class Search:
     def accept(self, split: int, step: Step) -> None:
         """Note what a step gave; with the last split the rank is done."""
         self.factors[split] = step.factors
-        self.current[split] = (step.deviances, step.seconds)
+        self.current[split] = Held(*step[1:])
+        self.n_fits += 1
         if self.splits_to_do:
             return
-        by_split = [self.current[split] for split in range(self.plan.n_splits)]
-        by_background = np.array([deviances for deviances, _ in by_split]).swapaxes(0, 1)
+        held = [self.current[split] for split in range(self.plan.n_splits)]
+        objective = sum(each.objective for each in held)
+        seconds = np.array([each.seconds for each in held])
+        self.current = {}
+        if self.back is None:
+            self._note(self.n_ranks_done, held, objective, seconds)
+            return
+        before = self.seconds[self.back]
+        if objective < self.objectives[self.back]:
+            self._note(self.back, held, objective, before + seconds)
+        else:
+            self.seconds[self.back] = before + seconds
+        self.back -= 1
+        if self.back < self.end_of_way_back:
+            self.back, self.factors, self.top = None, self.top, []
+
+    def _note(self, position: int, held: list[Held], objective: float, seconds: FloatArray) -> None:
+        """Write down what a rank gave, in place of what was there before."""
+        by_background = np.array([each.deviances for each in held]).swapaxes(0, 1)
         best = int(np.argmin(by_background.mean(axis=(1, 2))))
         deviances = by_background[best]
-        self.backgrounds.append(self.plan.backgrounds[best])
-        self.of_samples.append(deviances.mean(axis=0))
-        self.of_splits.append(deviances.mean(axis=1))
-        self.seconds.append(np.array([seconds for _, seconds in by_split]))
-        self.stability.append(agreement([pair[1].T for pair in self.factors if pair is not None]))
-        self.current = {}
+        models = [pair[1].T for pair in self.factors if pair is not None]
+        for column, value in (
+            (self.backgrounds, self.plan.backgrounds[best]),
+            (self.of_samples, deviances.mean(axis=0)),
+            (self.of_splits, deviances.mean(axis=1)),
+            (self.seconds, seconds),
+            (self.stability, agreement(models)),
+            (self.objectives, objective),
+        ):
+            column[position : position + 1] = [value]  # type: ignore[list-item]
+
+    def goes_on(self, early_stop: bool) -> bool:
+        """Turn where it is time to; returns whether there is anything left to do."""
+        if self.back is not None or self.current:
+            return True
+        has_risen = early_stop and self.n_ranks_done > 0 and self.comparison().has_clearly_risen
+        if not self.is_complete and not has_risen:
+            return True
+        n_new = self.n_ranks_done - self.n_swept
+        if n_new == 0:
+            return False
+        # A way back for every rank or two would take longer than all else.
+        if self.n_swept and not self.is_complete and n_new < max(RISEN_RANKS, self.n_swept // 4):
+            return True
+        self.n_swept = self.n_ranks_done
+        if self.n_ranks_done - 2 < self.end_of_way_back:
+            return False
+        self.back, self.top = self.n_ranks_done - 2, list(self.factors)
+        return True
 
     def comparison(self) -> Comparison:
         """Compare the ranks that are done."""

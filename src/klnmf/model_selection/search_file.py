@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import math
-import time
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from klnmf.model_selection.search import Plan, Search
+from klnmf.model_selection.growth import Factors
+from klnmf.model_selection.periodic_file import PeriodicFile, check_identity, klnmf_version
+from klnmf.model_selection.search import Held, Plan, Search
 from klnmf.saved.arrays import FLOATS, array_named
-from klnmf.saved.container import Container, SavedFileError, read_container, write_container
+from klnmf.saved.container import Container, SavedFileError, read_container
 from klnmf.saved.fields import Fields
 from klnmf.sparse_data import SparseData
-from klnmf.validation import warn_caller
 
 Array = npt.NDArray[Any]
 
@@ -39,35 +36,12 @@ def identity(plan: Plan) -> dict[str, Any]:
     }
 
 
-@dataclass
-class SearchFile:
+class SearchFile(PeriodicFile[Search]):
     """The file of one search."""
 
-    path: Path
-    every: float  # seconds between two writes
-    _last_time: float = -math.inf
-
-    def write_if_due(self, search: Search) -> None:
-        """Write if that is long enough ago; a first write that fails is an error."""
-        if self._last_time == -math.inf:
-            self._write(search)
-        elif time.monotonic() - self._last_time >= self.every:
-            self.write(search)
-
-    def write(self, search: Search) -> None:
-        """Write now; a failure gives a warning, for it is no reason to lose a long search."""
-        try:
-            self._write(search)
-        except OSError as error:
-            self._last_time = time.monotonic()
-            warn_caller(
-                f"The checkpoint {self.path} could not be written ({error}). The search goes on; "
-                "what it did since the last checkpoint would be lost if it were killed.",
-                UserWarning,
-            )
-
-    def _write(self, search: Search) -> None:
-        splits = sorted(search.current)
+    def packed(self, state: Search) -> Container:
+        """See :class:`PeriodicFile`."""
+        search, splits = state, sorted(state.current)
         arrays: dict[str, Array] = {}
         for split, factors in enumerate(search.factors):
             if factors is not None:
@@ -79,18 +53,25 @@ class SearchFile:
         arrays["seconds"] = np.array(search.seconds).reshape(done, n_splits)
         arrays["stability"] = np.array(search.stability)
         arrays["backgrounds"] = np.array(search.backgrounds)
+        arrays["objectives"] = np.array(search.objectives)
         current = [search.current[split] for split in splits]
         n_backgrounds = len(search.plan.backgrounds)
-        deviances = np.array([deviances for deviances, _ in current])
+        deviances = np.array([held.deviances for held in current])
         arrays["current"] = deviances.reshape(len(splits) * n_backgrounds, n)
-        arrays["current_seconds"] = np.array([seconds for _, seconds in current])
+        arrays["current_objectives"] = np.array([held.objective for held in current])
+        arrays["current_seconds"] = np.array([held.seconds for held in current])
+        for split, factors in enumerate(search.top):
+            if factors is not None:
+                arrays[f"top_W{split}"], arrays[f"top_H{split}"] = factors
         content = {
             "identity": identity(search.plan),
             "seed": search.plan.seed,
             "current_splits": splits,
+            "back": search.back,
+            "n_swept": search.n_swept,
+            "n_fits": search.n_fits,
         }
-        write_container(self.path, Container(KIND, content, arrays), is_only_writer=True)
-        self._last_time = time.monotonic()
+        return Container(KIND, content, arrays)
 
     def stored_seed(self) -> int:
         """Seed of the search in the file."""
@@ -100,72 +81,68 @@ class SearchFile:
         """Return the search that was written, or raise a SavedFileError if it is another one."""
         container = read_container(self.path, KIND)
         content = Fields(container.content, "content")
-        self._check_identity(plan, content, container.klnmf_version)
+        found = dict(content.fields("identity").members)
+        found |= {"seed": content.whole("seed"), "version of klnmf": container.klnmf_version}
+        wanted = identity(plan) | {"seed": plan.seed, "version of klnmf": klnmf_version()}
+        check_identity(self.path, found, wanted, "search")
         try:
             search = _search(plan, content, container.arrays)
         except ValueError as error:
             raise SavedFileError(f"The checkpoint {self.path} cannot be read: {error}") from error
-        self._last_time = time.monotonic()
+        self.was_read()
         return search
-
-    def _check_identity(self, plan: Plan, content: Fields, klnmf_version: str) -> None:
-        found = dict(content.fields("identity").members)
-        found |= {"seed": content.whole("seed"), "version of klnmf": klnmf_version}
-        wanted = identity(plan)
-        wanted |= {"seed": plan.seed, "version of klnmf": Container(KIND, {}, {}).klnmf_version}
-        differences = [
-            f"{name} ({str(found.get(name))[:300]} there, {wanted[name]} here)"
-            for name in wanted
-            if found.get(name) != wanted[name]
-        ]
-        if differences:
-            raise SavedFileError(
-                f"The checkpoint {self.path} belongs to another search. It differs in: "
-                f"{'; '.join(differences)}. Search the same data with the same arguments to go on "
-                "with it, give this search a checkpoint of its own, or delete the file."
-            )
 
 
 def _search(plan: Plan, content: Fields, arrays: dict[str, Array]) -> Search:
     """Search of this plan, checked."""
-    n, m = plan.X.shape
-    search = Search.new(plan)
+    n = plan.X.shape[0]
     of_samples = array_named(arrays, "of_samples", FLOATS, 2)
     done = len(of_samples)
-    of_splits, seconds = (array_named(arrays, name, FLOATS, 2) for name in ("of_splits", "seconds"))
-    stability, backgrounds = (
-        array_named(arrays, name, FLOATS, 1) for name in ("stability", "backgrounds")
-    )
-    current = array_named(arrays, "current", FLOATS, 2)
-    current_seconds = array_named(arrays, "current_seconds", FLOATS, 1)
     splits = content.take("current_splits", list)
-    shapes = (
-        *(of_samples.shape, of_splits.shape, seconds.shape, stability.shape, backgrounds.shape),
-        *(current.shape, current_seconds.shape),
-    )
-    of_rank = (done, plan.n_splits)
-    wanted = (
-        *((done, n), of_rank, of_rank, (done,), (done,)),
-        *((len(splits) * len(plan.backgrounds), n), (len(splits),)),
-    )
-    if shapes != wanted or done > len(plan.ranks):
-        raise SavedFileError(f"its arrays have the shapes {shapes} instead of {wanted}.")
     if splits != sorted(set(splits) & set(range(plan.n_splits))):
         raise SavedFileError(f"its current splits are {splits}.")
-    search.of_samples, search.of_splits = list(of_samples), list(of_splits)
-    search.seconds, search.stability = list(seconds), stability.tolist()
-    search.backgrounds = backgrounds.tolist()
-    by_split = current.reshape(len(splits), len(plan.backgrounds), n)
-    search.current = {
-        split: (by_split[i], float(current_seconds[i])) for i, split in enumerate(splits)
+    shapes: dict[str, tuple[int, ...]] = {
+        "of_samples": (done, n),
+        **dict.fromkeys(("of_splits", "seconds"), (done, plan.n_splits)),
+        **dict.fromkeys(("stability", "backgrounds", "objectives"), (done,)),
+        "current": (len(splits) * len(plan.backgrounds), n),
+        **dict.fromkeys(("current_objectives", "current_seconds"), (len(splits),)),
     }
+    found = {name: array_named(arrays, name, FLOATS, len(shapes[name])) for name in shapes}
+    for name, shape in shapes.items():
+        if found[name].shape != shape or done > len(plan.ranks):
+            raise SavedFileError(f"{name} has the shape {found[name].shape} instead of {shape}.")
+    search = Search.new(plan)
+    search.of_samples, search.of_splits = list(of_samples), list(found["of_splits"])
+    search.seconds, search.stability = list(found["seconds"]), found["stability"].tolist()
+    search.backgrounds = found["backgrounds"].tolist()
+    search.objectives = found["objectives"].tolist()
+    search.n_swept, search.n_fits = content.whole("n_swept"), content.whole("n_fits")
+    back = content.members.get("back")
+    if back is not None:
+        search.back = content.whole("back")
+        if not search.end_of_way_back <= search.back < done - 1:
+            raise SavedFileError(f"its way back is at {back}, of {done} ranks.")
+        search.top = [
+            _factors(plan, arrays, "top_{}" + str(split), plan.ranks[done - 1])
+            for split in range(plan.n_splits)
+        ]
+    by_split = found["current"].reshape(len(splits), len(plan.backgrounds), n)
+    numbers = zip(found["current_objectives"], found["current_seconds"], strict=True)
+    for split, deviances, (objective, seconds) in zip(splits, by_split, numbers, strict=True):
+        search.current[split] = Held(deviances, float(objective), float(seconds))
     for split in range(plan.n_splits):
-        n_fits = done + (split in search.current)
-        if n_fits == 0:
-            continue
-        rank = plan.ranks[n_fits - 1]
-        W, H = (array_named(arrays, f"{letter}{split}", FLOATS, 2) for letter in "WH")
-        if (W.shape, H.shape) != ((n, rank), (m, rank)):
-            raise SavedFileError(f"the factors of split {split} do not have {rank} components.")
-        search.factors[split] = (W, H)
+        if search.back is None:
+            position = done - 1 + (split in search.current)
+        else:
+            position = search.back + (split not in search.current)
+        if position >= 0:
+            search.factors[split] = _factors(plan, arrays, "{}" + str(split), plan.ranks[position])
     return search
+
+
+def _factors(plan: Plan, arrays: dict[str, Array], name: str, rank: int) -> Factors:
+    W, H = (array_named(arrays, name.format(letter), FLOATS, 2) for letter in "WH")
+    if (W.shape, H.shape) != ((plan.X.shape[0], rank), (plan.X.shape[1], rank)):
+        raise SavedFileError(f"{name.format('W')} and H do not have {rank} components.")
+    return W, H

@@ -49,7 +49,8 @@ def select_rank(
 
     Every count is split at random between training and test data (binomial thinning): for Poisson
     counts the two parts are independent. Models of rising rank are fitted to the training part,
-    each going on from the one before with new components for what that explains worst, and the
+    each going on from the one before with new components for what that explains worst; then the way
+    leads back by merges of components, and a rank keeps the better fits to the training part. The
     Poisson deviance of the test part is measured. Too few components miss structure, too many fit
     noise; both predict worse. The choice is the smallest rank whose deviance is not above the
     lowest one by more than a standard error of the difference, which comes from the differences of
@@ -164,7 +165,7 @@ def select_rank(
 def _go_on(
     search: Search, early_stop: bool, jobs: int, file: SearchFile | None, bar: PathProgress
 ) -> None:
-    """Fit rank after rank until all are done or the deviance has clearly risen."""
+    """Fit rank after rank, up and back, until all are done or the deviance has clearly risen."""
 
     def finished(split: int, step: Step) -> None:
         rank = search.rank
@@ -173,9 +174,7 @@ def _go_on(
             file.write_if_due(search)
         bar.update(search, rank, split, step)
 
-    while not search.is_complete:
-        if early_stop and search.n_ranks_done and search.comparison().has_clearly_risen:
-            return
+    while search.goes_on(early_stop):
         splits = search.splits_to_do
         if min(jobs, len(splits)) == 1:
             for split in splits:

@@ -26,7 +26,7 @@ from klnmf.model_selection.deviance import (
     products,
     rows_of,
 )
-from klnmf.model_selection.growth import ENOUGH, Factors, descended, grown, one_component
+from klnmf.model_selection.growth import ENOUGH, Factors, descended, grown, one_component, shrunk
 from klnmf.objective import Penalties
 from klnmf.solvers.base import Problem
 from klnmf.sparse_data import SparseData
@@ -93,6 +93,11 @@ class SpeckledSplit:
             if objective < before:
                 factors, _ = self._rounds(swapped, seed)
         return factors
+
+    def merged(self, factors: Factors, n_components: int, seed: list[int]) -> Factors:
+        """Go back from a larger fit to one with this many components."""
+        factors = shrunk(self._problem(factors)[0], factors, n_components, seed)
+        return self._rounds(factors, seed)[0]
 
     def deviances(self, factors: Factors, backgrounds: Sequence[float]) -> FloatArray:
         """Deviance for each background and every sample over its hidden cells."""

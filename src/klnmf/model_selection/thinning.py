@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from klnmf.backends import make_backend
 from klnmf.model_selection.deviance import FloatArray, deviances_of_all_cells, feature_shares
-from klnmf.model_selection.growth import Factors, descended, grown, one_component
+from klnmf.model_selection.growth import Factors, descended, grown, one_component, shrunk
 from klnmf.objective import Penalties
 from klnmf.solvers.base import Problem
 from klnmf.sparse_data import SparseData
@@ -93,6 +93,18 @@ class ThinnedSplit:
             return grown(self._problem, factors, n_components, seed)
         factors = grown(self._problem, factors, n_components, seed)
         return descended(self._problem, factors, _state_seed(seed))[0]
+
+    def merged(self, factors: Factors, n_components: int, seed: list[int]) -> Factors:
+        """Go back from a larger fit to one with this many components."""
+        self._data.prepare()
+        factors = shrunk(self._problem, factors, n_components, seed)
+        if self._data.nnz == 0:
+            return factors
+        return descended(self._problem, factors, _state_seed(seed), swap_failures=0)[0]
+
+    def objective(self, factors: Factors) -> float:
+        """KL divergence of the training data."""
+        return float(self._problem.objective(list(factors)))
 
     def deviances(self, factors: Factors, backgrounds: Sequence[float]) -> FloatArray:
         """Held-out deviance for each background and every sample."""

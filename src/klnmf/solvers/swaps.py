@@ -131,6 +131,20 @@ def propose_addition(
     return None if addition is None else addition[1]
 
 
+def propose_merge(
+    X: sp.csr_array, W: Array, H: Array, masses: Array
+) -> tuple[tuple[int, int], tuple[float, float]] | None:
+    """Pair of components whose merge loses least on a sample, and their shares, as in `Swap`.
+
+    The arguments are those of `propose_swap`. None where the sample says nothing.
+    """
+    if W.shape[1] < 2 or X.nnz == 0:
+        return None
+    sample = _Nonzeros(X, W, H)
+    merge = _cheapest_merge(sample, W, H, masses) if sample.y.min() > 0 else None
+    return None if merge is None else merge[:2]
+
+
 class _Nonzeros:
     """The sampled nonzeros v and their products y = (W Hᵀ) there, row after row."""
 

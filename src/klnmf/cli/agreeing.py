@@ -1,0 +1,114 @@
+"""``klnmf consensus``: components that many starts agree on."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from typing import Any
+
+from klnmf.cli.data import facts_of, read_data, say, stem_of
+from klnmf.cli.errors import DONE, CommandError
+from klnmf.cli.lines import SECONDS_BETWEEN_LINES
+from klnmf.cli.outputs import check_writable
+from klnmf.cli.searches import check_picture, interrupted, save_picture
+from klnmf.estimators import KLNMF
+from klnmf.model_selection import Consensus
+from klnmf.model_selection import consensus as agreement_of_runs
+from klnmf.model_selection.timing import duration
+from klnmf.readers import CountTable
+
+
+def consensus(args: argparse.Namespace) -> int:
+    """Run, print, save a model; what an interrupted command did is kept, and gone on from."""
+    default = f"{stem_of(args.data)}.consensus.klnmf"
+    output = check_writable(default if args.output is None else args.output, args.data)
+    picture = None if args.plot is None else check_writable(args.plot, args.data, output)
+    result = None if args.result is None else check_writable(args.result, args.data, output)
+    checkpoint = check_writable(f"{output}.checkpoint", args.data)
+    if picture is not None:
+        check_picture(picture)
+    if output.exists() and not (args.force or args.restart or checkpoint.exists()):
+        raise CommandError(f"{output} exists already; add --force to overwrite it.")
+    if checkpoint.exists() and not args.restart:
+        say(args, f"going on from {checkpoint}; --restart would begin anew")
+    table = read_data(args)
+    on_terminal = sys.stderr.isatty()
+    try:
+        found = agreement_of_runs(
+            table.X,
+            args.n_components,
+            args.runs,
+            density_threshold=args.density_threshold,
+            init=args.init,
+            max_iter=args.max_iter,
+            n_jobs=args.n_jobs,
+            random_state=args.random_state,
+            progress=on_terminal and not args.quiet,
+            callback=None if on_terminal or args.quiet else RunLines(),
+            checkpoint=checkpoint,
+            resume=not args.restart and checkpoint.exists(),
+        )
+        model, W = _model(args, table, found)
+    except KeyboardInterrupt:
+        return interrupted(checkpoint)
+    facts = _facts(found) | {"refit": args.refit}
+    model.save(
+        output,
+        W=W,
+        sample_names=table.row_names,
+        feature_names=table.column_names,
+        metadata=facts_of(args, table) | {"consensus": facts},
+    )
+    if result is not None:
+        found.save(result)
+    checkpoint.unlink(missing_ok=True)
+    print(json.dumps(facts, indent=1) if args.json else found)
+    say(args, f"model: {output}")
+    if result is not None:
+        say(args, f"all runs: {result}")
+    if picture is not None:
+        save_picture(found.plot(), picture)
+        say(args, f"picture: {picture}")
+    return DONE
+
+
+def _model(args: argparse.Namespace, table: CountTable, found: Consensus) -> tuple[KLNMF, Any]:
+    """Model and W: the medians as they are, or the optimum next to them."""
+    if args.refit == "W":
+        return found.to_model(), found.W
+    model = KLNMF(args.n_components, random_state=args.random_state, progress=False)
+    return model, model.fit_transform(table.X, H=found.components)
+
+
+def _facts(found: Consensus) -> dict[str, Any]:
+    """Everything about the components that JSON holds, in their order."""
+    columns = {name: column.tolist() for name, column in found.table().items()}
+    return columns | {
+        "n_runs": len(found.run_objectives),
+        "density_threshold": found.density_threshold,
+        "n_left_out": found.n_left_out,
+        "divergence_of_medians": found.divergence,
+        "run_objectives": found.run_objectives.tolist(),
+    }
+
+
+class RunLines:
+    """A callback of ``consensus`` that writes a line now and then, for logs."""
+
+    def __init__(self) -> None:
+        self._next = 0.0
+
+    def __call__(self, record: dict[str, Any]) -> None:
+        """Write a line if it is time for one."""
+        now = time.monotonic()
+        if now < self._next:
+            return
+        self._next = now + SECONDS_BETWEEN_LINES
+        print(
+            f"{record['n_done']} of {record['n_runs']} runs done, the last one with the "
+            f"divergence {record['objective']:.7g}, about {duration(record['seconds_left'])} left",
+            file=sys.stderr,
+            flush=True,
+        )

@@ -1,0 +1,110 @@
+"""What docs/choosing.md shows is what happens: its code is run, and what it says is checked."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from klnmf import load_model
+from klnmf.datasets import load_bible
+from klnmf.model_selection import RankSelection
+from klnmf.readers import CountTable, write_counts
+
+PAGE = (Path(__file__).parents[1] / "docs" / "choosing.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```(\S*)\n(.*?)^```$", PAGE, flags=re.MULTILINE | re.DOTALL)
+
+
+def code_of(block: str) -> str:
+    """Python of an executed block, without the options of the directive."""
+    return re.sub(r"^(:\w+:.*\n)+", "", block)
+
+
+def test_every_block_is_run() -> None:
+    languages = [language for language, _ in BLOCKS]
+    assert set(languages) == {"{executed}", "sh"}
+    assert languages.count("sh") == 1
+    for language, block in BLOCKS:
+        if language == "{executed}":
+            compile(code_of(block), "choosing.md", "exec")
+            assert (".plot()" in block) == block.startswith(":alt: ")
+
+
+@pytest.mark.slow
+def test_code_does_what_the_page_says(capsys: pytest.CaptureFixture[str]) -> None:
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    names: dict[str, Any] = {}
+    try:
+        for language, block in BLOCKS:
+            if language == "{executed}":
+                exec(code_of(block), names)
+    finally:
+        plt.close("all")
+    known, selection, agreed = names["known"], names["selection"], names["agreed"]
+    # "This is what a clear answer looks like."
+    assert known.best_rank == 8
+    assert not known.is_complete
+    at_8 = list(known.ranks).index(8)
+    assert known.stability[at_8] > 0.99
+    assert known.stability[at_8 - 1] < 0.95
+    assert known.stability[-1] < 0.95
+    # "The deviance still falls at the largest rank"; "Twenty have nine tenths of the gain, and from
+    # there on the splits agree less and less."
+    assert selection.is_at_the_edge
+    assert names["gain"][names["at"]] == pytest.approx(0.9, abs=0.02)
+    assert np.all(np.diff(selection.stability[names["at"] :]) < 0)
+    # Most components are trusted, a few are not; those who are trusted hardly move.
+    doubtful = names["doubtful"]
+    assert 1 <= doubtful.sum() <= 6
+    assert names["moved"].similarity[~doubtful].min() > 0.95
+    assert names["model"].converged_
+    assert names["model"].divergence_ < agreed.divergence
+    assert names["scores"].perplexity < 0.7 * names["of_margins"]
+    printed = capsys.readouterr().out
+    assert f"{np.sum(~doubtful)} components" in " ".join(printed.split())
+
+
+def test_commands_do_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a part of the corpus, with fewer ranks and runs: the page's take a minute."""
+    for package in ("matplotlib", "jinja2"):
+        pytest.importorskip(package)
+    monkeypatch.chdir(tmp_path)
+    bible = load_bible()
+    words = np.asarray(bible.data.sum(axis=0)).ravel() > 200
+    write_counts(
+        CountTable(bible.data[::6, words], column_names=bible.feature_names[words]), "bible.npz"
+    )
+    (commands,) = (block for language, block in BLOCKS if language == "sh")
+    for slow, quick in (
+        (r"--ranks [\d,]+", "--ranks 1,2,3"),
+        (r"--runs \d+", "--runs 4"),
+        ("-r 20", "-r 3"),
+    ):
+        commands, n_changed = re.subn(slow, quick, commands)
+        assert n_changed == 1
+    (tmp_path / "klnmf").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m klnmf "$@"\n')
+    (tmp_path / "klnmf").chmod(0o755)
+    environment = os.environ | {
+        "PATH": f"{tmp_path}:{os.environ['PATH']}",
+        "PYTHONPATH": os.pathsep.join(sys.path),
+    }
+    done = subprocess.run(
+        ["bash", "-e", "-c", commands], env=environment, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    assert "held-out deviance" in done.stdout
+    assert "4 runs;" in done.stdout
+    assert RankSelection.load("bible.rank.json").ranks.tolist() == [1, 2, 3]
+    assert load_model("bible.klnmf").model.n_components_ == 3
+    for picture in ("rank.png", "consensus.png"):
+        assert Path(picture).stat().st_size > 10_000
+    assert '<section id="rank"' in Path("bible.html").read_text("utf-8")

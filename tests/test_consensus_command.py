@@ -1,0 +1,142 @@
+"""``klnmf consensus``."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from commands import outcome
+from klnmf import load_model
+from klnmf.cli.agreeing import RunLines
+from klnmf.model_selection import Consensus, consensus
+from klnmf.readers import CountTable, write_counts
+from klnmf.simulate import simulate_counts
+
+X = simulate_counts(80, 50, 3, counts_per_sample=150, random_state=0).X
+GENES = [f"gene {j}" for j in range(50)]
+
+
+@pytest.fixture(name="counts")
+def counts_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """counts.npz in the folder that commands run in."""
+    monkeypatch.chdir(tmp_path)
+    write_counts(CountTable(X, column_names=GENES), tmp_path / "counts.npz")
+    return Path("counts.npz")
+
+
+@pytest.fixture(scope="module", name="expected")
+def consensus_of_counts() -> Consensus:
+    return consensus(X, 3, n_runs=6, random_state=4)
+
+
+WORDS = ("-r", "3", "--runs", "6", "--seed", "4")
+
+
+def test_command_prints_the_table_and_saves_a_model(
+    counts: Path, expected: Consensus, capsys: Any
+) -> None:
+    files = set(os.listdir())
+    code, out, err = outcome(capsys, "consensus", counts, *WORDS)
+    assert code == 0
+    assert out == f"{expected}\n"
+    assert "model: counts.consensus.klnmf" in err
+    assert set(os.listdir()) - files == {"counts.consensus.klnmf"}  # no checkpoint is left
+    saved = load_model("counts.consensus.klnmf")
+    assert saved.model.converged_
+    assert saved.model.divergence_ < expected.divergence
+    # The components are in the order of the table.
+    similarity = np.sum(saved.model.components_ * expected.components, axis=1)
+    norms = np.linalg.norm(saved.model.components_, axis=1)
+    similarity /= norms * np.linalg.norm(expected.components, axis=1)
+    assert similarity.min() > 0.98
+    facts = saved.metadata["consensus"]
+    assert facts["stability"] == expected.stability.tolist()
+    assert facts["run_share"] == [1.0, 1.0, 1.0]
+    assert (facts["n_runs"], facts["refit"], facts["n_left_out"]) == (6, "both", 0)
+    assert saved.metadata["input"] == "counts.npz"
+    assert list(saved.feature_names) == GENES
+    assert saved.W.shape == (80, 3)
+    code, _, err = outcome(capsys, "consensus", counts, *WORDS)
+    assert code == 1
+    assert "counts.consensus.klnmf exists already; add --force" in err
+    assert outcome(capsys, "consensus", counts, *WORDS, "--force", "-q")[2] == ""
+
+
+def test_medians_are_kept_if_asked_for_and_can_be_used(
+    counts: Path, expected: Consensus, capsys: Any
+) -> None:
+    pytest.importorskip("jinja2")
+    words = (*WORDS, "--refit", "W", "-o", "m.klnmf", "--result", "all.klnmf", "--json")
+    code, out, _ = outcome(capsys, "consensus", counts, *words)
+    assert code == 0
+    assert json.loads(out)["silhouette"] == expected.silhouette.tolist()
+    saved = load_model("m.klnmf")
+    np.testing.assert_array_equal(saved.model.components_, expected.components)
+    np.testing.assert_array_equal(saved.W, expected.W)
+    np.testing.assert_array_equal(Consensus.load("all.klnmf").spectra, expected.spectra)
+    code, out, _ = outcome(capsys, "topics", "m.klnmf")
+    assert code == 0
+    assert "gene " in out
+    assert outcome(capsys, "report", "m.klnmf", counts, "-o", "r.html")[0] == 0
+    assert outcome(capsys, "transform", "m.klnmf", counts, "-o", "W.csv")[0] == 0
+
+
+def test_result_as_a_picture(counts: Path, capsys: Any) -> None:
+    pytest.importorskip("matplotlib")
+    assert outcome(capsys, "consensus", counts, *WORDS, "--plot", "c.png")[0] == 0
+    assert Path("c.png").read_bytes().startswith(b"\x89PNG")
+    code, _, err = outcome(capsys, "consensus", counts, *WORDS, "--force", "--plot", "c.doc")
+    assert code == 1
+    assert "c.doc: pictures are" in err
+
+
+def test_interrupted_command_started_again_goes_on_to_the_same_result(
+    counts: Path, capsys: Any
+) -> None:
+    words = ["consensus", str(counts), "-r", "3", "--runs", "60", "--jobs=1"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "klnmf", *words], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL
+    )
+    assert process.stderr is not None
+    while b"runs done" not in process.stderr.readline():
+        assert process.poll() is None
+    time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    said = process.communicate(timeout=60)[1].decode()
+    assert process.returncode == 130
+    assert "To go on:\n  klnmf consensus counts.npz" in said
+    assert not Path("counts.consensus.klnmf").exists()
+    code, _, err = outcome(capsys, *words, "--init", "random")
+    assert code == 1
+    assert "belongs to another consensus" in err
+    code, out, err = outcome(capsys, *words)
+    assert code == 0
+    assert "going on from counts.consensus.klnmf.checkpoint" in err
+    assert out == f"{consensus(X, 3, n_runs=60, random_state=0)}\n"
+
+
+def test_restart_begins_anew(counts: Path, capsys: Any) -> None:
+    consensus(X, 2, n_runs=3, checkpoint="counts.consensus.klnmf.checkpoint", random_state=5)
+    assert outcome(capsys, "consensus", counts, *WORDS)[0] == 1
+    code, _, err = outcome(capsys, "consensus", counts, *WORDS, "--restart")
+    assert code == 0
+    assert "going on" not in err
+
+
+def test_lines_for_logs_come_now_and_then(capsys: Any) -> None:
+    lines = RunLines()
+    record = {"run": 4, "objective": 1234.5678, "n_done": 7, "n_runs": 20, "seconds_left": 130.0}
+    lines(record)
+    lines(record)
+    assert capsys.readouterr().err == (
+        "7 of 20 runs done, the last one with the divergence 1234.568, about 2 min left\n"
+    )

@@ -1,0 +1,187 @@
+"""A consensus in files: its runs while it goes on, and its result."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from klnmf import KLNMF, load_model
+from klnmf.model_selection import Consensus, consensus
+from klnmf.model_selection import consensus_runs as module
+from klnmf.model_selection.restarts import Fit
+from klnmf.objective import kl_divergence
+from klnmf.saved import SavedFileError
+from klnmf.saved.container import Container, read_container, write_container
+from klnmf.simulate import simulate_counts
+
+PLANTED = simulate_counts(120, 60, 4, counts_per_sample=300, random_state=0)
+X = PLANTED.X
+
+
+@pytest.fixture(scope="module", name="found")
+def consensus_of_planted_counts() -> Consensus:
+    return consensus(X, 4, n_runs=8, random_state=3)
+
+
+def assert_same(first: Consensus, second: Consensus) -> None:
+    for field in fields(Consensus):
+        np.testing.assert_array_equal(getattr(first, field.name), getattr(second, field.name))
+
+
+# ---- the result ----------------------------------------------------------------------------------
+
+
+def test_loaded_consensus_is_the_one_that_was_saved(found: Consensus, tmp_path: Path) -> None:
+    found.save(tmp_path / "c.klnmf")
+    loaded = Consensus.load(tmp_path / "c.klnmf")
+    assert_same(found, loaded)
+    assert loaded.spectra.dtype == np.float32
+    assert str(loaded) == str(found)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"stability": np.zeros(3)}, r"stability has the shape \(3,\), not \(4,\)"),
+        ({"W": np.zeros((5, 3))}, r"W has the shape \(5, 3\), not \(5, 4\)"),
+        ({"labels": np.full(32, 4)}, "not those of 4 components"),
+        ({"labels": np.zeros(32)}, "the array 'labels' is float64"),
+        ({"divergence": "low"}, "content.divergence must be a number"),
+    ],
+)
+def test_file_that_does_not_add_up_is_refused(
+    found: Consensus, change: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "c.klnmf"
+    found.save(path)
+    whole = read_container(path, "consensus")
+    content = whole.content | {name: change[name] for name in change if name in whole.content}
+    arrays = whole.arrays | {name: change[name] for name in change if name in whole.arrays}
+    write_container(path, Container("consensus", content, arrays))
+    with pytest.raises(SavedFileError, match=message):
+        Consensus.load(path)
+
+
+def test_model_and_consensus_are_not_taken_for_each_other(found: Consensus, tmp_path: Path) -> None:
+    found.save(tmp_path / "c.klnmf")
+    found.to_model().save(tmp_path / "m.klnmf")
+    with pytest.raises(SavedFileError, match="consensus"):
+        load_model(tmp_path / "c.klnmf")
+    with pytest.raises(SavedFileError, match="model"):
+        Consensus.load(tmp_path / "m.klnmf")
+
+
+def test_model_of_a_consensus_transforms_and_is_saved(found: Consensus, tmp_path: Path) -> None:
+    model = found.to_model()
+    np.testing.assert_array_equal(model.components_, found.components)
+    assert model.divergence_ == pytest.approx(kl_divergence(X, found.W, found.components.T), 1e-5)
+    np.testing.assert_allclose(model.transform(X), found.W, atol=0.02 * found.W.max())
+    model.save(tmp_path / "m.klnmf", W=found.W)
+    loaded = KLNMF.load(tmp_path / "m.klnmf")
+    np.testing.assert_array_equal(loaded.transform(X), model.transform(X))
+    assert loaded.n_iter_ == 0
+    assert not loaded.converged_  # medians are no optimum
+    assert found.kkt_residual > loaded.tol
+
+
+# ---- its runs ------------------------------------------------------------------------------------
+
+
+class KilledError(Exception):
+    """Stands for whatever ends a process."""
+
+
+def killed_after(n_done: int, **arguments: Any) -> None:
+    """Begin a consensus that ends when this many runs are done."""
+
+    def callback(record: dict[str, Any]) -> None:
+        if record["n_done"] == n_done:
+            raise KilledError
+
+    with pytest.raises(KilledError):
+        consensus(X, 4, callback=callback, n_jobs=1, **arguments)
+
+
+def test_killed_consensus_goes_on_to_the_same_result(
+    found: Consensus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "runs"
+    killed_after(3, n_runs=8, random_state=3, checkpoint=path, checkpoint_every=1e9)
+    done: list[int] = []
+    original = module.restarted
+
+    def counted(problem: Any, rank: int, runs: list[int], **settings: Any) -> None:
+        done.extend(runs)
+        original(problem, rank, runs, **settings)
+
+    monkeypatch.setattr(module, "restarted", counted)
+    assert_same(found, consensus(X, 4, n_runs=8, random_state=3, checkpoint=path))
+    assert done == [3, 4, 5, 6, 7]
+    # All runs are in the file now: another threshold needs no new one, more runs only those.
+    done.clear()
+    strict = consensus(X, 4, n_runs=8, random_state=3, checkpoint=path, density_threshold=0.4)
+    assert strict.density_threshold == 0.4
+    assert done == []
+    more = consensus(X, 4, n_runs=10, random_state=3, checkpoint=path)
+    assert done == [8, 9]
+    np.testing.assert_array_equal(more.run_objectives[:8], found.run_objectives)
+    fewer = consensus(X, 4, n_runs=6, checkpoint=path)  # with the seed of the file
+    np.testing.assert_array_equal(fewer.run_objectives, found.run_objectives[:6])
+
+
+def test_runs_of_something_else_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "runs"
+    consensus(X, 3, n_runs=3, random_state=0, checkpoint=path)
+    with pytest.raises(SavedFileError, match="another consensus") as raised:
+        consensus(X[:100], 4, n_runs=3, random_state=1, init="random", checkpoint=path)
+    for name in ("shape of X", "checksum of X", "n_components (3 there, 4 here)", "init", "seed"):
+        assert name in str(raised.value)
+    anew = consensus(X, 4, n_runs=3, random_state=0, checkpoint=path, resume=False)
+    assert anew.components.shape == (4, 60)
+    with pytest.raises(FileNotFoundError, match="no checkpoint"):
+        consensus(X, 4, n_runs=3, checkpoint=tmp_path / "other", resume=True)
+    with pytest.raises(ValueError, match="pass checkpoint='PATH'"):
+        consensus(X, 4, n_runs=3, resume=True)
+
+
+def test_damaged_runs_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "runs"
+    consensus(X, 3, n_runs=3, random_state=0, checkpoint=path)
+    whole = read_container(path, "consensus runs")
+    arrays = whole.arrays | {"spectra": whole.arrays["spectra"][:-1]}
+    write_container(path, Container("consensus runs", whole.content, arrays))
+    with pytest.raises(SavedFileError, match="do not belong together"):
+        consensus(X, 3, n_runs=3, random_state=0, checkpoint=path)
+
+
+def test_place_that_cannot_be_written_to_is_an_error_before_any_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*_: Any, **__: Any) -> Fit:
+        raise AssertionError("a run was begun")
+
+    monkeypatch.setattr(module, "restarted", never)
+    with pytest.raises(FileNotFoundError, match="There is no folder"):
+        consensus(X, 3, n_runs=3, checkpoint=tmp_path / "nowhere" / "runs")
+
+
+def test_callback_hears_of_every_run(found: Consensus) -> None:
+    records: list[dict[str, Any]] = []
+    consensus(X, 4, n_runs=8, random_state=3, callback=records.append)
+    assert sorted(record["run"] for record in records) == list(range(8))
+    assert [record["n_done"] for record in records] == list(range(1, 9))
+    for record in records:
+        assert record["objective"] == found.run_objectives[record["run"]]
+    assert records[-1]["seconds_left"] == 0
+
+
+def test_runs_are_in_single_precision_unless_asked_otherwise(found: Consensus) -> None:
+    wide = consensus(X.astype(np.float64), 4, n_runs=8, random_state=3)
+    assert_same(found, wide)
+    double = consensus(X, 4, n_runs=8, random_state=3, dtype=np.float64)
+    assert not np.array_equal(found.components, double.components)
+    np.testing.assert_allclose(found.components, double.components, atol=2e-3)
