@@ -166,6 +166,8 @@ def test_a_saved_model_knows_what_it_was_fitted_with(sparse_output: bool, tmp_pa
     model.save(path)
     loaded = KLNMF.load(path)
     assert loaded.n_fixed_W_ == 1
+    assert loaded.known_names_ == model.known_names_
+    assert {"missing", "fixed_W", "fixed_components"} <= set(loaded.known_names_)
     assert same_bits(loaded.feature_weight_, known["feature_weight"])
     assert same_bits(loaded.fixed_components, known["fixed_components"])
     new = of_samples(known)
@@ -195,6 +197,7 @@ def test_components_in_any_form_can_be_saved(make: Any, tmp_path: Path) -> None:
             lambda c: c.content["parameters"]["fixed_components"].update(first_components=9),
             "9 of 4",
         ),
+        (lambda c: c.content["fitted"].update(known_names_=[3]), "must be names, got"),
         (lambda c: c.content["fitted"].update(n_fixed_W_=5), "5 of 4 columns of W"),
         (lambda c: c.content["fitted"].update(n_fixed_W_=-1), "must not be negative"),
         (lambda c: c.arrays.update(feature_weight=np.ones(3)), "not 20 nonnegative numbers"),

@@ -144,6 +144,8 @@ class KLNMF(SavedToFiles, FactorModel):
         (with penalties), kkt_residual (met on the way), zeros_W, zeros_H (share of exact zeros).
     n_components_ : int
         Number of components.
+    known_names_ : list of str
+        What was known in ``fit``, by the names of its parameters.
     n_fixed_W_ : int
         Columns of W that were known in ``fit``: the last ones.
     feature_weight_ : ndarray of shape (`n_features_in_`,) or None
@@ -455,6 +457,7 @@ class KLNMF(SavedToFiles, FactorModel):
         self.divergence_ = solution.evaluation.divergence
         self.kkt_residual_ = solution.evaluation.kkt_residual
         self.converged_ = solution.converged
+        self.known_names_ = [] if known is None else known.names
         self.n_fixed_W_ = 0 if known is None else int(known.is_frozen(0).sum())
         self.feature_weight_ = None if known is None else known.feature_weight
         self._saved_state: tuple[Any, State] | None = None

@@ -168,6 +168,8 @@ def _pack(
         "history": packed.pack_history(arrays, model.history_),
         "metadata": _checked_metadata({} if metadata is None else metadata),
     }
+    if getattr(model, "known_names_", []):
+        content["fitted"]["known_names_"] = list(model.known_names_)
     if getattr(model, "n_fixed_W_", 0):
         content["fitted"]["n_fixed_W_"] = int(model.n_fixed_W_)
     if getattr(model, "feature_weight_", None) is not None:
@@ -293,6 +295,9 @@ def _unpack_known(model: Any, content: Fields, arrays: dict[str, Array]) -> None
             raise SavedFileError(f"{n_fixed} of {n_components} components cannot be fixed.")
         first = model.components_[:n_fixed]
         model.fixed_components = first.toarray() if sp.issparse(first) else np.array(first)
+    model.known_names_ = fitted.take("known_names_", list) if "known_names_" in fitted else []
+    if not all(isinstance(name, str) for name in model.known_names_):
+        raise SavedFileError(f"known_names_ must be names, got {shortened(model.known_names_)}.")
     model.n_fixed_W_ = fitted.whole("n_fixed_W_") if "n_fixed_W_" in fitted else 0
     model.feature_weight_ = None
     if "feature_weight" in arrays:

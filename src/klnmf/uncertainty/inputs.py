@@ -15,6 +15,7 @@ from klnmf.topics.checks import Names, checked_names
 def checked_whole_counts(model: FactorModel, X: Any) -> sp.csr_array:
     """Return the counts as the model sees them; what cannot be Poisson is refused."""
     check_is_fitted(model, "components_")
+    _refuse_other_models(model)
     counts = model._check(X, reset=False)
     if not is_integer_valued(counts):
         raise ValueError(
@@ -23,6 +24,21 @@ def checked_whole_counts(model: FactorModel, X: Any) -> sp.csr_array:
             "pass the counts."
         )
     return counts
+
+
+def _refuse_other_models(model: FactorModel) -> None:
+    """Refuse a fit to something else than all counts, with the same weight, of free factors."""
+    harmless = {"fixed_components"}
+    if not any(model._penalties().penalised_modes):
+        harmless.add("exposure")  # it scales rows of W, and shares are the same
+    others = [name for name in getattr(model, "known_names_", []) if name not in harmless]
+    if others:
+        raise ValueError(
+            f"The model was fitted with {', '.join(others)}, of which bootstrap and "
+            "differential_features know nothing: what they say would be about another model. They "
+            "are for models that were fitted without; exposures without penalties and "
+            "fixed_components are welcome."
+        )
 
 
 def checked_level(level: Any) -> float:

@@ -44,6 +44,9 @@ def replicates(
     n_runs, seed, n_jobs : int
         How many, of which seed, how many at a time.
     """
+    # A table of fixed components may have its columns in another order than X.
+    fixed: Any = model.fixed_components
+    n_fixed = 0 if fixed is None else fixed.shape[0] if hasattr(fixed, "shape") else len(fixed)
     rates = [factor.astype(np.float64) for factor in (W, components)]
     estimator = clone(model).set_params(
         n_init=1,
@@ -54,6 +57,7 @@ def replicates(
         progress=False,
         callback=None,
         checkpoint=None,
+        fixed_components=components[:n_fixed] if n_fixed else None,
     )
 
     def replicate(run: int) -> Replicate:
