@@ -80,7 +80,7 @@ def _as_python(value: Any) -> tuple[str, str]:
         return "None", "  # was a RandomState whose state is not known any more"
     if isinstance(value, np.generic):
         return repr(value.item()), ""
-    if hasattr(value, "shape"):  # fixed_components, perhaps a DataFrame or sparse
+    if hasattr(value, "shape") and not isinstance(value, type):  # fixed_components of any kind
         n_known = 1 if len(value.shape) == 1 else value.shape[0]
         return "known", f"  # the first {n_known} rows of components_, known before the fit"
     dtype = _dtype_name(value)
