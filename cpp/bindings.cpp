@@ -50,7 +50,7 @@ void require(bool holds, const char* what) {
 struct BoundTerms {
     In1<std::int64_t> missing_starts, missing, barred_starts;
     In1<std::int32_t> barred;
-    In1<double> inverse_scales;
+    In1<double> penalty_shares;
     double l1;
     In1<std::uint8_t> frozen;
 };
@@ -69,7 +69,7 @@ klnmf::RowTerms terms_of(const BoundTerms* bound, std::size_t n_rows, std::size_
     };
     require(fits(bound->missing_starts.size(), n_rows + 1) &&
                 fits(bound->barred_starts.size(), n_rows + 1) &&
-                fits(bound->inverse_scales.size(), n_rows) && fits(bound->frozen.size(), rank),
+                fits(bound->penalty_shares.size(), 2 * n_rows) && fits(bound->frozen.size(), rank),
             "the terms must have a row for each row of the data");
     const auto ends_within = [n_rows](const In1<std::int64_t>& starts, std::size_t size) {
         return starts.size() == 0 || static_cast<std::size_t>(starts.data()[n_rows]) <= size;
@@ -79,7 +79,7 @@ klnmf::RowTerms terms_of(const BoundTerms* bound, std::size_t n_rows, std::size_
             "missing or barred ends before its starts");
     return {data_or_null(bound->missing_starts), bound->missing.data(),
             data_or_null(bound->barred_starts),  bound->barred.data(),
-            data_or_null(bound->inverse_scales), bound->l1,
+            data_or_null(bound->penalty_shares), bound->l1,
             data_or_null(bound->frozen)};
 }
 
@@ -221,14 +221,14 @@ void bind_terms(nb::module_& m) {
             "__init__",
             [](BoundTerms* self, In1<std::int64_t> missing_starts, In1<std::int64_t> missing,
                In1<std::int64_t> barred_starts, In1<std::int32_t> barred,
-               In1<double> inverse_scales, double l1, In1<std::uint8_t> frozen) {
+               In1<double> penalty_shares, double l1, In1<std::uint8_t> frozen) {
                 new (self) BoundTerms{std::move(missing_starts), std::move(missing),
                                       std::move(barred_starts),  std::move(barred),
-                                      std::move(inverse_scales), l1,
+                                      std::move(penalty_shares), l1,
                                       std::move(frozen)};
             },
             "missing_starts"_a.noconvert(), "missing"_a.noconvert(), "barred_starts"_a.noconvert(),
-            "barred"_a.noconvert(), "inverse_scales"_a.noconvert(), "l1"_a, "frozen"_a.noconvert());
+            "barred"_a.noconvert(), "penalty_shares"_a.noconvert(), "l1"_a, "frozen"_a.noconvert());
 }
 
 template <class T>

@@ -18,9 +18,9 @@ struct RowTerms {
     // The components barred[barred_starts[i] .. barred_starts[i+1]) of row i are 0, and stay so.
     const std::int64_t* barred_starts = nullptr;
     const std::int32_t* barred = nullptr;
-    // The row's x is s_i times what the penalties are about: l1 / s_i and l2 / s_i^2. Without it,
-    // c includes l1 already.
-    const double* inverse_scales = nullptr;
+    // By row two numbers: what l1 and l2 are multiplied by in it, because its x is not in the units
+    // that the penalties are about. Without it, c includes l1 already.
+    const double* penalty_shares = nullptr;
     double l1 = 0;
     const std::uint8_t* frozen = nullptr; // by component: whether x keeps it as it is, in all rows
 
@@ -33,7 +33,7 @@ struct RowTerms {
     }
 
     bool has_own(std::int64_t row) const {
-        return inverse_scales || n_missing(row) > 0 || n_barred(row) > 0;
+        return penalty_shares || n_missing(row) > 0 || n_barred(row) > 0;
     }
 
     // Whether the rules for many rows side by side, which know nothing of all this, may have it.
@@ -68,7 +68,7 @@ KLNMF_INLINE void observed_sums(const RowTerms& terms, const FixedFactor<T>& fix
     if (!cancelled)
         return;
     for (int k = 0; k < fixed.rank; ++k)
-        c[k] = terms.inverse_scales ? 0 : terms.l1;
+        c[k] = terms.penalty_shares ? 0 : terms.l1;
     for (std::int64_t j = 0, p = 0; j < n_cols; ++j) {
         if (p < count && missing[p] == j) {
             ++p;
@@ -93,11 +93,11 @@ KLNMF_INLINE FactorOfRow<T> factor_of_row(const RowTerms& terms, const FixedFact
         c[k] = fixed.c[k];
     if (terms.n_missing(i) > 0)
         observed_sums(terms, fixed, n_cols, i, c);
-    if (terms.inverse_scales) {
-        const double inverse_scale = terms.inverse_scales[i];
+    if (terms.penalty_shares) {
+        const double* shares = terms.penalty_shares + 2 * i;
         for (int k = 0; k < fixed.rank; ++k)
-            c[k] += terms.l1 * inverse_scale;
-        l2 *= inverse_scale * inverse_scale;
+            c[k] += terms.l1 * shares[0];
+        l2 *= shares[1];
     }
     for (std::int64_t p = 0; p < terms.n_barred(i); ++p)
         c[terms.barred[terms.barred_starts[i] + p]] = 0;

@@ -43,10 +43,9 @@ def test_the_divergence_is_that_of_the_formula(
     W, model = fit(solver=solver, max_iter=6, **weights, **known)
     expected = divergence(X, W, model.components_, known)
     assert model.divergence_ == pytest.approx(expected, rel=1e-9)
-    if not weights:  # as transform has it; under penalties a weight changes what W pays for itself
-        again = model.transform(X, **of_samples(known))
-        found = divergence(X, again, model.components_, known)
-        assert found == pytest.approx(expected, rel=1e-5)
+    again = model.transform(X, **of_samples(known))
+    found = divergence(X, again, model.components_, known)
+    assert found == pytest.approx(expected, rel=1e-5)
 
 
 @pytest.mark.parametrize("solver", [name for name in SOLVERS if name not in SOLVERS_FOR_ALL])
@@ -65,29 +64,43 @@ def test_the_history_is_of_the_same_objective_and_falls() -> None:
     assert model.divergence_ <= model.history_[-1]["divergence"] + 1e-9
 
 
-@pytest.mark.parametrize("name", ["exposure", "sample_weight"])
-def test_penalties_are_those_of_w_itself(name: str) -> None:
-    """l1_W ‖W‖₁ + l2_W/2 ‖W‖² + … of the factors that are returned."""
-    known = {name: 0.5 + np.arange(n) / n}
+@pytest.mark.parametrize("name", ["exposure", "sample_weight", "feature_weight"])
+def test_penalties_are_those_of_the_factors_returned(name: str) -> None:
+    """Σ_i w_i (l1_W ‖W_i‖₁ + l2_W/2 ‖W_i‖²) + …: a weight counts for the penalty as well."""
+    size = m if name == "feature_weight" else n
+    known = {name: 0.5 + np.arange(size) / size}
     W, model = fit(max_iter=400, tol=1e-7, **PENALTIES, **known)
     H = model.components_
-    penalty = sum(
-        PENALTIES[f"l1_{letter}"] * factor.sum() + PENALTIES[f"l2_{letter}"] / 2 * (factor**2).sum()
-        for letter, factor in (("W", W), ("H", H))
-    )
-    before = divergence(X, W, H, known) + penalty
+    weights = known.get("sample_weight"), known.get("feature_weight")
+
+    def penalty(W: Array, H: Array) -> float:
+        total = 0.0
+        for letter, factor, of_rows in (("W", W, weights[0]), ("H", H.T, weights[1])):
+            l1, l2 = PENALTIES[f"l1_{letter}"], PENALTIES[f"l2_{letter}"]
+            rows = l1 * factor.sum(axis=1) + l2 / 2 * (factor**2).sum(axis=1)
+            total += float((rows if of_rows is None else rows * of_rows).sum())
+        return total
+
+    before = divergence(X, W, H, known) + penalty(W, H)
     assert model.history_[-1]["objective"] == pytest.approx(before, rel=1e-6)
     generator = np.random.default_rng(0)
     for _ in range(20):  # nothing near is lower: the minimum of the formula, and of nothing else
         near_W, near_H = (
             factor * np.exp(1e-3 * generator.normal(size=factor.shape)) for factor in (W, H)
         )
-        after = sum(
-            PENALTIES[f"l1_{letter}"] * factor.sum()
-            + PENALTIES[f"l2_{letter}"] / 2 * (factor**2).sum()
-            for letter, factor in (("W", near_W), ("H", near_H))
-        )
-        assert divergence(X, near_W, near_H, known) + after > before
+        assert divergence(X, near_W, near_H, known) + penalty(near_W, near_H) > before
+
+
+def test_a_sample_of_weight_2_is_two_samples_under_penalties() -> None:
+    fixed = {"fixed_components": fit(max_iter=3)[1].components_}  # one minimum
+    twice = sp.vstack([X, X[:5]], format="csr")
+    weight = np.where(np.arange(n) < 5, 2.0, 1.0)
+    W, model = fit(tol=1e-7, sample_weight=weight, **PENALTIES, **fixed)
+    two = KLNMF(RANK, tol=1e-7, dtype=np.float64, random_state=0, **PENALTIES, **fixed)
+    V = two.fit_transform(twice)
+    np.testing.assert_allclose(V[:n], W, rtol=1e-5, atol=1e-8)
+    assert two.divergence_ == pytest.approx(model.divergence_, rel=1e-6)
+    np.testing.assert_allclose(model.transform(X), W, rtol=1e-5, atol=1e-8)
 
 
 # ---- equivalences -------------------------------------------------------------------------------

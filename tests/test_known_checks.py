@@ -63,7 +63,8 @@ def ones_but(size: int, value: float) -> np.ndarray:
             {"zero_components": np.ones((RANK, m))},
             r"value in cell \[0, \d+\], but zero_components leave",
         ),
-        ({"l1_W": 1e139, "sample_weight": ones_but(n, 1e-9)}, r"l1_W is too large for weights"),
+        ({"l1_W": 1e139, "exposure": ones_but(n, 1e-9)}, r"l1_W is too large for weights"),
+        ({"l2_W": 1e139, "sample_weight": ones_but(n, 1e-9)}, r"l2_W is too large for weights"),
     ],
 )
 def test_what_is_wrong_is_named(known: dict[str, Any], message: str) -> None:

@@ -42,11 +42,11 @@ def terms_of_mode(kind: str, shape: tuple[int, int], rank: int, seed: int = 0) -
     everything = RowTerms(
         missing=Pattern.of(sp.csr_array(missing)),
         barred=Pattern.of(sp.csr_array(barred), np.int32),
-        inverse_scales=np.exp(generator.normal(size=shape[0])),
+        penalty_shares=np.exp(generator.normal(size=(shape[0], 2))),
         l1=0.4,
         frozen=frozen,
     )
-    fields = {"scaled": "inverse_scales"}.get(kind, kind)
+    fields = {"scaled": "penalty_shares"}.get(kind, kind)
     if kind == "all":
         return everything
     return replace(
@@ -146,7 +146,7 @@ def test_rows_without_terms_have_the_bits_they_have_alone(rule: Any) -> None:
     """Terms of other rows do not show in a row."""
     case = random_case((60, 40), RANK, seed=13, density=0.3, dtype=np.float32)
     terms = replace(
-        terms_of_mode("all", case.X.shape, RANK), frozen=None, inverse_scales=None, l1=0.0
+        terms_of_mode("all", case.X.shape, RANK), frozen=None, penalty_shares=None, l1=0.0
     )
     case, data = with_terms(case, 0, terms)
     mixed = half_step(CpuBackend(data, 2), case, 0, rule)[0]
@@ -208,7 +208,7 @@ def test_a_rule_that_knows_nothing_of_terms_refuses_them() -> None:
     [
         RowTerms(missing=Pattern(np.zeros(3, np.int64), np.zeros(0, np.int64))),
         RowTerms(barred=Pattern(np.array([0, 0, 0, 0, 9]), np.zeros(2, np.int32))),
-        RowTerms(inverse_scales=np.ones(3)),
+        RowTerms(penalty_shares=np.ones((3, 2))),
         RowTerms(frozen=np.ones(3, np.uint8)),
     ],
     ids=["missing", "barred", "scales", "frozen"],

@@ -103,12 +103,15 @@ def objective(run: Run) -> float:
         terms = np.where(known.missing.toarray(), 0.0, terms)
     total = float(terms.sum())
     for mode, factor in enumerate((W, H)):
-        scales = None if known is None else known.scales(mode)
-        if scales is not None:
+        of_rows: Any = 1.0
+        if known is not None and known.scales(mode) is not None:
+            scales = known.scales(mode)
             with np.errstate(divide="ignore"):
                 factor = factor * np.where(scales > 0, 1 / scales, 0)[:, None]
-        total += weights.l1[mode] * float(factor.sum())
-        total += 0.5 * weights.l2[mode] * float((factor**2).sum())
+            of_rows = (known.sample_weight, known.feature_weight)[mode]
+            of_rows = 1.0 if of_rows is None else of_rows
+        paid = weights.l1[mode] * factor.sum(axis=1) + 0.5 * weights.l2[mode] * (factor**2).sum(1)
+        total += float((of_rows * paid).sum())
     return total
 
 

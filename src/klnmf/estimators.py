@@ -269,9 +269,9 @@ class KLNMF(SavedToFiles, FactorModel):
 
             sample_weight, feature_weight : array-like of shape (n_samples,) and (n_features,)
                 Weights w and v: the divergence is Σ w_i v_j KL(X_ij, (W Hᵀ)_ij). A sample of
-                weight 2 counts like two. One of weight 0 plays no part in the fit; its row of W is
-                what ``transform`` says. A feature of weight 0 plays no part in ``transform``
-                either, and components that are not fixed are 0 there.
+                weight 2 counts like two, with its penalty. One of weight 0 plays no part in the
+                fit; its row of W is what ``transform`` says. A feature of weight 0 plays no part in
+                ``transform`` either, and components that are not fixed are 0 there.
             exposure : array-like of shape (n_samples,)
                 Positive e: the rates are e_i (W Hᵀ)_ij, and W is per unit of exposure.
             missing : {sparse, array-like} of shape (n_samples, n_features)

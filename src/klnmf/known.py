@@ -104,6 +104,22 @@ class Known:
         first = self.n_components - n_fixed if mode == 0 else 0
         return slice(first, first + n_fixed)
 
+    def penalty_shares(self, mode: int) -> Array | None:
+        """By row, what l1 and l2 are multiplied by for W' or H'; None: by 1.
+
+        A sample of weight w counts as w samples do, with its penalty: in terms of W' = w e W,
+        w l1 W = (l1 / e) W' and w l2 W² = l2 / (w e²) W'². For features likewise, with e = 1.
+        """
+        weight = (self.sample_weight, self.feature_weight)[mode]
+        exposure = self.exposure if mode == 0 else None
+        if weight is None and exposure is None:
+            return None
+        ones = np.ones(self.shape[mode])
+        weight, exposure = (ones if part is None else part for part in (weight, exposure))
+        with np.errstate(divide="ignore"):
+            shares = np.stack([1 / exposure, 1 / (weight * exposure**2)], axis=1)
+        return np.where((weight * exposure > 0)[:, None], shares, 0.0)
+
     def in_fit(self, mode: int, factor: Array) -> Array:
         """Return a factor in the user's units as the fit has it, with what is known of it."""
         scales = self.scales(mode)
@@ -154,18 +170,17 @@ class Known:
 
     def row_terms(self, mode: int, penalties: Penalties) -> RowTerms | None:
         """Return what the row problems of a mode have of their own."""
-        scales, zeros, missing = self.scales(mode), self.zeros[mode], self.missing
-        inverse_scales = None
-        if scales is not None and penalties.penalised_modes[mode]:
-            with np.errstate(divide="ignore"):
-                inverse_scales = np.where(scales > 0, 1 / scales, 0)
+        zeros, missing = self.zeros[mode], self.missing
+        penalty_shares = None
+        if penalties.penalised_modes[mode]:
+            penalty_shares = self.penalty_shares(mode)
         if missing is not None and mode == 1:
             missing = sp.csr_array(missing.T)
         frozen = self.is_frozen(mode)
         terms = RowTerms(
             missing=None if missing is None else Pattern.of(missing),
             barred=None if zeros is None else Pattern.of(zeros, np.int32),
-            inverse_scales=inverse_scales,
+            penalty_shares=penalty_shares,
             l1=penalties.l1[mode],
             frozen=frozen.astype(np.uint8) if frozen.any() else None,
         )

@@ -207,13 +207,13 @@ def check_scaled_penalties(known: Known, penalties: Penalties, dtype: np.dtype[A
     """Refuse penalties that, in the units of a fit, the arithmetic cannot hold."""
     _, high = VALUE_RANGE[dtype.name]
     for mode, letter in enumerate("WH"):
-        scales = known.scales(mode)
-        if scales is None:
+        scales, shares = known.scales(mode), known.penalty_shares(mode)
+        if scales is None or shares is None:
             continue
-        least = float(scales[scales > 0].min())
+        least, (of_l1, of_l2) = float(scales[scales > 0].min()), shares.max(axis=0)
         for name, value in (
-            (f"l1_{letter}", penalties.l1[mode] / least),
-            (f"l2_{letter}", penalties.l2[mode] / least**2),
+            (f"l1_{letter}", penalties.l1[mode] * of_l1),
+            (f"l2_{letter}", penalties.l2[mode] * of_l2),
         ):
             if not value <= high:
                 raise ValueError(

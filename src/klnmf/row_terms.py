@@ -3,7 +3,9 @@
 Without any of this, all row problems of a mode share the slopes c (column sums of the fixed factor,
 plus L1) and the L2 penalty. With it, row i has
 
-    c_i = Σ_{j not missing in row i} A_j + l1 / s_i,        l2_i = l2 / s_i²,
+    c_i = Σ_{j not missing in row i} A_j + l1 a_i,        l2_i = l2 b_i,
+
+with shares a_i and b_i of the penalties that come from weights and exposures (``Known``),
 
 entries that stay 0, and components that a half-step of this mode leaves as they are.
 """
@@ -60,14 +62,14 @@ class RowTerms:
 
     missing: Pattern | None = None  # cells of the data that count neither as zero nor as data
     barred: Pattern | None = None  # entries of x (int32 components) that are 0
-    inverse_scales: Array | None = None  # 1 / s_i, and 0 where s_i is; only under penalties
-    l1: float = 0.0  # L1 penalty, in units of x / s
+    penalty_shares: Array | None = None  # n × 2: what l1 and l2 are multiplied by in a row
+    l1: float = 0.0  # L1 penalty, before that
     frozen: Array | None = None  # uint8, by component: 1 where x stays as it is, in all rows
 
     @property
     def is_empty(self) -> bool:
         """Whether all rows are like any other."""
-        parts = (self.missing, self.barred, self.inverse_scales, self.frozen)
+        parts = (self.missing, self.barred, self.penalty_shares, self.frozen)
         return all(part is None for part in parts)
 
     def rows(self, rows: slice) -> RowTerms:
@@ -76,7 +78,7 @@ class RowTerms:
             self,
             missing=None if self.missing is None else self.missing.rows(rows),
             barred=None if self.barred is None else self.barred.rows(rows),
-            inverse_scales=None if self.inverse_scales is None else self.inverse_scales[rows],
+            penalty_shares=None if self.penalty_shares is None else self.penalty_shares[rows],
         )
 
     def is_frozen(self, n_components: int) -> Array:

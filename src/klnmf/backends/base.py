@@ -127,8 +127,8 @@ class Backend(Protocol):
     def column_squares(self, factor: Any) -> Array:
         """Sum the squares of the columns in float64, by blocks of rows."""
 
-    def sums_in_own_units(self, mode: int, factor: Any) -> tuple[Array, Array]:
-        """Column sums and sums of squares of x_i / s_i, with the scales of the data's row terms."""
+    def penalised_sums(self, mode: int, factor: Any) -> tuple[Array, Array]:
+        """Column sums and sums of squares, rows times their shares of the penalties."""
 
     def slopes(self, A: Any, l1: float) -> Any:
         """Return c, column sums of A + l1, for the two last verbs; perhaps not computed yet."""

@@ -64,7 +64,7 @@ def core_terms(terms: RowTerms | None) -> _core.RowTerms | None:
         missing.columns,
         barred.starts,
         barred.columns.astype(np.int32, copy=False),
-        np.zeros(0) if terms.inverse_scales is None else terms.inverse_scales,
+        np.zeros(0) if terms.penalty_shares is None else terms.penalty_shares.reshape(-1),
         terms.l1,
         np.zeros(0, dtype=np.uint8) if terms.frozen is None else terms.frozen,
     )

@@ -12,10 +12,10 @@ from klnmf.sparse_data import ROWS_PER_SUM, SparseData, blocked_sum
 Array = npt.NDArray[Any]
 
 
-def powers_in_own_units(rows: Array, inverse_scales: Array) -> Array:
-    """Entries of some rows, each in units of its scale, and their squares: n × 2 × r."""
-    entries = rows * inverse_scales[:, None]
-    return np.stack([entries, entries**2], axis=1)
+def penalised_powers(rows: Array, penalty_shares: Array) -> Array:
+    """Entries of some rows and their squares, as the penalties count them: n × 2 × r."""
+    entries = rows.astype(np.float64)
+    return np.stack([entries, entries**2], axis=1) * penalty_shares[:, :, None]
 
 
 class NumpyFactors:
@@ -56,15 +56,15 @@ class NumpyFactors:
         """See :class:`~klnmf.backends.base.Backend`."""
         return np.array([blocked_sum(column) for column in factor.T])
 
-    def sums_in_own_units(self, mode: int, factor: Array) -> tuple[Array, Array]:
+    def penalised_sums(self, mode: int, factor: Array) -> tuple[Array, Array]:
         """See :class:`~klnmf.backends.base.Backend`."""
         terms = self.data.view(mode).terms
         assert terms is not None
-        assert terms.inverse_scales is not None
+        assert terms.penalty_shares is not None
         sums = np.zeros((2, factor.shape[1]))
         for start in range(0, len(factor), ROWS_PER_SUM):
             rows = slice(start, start + ROWS_PER_SUM)
-            sums += powers_in_own_units(factor[rows], terms.inverse_scales[rows]).sum(axis=0)
+            sums += penalised_powers(factor[rows], terms.penalty_shares[rows]).sum(axis=0)
         return sums[0], sums[1]
 
     def slopes(self, A: Array, l1: float) -> Array:

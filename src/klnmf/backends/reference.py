@@ -250,10 +250,10 @@ def _row_problem(view: RowView, i: int, A: Array, c: Array, l2: float, held: Arr
         observed = np.ones(len(A), dtype=bool)
         observed[terms.missing.row(i)] = False
         c = A[observed].sum(axis=0, dtype=np.float64)
-        c = c + terms.l1 if terms.inverse_scales is None else c
-    if terms.inverse_scales is not None:
-        c = c + terms.l1 * terms.inverse_scales[i]
-        l2 = l2 * terms.inverse_scales[i] ** 2
+        c = c + terms.l1 if terms.penalty_shares is None else c
+    if terms.penalty_shares is not None:
+        c = c + terms.l1 * terms.penalty_shares[i, 0]
+        l2 = l2 * terms.penalty_shares[i, 1]
     if terms.barred is not None:
         c = c.copy()
         c[terms.barred.row(i)] = 0

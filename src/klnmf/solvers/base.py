@@ -64,16 +64,16 @@ class Problem:
         )
 
     def sums_and_squares(self, mode: int, factor: Any) -> tuple[Array, Array]:
-        """Column sums and sums of squares of a factor in the units that penalties are about."""
-        if self._terms(mode).inverse_scales is not None:
-            return self.backend.sums_in_own_units(mode, factor)
+        """Column sums and sums of squares of a factor, as the penalties count them."""
+        if self._terms(mode).penalty_shares is not None:
+            return self.backend.penalised_sums(mode, factor)
         return self.backend.column_sums(factor), self.backend.column_squares(factor)
 
     def penalty(self, mode: int, factor: Any) -> float:
         """Penalty of one factor."""
         if not self.penalties.penalised_modes[mode]:
             return 0.0
-        if self.penalties.l2[mode] or self._terms(mode).inverse_scales is not None:
+        if self.penalties.l2[mode] or self._terms(mode).penalty_shares is not None:
             return self.penalties.of(mode, *self.sums_and_squares(mode, factor))
         sums = self.backend.column_sums(factor)
         return self.penalties.of(mode, sums, np.zeros_like(sums))
@@ -81,9 +81,9 @@ class Problem:
     def slopes(self, mode: int, A: Any) -> Any:
         """Slope c of the row problems' linear term: column sums of the fixed factor, plus L1.
 
-        Where rows have units of their own, L1 is theirs too.
+        Where rows have their own shares of the penalties, L1 is added to theirs.
         """
-        has_own = self._terms(mode).inverse_scales is not None
+        has_own = self._terms(mode).penalty_shares is not None
         return self.backend.slopes(A, 0.0 if has_own else self.penalties.l1[mode])
 
     def update(self, mode: int, x: Any, A: Any, rule: Rule) -> HalfStep:

@@ -278,7 +278,7 @@ class DaskBackend:
         assert version.squares is not None
         return version.squares.copy()
 
-    def sums_in_own_units(self, mode: int, factor: Factor) -> tuple[Array, Array]:
+    def penalised_sums(self, mode: int, factor: Factor) -> tuple[Array, Array]:
         """See :class:`~klnmf.backends.base.Backend`."""
         version = factor.version
         pieces = self._ask(SumInOwnUnits(mode, version.number)).values()

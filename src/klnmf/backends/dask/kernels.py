@@ -29,7 +29,7 @@ from klnmf.backends.dask.operations import (
     Wants,
 )
 from klnmf.backends.dask.partition import Partition, Pieces
-from klnmf.backends.numpy_factors import NumpyFactors, powers_in_own_units
+from klnmf.backends.numpy_factors import NumpyFactors, penalised_powers
 from klnmf.sparse_data import RowView
 
 Array = npt.NDArray[Any]
@@ -65,7 +65,7 @@ def run(operation: Operation, context: Context) -> tuple[Array | None, Any]:
         case Describe():
             return None, facts(context.inputs["x"], context)
         case SumInOwnUnits():
-            return None, _sums_in_own_units(context)
+            return None, _penalised_sums(context)
         case TakeRows():
             return None, _take_rows(operation, context)
         case TakeData():
@@ -178,11 +178,11 @@ def column_squares(rows: Array) -> Array:
     return squares
 
 
-def _sums_in_own_units(context: Context) -> Pieces:
+def _penalised_sums(context: Context) -> Pieces:
     assert context.data is not None
     assert context.data.terms is not None
-    assert context.data.terms.inverse_scales is not None
-    powers = powers_in_own_units(context.inputs["x"], context.data.terms.inverse_scales)
+    assert context.data.terms.penalty_shares is not None
+    powers = penalised_powers(context.inputs["x"], context.data.terms.penalty_shares)
     return context.partition.pieces(context.part, powers, sum_of_rows)
 
 

@@ -123,7 +123,7 @@ class Describe:
 
 @dataclass(frozen=True)
 class SumInOwnUnits:
-    """Column sums and sums of squares of rows in the units of their terms."""
+    """Column sums and sums of squares of rows, as the penalties count them."""
 
     mode: int
     x: int
