@@ -94,6 +94,7 @@ test-slow: install  ## slow tests, then the sanitizer run
 # A second environment holds the instrumented build. It borrows the other packages from .venv through
 # a plain path entry; the .pth of the editable install is not followed from there.
 SAN_VENV := build/sanitize/venv
+SAN_TESTS := tests/test_kernels.py tests/test_long_rows.py tests/test_known_kernels.py
 CXX      ?= g++
 
 $(SAN_VENV)/.stamp: $(CORE_SOURCES) $(PY_SOURCES) $(VENV)/.stamp-dev
@@ -112,7 +113,7 @@ sanitize: $(SAN_VENV)/.stamp  ## kernel tests under ASan and UBSan
 	@echo "==> kernel tests under sanitizers"
 	@LD_PRELOAD="$(foreach lib,asan ubsan stdc++,$$($(CXX) -print-file-name=lib$(lib).so))" \
 	    ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
-	    $(SAN_VENV)/bin/python -m pytest -q -p no:cacheprovider --capture=sys tests/test_kernels.py tests/test_long_rows.py
+	    $(SAN_VENV)/bin/python -m pytest -q -p no:cacheprovider --capture=sys $(SAN_TESTS)
 
 # ---- documentation ----------------------------------------------------------------------------------
 

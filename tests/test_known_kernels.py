@@ -1,4 +1,4 @@
-"""Rows with terms of their own: the core against the reference, and what no rule may touch."""
+"""Rules on rows that have terms of their own, against the reference; also run under sanitizers."""
 
 from __future__ import annotations
 
