@@ -14,9 +14,10 @@ from scipy.stats import t as student
 from sklearn.exceptions import NotFittedError
 
 from klnmf import KLNMF, MiniBatchKLNMF
+from klnmf.model_selection import consensus
 from klnmf.simulate import draw_counts, simulate_counts
 from klnmf.topics import component_shares, match_components, plsi_probabilities
-from klnmf.uncertainty import Bootstrap, bootstrap
+from klnmf.uncertainty import Bootstrap, bootstrap, differential_features
 from klnmf.uncertainty import bootstrap_result as results
 
 PLANTED = simulate_counts(80, 30, 3, counts_per_sample=150, random_state=0)
@@ -49,6 +50,27 @@ def test_estimates_are_the_shares_of_the_model(model: KLNMF, result: Bootstrap) 
     np.testing.assert_allclose(result.sizes.estimate[0], component_shares(model.components_, W))
     assert result.divergence == pytest.approx(model.divergence_, rel=1e-5)
     assert result.samples.tolist() == list(range(80))
+
+
+@pytest.mark.parametrize("of_model", [np.float32, np.float64])
+@pytest.mark.parametrize("of_counts", [np.int64, np.float32, np.float64])
+def test_type_of_the_counts_need_not_be_that_of_the_model(of_model: Any, of_counts: Any) -> None:
+    model = KLNMF(3, random_state=0).fit(X.astype(of_model))
+    expected, found = (
+        bootstrap(model, X.astype(dtype), n_runs=2, random_state=0)
+        for dtype in (of_model, of_counts)
+    )
+    assert found.divergence == expected.divergence
+    np.testing.assert_array_equal(found.components.upper, expected.components.upper)
+    shares = [differential_features(model, X.astype(t)).share for t in (of_model, of_counts)]
+    np.testing.assert_array_equal(*shares)
+
+
+def test_consensus_of_whole_numbers_can_be_drawn_from() -> None:
+    counts = X.astype(np.int64)
+    found = consensus(counts, 3, n_runs=4, random_state=0)
+    result = bootstrap(found.to_model(), counts, n_runs=2, random_state=0)
+    assert result.divergence == pytest.approx(found.divergence, rel=1e-4)
 
 
 def test_standard_errors_and_bias_are_those_of_the_draws(result: Bootstrap) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
@@ -13,7 +14,7 @@ from klnmf.topics.checks import Names, checked_names
 
 
 def checked_whole_counts(model: FactorModel, X: Any) -> sp.csr_array:
-    """Return the counts as the model sees them; what cannot be Poisson is refused."""
+    """Return the counts in the type of the components; what cannot be Poisson is refused."""
     check_is_fitted(model, "components_")
     _refuse_other_models(model)
     counts = model._check(X, reset=False)
@@ -23,7 +24,15 @@ def checked_whole_counts(model: FactorModel, X: Any) -> sp.csr_array:
             "weighted or scaled data do not, and nothing said of them here would be true. Fit and "
             "pass the counts."
         )
-    return counts
+    return counts.astype(model.components_.dtype, copy=False)
+
+
+def n_fixed_components(model: FactorModel) -> int:
+    """How many of the first components were known before the fit."""
+    fixed: Any = getattr(model, "fixed_components", None)
+    if fixed is None:
+        return 0
+    return 1 if np.ndim(fixed) == 1 else int(np.shape(fixed)[0])
 
 
 def _refuse_other_models(model: FactorModel) -> None:
