@@ -27,6 +27,7 @@ from klnmf.uncertainty.bootstrap_result import Bootstrap, Draws
 from klnmf.uncertainty.inputs import (
     checked_level,
     checked_whole_counts,
+    n_fixed_components,
     names_of_features,
 )
 from klnmf.uncertainty.intervals import interior, share_intervals
@@ -61,7 +62,8 @@ def bootstrap(
     hundred runs are enough for that, where percentiles of the runs, which are the usual choice,
     need several hundred to cover as they should (docs/performance.md, "How sure", has the measured
     coverage). Entries near 0 or 1 are marked as such (``is_interior``); their intervals come from
-    the likelihood as well and are one-sided.
+    the likelihood as well and are one-sided. Components that were fixed in the fit are known: they
+    are the same in all runs, and the ends of their intervals are the estimate.
 
     What they do not tell: whether the model is right. Counts that vary more than Poisson counts, a
     wrong number of components and another local optimum are not in them, and components that the
@@ -151,11 +153,14 @@ def bootstrap(
         if bar is not None:
             bar.close()
 
-    rooms = _rooms(counts, W, H, chosen, estimates, moments, level)
+    n_fixed = n_fixed_components(model)
+    rooms = _rooms(counts, W, H, chosen, estimates, moments, level, n_fixed)
     of_components, of_proportions, of_sizes = (
         share_intervals(estimate, moment.mean, moment.standard_deviation, room, level, moment.n)
         for estimate, moment, room in zip(estimates, moments, rooms, strict=True)
     )
+    for end in (of_components.lower, of_components.upper):
+        end[:n_fixed] = of_components.estimate[:n_fixed]
     return Bootstrap(
         components=of_components,
         proportions=of_proportions,
@@ -200,12 +205,17 @@ def _rooms(
     estimates: tuple[FloatArray, ...],
     moments: list[RunningMoments],
     level: float,
+    n_fixed: int,
 ) -> tuple[FloatArray, ...]:
-    """How much every share at the boundary could be larger, by the likelihood of its row."""
+    """How much every share at the boundary could be larger, by the likelihood of its row.
+
+    The first ``n_fixed`` components are known, and have no room.
+    """
     outside = [
         ~interior(shares, moment.standard_deviation)
         for shares, moment in zip(estimates, moments, strict=True)
     ]
+    outside[0][:n_fixed] = False
     alpha = 1.0 - level
     by_feature = sp.csr_array(counts.T)
     of_H = upper_limits(by_feature, H, W, np.ascontiguousarray(outside[0].T), alpha).T
