@@ -49,6 +49,23 @@ def test_command_prints_and_saves_what_the_function_finds(counts: Path, capsys: 
     assert outcome(capsys, *words, "--force", "-q")[2] == ""
 
 
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        (("--plot", "counts.npz"), "counts.npz"),
+        (("-o", "r.png", "--plot", "r.png"), "r.png"),
+        (("-o", "r.json", "--plot", "r.json.checkpoint"), "r.json.checkpoint"),
+    ],
+)
+def test_no_file_takes_the_place_of_another(
+    counts: Path, capsys: Any, words: tuple[str, ...], name: str
+) -> None:
+    code, _, err = outcome(capsys, "rank", counts, *words)
+    assert code == 1
+    assert f"{name} is read or written by this command already" in err
+    assert os.listdir() == ["counts.npz"]
+
+
 def test_result_as_json_and_as_a_picture(counts: Path, capsys: Any) -> None:
     pytest.importorskip("matplotlib")
     words = ("rank", counts, "--ranks", "2,3", "--splits", "2", "-o", "r.json")

@@ -216,7 +216,7 @@ def _add_consensus(commands: Any) -> None:
     add("--plot", metavar="FILE", help="also draw the result: .png, .pdf or .svg")
     add("--result", metavar="FILE", help="also save all runs, for Consensus.load in Python")
     add("--json", action="store_true", help="print JSON instead of the table")
-    add("--force", action="store_true", help="overwrite a model that is there")
+    add("--force", action="store_true", help="overwrite files that are there")
     add("--restart", action="store_true", help="begin anew, whatever an interrupted run has left")
     _add_quiet(parser)
 
