@@ -167,6 +167,35 @@ def test_restart_begins_anew(counts: Path, capsys: Any) -> None:
     assert "going on" not in err
 
 
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_checkpoint_that_will_not_do_has_a_way_out(
+    counts: Path, capsys: Any, is_damaged: bool
+) -> None:
+    checkpoint = Path("counts.consensus.klnmf.checkpoint")
+    consensus(X, 3, n_runs=2, checkpoint=checkpoint, random_state=5)
+    if is_damaged:
+        checkpoint.write_bytes(checkpoint.read_bytes()[:-100])
+    code, _, err = outcome(capsys, "consensus", counts, *WORDS)
+    assert code == 1
+    assert err.endswith(". --restart begins anew.\n")
+    assert outcome(capsys, "consensus", counts, *WORDS, "--restart")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--runs", "1"), "argument --runs: must be 2 or more, got 1"),
+        (("--density-threshold", "0"), "--density-threshold: must be a positive number, got 0"),
+    ],
+)
+def test_numbers_that_will_not_do_are_refused(
+    counts: Path, capsys: Any, words: tuple[str, str], message: str
+) -> None:
+    code, _, err = outcome(capsys, "consensus", counts, *words)
+    assert code == 2
+    assert message in err
+
+
 def test_lines_for_logs_come_now_and_then(capsys: Any) -> None:
     lines = RunLines()
     record = {"run": 4, "objective": 1234.5678, "n_done": 7, "n_runs": 20, "seconds_left": 130.0}

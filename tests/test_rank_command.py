@@ -112,6 +112,21 @@ def test_restart_begins_anew(counts: Path, capsys: Any) -> None:
     assert "going on" not in err
 
 
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_checkpoint_that_will_not_do_has_a_way_out(
+    counts: Path, capsys: Any, is_damaged: bool
+) -> None:
+    checkpoint = Path("counts.rank.json.checkpoint")
+    select_rank(X, [2], n_splits=2, checkpoint=checkpoint, random_state=0)
+    if is_damaged:
+        checkpoint.write_bytes(checkpoint.read_bytes()[:-100])
+    words = ("rank", counts, "--ranks", "2,3", "--splits", "2")
+    code, _, err = outcome(capsys, *words)
+    assert code == 1
+    assert err.endswith(". --restart begins anew.\n")
+    assert outcome(capsys, *words, "--restart")[0] == 0
+
+
 @pytest.mark.parametrize("text", ["", "0-3", "5-2", "a", "1,,2", "-3"])
 def test_ranks_that_are_none_are_refused(text: str, counts: Path, capsys: Any) -> None:
     code, _, err = outcome(capsys, "rank", counts, f"--ranks={text}")

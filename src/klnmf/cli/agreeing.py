@@ -11,7 +11,7 @@ from typing import Any
 from klnmf.cli.data import facts_of, read_data, say
 from klnmf.cli.errors import DONE
 from klnmf.cli.lines import SECONDS_BETWEEN_LINES
-from klnmf.cli.searches import checked_files, interrupted, save_picture
+from klnmf.cli.searches import checked_files, interrupted, save_picture, way_out
 from klnmf.estimators import KLNMF
 from klnmf.model_selection import Consensus
 from klnmf.model_selection import consensus as agreement_of_runs
@@ -21,24 +21,26 @@ from klnmf.readers import CountTable
 
 def consensus(args: argparse.Namespace) -> int:
     """Run, print, save a model; what an interrupted command did is kept, and gone on from."""
-    output, checkpoint, picture, result, is_resumed = checked_files(args, ".consensus.klnmf")
+    files = checked_files(args, ".consensus.klnmf")
+    output, checkpoint, picture, result, is_resumed = files
     table = read_data(args)
     on_terminal = sys.stderr.isatty()
     try:
-        found = agreement_of_runs(
-            table.X,
-            args.n_components,
-            args.runs,
-            density_threshold=args.density_threshold,
-            init=args.init,
-            max_iter=args.max_iter,
-            n_jobs=args.n_jobs,
-            random_state=args.random_state,
-            progress=on_terminal and not args.quiet,
-            callback=None if on_terminal or args.quiet else RunLines(),
-            checkpoint=checkpoint,
-            resume=is_resumed,
-        )
+        with way_out(files):
+            found = agreement_of_runs(
+                table.X,
+                args.n_components,
+                args.runs,
+                density_threshold=args.density_threshold,
+                init=args.init,
+                max_iter=args.max_iter,
+                n_jobs=args.n_jobs,
+                random_state=args.random_state,
+                progress=on_terminal and not args.quiet,
+                callback=None if on_terminal or args.quiet else RunLines(),
+                checkpoint=checkpoint,
+                resume=is_resumed,
+            )
         model, W = _model(args, table, found)
     except KeyboardInterrupt:
         return interrupted(checkpoint)

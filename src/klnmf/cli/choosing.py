@@ -10,32 +10,34 @@ from typing import Any
 from klnmf.cli.data import read_data, say
 from klnmf.cli.errors import DONE
 from klnmf.cli.lines import SECONDS_BETWEEN_LINES
-from klnmf.cli.searches import checked_files, interrupted, save_picture
+from klnmf.cli.searches import checked_files, interrupted, save_picture, way_out
 from klnmf.model_selection import select_rank
 from klnmf.model_selection.timing import duration
 
 
 def rank(args: argparse.Namespace) -> int:
     """Search, print, save; what an interrupted search did is kept, and gone on from."""
-    output, checkpoint, picture, _, is_resumed = checked_files(args, ".rank.json")
+    files = checked_files(args, ".rank.json")
+    output, checkpoint, picture, _, is_resumed = files
     table = read_data(args)
     on_terminal = sys.stderr.isatty()
     try:
-        selection = select_rank(
-            table.X,
-            args.ranks,
-            n_splits=args.splits,
-            train_fraction=args.train_fraction,
-            background="best" if args.background is None else args.background,
-            early_stop=args.early_stop,
-            n_jobs=args.n_jobs,
-            n_threads=args.n_threads,
-            random_state=args.random_state,
-            progress=on_terminal and not args.quiet,
-            callback=None if on_terminal or args.quiet else SearchLines(),
-            checkpoint=checkpoint,
-            resume=is_resumed,
-        )
+        with way_out(files):
+            selection = select_rank(
+                table.X,
+                args.ranks,
+                n_splits=args.splits,
+                train_fraction=args.train_fraction,
+                background="best" if args.background is None else args.background,
+                early_stop=args.early_stop,
+                n_jobs=args.n_jobs,
+                n_threads=args.n_threads,
+                random_state=args.random_state,
+                progress=on_terminal and not args.quiet,
+                callback=None if on_terminal or args.quiet else SearchLines(),
+                checkpoint=checkpoint,
+                resume=is_resumed,
+            )
     except KeyboardInterrupt:
         return interrupted(checkpoint)
     selection.save(output)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from klnmf.cli.data import say, stem_of
-from klnmf.cli.errors import INTERRUPTED, CommandError
+from klnmf.cli.errors import INTERRUPTED, CommandError, one_line
 from klnmf.cli.outputs import check_writable, replaced
+from klnmf.saved.container import SavedFileError
 
 
 class SearchFiles(NamedTuple):
@@ -49,6 +52,17 @@ def checked_files(args: argparse.Namespace, ending: str) -> SearchFiles:
     if is_resumed:
         say(args, f"going on from {checkpoint}; --restart would begin anew")
     return SearchFiles(output, checkpoint, picture, result, is_resumed)
+
+
+@contextmanager
+def way_out(files: SearchFiles) -> Iterator[None]:
+    """Say how to do without a checkpoint that is damaged or another search's."""
+    try:
+        yield
+    except SavedFileError as error:
+        if not files.is_resumed:
+            raise
+        raise CommandError(f"{one_line(error)} --restart begins anew.") from error
 
 
 def check_picture(path: Path) -> None:

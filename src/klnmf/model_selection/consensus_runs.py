@@ -70,14 +70,15 @@ def consensus(
     n_components : int
         Number of components of each run, and of the consensus.
     n_runs : int, default=100
-        How many starts.
+        How many starts; at least 2, for one has nothing to agree with.
     density_threshold : float, default=0.5
         A component is left out if the mean Euclidean distance to its nearest neighbours, which are
         3 for every 10 runs, is above this; the largest distance there is is √2. Plot the result and
         choose a smaller one if the distances show two heaps.
     refit : {"W", "both"}, default="W"
         "W" keeps the medians and solves for W. "both" goes on from there to a fit of both factors,
-        which describes the data better and may leave the medians.
+        which describes the data better and may leave the medians. ``klnmf consensus`` saves a
+        model, which should be an optimum, and has "both" as its default.
     init : {"samples", "random", "nndsvd"}, default="samples"
         Where a run starts, see `klnmf.KLNMF`.
     enough : float, default=1e-4
@@ -260,13 +261,13 @@ def _check_arguments(
     enough: Any,
     max_iter: Any,
 ) -> None:
-    for name, number in (
-        ("n_components", n_components),
-        ("n_runs", n_runs),
-        ("max_iter", max_iter),
+    for name, number, least in (
+        ("n_components", n_components, 1),
+        ("n_runs", n_runs, 2),
+        ("max_iter", max_iter, 1),
     ):
-        if not isinstance(number, Integral) or int(number) < 1:
-            raise ValueError(f"{name} must be a whole number of at least 1; got {number!r}.")
+        if not isinstance(number, Integral) or int(number) < least:
+            raise ValueError(f"{name} must be a whole number of at least {least}; got {number!r}.")
     for name, value in (("density_threshold", density_threshold), ("enough", enough)):
         if not isinstance(value, Real) or not float(value) > 0:
             raise ValueError(f"{name} must be a positive number; got {value!r}.")
