@@ -338,6 +338,10 @@ def test_picture_has_a_line_for_every_interval(result: Bootstrap) -> None:
     [
         ({"n_runs": 1}, "n_runs must be a whole number of at least 2; got 1"),
         ({"level": 95}, "level must be between 0 and 1, such as 0.95; got 95"),
+        ({"level": "a"}, "level must be between 0 and 1, such as 0.95; got 'a'"),
+        ({"n_jobs": 0}, "n_jobs must be None, from 1 to"),
+        ({"n_jobs": "a"}, "n_jobs must be None, from 1 to .* got 'a'"),
+        ({"progress": "maybe"}, "progress must be 'auto', True or False; got 'maybe'"),
         ({"samples": [80]}, "samples must be from 0 to 79"),
         ({"samples": [0.5]}, "samples must be row numbers or a mask of 80"),
         ({"X": X * 0.5}, "not whole numbers"),

@@ -23,6 +23,7 @@ from klnmf.model_selection.restarts import Fit, restarted
 from klnmf.model_selection.runs_file import Runs, RunsFile, identity
 from klnmf.model_selection.runs_progress import RunsProgress
 from klnmf.objective import Penalties
+from klnmf.progress import is_bar_wanted
 from klnmf.saved.checkpoints import should_resume
 from klnmf.solvers.alternating import RowSolve, solved_rows
 from klnmf.solvers.base import Problem
@@ -125,14 +126,13 @@ def consensus(
     True
     """
     _check_arguments(n_components, n_runs, density_threshold, refit, init, enough, max_iter)
-    jobs = effective_threads(n_jobs)
+    jobs = effective_threads(n_jobs, "n_jobs")
     counts = check_counts(check_array(X, accept_sparse="csr"), dtype=dtype, name="consensus")
     if counts.nnz == 0:
         raise ValueError("X holds nothing but zeros: there is nothing to agree on.")
-    if checkpoint is None and resume is True:
-        raise ValueError("resume=True needs to know from where: pass checkpoint='PATH'.")
     file = None if checkpoint is None else RunsFile(Path(checkpoint), checkpoint_every)
-    is_resumed = file is not None and should_resume(file.path, resume)
+    is_resumed = should_resume(None if file is None else file.path, resume)
+    is_bar_wanted(progress)  # refuses what it cannot be, before any work
     if file is not None and is_resumed and random_state is None:
         seed = file.stored_seed()
     else:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 from numbers import Integral
 from typing import Any
@@ -19,6 +18,7 @@ from klnmf.backends import make_backend
 from klnmf.backends.cpu import effective_threads
 from klnmf.estimators import KLNMF
 from klnmf.objective import Penalties
+from klnmf.progress import is_bar_wanted
 from klnmf.solvers.base import Problem
 from klnmf.sparse_data import SparseData
 from klnmf.topics import component_shares, plsi_probabilities
@@ -119,11 +119,11 @@ def bootstrap(
     True
     """
     _check_arguments(model, n_runs)
-    level = checked_level(level)
+    level, shows_bar = checked_level(level), is_bar_wanted(progress)
     counts = checked_whole_counts(model, X)
     names = names_of_features(model, feature_names)
     chosen = _chosen_samples(samples, counts.shape[0])
-    jobs = min(effective_threads(n_jobs), n_runs)
+    jobs = min(effective_threads(n_jobs, "n_jobs"), n_runs)
     seed = int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
     H = model._H()
     draws = Draws.empty(n_runs, H.shape[::-1], len(chosen)) if keep_draws else None
@@ -133,7 +133,7 @@ def bootstrap(
     moments = [RunningMoments(shares.shape) for shares in estimates]
     similarity, divergences = np.empty((n_runs, len(components))), np.empty(n_runs)
     n_converged = 0
-    bar = tqdm(total=n_runs, desc="klnmf bootstrap", leave=False) if _wants(progress) else None
+    bar = tqdm(total=n_runs, desc="klnmf bootstrap", leave=False) if shows_bar else None
     try:
         # Each run is one thread; refits that stop early are counted, not warned of.
         with threadpool_limits(limits=1), warnings.catch_warnings():
@@ -179,11 +179,6 @@ def bootstrap(
 def _divergence(counts: sp.csr_array, W: Array, H: Array, n_threads: int) -> float:
     problem = Problem(make_backend("auto", SparseData(counts), n_threads), Penalties())
     return problem.objective([W, H])
-
-
-def _wants(progress: str | bool) -> bool:
-    is_terminal = sys.stderr is not None and sys.stderr.isatty()
-    return progress is True or (progress == "auto" and is_terminal)
 
 
 def _shares(W: Array, components: Array, samples: Array) -> tuple[FloatArray, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -52,7 +53,7 @@ def _refuse_other_models(model: FactorModel) -> None:
 
 def checked_level(level: Any) -> float:
     """Level of intervals, as a number between 0 and 1."""
-    if not 0.0 < level < 1.0:
+    if not isinstance(level, Real) or not 0.0 < float(level) < 1.0:
         raise ValueError(f"level must be between 0 and 1, such as 0.95; got {level!r}.")
     return float(level)
 
