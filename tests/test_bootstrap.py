@@ -14,9 +14,10 @@ from scipy.stats import t as student
 from sklearn.exceptions import NotFittedError
 
 from klnmf import KLNMF, MiniBatchKLNMF
+from klnmf.model_selection import consensus
 from klnmf.simulate import draw_counts, simulate_counts
 from klnmf.topics import component_shares, match_components, plsi_probabilities
-from klnmf.uncertainty import Bootstrap, bootstrap
+from klnmf.uncertainty import Bootstrap, bootstrap, differential_features
 from klnmf.uncertainty import bootstrap_result as results
 
 PLANTED = simulate_counts(80, 30, 3, counts_per_sample=150, random_state=0)
@@ -49,6 +50,27 @@ def test_estimates_are_the_shares_of_the_model(model: KLNMF, result: Bootstrap) 
     np.testing.assert_allclose(result.sizes.estimate[0], component_shares(model.components_, W))
     assert result.divergence == pytest.approx(model.divergence_, rel=1e-5)
     assert result.samples.tolist() == list(range(80))
+
+
+@pytest.mark.parametrize("of_model", [np.float32, np.float64])
+@pytest.mark.parametrize("of_counts", [np.int64, np.float32, np.float64])
+def test_type_of_the_counts_need_not_be_that_of_the_model(of_model: Any, of_counts: Any) -> None:
+    model = KLNMF(3, random_state=0).fit(X.astype(of_model))
+    expected, found = (
+        bootstrap(model, X.astype(dtype), n_runs=2, random_state=0)
+        for dtype in (of_model, of_counts)
+    )
+    assert found.divergence == expected.divergence
+    np.testing.assert_array_equal(found.components.upper, expected.components.upper)
+    shares = [differential_features(model, X.astype(t)).share for t in (of_model, of_counts)]
+    np.testing.assert_array_equal(*shares)
+
+
+def test_consensus_of_whole_numbers_can_be_drawn_from() -> None:
+    counts = X.astype(np.int64)
+    found = consensus(counts, 3, n_runs=4, random_state=0)
+    result = bootstrap(found.to_model(), counts, n_runs=2, random_state=0)
+    assert result.divergence == pytest.approx(found.divergence, rel=1e-4)
 
 
 def test_standard_errors_and_bias_are_those_of_the_draws(result: Bootstrap) -> None:
@@ -316,6 +338,10 @@ def test_picture_has_a_line_for_every_interval(result: Bootstrap) -> None:
     [
         ({"n_runs": 1}, "n_runs must be a whole number of at least 2; got 1"),
         ({"level": 95}, "level must be between 0 and 1, such as 0.95; got 95"),
+        ({"level": "a"}, "level must be between 0 and 1, such as 0.95; got 'a'"),
+        ({"n_jobs": 0}, "n_jobs must be None, from 1 to"),
+        ({"n_jobs": "a"}, "n_jobs must be None, from 1 to .* got 'a'"),
+        ({"progress": "maybe"}, "progress must be 'auto', True or False; got 'maybe'"),
         ({"samples": [80]}, "samples must be from 0 to 79"),
         ({"samples": [0.5]}, "samples must be row numbers or a mask of 80"),
         ({"X": X * 0.5}, "not whole numbers"),

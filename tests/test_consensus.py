@@ -142,9 +142,14 @@ def test_picture_is_sorted_by_component(found: Consensus) -> None:
     [
         ({"n_components": 0}, "n_components must be a whole number"),
         ({"n_runs": 1.5}, "n_runs must be a whole number"),
+        ({"n_runs": 1}, "n_runs must be a whole number of at least 2; got 1"),
         ({"density_threshold": 0}, "density_threshold must be a positive number"),
         ({"refit": "H"}, "refit must be one of 'W', 'both'; got 'H'"),
         ({"init": "zeros"}, "init must be one of"),
+        ({"n_jobs": 0}, "n_jobs must be None, from 1 to"),
+        ({"resume": "no"}, "resume must be 'auto', True or False; got 'no'"),
+        ({"resume": 1, "checkpoint": "nowhere"}, "resume must be 'auto', True or False; got 1"),
+        ({"progress": "maybe"}, "progress must be 'auto', True or False; got 'maybe'"),
     ],
 )
 def test_wrong_arguments_are_named(arguments: dict[str, Any], message: str) -> None:

@@ -99,6 +99,41 @@ def test_result_as_a_picture(counts: Path, capsys: Any) -> None:
     assert "c.doc: pictures are" in err
 
 
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (("--plot", "p.png"), ("--result", "p.png")),
+        (("-o", "m.klnmf"), ("--result", "m.klnmf")),
+        (("-o", "m.klnmf"), ("--result", "m.klnmf.checkpoint")),
+        (("-o", "p"), ("--plot", "p")),
+        ((), ("--result", "counts.npz", "--force")),
+        (("--column-names", "names.txt"), ("--result", "names.txt", "--force")),
+    ],
+)
+def test_no_file_takes_the_place_of_another(
+    counts: Path, capsys: Any, one: tuple[str, ...], other: tuple[str, ...]
+) -> None:
+    pytest.importorskip("matplotlib")
+    Path("names.txt").write_text("\n".join(GENES))
+    files = set(os.listdir())
+    code, _, err = outcome(capsys, "consensus", counts, *WORDS, *one, *other)
+    assert code == 1
+    assert f"{other[1]} is read or written by this command already" in err
+    assert set(os.listdir()) == files
+
+
+def test_result_that_is_there_is_overwritten_if_asked_to(counts: Path, capsys: Any) -> None:
+    Path("all.klnmf").write_text("precious")
+    words = ("consensus", counts, *WORDS, "--result", "all.klnmf")
+    for more in ((), ("--restart",)):
+        code, _, err = outcome(capsys, *words, *more)
+        assert code == 1
+        assert "all.klnmf exists already; add --force to overwrite it" in err
+    assert Path("all.klnmf").read_text() == "precious"
+    assert outcome(capsys, *words, "--force")[0] == 0
+    assert len(Consensus.load("all.klnmf").run_objectives) == 6
+
+
 def test_interrupted_command_started_again_goes_on_to_the_same_result(
     counts: Path, capsys: Any
 ) -> None:
@@ -130,6 +165,35 @@ def test_restart_begins_anew(counts: Path, capsys: Any) -> None:
     code, _, err = outcome(capsys, "consensus", counts, *WORDS, "--restart")
     assert code == 0
     assert "going on" not in err
+
+
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_checkpoint_that_will_not_do_has_a_way_out(
+    counts: Path, capsys: Any, is_damaged: bool
+) -> None:
+    checkpoint = Path("counts.consensus.klnmf.checkpoint")
+    consensus(X, 3, n_runs=2, checkpoint=checkpoint, random_state=5)
+    if is_damaged:
+        checkpoint.write_bytes(checkpoint.read_bytes()[:-100])
+    code, _, err = outcome(capsys, "consensus", counts, *WORDS)
+    assert code == 1
+    assert err.endswith(". --restart begins anew.\n")
+    assert outcome(capsys, "consensus", counts, *WORDS, "--restart")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--runs", "1"), "argument --runs: must be 2 or more, got 1"),
+        (("--density-threshold", "0"), "--density-threshold: must be a positive number, got 0"),
+    ],
+)
+def test_numbers_that_will_not_do_are_refused(
+    counts: Path, capsys: Any, words: tuple[str, str], message: str
+) -> None:
+    code, _, err = outcome(capsys, "consensus", counts, *words)
+    assert code == 2
+    assert message in err
 
 
 def test_lines_for_logs_come_now_and_then(capsys: Any) -> None:

@@ -49,6 +49,23 @@ def test_command_prints_and_saves_what_the_function_finds(counts: Path, capsys: 
     assert outcome(capsys, *words, "--force", "-q")[2] == ""
 
 
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        (("--plot", "counts.npz"), "counts.npz"),
+        (("-o", "r.png", "--plot", "r.png"), "r.png"),
+        (("-o", "r.json", "--plot", "r.json.checkpoint"), "r.json.checkpoint"),
+    ],
+)
+def test_no_file_takes_the_place_of_another(
+    counts: Path, capsys: Any, words: tuple[str, ...], name: str
+) -> None:
+    code, _, err = outcome(capsys, "rank", counts, *words)
+    assert code == 1
+    assert f"{name} is read or written by this command already" in err
+    assert os.listdir() == ["counts.npz"]
+
+
 def test_result_as_json_and_as_a_picture(counts: Path, capsys: Any) -> None:
     pytest.importorskip("matplotlib")
     words = ("rank", counts, "--ranks", "2,3", "--splits", "2", "-o", "r.json")
@@ -93,6 +110,21 @@ def test_restart_begins_anew(counts: Path, capsys: Any) -> None:
     code, _, err = outcome(capsys, *words, "--restart")
     assert code == 0
     assert "going on" not in err
+
+
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_checkpoint_that_will_not_do_has_a_way_out(
+    counts: Path, capsys: Any, is_damaged: bool
+) -> None:
+    checkpoint = Path("counts.rank.json.checkpoint")
+    select_rank(X, [2], n_splits=2, checkpoint=checkpoint, random_state=0)
+    if is_damaged:
+        checkpoint.write_bytes(checkpoint.read_bytes()[:-100])
+    words = ("rank", counts, "--ranks", "2,3", "--splits", "2")
+    code, _, err = outcome(capsys, *words)
+    assert code == 1
+    assert err.endswith(". --restart begins anew.\n")
+    assert outcome(capsys, *words, "--restart")[0] == 0
 
 
 @pytest.mark.parametrize("text", ["", "0-3", "5-2", "a", "1,,2", "-3"])

@@ -159,6 +159,9 @@ def test_time_is_predicted_from_its_growth_with_the_rank() -> None:
         ({"background": "none"}, 'background must be "best" or'),
         ({"n_jobs": 0}, "n_jobs must be None or"),
         ({"resume": True}, "pass checkpoint="),
+        ({"resume": "no"}, "resume must be 'auto', True or False; got 'no'"),
+        ({"resume": 1, "checkpoint": "nowhere"}, "resume must be 'auto', True or False; got 1"),
+        ({"progress": "maybe"}, "progress must be 'auto', True or False; got 'maybe'"),
     ],
 )
 def test_wrong_arguments_are_named(arguments: dict[str, Any], message: str) -> None:

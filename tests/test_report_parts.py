@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 from klnmf import KLNMF
 from klnmf.report import measures
 from klnmf.report.reproduce import command_line, python_snippet
+from klnmf.simulate import simulate_counts
 
 
 def test_typical_samples_are_not_the_shortest_ones() -> None:
@@ -65,3 +68,36 @@ def test_command_line_quotes_what_the_shell_would_read() -> None:
     assert " --tol 0.0001 " in command
     assert command.endswith(" --dtype float64")
     assert "random-state" not in command  # not set
+
+
+def test_snippet_and_command_say_what_was_known(tmp_path: Path) -> None:
+    """What `fit` was told besides X is named, so that running it again is the same fit."""
+    X, _, H = simulate_counts(30, 12, 3, counts_per_sample=80, random_state=0)
+    told: dict[str, Any] = {"missing": sp.csr_array(np.eye(30, 12)), "exposure": np.arange(1, 31)}
+    model = KLNMF(3, random_state=0, fixed_components=H.T[:1]).fit(X, **told)
+    model.save(tmp_path / "m.klnmf")
+    for known in (model, KLNMF.load(tmp_path / "m.klnmf")):
+        snippet = python_snippet(known, {})
+        last = "W = model.fit_transform(X, exposure=exposure, missing=missing)  # not saved with"
+        assert snippet.splitlines()[-1].startswith(last)
+        namespace = {"X": X, "known": known.components_[:1], **told}
+        exec(snippet, namespace)
+        np.testing.assert_array_equal(namespace["model"].components_, model.components_)
+        command = command_line(known, {"input": "counts.npz"})
+        assert command == (
+            "# no command does this fit: fixed_components, exposure, missing can be passed in "
+            "Python only"
+        )
+
+
+def test_no_command_carries_fixed_components() -> None:
+    model = KLNMF(3, fixed_components=[[1.0, 0.0, 1.0]])
+    assert command_line(model, {}).startswith("# no command does this fit: fixed_components")
+    assert python_snippet(model, {}).endswith("W = model.fit_transform(X)")
+
+
+def test_names_from_a_file_are_no_code() -> None:
+    model = KLNMF(3)
+    model.known_names_ = ["missing", "X); print(1", "a\nrm -r"]
+    assert "print(1" not in python_snippet(model, {})
+    assert "\n" not in command_line(model, {})

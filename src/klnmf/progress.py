@@ -6,10 +6,26 @@ import sys
 from types import TracebackType
 from typing import Any, Self
 
+import numpy as np
 from tqdm.auto import tqdm
 
 # Fits that are over sooner show no bar.
 SECONDS_BEFORE_SHOWN = 3.0
+
+
+def is_bar_wanted(progress: str | bool) -> bool:
+    """Whether to show a bar: "auto" is on a terminal only, and anything but a bool is refused.
+
+    Examples
+    --------
+    >>> is_bar_wanted(True), is_bar_wanted(False)
+    (True, False)
+    """
+    if isinstance(progress, bool | np.bool_):
+        return bool(progress)
+    if progress != "auto":
+        raise ValueError(f"progress must be 'auto', True or False; got {progress!r}.")
+    return sys.stderr is not None and sys.stderr.isatty()
 
 
 class ClosesBar:
@@ -49,7 +65,7 @@ class ProgressBar(ClosesBar):
         automatic = show == "auto"
         self._bar: Any = None
         # Even a disabled bar would start tqdm's monitor thread; where none is wanted, make none.
-        if show is True or (automatic and sys.stderr is not None and sys.stderr.isatty()):
+        if is_bar_wanted(show):
             self._bar = tqdm(
                 total=total,
                 initial=n_done,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from numbers import Integral
 from typing import Any, ClassVar
 
 import joblib  # comes with scikit-learn
@@ -29,21 +30,23 @@ Array = npt.NDArray[Any]
 MAX_THREADS = 1024
 
 
-def effective_threads(n_threads: int | None) -> int:
+def effective_threads(n_threads: Any, name: str = "n_threads") -> int:
     """Threads to use: None follows OMP_NUM_THREADS, else the CPUs this process may use.
 
-    Negative numbers count from the end, as in scikit-learn: -1 is all CPUs, -2 all but one.
+    Negative numbers count from the end, as in scikit-learn: -1 is all CPUs, -2 all but one. An
+    error calls the number by ``name``.
     """
     allowed = joblib.cpu_count()  # affinity masks and cgroup quotas included
     if n_threads is None:
         limit = _core.default_threads()  # what threadpoolctl's limits act upon
         return limit if os.environ.get("OMP_NUM_THREADS") else max(1, min(limit, allowed))
-    if n_threads == 0 or n_threads > MAX_THREADS:
+    number = int(n_threads) if isinstance(n_threads, Integral) else 0
+    if number == 0 or number > MAX_THREADS:
         raise ValueError(
-            f"n_threads must be None, from 1 to {MAX_THREADS}, or negative, got {n_threads}. None "
+            f"{name} must be None, from 1 to {MAX_THREADS}, or negative, got {n_threads!r}. None "
             "is all CPUs this process may use; negative numbers count from the end (-1: all)."
         )
-    return n_threads if n_threads > 0 else max(1, allowed + 1 + n_threads)
+    return number if number > 0 else max(1, allowed + 1 + number)
 
 
 def instruction_set() -> str:

@@ -8,11 +8,10 @@ import sys
 import time
 from typing import Any
 
-from klnmf.cli.data import facts_of, read_data, say, stem_of
-from klnmf.cli.errors import DONE, CommandError
+from klnmf.cli.data import facts_of, read_data, say
+from klnmf.cli.errors import DONE
 from klnmf.cli.lines import SECONDS_BETWEEN_LINES
-from klnmf.cli.outputs import check_writable
-from klnmf.cli.searches import check_picture, interrupted, save_picture
+from klnmf.cli.searches import checked_files, interrupted, save_picture, way_out
 from klnmf.estimators import KLNMF
 from klnmf.model_selection import Consensus
 from klnmf.model_selection import consensus as agreement_of_runs
@@ -22,34 +21,26 @@ from klnmf.readers import CountTable
 
 def consensus(args: argparse.Namespace) -> int:
     """Run, print, save a model; what an interrupted command did is kept, and gone on from."""
-    default = f"{stem_of(args.data)}.consensus.klnmf"
-    output = check_writable(default if args.output is None else args.output, args.data)
-    picture = None if args.plot is None else check_writable(args.plot, args.data, output)
-    result = None if args.result is None else check_writable(args.result, args.data, output)
-    checkpoint = check_writable(f"{output}.checkpoint", args.data)
-    if picture is not None:
-        check_picture(picture)
-    if output.exists() and not (args.force or args.restart or checkpoint.exists()):
-        raise CommandError(f"{output} exists already; add --force to overwrite it.")
-    if checkpoint.exists() and not args.restart:
-        say(args, f"going on from {checkpoint}; --restart would begin anew")
+    files = checked_files(args, ".consensus.klnmf")
+    output, checkpoint, picture, result, is_resumed = files
     table = read_data(args)
     on_terminal = sys.stderr.isatty()
     try:
-        found = agreement_of_runs(
-            table.X,
-            args.n_components,
-            args.runs,
-            density_threshold=args.density_threshold,
-            init=args.init,
-            max_iter=args.max_iter,
-            n_jobs=args.n_jobs,
-            random_state=args.random_state,
-            progress=on_terminal and not args.quiet,
-            callback=None if on_terminal or args.quiet else RunLines(),
-            checkpoint=checkpoint,
-            resume=not args.restart and checkpoint.exists(),
-        )
+        with way_out(files):
+            found = agreement_of_runs(
+                table.X,
+                args.n_components,
+                args.runs,
+                density_threshold=args.density_threshold,
+                init=args.init,
+                max_iter=args.max_iter,
+                n_jobs=args.n_jobs,
+                random_state=args.random_state,
+                progress=on_terminal and not args.quiet,
+                callback=None if on_terminal or args.quiet else RunLines(),
+                checkpoint=checkpoint,
+                resume=is_resumed,
+            )
         model, W = _model(args, table, found)
     except KeyboardInterrupt:
         return interrupted(checkpoint)

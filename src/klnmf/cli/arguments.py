@@ -6,7 +6,16 @@ import argparse
 from collections.abc import Callable
 from typing import Any
 
-from klnmf.cli.values import natural, ngrams, nonnegative, share, share_or_count, some_ranks
+from klnmf.cli.values import (
+    natural,
+    ngrams,
+    nonnegative,
+    positive,
+    several,
+    share,
+    share_or_count,
+    some_ranks,
+)
 
 FORMATS = (
     *("npz", "mtx", "10x", "10x-h5", "h5ad", "loom", "csv", "tsv", "parquet"),
@@ -195,10 +204,10 @@ def _add_consensus(commands: Any) -> None:
     _add_output(parser, "model to write (DATA's name with .consensus.klnmf)")
     add = parser.add_argument
     add("-r", "-k", "--n-components", type=natural, default=10, metavar="R", help="components (10)")
-    add("--runs", type=natural, default=100, metavar="N", help="starts (100)")
+    add("--runs", type=several, default=100, metavar="N", help="starts, at least 2 (100)")
     add(
         "--density-threshold",
-        type=nonnegative,
+        type=positive,
         default=0.5,
         metavar="DISTANCE",
         help="components of runs that are farther from their neighbours are left out (0.5)",
@@ -207,7 +216,8 @@ def _add_consensus(commands: Any) -> None:
         "--refit",
         choices=("both", "W"),
         default="both",
-        help="the model: the optimum next to the medians, or the medians with W solved for (both)",
+        help="the model: the optimum next to the medians, for a model should be one, or the "
+        "medians with W solved for, which consensus() in Python returns by default (both)",
     )
     add("--init", choices=STARTS, default="samples", help="where runs start (samples)")
     add("--max-iter", type=natural, default=300, metavar="N", help="iterations of a run (300)")
@@ -216,7 +226,7 @@ def _add_consensus(commands: Any) -> None:
     add("--plot", metavar="FILE", help="also draw the result: .png, .pdf or .svg")
     add("--result", metavar="FILE", help="also save all runs, for Consensus.load in Python")
     add("--json", action="store_true", help="print JSON instead of the table")
-    add("--force", action="store_true", help="overwrite a model that is there")
+    add("--force", action="store_true", help="overwrite files that are there")
     add("--restart", action="store_true", help="begin anew, whatever an interrupted run has left")
     _add_quiet(parser)
 

@@ -7,45 +7,37 @@ import sys
 import time
 from typing import Any
 
-from klnmf.cli.data import read_data, say, stem_of
-from klnmf.cli.errors import DONE, CommandError
+from klnmf.cli.data import read_data, say
+from klnmf.cli.errors import DONE
 from klnmf.cli.lines import SECONDS_BETWEEN_LINES
-from klnmf.cli.outputs import check_writable
-from klnmf.cli.searches import check_picture, interrupted, save_picture
+from klnmf.cli.searches import checked_files, interrupted, save_picture, way_out
 from klnmf.model_selection import select_rank
 from klnmf.model_selection.timing import duration
 
 
 def rank(args: argparse.Namespace) -> int:
     """Search, print, save; what an interrupted search did is kept, and gone on from."""
-    default = f"{stem_of(args.data)}.rank.json"
-    output = check_writable(default if args.output is None else args.output, args.data)
-    picture = None if args.plot is None else check_writable(args.plot, args.data, output)
-    checkpoint = check_writable(f"{output}.checkpoint", args.data)
-    if picture is not None:
-        check_picture(picture)
-    if output.exists() and not (args.force or args.restart or checkpoint.exists()):
-        raise CommandError(f"{output} exists already; add --force to overwrite it.")
-    if checkpoint.exists() and not args.restart:
-        say(args, f"going on from {checkpoint}; --restart would begin anew")
+    files = checked_files(args, ".rank.json")
+    output, checkpoint, picture, _, is_resumed = files
     table = read_data(args)
     on_terminal = sys.stderr.isatty()
     try:
-        selection = select_rank(
-            table.X,
-            args.ranks,
-            n_splits=args.splits,
-            train_fraction=args.train_fraction,
-            background="best" if args.background is None else args.background,
-            early_stop=args.early_stop,
-            n_jobs=args.n_jobs,
-            n_threads=args.n_threads,
-            random_state=args.random_state,
-            progress=on_terminal and not args.quiet,
-            callback=None if on_terminal or args.quiet else SearchLines(),
-            checkpoint=checkpoint,
-            resume=not args.restart and checkpoint.exists(),
-        )
+        with way_out(files):
+            selection = select_rank(
+                table.X,
+                args.ranks,
+                n_splits=args.splits,
+                train_fraction=args.train_fraction,
+                background="best" if args.background is None else args.background,
+                early_stop=args.early_stop,
+                n_jobs=args.n_jobs,
+                n_threads=args.n_threads,
+                random_state=args.random_state,
+                progress=on_terminal and not args.quiet,
+                callback=None if on_terminal or args.quiet else SearchLines(),
+                checkpoint=checkpoint,
+                resume=is_resumed,
+            )
     except KeyboardInterrupt:
         return interrupted(checkpoint)
     selection.save(output)

@@ -1,14 +1,68 @@
-"""What the long searches have in common: pictures of results, and the words on Ctrl-C."""
+"""What the long searches have in common: their files, pictures, and the words on Ctrl-C."""
 
 from __future__ import annotations
 
+import argparse
 import shlex
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from klnmf.cli.errors import INTERRUPTED, CommandError
-from klnmf.cli.outputs import replaced
+from klnmf.cli.data import say, stem_of
+from klnmf.cli.errors import INTERRUPTED, CommandError, one_line
+from klnmf.cli.outputs import check_writable, replaced
+from klnmf.saved.container import SavedFileError
+
+
+class SearchFiles(NamedTuple):
+    """What a search writes, each under a name of its own."""
+
+    output: Path
+    checkpoint: Path  # of a search that is not over
+    picture: Path | None
+    result: Path | None
+    is_resumed: bool  # whether the search goes on from the checkpoint
+
+
+def checked_files(args: argparse.Namespace, ending: str) -> SearchFiles:
+    """Names of all files, refused before any work where one would take the place of another.
+
+    ``ending`` is that of the output where no name was given.
+    """
+    taken: list[str | Path | None] = [args.data, args.row_names, args.column_names]
+
+    def name(path: str | Path) -> Path:
+        taken.append(check_writable(path, *taken))
+        return Path(path)
+
+    output = name(f"{stem_of(args.data)}{ending}" if args.output is None else args.output)
+    checkpoint = name(f"{output}.checkpoint")
+    picture = None if args.plot is None else name(args.plot)
+    wanted = getattr(args, "result", None)
+    result = None if wanted is None else name(wanted)
+    if picture is not None:
+        check_picture(picture)
+    is_replaced = args.force or args.restart or checkpoint.exists()
+    for path, may_be_there in ((output, is_replaced), (result, args.force)):
+        if path is not None and path.exists() and not may_be_there:
+            raise CommandError(f"{path} exists already; add --force to overwrite it.")
+    is_resumed = checkpoint.exists() and not args.restart
+    if is_resumed:
+        say(args, f"going on from {checkpoint}; --restart would begin anew")
+    return SearchFiles(output, checkpoint, picture, result, is_resumed)
+
+
+@contextmanager
+def way_out(files: SearchFiles) -> Iterator[None]:
+    """Say how to do without a checkpoint that is damaged or another search's."""
+    try:
+        yield
+    except SavedFileError as error:
+        if not files.is_resumed:
+            raise
+        raise CommandError(f"{one_line(error)} --restart begins anew.") from error
 
 
 def check_picture(path: Path) -> None:

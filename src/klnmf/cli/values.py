@@ -13,6 +13,22 @@ def natural(text: str) -> int:
     return value
 
 
+def several(text: str) -> int:
+    """Return a whole number from 2."""
+    value = int(text)
+    if value < 2:
+        raise argparse.ArgumentTypeError(f"must be 2 or more, got {value}")
+    return value
+
+
+def positive(text: str) -> float:
+    """Return a number above 0."""
+    value = float(text)
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"must be a positive number, got {text}")
+    return value
+
+
 def nonnegative(text: str) -> float:
     """Return a number from 0."""
     value = float(text)

@@ -108,7 +108,7 @@ class Consensus:
         """
         n_components, n_features = self.components.shape
         model = KLNMF(n_components)
-        model.components_ = self.components
+        model.components_ = self.components.copy()
         model.n_components_, model.n_features_in_ = n_components, n_features
         model.divergence_, model.kkt_residual_ = self.divergence, self.kkt_residual
         model.converged_ = bool(self.kkt_residual <= model.tol)

@@ -23,6 +23,7 @@ from klnmf.model_selection.restarts import Fit, restarted
 from klnmf.model_selection.runs_file import Runs, RunsFile, identity
 from klnmf.model_selection.runs_progress import RunsProgress
 from klnmf.objective import Penalties
+from klnmf.progress import is_bar_wanted
 from klnmf.saved.checkpoints import should_resume
 from klnmf.solvers.alternating import RowSolve, solved_rows
 from klnmf.solvers.base import Problem
@@ -70,14 +71,15 @@ def consensus(
     n_components : int
         Number of components of each run, and of the consensus.
     n_runs : int, default=100
-        How many starts.
+        How many starts; at least 2, for one has nothing to agree with.
     density_threshold : float, default=0.5
         A component is left out if the mean Euclidean distance to its nearest neighbours, which are
         3 for every 10 runs, is above this; the largest distance there is is √2. Plot the result and
         choose a smaller one if the distances show two heaps.
     refit : {"W", "both"}, default="W"
         "W" keeps the medians and solves for W. "both" goes on from there to a fit of both factors,
-        which describes the data better and may leave the medians.
+        which describes the data better and may leave the medians. ``klnmf consensus`` saves a
+        model, which should be an optimum, and has "both" as its default.
     init : {"samples", "random", "nndsvd"}, default="samples"
         Where a run starts, see `klnmf.KLNMF`.
     enough : float, default=1e-4
@@ -124,14 +126,13 @@ def consensus(
     True
     """
     _check_arguments(n_components, n_runs, density_threshold, refit, init, enough, max_iter)
-    jobs = effective_threads(n_jobs)
+    jobs = effective_threads(n_jobs, "n_jobs")
     counts = check_counts(check_array(X, accept_sparse="csr"), dtype=dtype, name="consensus")
     if counts.nnz == 0:
         raise ValueError("X holds nothing but zeros: there is nothing to agree on.")
-    if checkpoint is None and resume is True:
-        raise ValueError("resume=True needs to know from where: pass checkpoint='PATH'.")
     file = None if checkpoint is None else RunsFile(Path(checkpoint), checkpoint_every)
-    is_resumed = file is not None and should_resume(file.path, resume)
+    is_resumed = should_resume(None if file is None else file.path, resume)
+    is_bar_wanted(progress)  # refuses what it cannot be, before any work
     if file is not None and is_resumed and random_state is None:
         seed = file.stored_seed()
     else:
@@ -260,13 +261,13 @@ def _check_arguments(
     enough: Any,
     max_iter: Any,
 ) -> None:
-    for name, number in (
-        ("n_components", n_components),
-        ("n_runs", n_runs),
-        ("max_iter", max_iter),
+    for name, number, least in (
+        ("n_components", n_components, 1),
+        ("n_runs", n_runs, 2),
+        ("max_iter", max_iter, 1),
     ):
-        if not isinstance(number, Integral) or int(number) < 1:
-            raise ValueError(f"{name} must be a whole number of at least 1; got {number!r}.")
+        if not isinstance(number, Integral) or int(number) < least:
+            raise ValueError(f"{name} must be a whole number of at least {least}; got {number!r}.")
     for name, value in (("density_threshold", density_threshold), ("enough", enough)):
         if not isinstance(value, Real) or not float(value) > 0:
             raise ValueError(f"{name} must be a positive number; got {value!r}.")

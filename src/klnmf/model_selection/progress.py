@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +9,7 @@ from tqdm.auto import tqdm
 
 from klnmf.model_selection.search import Search, Step
 from klnmf.model_selection.timing import duration, predicted_seconds
-from klnmf.progress import ClosesBar
+from klnmf.progress import ClosesBar, is_bar_wanted
 
 # tqdm's own estimate takes all steps for equally long; ours stands at the end.
 _FORMAT = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} fits [{elapsed}{postfix}]"
@@ -40,7 +39,7 @@ class PathProgress(ClosesBar):
     ) -> None:
         self._callback, self._jobs = callback, min(jobs, search.plan.n_splits)
         self._bar: Any = None
-        if show is True or (show == "auto" and sys.stderr is not None and sys.stderr.isatty()):
+        if is_bar_wanted(show):
             self._bar = tqdm(
                 total=search.n_fits + len(search.ranks_ahead),
                 initial=search.n_fits,

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable
 from typing import Any
 
 from tqdm.auto import tqdm
 
-from klnmf.progress import ClosesBar
+from klnmf.progress import ClosesBar, is_bar_wanted
 
 
 class RunsProgress(ClosesBar):
@@ -35,7 +34,7 @@ class RunsProgress(ClosesBar):
         self._n_runs, self._n_before, self._n_done = n_runs, n_done, n_done
         self._callback, self._started = callback, time.monotonic()
         self._bar: Any = None
-        if show is True or (show == "auto" and sys.stderr is not None and sys.stderr.isatty()):
+        if is_bar_wanted(show):
             self._bar = tqdm(
                 total=n_runs, initial=n_done, desc="klnmf consensus", unit="run", leave=False
             )

@@ -22,6 +22,7 @@ from klnmf.model_selection.progress import PathProgress
 from klnmf.model_selection.rank_selection import RankSelection
 from klnmf.model_selection.search import Plan, Search, Step, is_small
 from klnmf.model_selection.search_file import SearchFile
+from klnmf.progress import is_bar_wanted
 from klnmf.saved.checkpoints import should_resume
 from klnmf.validation import EXACT_IN_FLOAT32, check_counts, warn_caller
 
@@ -130,10 +131,9 @@ def select_rank(
     jobs = _checked_jobs(n_jobs, 1 if not is_small(counts, n_splits) else n_splits)
     cpus = effective_threads(None)
     threads = effective_threads(n_threads) if n_threads is not None else max(1, cpus // jobs)
-    if checkpoint is None and resume is True:
-        raise ValueError("resume=True needs to know from where: pass checkpoint='PATH'.")
     file = None if checkpoint is None else SearchFile(Path(checkpoint), checkpoint_every)
-    is_resumed = file is not None and should_resume(file.path, resume)
+    is_resumed = should_resume(None if file is None else file.path, resume)
+    is_bar_wanted(progress)  # refuses what it cannot be, before any work
     if file is not None and is_resumed and random_state is None:
         seed = file.stored_seed()
     else:

@@ -43,12 +43,14 @@ def python_snippet(model: Any, parameters: Mapping[str, str]) -> str:
     if needs_numpy:
         lines.insert(0, "import numpy")
     lines += [f"# {key} = {value!r}" for key, value in parameters.items()]
-    lines += [f"model = {name}(", *arguments, ")", "W = model.fit_transform(X)"]
+    lines += [f"model = {name}(", *arguments, ")", _fit_call(model)]
     return "\n".join(lines)
 
 
 def command_line(model: Any, parameters: Mapping[str, str]) -> str:
     """Write the same fit as a command; parameters that are not set are left out.
+
+    Where something was known before the fit, a remark for the shell says that no command does it.
 
     Examples
     --------
@@ -56,6 +58,9 @@ def command_line(model: Any, parameters: Mapping[str, str]) -> str:
     >>> command_line(KLNMF(2, random_state=0), {"input": "my counts.npz"})[:50]
     "klnmf fit 'my counts.npz' --n-components 2 --solve"
     """
+    known = _known_names(model)
+    if known:
+        return f"# no command does this fit: {', '.join(known)} can be passed in Python only"
     words = ["klnmf", "fit", shlex.quote(parameters.get(INPUT_KEY, "DATA"))]
     for key, value in _ordered_parameters(model).items():
         if key in _NOT_FOR_THE_SHELL or value is None:
@@ -65,6 +70,23 @@ def command_line(model: Any, parameters: Mapping[str, str]) -> str:
             words += [f"--{key.replace('_', '-')}", shlex.quote(text)]
     words += [parameters[OPTIONS_KEY]] if parameters.get(OPTIONS_KEY) else []
     return " ".join(words)
+
+
+def _known_names(model: Any) -> list[str]:
+    """Return what was known before the fit, be it a parameter or an argument of ``fit``."""
+    # A file may have been written by a stranger: what is no name must not get into code.
+    names = [name for name in getattr(model, "known_names_", []) if name.isidentifier()]
+    if getattr(model, "fixed_components", None) is not None and "fixed_components" not in names:
+        names.insert(0, "fixed_components")
+    return names
+
+
+def _fit_call(model: Any) -> str:
+    """Call of ``fit_transform`` with what was passed besides X."""
+    passed = [name for name in _known_names(model) if name != "fixed_components"]
+    arguments = ", ".join(["X", *(f"{name}={name}" for name in passed)])
+    remark = "  # not saved with the model" if passed else ""
+    return f"W = model.fit_transform({arguments}){remark}"
 
 
 def _ordered_parameters(model: Any) -> dict[str, Any]:

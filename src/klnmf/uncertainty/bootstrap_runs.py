@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 from numbers import Integral
 from typing import Any
@@ -19,6 +18,7 @@ from klnmf.backends import make_backend
 from klnmf.backends.cpu import effective_threads
 from klnmf.estimators import KLNMF
 from klnmf.objective import Penalties
+from klnmf.progress import is_bar_wanted
 from klnmf.solvers.base import Problem
 from klnmf.sparse_data import SparseData
 from klnmf.topics import component_shares, plsi_probabilities
@@ -27,6 +27,7 @@ from klnmf.uncertainty.bootstrap_result import Bootstrap, Draws
 from klnmf.uncertainty.inputs import (
     checked_level,
     checked_whole_counts,
+    n_fixed_components,
     names_of_features,
 )
 from klnmf.uncertainty.intervals import interior, share_intervals
@@ -61,7 +62,8 @@ def bootstrap(
     hundred runs are enough for that, where percentiles of the runs, which are the usual choice,
     need several hundred to cover as they should (docs/performance.md, "How sure", has the measured
     coverage). Entries near 0 or 1 are marked as such (``is_interior``); their intervals come from
-    the likelihood as well and are one-sided.
+    the likelihood as well and are one-sided. Components that were fixed in the fit are known: they
+    are the same in all runs, and the ends of their intervals are the estimate.
 
     What they do not tell: whether the model is right. Counts that vary more than Poisson counts, a
     wrong number of components and another local optimum are not in them, and components that the
@@ -117,11 +119,11 @@ def bootstrap(
     True
     """
     _check_arguments(model, n_runs)
-    level = checked_level(level)
+    level, shows_bar = checked_level(level), is_bar_wanted(progress)
     counts = checked_whole_counts(model, X)
     names = names_of_features(model, feature_names)
     chosen = _chosen_samples(samples, counts.shape[0])
-    jobs = min(effective_threads(n_jobs), n_runs)
+    jobs = min(effective_threads(n_jobs, "n_jobs"), n_runs)
     seed = int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
     H = model._H()
     draws = Draws.empty(n_runs, H.shape[::-1], len(chosen)) if keep_draws else None
@@ -131,7 +133,7 @@ def bootstrap(
     moments = [RunningMoments(shares.shape) for shares in estimates]
     similarity, divergences = np.empty((n_runs, len(components))), np.empty(n_runs)
     n_converged = 0
-    bar = tqdm(total=n_runs, desc="klnmf bootstrap", leave=False) if _wants(progress) else None
+    bar = tqdm(total=n_runs, desc="klnmf bootstrap", leave=False) if shows_bar else None
     try:
         # Each run is one thread; refits that stop early are counted, not warned of.
         with threadpool_limits(limits=1), warnings.catch_warnings():
@@ -151,11 +153,14 @@ def bootstrap(
         if bar is not None:
             bar.close()
 
-    rooms = _rooms(counts, W, H, chosen, estimates, moments, level)
+    n_fixed = n_fixed_components(model)
+    rooms = _rooms(counts, W, H, chosen, estimates, moments, level, n_fixed)
     of_components, of_proportions, of_sizes = (
         share_intervals(estimate, moment.mean, moment.standard_deviation, room, level, moment.n)
         for estimate, moment, room in zip(estimates, moments, rooms, strict=True)
     )
+    for end in (of_components.lower, of_components.upper):
+        end[:n_fixed] = of_components.estimate[:n_fixed]
     return Bootstrap(
         components=of_components,
         proportions=of_proportions,
@@ -174,11 +179,6 @@ def bootstrap(
 def _divergence(counts: sp.csr_array, W: Array, H: Array, n_threads: int) -> float:
     problem = Problem(make_backend("auto", SparseData(counts), n_threads), Penalties())
     return problem.objective([W, H])
-
-
-def _wants(progress: str | bool) -> bool:
-    is_terminal = sys.stderr is not None and sys.stderr.isatty()
-    return progress is True or (progress == "auto" and is_terminal)
 
 
 def _shares(W: Array, components: Array, samples: Array) -> tuple[FloatArray, ...]:
@@ -200,12 +200,17 @@ def _rooms(
     estimates: tuple[FloatArray, ...],
     moments: list[RunningMoments],
     level: float,
+    n_fixed: int,
 ) -> tuple[FloatArray, ...]:
-    """How much every share at the boundary could be larger, by the likelihood of its row."""
+    """How much every share at the boundary could be larger, by the likelihood of its row.
+
+    The first ``n_fixed`` components are known, and have no room.
+    """
     outside = [
         ~interior(shares, moment.standard_deviation)
         for shares, moment in zip(estimates, moments, strict=True)
     ]
+    outside[0][:n_fixed] = False
     alpha = 1.0 - level
     by_feature = sp.csr_array(counts.T)
     of_H = upper_limits(by_feature, H, W, np.ascontiguousarray(outside[0].T), alpha).T

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import Any
 
+import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
@@ -13,7 +15,7 @@ from klnmf.topics.checks import Names, checked_names
 
 
 def checked_whole_counts(model: FactorModel, X: Any) -> sp.csr_array:
-    """Return the counts as the model sees them; what cannot be Poisson is refused."""
+    """Return the counts in the type of the components; what cannot be Poisson is refused."""
     check_is_fitted(model, "components_")
     _refuse_other_models(model)
     counts = model._check(X, reset=False)
@@ -23,7 +25,15 @@ def checked_whole_counts(model: FactorModel, X: Any) -> sp.csr_array:
             "weighted or scaled data do not, and nothing said of them here would be true. Fit and "
             "pass the counts."
         )
-    return counts
+    return counts.astype(model.components_.dtype, copy=False)
+
+
+def n_fixed_components(model: FactorModel) -> int:
+    """How many of the first components were known before the fit."""
+    fixed: Any = getattr(model, "fixed_components", None)
+    if fixed is None:
+        return 0
+    return 1 if np.ndim(fixed) == 1 else int(np.shape(fixed)[0])
 
 
 def _refuse_other_models(model: FactorModel) -> None:
@@ -43,7 +53,7 @@ def _refuse_other_models(model: FactorModel) -> None:
 
 def checked_level(level: Any) -> float:
     """Level of intervals, as a number between 0 and 1."""
-    if not 0.0 < level < 1.0:
+    if not isinstance(level, Real) or not 0.0 < float(level) < 1.0:
         raise ValueError(f"level must be between 0 and 1, such as 0.95; got {level!r}.")
     return float(level)
 

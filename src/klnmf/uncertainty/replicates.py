@@ -14,6 +14,7 @@ from sklearn.base import clone
 from klnmf.estimators import KLNMF
 from klnmf.simulate import draw_counts
 from klnmf.topics import match_components
+from klnmf.uncertainty.inputs import n_fixed_components
 
 Array = npt.NDArray[Any]
 
@@ -44,9 +45,7 @@ def replicates(
     n_runs, seed, n_jobs : int
         How many, of which seed, how many at a time.
     """
-    # A table of fixed components may have its columns in another order than X.
-    fixed: Any = model.fixed_components
-    n_fixed = 0 if fixed is None else fixed.shape[0] if hasattr(fixed, "shape") else len(fixed)
+    n_fixed = n_fixed_components(model)
     rates = [factor.astype(np.float64) for factor in (W, components)]
     estimator = clone(model).set_params(
         n_init=1,
@@ -57,6 +56,7 @@ def replicates(
         progress=False,
         callback=None,
         checkpoint=None,
+        # A table of fixed components may have its columns in another order than X.
         fixed_components=components[:n_fixed] if n_fixed else None,
     )
 
@@ -65,11 +65,11 @@ def replicates(
         drawn = draw_counts(rates[0], rates[1], generator).astype(components.dtype)
         refit = clone(estimator).set_params(random_state=int(generator.integers(2**31 - 1)))
         new_W = refit.fit_transform(drawn, W=W, H=components)
-        match = match_components(components, refit.components_)
+        order, similarity = _matched(components, refit.components_, n_fixed)
         return Replicate(
-            new_W[:, match.second],
-            refit.components_[match.second],
-            match.similarity,
+            new_W[:, order],
+            refit.components_[order],
+            similarity,
             float(refit.divergence_),
             bool(refit.converged_),
         )
@@ -85,3 +85,14 @@ def replicates(
                 yield waiting.popleft().result()
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _matched(components: Array, refitted: Array, n_fixed: int) -> tuple[Array, Array]:
+    """Order and similarity of a refit's components; the fixed ones, which come first, stay."""
+    order = np.arange(len(components))
+    similarity = np.ones(len(components))
+    if n_fixed < len(components):
+        match = match_components(components[n_fixed:], refitted[n_fixed:])
+        order[n_fixed:] = n_fixed + match.second
+        similarity[n_fixed:] = match.similarity
+    return order, similarity
