@@ -9,10 +9,11 @@ import pytest
 import scipy.sparse as sp
 from scipy.special import gammaln
 
-from klnmf import KLNMF, MiniBatchKLNMF
+from klnmf import KLNMF, MiniBatchKLNMF, open_matrix
 from klnmf.evaluation import evaluate
-from klnmf.held_out import likelihood
+from klnmf.held_out import likelihood, split_for_completion
 from klnmf.on_disk import prepare
+from klnmf.validation import check_counts
 from known_cases import RANK, X, everything_known, fit
 from strategies import same_bits
 
@@ -34,7 +35,12 @@ def test_whatever_stands_in_missing_cells_is_not_looked_at(value: float) -> None
     expected, model = fit(missing=MISSING, max_iter=3)
     filled = with_values(value)
     before = filled.copy()
-    for given in (filled, filled.tolist(), sp.coo_array(filled), sp.csc_matrix(filled)):
+    twice = sp.csr_array(filled)
+    twice = sp.csr_array(  # every value in two halves, of which both must go
+        (np.repeat(twice.data / 2, 2), np.repeat(twice.indices, 2), 2 * twice.indptr),
+        shape=twice.shape,
+    )
+    for given in (filled, filled.tolist(), sp.coo_array(filled), sp.csc_matrix(filled), twice):
         W, other = fit(given, missing=MISSING, max_iter=3)
         assert same_bits(W, expected)
         assert same_bits(other.components_, model.components_)
@@ -109,12 +115,18 @@ def test_a_score_leaves_missing_cells_out_of_both_halves(known: Any, scale: floa
     assert scores != {model.score(X * scale, missing=np.zeros((n, m)))}
 
 
+def test_a_score_is_that_of_one_half_given_the_other() -> None:
+    model = fit(missing=MISSING)[1]
+    split = split_for_completion(check_counts(with_values(0.0)), 0)
+    W = model.transform(split.estimate, missing=MISSING)
+    expected = likelihood(split.held_out, W, model.components_.T, MISSING).per_sample
+    assert model.score(X, missing=MISSING) == pytest.approx(expected, rel=1e-12)
+
+
 def test_a_score_on_disk_has_the_same_bits(tmp_path: Any) -> None:
     model = fit(missing=MISSING)[1]
     prepare(with_values(0.5), tmp_path / "matrix")  # whole numbers where they were observed
-    import klnmf
-
-    matrix = klnmf.open_matrix(tmp_path / "matrix")
+    matrix = open_matrix(tmp_path / "matrix")
     assert model.score(matrix, missing=MISSING) == model.score(X.astype(float), missing=MISSING)
 
 

@@ -55,6 +55,12 @@ def test_other_features_are_refused(name: str) -> None:
         fit(FRAME, **{name: value})
 
 
+def test_repeated_names_are_refused() -> None:
+    weights = OF_FEATURES["feature_weight"]
+    with pytest.raises(ValueError, match="these are not the same: some are repeated"):
+        fit(FRAME, feature_weight=pandas.concat([weights, weights[:1]]))
+
+
 def test_new_samples_have_the_features_of_the_model() -> None:
     model = fit(FRAME, max_iter=3)[1]
     missing = OF_FEATURES["missing"]

@@ -23,7 +23,7 @@ from klnmf.coverage import check_coverage
 from klnmf.dask_blocks import blocks_of_factor
 from klnmf.initialization import STARTS
 from klnmf.known import Known, KnownOfFit, KnownOfSamples
-from klnmf.known_checks import check_known, check_names, check_scaled_penalties
+from klnmf.known_checks import check_known, check_scaled_penalties
 from klnmf.known_names import check_sample_order
 from klnmf.objective import Penalties
 from klnmf.progress import ProgressBar
@@ -366,7 +366,6 @@ class KLNMF(SavedToFiles, FactorModel):
                 "warm_start=True and backend='dask' cannot be used together: the workers keep "
                 "nothing after a fit. Pass checkpoint='PATH' to go on with a fit later."
             )
-        check_names(given)
         check_sample_order(given, X)
         missing = self._missing_cells(X, given.get("missing"), reset=True)
         if missing is not None and missing.nnz == math.prod(missing.shape):

@@ -33,7 +33,7 @@ def in_feature_order(given: Any, name: str, feature_names: Any) -> Any:
     if names == wanted:
         return given
     absent = set(wanted) ^ set(names)
-    if absent or len(names) != len(wanted):
+    if absent or len({*names}) != len(names) or len(names) != len(wanted):
         told = f"{sorted(absent)[:3]} are in one of them alone" if absent else "some are repeated"
         raise ValueError(
             f"The features of {name} and of X have names, and these are not the same: {told}. "

@@ -9,6 +9,8 @@ import scipy.sparse as sp
 
 from klnmf.known_checks import checked_pattern
 from klnmf.known_names import check_sample_order, feature_names_of, in_feature_order
+from klnmf.observation import Observation
+from klnmf.row_terms import Pattern
 
 
 def missing_cells(X: Any, missing: Any, feature_names: Any = None) -> sp.csr_array | None:
@@ -56,12 +58,14 @@ def without_cells(X: Any, cells: sp.csr_array) -> Any:
 
 def _without_stored(X: sp.csr_array, cells: sp.csr_array) -> sp.csr_array:
     """X without the values that are stored in some cells, which may have several of them."""
+    if X.has_canonical_format:
+        seen = Observation(missing=Pattern.of(cells))
+        indptr, indices, values = seen.applied(X.indptr, X.indices, X.data)
+        return sp.csr_array((values, indices, indptr), shape=X.shape)
     rows = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
     stored = rows * X.shape[1] + X.indices
     pattern = cells.tocoo()
     kept = ~np.isin(stored, pattern.row.astype(np.int64) * X.shape[1] + pattern.col)
-    if kept.all():
-        return X
     indptr = np.concatenate([[0], np.cumsum(kept)])[X.indptr].astype(X.indptr.dtype)
     return sp.csr_array((X.data[kept], X.indices[kept], indptr), shape=X.shape)
 
