@@ -175,7 +175,14 @@ def test_fixed_values_that_have_no_digits_are_refused(name: str) -> None:
     weights = {"feature_weight": np.full(m, 1e-10), "sample_weight": np.full(n, 1e-10)}
     with pytest.raises(ValueError, match=rf"{name} times weights .* down to 1e-40.*Set these to 0"):
         fit(X * 1e10, dtype=np.float32, **{name: values}, **weights)
-    fit(dtype=np.float32, max_iter=1, **{name: values.astype(int)})
+
+
+@pytest.mark.parametrize("computed", [np.float32, np.float64])
+@pytest.mark.parametrize("given", [int, bool, np.uint8, np.float16, np.float32])
+def test_fixed_values_of_any_type_of_number(given: Any, computed: Any) -> None:
+    for values in (np.eye(1, m, dtype=given), np.zeros((1, m), dtype=given)):
+        model = fit(dtype=computed, max_iter=1, fixed_components=values)[1]
+        np.testing.assert_array_equal(model.components_[:1], values.astype(computed))
 
 
 @pytest.mark.parametrize("solver", ["srcd", "mu"])

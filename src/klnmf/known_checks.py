@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -161,14 +162,15 @@ def _fixed(
     if values.dtype.kind not in "biuf":
         raise TypeError(f"{name} must hold real numbers, got dtype {values.dtype}.")
     _, high = VALUE_RANGE[dtype.name]
-    bad = ~(values <= high) | (values < 0)  # NaN too
+    bad = ~(values <= np.float64(high)) | (values < 0)  # NaN too
     if bad.any():
         row, column = (int(i) for i in np.argwhere(bad)[0])
         raise ValueError(
             f"{name} must be finite, nonnegative and at most {high:g}, but {name}[{row}, {column}] "
             f"= {values[row, column]}."
         )
-    smallest = float(values[values > 0].min(initial=high))
+    positive = values[values > 0]
+    smallest = float(positive.min()) if positive.size else math.inf
     if smallest < np.finfo(dtype).tiny:
         raise ValueError(f"{name} has positive entries down to {smallest:g}{_too_small(dtype)}")
     columns = np.ascontiguousarray(values.T if by_rows else values, dtype=dtype)
