@@ -160,3 +160,46 @@ def test_patterns_may_be_anything_that_has_cells() -> None:
 def test_parameters_are_checked_by_scikit_learn_too() -> None:
     with pytest.raises(ValueError, match="'fixed_components' parameter of KLNMF"):
         KLNMF(2, fixed_components=3).fit(X)
+
+
+@pytest.mark.parametrize("name", ["fixed_components", "fixed_W"])
+def test_fixed_values_that_have_no_digits_are_refused(name: str) -> None:
+    shape = (1, m) if name == "fixed_components" else (n, 1)
+    values = np.ones(shape)
+    values.flat[3] = 1e-42
+    with pytest.raises(
+        ValueError, match=rf"{name} has positive entries down to 1e-42, and float32"
+    ):
+        fit(dtype=np.float32, **{name: values})
+    fit(max_iter=1, **{name: values})  # float64 has them
+    values.flat[3] = 1e-30
+    weights = {"feature_weight": np.full(m, 1e-10), "sample_weight": np.full(n, 1e-10)}
+    with pytest.raises(ValueError, match=rf"{name} times weights .* down to 1e-40.*Set these to 0"):
+        fit(X * 1e10, dtype=np.float32, **{name: values}, **weights)
+
+
+@pytest.mark.parametrize("computed", [np.float32, np.float64])
+@pytest.mark.parametrize("given", [int, bool, np.uint8, np.float16, np.float32])
+def test_fixed_values_of_any_type_of_number(given: Any, computed: Any) -> None:
+    for values in (np.eye(1, m, dtype=given), np.zeros((1, m), dtype=given)):
+        model = fit(dtype=computed, max_iter=1, fixed_components=values)[1]
+        np.testing.assert_array_equal(model.components_[:1], values.astype(computed))
+
+
+@pytest.mark.parametrize("solver", ["srcd", "mu"])
+def test_no_fit_has_converged_at_an_infinite_objective(solver: str) -> None:
+    """The W that 100 = W Hᵀ asks for is beyond the largest number of the type."""
+    with np.errstate(over="ignore"):
+        known = {"fixed_components": [[2e-38]], "dtype": np.float32, "solver": solver}
+        model = fit([[100.0]], 1, max_iter=2, **known)[1]
+    assert not np.isfinite(model.divergence_)
+    assert not model.converged_
+
+
+def test_a_penalty_on_one_factor_is_no_trouble_where_the_other_is_known() -> None:
+    model = KLNMF(1, fixed_components=np.ones((1, 2)), l1_W=2.0, n_threads=1)
+    W = model.fit_transform([[3.0, 3.0]])  # warnings are errors: min 2 W - 6 log W + 2 W
+    assert float(W[0, 0]) == pytest.approx(1.5, rel=1e-4)
+    with pytest.warns(UserWarning, match="Only one of the factors is penalised"):
+        fit(fixed_components=np.ones((1, m)), l1_W=2.0, max_iter=1)
+    fit(rank=2, fixed_components=np.ones((1, m)), fixed_W=np.ones((n, 1)), l1_H=2.0, max_iter=1)

@@ -117,3 +117,14 @@ def test_new_samples_in_a_dask_array(client: Client) -> None:
     with_columns = fit(COUNTS, max_iter=2, fixed_W=KNOWN["fixed_W"])[1]
     with pytest.raises(ValueError, match="fixed_W, which is about single samples, cannot be used"):
         with_columns.transform(blocks)
+
+
+def test_names_come_before_anything_else(client: Client) -> None:
+    blocks = da.from_array(COUNTS.toarray(), chunks=(1000, -1))
+    with client.as_current():
+        model = fit(blocks, backend="dask", max_iter=1, sample_weight=None, missing=None)[1]
+        with pytest.raises(TypeError, match="'weights' is not a parameter"):
+            fit(blocks, backend="dask", weights=1, sample_weight=1)
+        assert model.transform(blocks, exposure=None).shape == (len(KNOWN["exposure"]), 4)
+        with pytest.raises(TypeError, match="'weights' is not a parameter"):
+            model.transform(blocks, weights=1)

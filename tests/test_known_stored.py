@@ -65,7 +65,8 @@ def test_a_matrix_on_disk_has_the_bits_of_one_in_memory(
     transformed = model.transform(matrix, **of_samples(known))
     assert same_bits(transformed, model.transform(LARGER, **of_samples(known)))
     if "fixed_W" not in known:
-        assert model.score(matrix) == model.score(LARGER)
+        missing = known.get("missing")
+        assert model.score(matrix, missing=missing) == model.score(LARGER, missing=missing)
 
 
 def test_what_is_seen_of_a_matrix_on_disk(matrix: klnmf.OnDiskMatrix) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator
 from contextlib import closing
-from typing import Any, Unpack
+from typing import Any, ClassVar, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -21,12 +21,15 @@ from klnmf.held_out import (
     Likelihood,
     Split,
     Splitter,
+    is_integer_valued,
     likelihood,
     likelihood_of_blocks,
     split_for_completion,
 )
 from klnmf.known import Known, KnownOfSamples
-from klnmf.known_checks import check_known, check_scaled_penalties
+from klnmf.known_checks import check_known, check_names, check_scaled_penalties
+from klnmf.known_names import check_sample_order
+from klnmf.missing_cells import missing_cells, without_cells
 from klnmf.objective import Penalties
 from klnmf.on_disk import OnDiskMatrix
 from klnmf.on_disk.observed import observed
@@ -55,6 +58,11 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
     components_: Any
     n_components_: int
 
+    # What scikit-learn's metadata routing may hand on, which the signature does not tell.
+    __metadata_request__transform: ClassVar[dict[str, None]] = dict.fromkeys(
+        KnownOfSamples.__annotations__
+    )
+
     def transform(self, X: Any, **known: Unpack[KnownOfSamples]) -> Any:
         """Return W for new samples, with the components fixed: each row's problem is convex.
 
@@ -78,7 +86,10 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
             validate_data(self, X, reset=False, skip_check_array=True)
             self._refuse_known_of_dask_array(known, self._n_fixed_W)
             return transformed_blocks(self, X)
-        return self._as_output(self._transformed(self._data(X, reset=False), known))
+        check_sample_order({**known}, X)
+        cells = self._missing_cells(X, known.get("missing"))
+        given = {**known, "missing": cells}
+        return self._as_output(self._transformed(self._data(X, cells, reset=False), given))
 
     def inverse_transform(self, X: Any) -> Any:
         """Return the estimated rates W Hᵀ: a dense array of n_samples × n_features numbers.
@@ -102,7 +113,7 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
             )
         return W @ self._H().T
 
-    def score(self, X: Any, y: Any = None) -> float:
+    def score(self, X: Any, y: Any = None, missing: Any = None) -> float:
         """Held-out log-likelihood by document completion: higher is better, on new or old samples.
 
         Each count of X falls into one of two halves at random, with a fixed seed. W is estimated
@@ -119,6 +130,10 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
             Counts, or other nonnegative data.
         y : Ignored
             For scikit-learn's API.
+        missing : {sparse, array-like} of shape (n_samples, n_features), default=None
+            True (or not 0) where a cell was not observed: it is in neither half. A model that was
+            fitted with ``missing`` needs it here too; if nothing is missing now, say so by a
+            pattern without any True. scikit-learn's searches hand it on under metadata routing.
 
         Returns
         -------
@@ -126,13 +141,29 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
             Mean log-likelihood of a sample's held-out half.
         """
         check_is_fitted(self, "components_")
+        if missing is None and "missing" in getattr(self, "known_names_", []):
+            raise ValueError(
+                "The model was fitted with missing cells, and which cells of these samples are "
+                "missing was not said: they would be scored as zeros that were observed. Pass "
+                "score(X, missing=...); numpy.zeros(X.shape, bool) says that none are. "
+                "GridSearchCV hands it on with sklearn.set_config(enable_metadata_routing=True) "
+                "and set_fit_request(missing=True).set_score_request(missing=True)."
+            )
+        cells = self._missing_cells(X, missing)
         if isinstance(X, OnDiskMatrix):
-            return self._completed_in_blocks(X).per_sample
-        return self._completed(self._check(X, reset=False))[1].per_sample
+            return self._completed_in_blocks(X, cells).per_sample
+        return self._completed(self._check(X, cells, reset=False), cells)[1].per_sample
 
     # ---- inside ----------------------------------------------------------------------------------
 
-    def _check(self, X: Any, *, reset: bool) -> sp.csr_array:
+    def _missing_cells(self, X: Any, missing: Any, *, reset: bool = False) -> sp.csr_array | None:
+        """Missing cells of X, in its order; None: there are none."""
+        if missing is None or is_dask_array(X):
+            return None
+        names = None if reset else getattr(self, "feature_names_in_", None)
+        return missing_cells(X, missing, names)
+
+    def _check(self, X: Any, missing: sp.csr_array | None = None, *, reset: bool) -> sp.csr_array:
         if isinstance(X, OnDiskMatrix):
             raise TypeError(
                 f"{X!r} is on disk, and here the counts must be in memory: pass "
@@ -143,16 +174,18 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
                 "X is a Dask array, and here the counts must be in memory: pass X.compute(), or "
                 "some of its blocks. KLNMF(backend='dask') fits and transforms Dask arrays."
             )
+        if missing is not None:
+            X = without_cells(X, missing)
         X = validate_data(self, X, accept_sparse="csr", reset=reset)
         return check_counts(X, dtype=self.dtype, name=type(self).__name__)
 
-    def _data(self, X: Any, *, reset: bool) -> SparseData:
+    def _data(self, X: Any, missing: sp.csr_array | None = None, *, reset: bool) -> SparseData:
         """X as solvers see it: checked, prepared on disk and checked then, or checked by Dask."""
         if is_dask_array(X) and self.backend == "dask":
             validate_data(self, X, reset=reset, skip_check_array=True)
             return DaskArrayData(X, self.dtype, type(self).__name__)
         if not isinstance(X, OnDiskMatrix):
-            return SparseData(self._check(X, reset=reset))
+            return SparseData(self._check(X, missing, reset=reset))
         validate_data(self, X, reset=reset, skip_check_array=True)
         if self.dtype is not None and working_dtype(np.zeros(0), self.dtype) != X.dtype:
             raise ValueError(
@@ -162,14 +195,19 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         X.check_unchanged()
         return X.data
 
-    def _completed(self, counts: sp.csr_array) -> tuple[Split, Likelihood]:
+    def _completed(
+        self, counts: sp.csr_array, missing: sp.csr_array | None = None
+    ) -> tuple[Split, Likelihood]:
         """Estimate W from one half of the counts; both halves, and how likely the other one is."""
         H, positions = self._H(), self._scored_features()
         if positions is not None:
             counts, H = counts[:, positions], H[positions]
+            missing = None if missing is None else missing[:, positions]
         split = split_for_completion(counts, SCORE_SEED)
-        W = self._estimated(split, H, positions)
-        return split, likelihood(split.held_out, W, H[split.held_out_features])
+        W = self._estimated(split, H, positions, missing)
+        held_out = split.held_out_features
+        missing = None if missing is None else missing[:, held_out]
+        return split, likelihood(split.held_out, W, H[held_out], missing)
 
     def _scored_features(self) -> Array | None:
         """Features that count, which those of weight 0 do not; None: all of them."""
@@ -182,30 +220,53 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         weights = getattr(self, "feature_weight_", None)
         return None if weights is None else np.flatnonzero(weights)
 
-    def _estimated(self, split: Split, H: Array, positions: Array | None) -> Array:
+    def _estimated(
+        self, split: Split, H: Array, positions: Array | None, missing: sp.csr_array | None
+    ) -> Array:
         """W from the half of the counts that is there for it."""
         known = None
+        if missing is not None:
+            missing = missing[:, split.estimate_features]
+            missing = missing if missing.nnz else None
+        weights = None
         if positions is not None:
             weights = self.feature_weight_[positions][split.estimate_features]
-            known = Known(split.estimate.shape, H.shape[1], feature_weight=weights)
+        if weights is not None or missing is not None:
+            shape = split.estimate.shape
+            known = Known(shape, H.shape[1], feature_weight=weights, missing=missing)
         return self._solve_W(split.estimate, H[split.estimate_features], known)
 
-    def _completed_in_blocks(self, X: OnDiskMatrix) -> Likelihood:
+    def _completed_in_blocks(
+        self, X: OnDiskMatrix, missing: sp.csr_array | None = None
+    ) -> Likelihood:
         """Likelihood as by `_completed`, to the bit: W is there for all samples, X never is."""
         self._data(X, reset=False)  # for its checks
         H, positions = self._H(), self._scored_features()
+        if positions is not None:
+            H = H[positions]
+            missing = None if missing is None else missing[:, positions]
 
-        def blocks() -> Iterator[sp.csr_array]:
+        def blocks() -> Iterator[tuple[sp.csr_array, sp.csr_array | None]]:
+            start = 0
             for block in X.row_blocks():
-                yield block if positions is None else block[:, positions]
+                stop = start + block.shape[0]
+                seen = block if positions is None else block[:, positions]
+                cells = None if missing is None else missing[start:stop]
+                yield seen if cells is None else without_cells(seen, cells), cells
+                start = stop
 
-        H = H if positions is None else H[positions]
-        estimating, scoring = (
-            Splitter(len(H), X.holds_whole_numbers, SCORE_SEED) for _ in range(2)
-        )
-        parts = [self._estimated(split, H, positions) for split in map(estimating.split, blocks())]
-        held_out = (scoring.split(block).held_out for block in blocks())
-        return likelihood_of_blocks(held_out, np.concatenate(parts), H[scoring.held_out_features])
+        is_whole = X.holds_whole_numbers
+        if not is_whole and (missing is not None or positions is not None):
+            is_whole = all(is_integer_valued(block) for block, _ in blocks())
+        estimating, scoring = (Splitter(len(H), is_whole, SCORE_SEED) for _ in range(2))
+        parts = [
+            self._estimated(estimating.split(block), H, positions, cells)
+            for block, cells in blocks()
+        ]
+        held_out = (scoring.split(block).held_out for block, _ in blocks())
+        features = scoring.held_out_features
+        missing = None if missing is None else missing[:, features]
+        return likelihood_of_blocks(held_out, np.concatenate(parts), H[features], missing)
 
     def _penalties(self) -> Penalties:
         return Penalties()
@@ -258,7 +319,12 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         return int(getattr(self, "n_fixed_W_", 0))
 
     def _refuse_known_of_dask_array(self, given: Any, is_needed: Any = False) -> None:
-        names = [name for name in given if name not in ("feature_weight", "zero_components")]
+        check_names(given)
+        names = [
+            name
+            for name, value in given.items()
+            if value is not None and name not in ("feature_weight", "zero_components")
+        ]
         if names or is_needed:
             raise ValueError(
                 f"X is a Dask array, and {', '.join(names) or 'fixed_W'}, which is about single "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable
 from contextlib import closing
@@ -21,8 +22,9 @@ from klnmf.base_estimator import FactorModel
 from klnmf.coverage import check_coverage
 from klnmf.dask_blocks import blocks_of_factor
 from klnmf.initialization import STARTS
-from klnmf.known import Known, KnownOfFit
+from klnmf.known import Known, KnownOfFit, KnownOfSamples
 from klnmf.known_checks import check_known, check_scaled_penalties
+from klnmf.known_names import check_sample_order
 from klnmf.objective import Penalties
 from klnmf.progress import ProgressBar
 from klnmf.runs import begin_run, continuation_key, warn_not_converged
@@ -193,6 +195,11 @@ class KLNMF(SavedToFiles, FactorModel):
         "resume": [StrOptions({"auto"}), "boolean"],
     }
 
+    # What scikit-learn's metadata routing may hand on, which the signature does not tell.
+    __metadata_request__fit: ClassVar[dict[str, None]] = dict.fromkeys(
+        [*KnownOfSamples.__annotations__, *KnownOfFit.__annotations__]
+    )
+
     def __init__(
         self,
         n_components: int = 10,
@@ -276,12 +283,17 @@ class KLNMF(SavedToFiles, FactorModel):
                 Positive e: the rates are e_i (W Hᵀ)_ij, and W is per unit of exposure.
             missing : {sparse, array-like} of shape (n_samples, n_features)
                 True (or not 0) where a cell was not observed: it counts neither as a zero nor as
-                data, whatever X has there. The cost grows with the number of such cells.
+                data, whatever X has there, NaN included (``numpy.isnan(X)``). The cost grows with
+                the number of such cells.
             fixed_W : array-like of shape (n_samples, q)
                 The last q columns of W, known before (batches, covariates); kept to the bit.
             zero_W, zero_components : {sparse, array-like} of shape (n_samples, n_components) and \
                     (n_components, n_features)
                 True where an entry of W, or of ``components_``, is 0.
+
+            Where X is a DataFrame, what is about features and has their names (Series, DataFrames)
+            is put in the order of X's columns; what is about samples is taken row by row, and
+            refused if its index has X's samples in another order.
 
             All of these but weights and exposures without penalties need the solver "srcd", "mu"
             or "bmme". A Dask array as X takes what is about features alone: ``feature_weight``,
@@ -354,14 +366,21 @@ class KLNMF(SavedToFiles, FactorModel):
                 "warm_start=True and backend='dask' cannot be used together: the workers keep "
                 "nothing after a fit. Pass checkpoint='PATH' to go on with a fit later."
             )
-        data = self._data(X, reset=True)
+        check_sample_order(given, X)
+        missing = self._missing_cells(X, given.get("missing"), reset=True)
+        if missing is not None and missing.nnz == math.prod(missing.shape):
+            raise ValueError("missing covers every cell of X: nothing would be left to fit.")
+        data = self._data(X, missing, reset=True)
+        if not isinstance(data, DaskArrayData):
+            given = {**given, "missing": missing}
         known = self._known_of_fit(data, given, solver)
         problem = self._problem(data, known)
         known = problem.known
         with closing(problem.backend):
             if known is not None:
                 check_coverage(known, problem.backend.data)
-            warn_if_one_sided(problem.penalties)
+            if known is None or not (known.is_frozen(0) | known.is_frozen(1)).all():
+                warn_if_one_sided(problem.penalties)  # a component that is free can be rescaled
             try:
                 W = self._run(X, problem, solver, W, H, wants_W)
             except ClusterLostError as error:

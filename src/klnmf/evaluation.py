@@ -91,6 +91,12 @@ def evaluate(model: Any, X: Any, *, n_top: int = 10) -> HeldOutScores:
     True
     """
     known = _as_factor_model(model)
+    if "missing" in getattr(known, "known_names_", []):
+        raise ValueError(
+            "The model was fitted with missing cells, and coherence knows nothing of these: it "
+            "would count them as zeros that were observed. Use model.score(X, missing=...); if "
+            "nothing is missing in X, evaluate(model.components_, X)."
+        )
     counts = known._check(X, reset=False)
     split, found = known._completed(counts)
     n_counts = float(split.held_out.sum(dtype=np.float64))

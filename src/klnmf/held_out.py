@@ -87,21 +87,33 @@ class Likelihood(NamedTuple):
     log_shares: float  # Σ_ij X_ij log p_ij, with p_ij the share of feature j in sample i's rates
 
 
-def likelihood(X: sp.csr_array, W: Array, H: Array) -> Likelihood:
+def likelihood(
+    X: sp.csr_array, W: Array, H: Array, missing: sp.csr_array | None = None
+) -> Likelihood:
     """Likelihood of a matrix, see `likelihood_of_blocks`."""
     starts = range(0, X.shape[0], ROWS_PER_SUM)
-    return likelihood_of_blocks((X[start : start + ROWS_PER_SUM] for start in starts), W, H)
+    blocks = (X[start : start + ROWS_PER_SUM] for start in starts)
+    return likelihood_of_blocks(blocks, W, H, missing)
 
 
-def likelihood_of_blocks(blocks: Iterable[sp.csr_array], W: Array, H: Array) -> Likelihood:
+def likelihood_of_blocks(
+    blocks: Iterable[sp.csr_array], W: Array, H: Array, missing: sp.csr_array | None = None
+) -> Likelihood:
     """Poisson and multinomial log-likelihood under the rates W Hᵀ with a background.
 
-    The rates are (1 − ε) (WHᵀ)_ij + ε (t_i + 1) / m, with t_i = Σ_j (WHᵀ)_ij and ε = 0.01.
-    log X! is log Γ(X + 1), so that any nonnegative value can be scored.
+    The rates are (1 − ε) (WHᵀ)_ij + ε (t_i + 1) / m_i, with t_i = Σ_j (WHᵀ)_ij and ε = 0.01.
+    log X! is log Γ(X + 1), so that any nonnegative value can be scored. Cells that are missing,
+    the stored ones of a matrix of all rows, are in none of the sums, and the m_i features are those
+    that are left; the blocks must be 0 there.
     """
     W64, H64 = W.astype(np.float64), H.astype(np.float64)
     totals = W64 @ H64.sum(axis=0)
-    background = BACKGROUND_SHARE * (totals + 1.0) / max(len(H), 1)
+    n_features: Any = len(H)
+    if missing is not None:
+        left_out = np.einsum("ik,ik->i", W64, missing.astype(np.float64) @ H64)
+        totals = np.maximum(totals - left_out, 0.0)
+        n_features = len(H) - np.diff(missing.indptr)
+    background = BACKGROUND_SHARE * (totals + 1.0) / np.maximum(n_features, 1)
     log_rates = log_factorials = 0.0
     start, counts = 0, np.zeros(len(W))
     for block in blocks:  # of 4096 rows: the products take nnz × r numbers
@@ -113,8 +125,9 @@ def likelihood_of_blocks(blocks: Iterable[sp.csr_array], W: Array, H: Array) -> 
         own = slice(start, start + block.shape[0])
         counts[own] = np.asarray(block.sum(axis=1, dtype=np.float64)).ravel()
         start += block.shape[0]
-    masses = (1.0 - BACKGROUND_SHARE) * totals + background * len(H)
+    masses = (1.0 - BACKGROUND_SHARE) * totals + background * n_features
+    log_masses = np.log(masses, where=masses > 0, out=np.zeros(len(W)))  # 0: nothing was observed
     return Likelihood(
         float((log_rates - log_factorials - masses.sum()) / len(W)),
-        log_rates - float(counts @ np.log(masses)),
+        log_rates - float(counts @ log_masses),
     )

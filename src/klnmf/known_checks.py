@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -10,10 +11,14 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from klnmf.known import Known, KnownOfFit, KnownOfSamples
+from klnmf.known_names import in_feature_order
 from klnmf.objective import Penalties
 from klnmf.validation import VALUE_RANGE
 
 Array = npt.NDArray[Any]
+
+# What has a column, or an entry, for each feature.
+OF_FEATURES = ("feature_weight", "missing", "zero_components")
 
 
 def check_known(
@@ -39,14 +44,15 @@ def check_known(
     dtype : dtype
         Type of the fit.
     feature_names : array of str or None
-        Names of X's columns, by which the columns of a DataFrame of components are put in order.
+        Names of X's columns, by which what is known of the features is put in order.
     """
-    names = {*KnownOfSamples.__annotations__, *KnownOfFit.__annotations__}
-    unknown = [name for name in given if name not in names]
-    if unknown:
-        raise TypeError(f"{unknown[0]!r} is not a parameter; those by name are {sorted(names)}.")
+    check_names(given)
     n, m = shape
-    H = None if fixed_components is None else _in_order(fixed_components, feature_names)
+    given = {
+        name: in_feature_order(value, name, feature_names) if name in OF_FEATURES else value
+        for name, value in given.items()
+    }
+    H = in_feature_order(fixed_components, "fixed_components", feature_names)
     fixed = (
         _fixed(given.get("fixed_W"), "fixed_W", n, dtype),
         None if H is None else _fixed(H, "fixed_components", m, dtype, by_rows=True),
@@ -64,15 +70,25 @@ def check_known(
         sample_weight=_weights(given.get("sample_weight"), "sample_weight", n, dtype),
         feature_weight=_weights(given.get("feature_weight"), "feature_weight", m, dtype),
         exposure=_weights(given.get("exposure"), "exposure", n, dtype),
-        missing=_pattern(given.get("missing"), "missing", (n, m)),
+        missing=checked_pattern(given.get("missing"), "missing", (n, m)),
         fixed=fixed,
     )
     _check_scaled_values(known, dtype)
-    zero_W = _pattern(given.get("zero_W"), "zero_W", (n, n_components))
-    zero_components = _pattern(given.get("zero_components"), "zero_components", (n_components, m))
+    zero_W = checked_pattern(given.get("zero_W"), "zero_W", (n, n_components))
+    zero_components = checked_pattern(
+        given.get("zero_components"), "zero_components", (n_components, m)
+    )
     zero_H = None if zero_components is None else sp.csr_array(zero_components.T)
     known = replace(known, zeros=(_free_zeros(known, 0, zero_W), _free_zeros(known, 1, zero_H)))
     return known if known.names else None
+
+
+def check_names(given: dict[str, Any]) -> None:
+    """Refuse names that nothing has."""
+    names = {*KnownOfSamples.__annotations__, *KnownOfFit.__annotations__}
+    unknown = [name for name in given if name not in names]
+    if unknown:
+        raise TypeError(f"{unknown[0]!r} is not a parameter; those by name are {sorted(names)}.")
 
 
 def _weights(given: Any, name: str, size: int, dtype: np.dtype[Any]) -> Array | None:
@@ -116,22 +132,19 @@ def _check_scaled_values(known: Known, dtype: np.dtype[Any]) -> None:
                 f"{name} times weights and exposures has entries up to {largest:g}; {dtype} "
                 f"arithmetic is safe up to {high:g}. Scale these down."
             )
+        least = fixed.min(axis=1, where=fixed > 0, initial=np.inf).astype(np.float64)
+        smallest = float((least[scales > 0] * scales[scales > 0]).min(initial=np.inf))
+        if smallest < np.finfo(dtype).tiny:
+            raise ValueError(
+                f"{name} times weights and exposures has positive entries down to {smallest:g}"
+                + _too_small(dtype)
+            )
 
 
-def _in_order(components: Any, feature_names: Any) -> Any:
-    """Columns of a DataFrame in the order of X's; anything else as it is."""
-    columns = getattr(components, "columns", None)
-    if columns is None or feature_names is None:
-        return components
-    if not all(isinstance(column, str) for column in columns):
-        return components
-    absent = set(feature_names) ^ set(columns)
-    if absent or len(columns) != len(feature_names):
-        raise ValueError(
-            "The columns of fixed_components and of X have names, and these are not the same: "
-            f"{sorted(absent)[:3]} are in one of them alone. Pass components of the same features."
-        )
-    return components[list(feature_names)]
+def _too_small(dtype: np.dtype[Any]) -> str:
+    wider = ", or pass dtype=numpy.float64" if dtype == np.float32 else ""
+    least = float(np.finfo(dtype).tiny)
+    return f", and {dtype} has no whole digits below {least:.2g}. Set these to 0{wider}."
 
 
 def _fixed(
@@ -140,37 +153,47 @@ def _fixed(
     """Return known entries as rows × components, in the type of the fit."""
     if given is None:
         return None
-    values = given.toarray() if sp.issparse(given) else np.asarray(given)
+    wanted = ("k", size) if by_rows else (size, "k")
+    values = given.toarray() if sp.issparse(given) else _as_array(given, name, wanted)
     if values.ndim == 1:
         values = values.reshape((1, -1) if by_rows else (-1, 1))
-    wanted = f"(k, {size})" if by_rows else f"({size}, k)"
     if values.ndim != 2 or values.shape[1 if by_rows else 0] != size:
-        raise ValueError(f"{name} must have shape {wanted}, got {values.shape}.")
+        raise ValueError(f"{name} must have shape ({wanted[0]}, {wanted[1]}), got {values.shape}.")
     if values.dtype.kind not in "biuf":
         raise TypeError(f"{name} must hold real numbers, got dtype {values.dtype}.")
     _, high = VALUE_RANGE[dtype.name]
-    bad = ~(values <= high) | (values < 0)  # NaN too
+    bad = ~(values <= np.float64(high)) | (values < 0)  # NaN too
     if bad.any():
         row, column = (int(i) for i in np.argwhere(bad)[0])
         raise ValueError(
             f"{name} must be finite, nonnegative and at most {high:g}, but {name}[{row}, {column}] "
             f"= {values[row, column]}."
         )
+    positive = values[values > 0]
+    smallest = float(positive.min()) if positive.size else math.inf
+    if smallest < np.finfo(dtype).tiny:
+        raise ValueError(f"{name} has positive entries down to {smallest:g}{_too_small(dtype)}")
     columns = np.ascontiguousarray(values.T if by_rows else values, dtype=dtype)
     return columns if columns.shape[1] else None
 
 
-def _pattern(given: Any, name: str, shape: tuple[int, int]) -> sp.csr_array | None:
+def checked_pattern(given: Any, name: str, shape: tuple[int, int]) -> sp.csr_array | None:
     """Return the nonzero cells of a matrix, dense or sparse, as a canonical CSR array of True."""
     if given is None:
         return None
     if not sp.issparse(given):
-        given = np.asarray(given)
+        given = _as_array(given, name, shape)
     if given.shape != shape:
         raise ValueError(f"{name} must have shape {shape}, got {given.shape}.")
     if given.dtype.kind not in "biuf":
         raise TypeError(
             f"{name} must be True (or not 0) where a cell belongs to it, got dtype {given.dtype}."
+        )
+    if np.isnan(given.data if sp.issparse(given) else given).any():
+        meant = " To say that the cells with NaN are missing, pass numpy.isnan(X)."
+        raise ValueError(
+            f"{name} must be True (or not 0) where a cell belongs to it, and it has NaN."
+            + meant * (name == "missing")
         )
     cells = sp.csr_array(given != 0) if not sp.issparse(given) else sp.csr_array(given, copy=True)
     cells.sum_duplicates()
@@ -178,6 +201,18 @@ def _pattern(given: Any, name: str, shape: tuple[int, int]) -> sp.csr_array | No
     cells.eliminate_zeros()
     cells.sort_indices()
     return cells if cells.nnz else None
+
+
+def _as_array(given: Any, name: str, shape: tuple[Any, ...]) -> Array:
+    try:
+        values = np.asarray(given)
+    except ValueError as error:  # lists of different lengths
+        raise ValueError(f"{name} must have shape {shape}, and it is no array: {error}") from error
+    if values.dtype == object and hasattr(given, "dtypes"):
+        kinds = {getattr(dtype, "kind", "O") for dtype in np.atleast_1d(given.dtypes)}
+        if kinds <= set("biuf"):  # the types of pandas that have NA
+            return np.asarray(given.to_numpy(dtype=np.float64, na_value=np.nan))
+    return values
 
 
 def _free_zeros(known: Known, mode: int, cells: sp.csr_array | None) -> sp.csr_array | None:

@@ -141,7 +141,8 @@ class Run:
         W, H = backend.converted(W, dtype), H if H.dtype == dtype else backend.converted(H, dtype)
         solve_rows(self.problem, 0, W, H, self.row_solve)
         evaluation = self.problem.evaluate([W, H])
-        return Solution([W, H], evaluation, converged=evaluation.kkt_residual <= tol)
+        converged = evaluation.kkt_residual <= tol and math.isfinite(evaluation.objective)
+        return Solution([W, H], evaluation, converged)
 
 
 def solved_rows(problem: Problem, mode: int, A: Any, how: RowSolve) -> Any:

@@ -1,0 +1,63 @@
+"""What is known comes with names, as X does: features are put in order, samples must be in it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+# What has a row for each sample.
+OF_SAMPLES = ("sample_weight", "exposure", "missing", "fixed_W", "zero_W")
+
+
+def feature_names_of(X: Any) -> list[str] | None:
+    """Names of the columns of a DataFrame; None: it has none, or not all of them are strings."""
+    columns = getattr(X, "columns", None)
+    if columns is None or not all(isinstance(column, str) for column in columns):
+        return None
+    return list(columns)
+
+
+def in_feature_order(given: Any, name: str, feature_names: Any) -> Any:
+    """Columns of a DataFrame, or entries of a Series, in the order of X's columns.
+
+    Anything without names of features is returned as it is.
+    """
+    if feature_names is None:
+        return given
+    names = feature_names_of(given)
+    is_series = names is None and not hasattr(given, "columns") and hasattr(given, "reindex")
+    if is_series and all(isinstance(label, str) for label in given.index):
+        names = list(given.index)
+    if names is None:
+        return given
+    wanted = list(feature_names)
+    if names == wanted:
+        return given
+    absent = set(wanted) ^ set(names)
+    if absent or len({*names}) != len(names) or len(names) != len(wanted):
+        told = f"{sorted(absent)[:3]} are in one of them alone" if absent else "some are repeated"
+        raise ValueError(
+            f"The features of {name} and of X have names, and these are not the same: {told}. "
+            f"Pass {name} for the same features."
+        )
+    return given.loc[wanted] if is_series else given[wanted]
+
+
+def check_sample_order(given: dict[str, Any], X: Any) -> None:
+    """Refuse Series and DataFrames with the samples of X in another order.
+
+    An index that has other labels than X's says nothing about the order.
+    """
+    if not hasattr(X, "iloc"):
+        return
+    for name in OF_SAMPLES:
+        value: Any = given.get(name)
+        if not hasattr(value, "iloc"):
+            continue
+        ours, theirs = X.index, value.index
+        if len(ours) != len(theirs) or ours.equals(theirs):
+            continue
+        if ours.isin(theirs).all() and theirs.isin(ours).all():
+            raise ValueError(
+                f"{name} has the samples of X in another order, and it is taken row by row. Put it "
+                f"in the order of X first: {name}.loc[X.index]."
+            )
