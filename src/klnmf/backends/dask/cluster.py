@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from klnmf.backends.cpu import effective_threads
 
+# Dask would go on trying to reach a scheduler for a minute and more.
+SECONDS_WITHOUT_SCHEDULER = 3.0
+
 
 class ClusterLostError(RuntimeError):
     """The cluster, or too much of it, is gone."""
+
+
+def scheduler_lost(error: BaseException) -> ClusterLostError:
+    """Return the error to raise where a scheduler does not answer any more."""
+    return ClusterLostError(f"The scheduler of the Dask cluster does not answer ({error!r}).")
 
 
 def import_distributed() -> Any:
@@ -70,7 +80,33 @@ class Cluster:
 
     def threads(self) -> dict[str, int]:
         """Addresses of the workers that are there now, and their threads."""
-        return dict(self.client.nthreads())
+        return dict(self.awaited(lambda: self.client.nthreads()))
+
+    def awaited(self, ask: Callable[[], Awaitable[Any]]) -> Any:
+        """Return the answer to a question, as long as there is a scheduler to hear it.
+
+        Parameters
+        ----------
+        ask : callable
+            Asks, in the client's event loop, and returns something to wait for.
+        """
+
+        async def answer() -> Any:
+            asked = asyncio.ensure_future(ask())
+            seconds_alone = 0.0
+            while not asked.done():
+                await asyncio.wait([asked], timeout=0.5)
+                is_alone = self.client.status != "running"
+                seconds_alone = seconds_alone + 0.5 if is_alone else 0.0
+                if seconds_alone > SECONDS_WITHOUT_SCHEDULER:
+                    asked.cancel()
+                    raise OSError("connection lost")
+            return asked.result()
+
+        try:
+            return self.client.sync(answer)
+        except (OSError, TimeoutError) as error:
+            raise scheduler_lost(error) from error
 
     def restore(self, n_workers: int) -> None:
         """Start workers that do not come back by themselves, if the cluster was made here."""

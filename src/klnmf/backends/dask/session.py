@@ -17,7 +17,7 @@ from collections import deque
 from concurrent.futures import CancelledError
 from typing import Any, NamedTuple, Protocol
 
-from klnmf.backends.dask.cluster import Cluster, ClusterLostError
+from klnmf.backends.dask.cluster import Cluster, ClusterLostError, scheduler_lost
 from klnmf.backends.dask.operations import (
     MAKERS,
     Answer,
@@ -39,7 +39,6 @@ from klnmf.backends.dask.placement import homes_for, keepers_for
 SECONDS_TO_RESTART = 3.0
 SECONDS_BETWEEN_LOOKS = 2.0
 SECONDS_WITHOUT_WORKERS = 120.0
-SECONDS_WITHOUT_SCHEDULER = 3.0
 # Losses in a row without a round in between that went through.
 MOST_LOSSES = 20
 # Copies are made when the time since the last ones is so many times what these took.
@@ -214,34 +213,17 @@ class Session:
     ) -> list[dict[str, Any]]:
         """Run messages, as long as there is a scheduler to hear them."""
 
-        async def run_all() -> list[dict[str, Any]]:
+        def run_all() -> Any:
             runs = [
                 self._client.run(
                     self._on_worker, self.name, message, on_error="return", asynchronous=True, **at
                 )
                 for at, message in zip(where, messages, strict=True)
             ]
-            running = asyncio.ensure_future(asyncio.gather(*runs))
-            seconds_alone = 0.0
-            while not running.done():
-                await asyncio.wait([running], timeout=0.5)
-                # Dask would go on trying to reach a scheduler for a minute and more.
-                is_alone = self._client.status != "running"
-                seconds_alone = seconds_alone + 0.5 if is_alone else 0.0
-                if seconds_alone > SECONDS_WITHOUT_SCHEDULER:
-                    running.cancel()
-                    raise OSError("connection lost")
-            answers: list[dict[str, Any]] = running.result()
-            return answers
+            return asyncio.gather(*runs)
 
-        try:
-            found: list[dict[str, Any]] = self._client.sync(run_all)
-        except (OSError, TimeoutError) as error:
-            raise self._scheduler_lost(error) from error
+        found: list[dict[str, Any]] = self._cluster.awaited(run_all)
         return found
-
-    def _scheduler_lost(self, error: BaseException) -> ClusterLostError:
-        return ClusterLostError(f"The scheduler of the Dask cluster does not answer ({error!r}).")
 
     def futures_of(self, version: int) -> list[Any]:
         """Return the parts of a version as futures that outlive the session."""
@@ -309,7 +291,7 @@ class Session:
                 if len(threads) < wanted and time.monotonic() - started > SECONDS_TO_RESTART / 2:
                     self._cluster.restore(wanted)
             except (OSError, TimeoutError) as error:
-                raise self._scheduler_lost(error) from error
+                raise scheduler_lost(error) from error
             waited = time.monotonic() - started
             if len(threads) >= wanted or (threads and waited > SECONDS_TO_RESTART):
                 return threads
