@@ -22,7 +22,7 @@ from klnmf.backends.base import (
     SolveRule,
 )
 from klnmf.backends.numpy_factors import NumpyFactors
-from klnmf.backends.reference_newton import newton_step, newton_steps
+from klnmf.backends.reference_newton import newton_step, newton_steps, products, sums_over_rows
 from klnmf.row_terms import RowTerms
 from klnmf.sparse_data import RowView, SparseData, blocked_sum
 
@@ -102,22 +102,18 @@ class RowProblem:
         coverable = self.products(x) > 0
         self.v, self.A = self.v[coverable], self.A[coverable]
 
-    # Without BLAS, whose products of matrix and vector in single precision are suspected of raising
-    # floating-point flags now and then (seen in some runs of all tests in one process, not in
-    # others), which NumPy turns into warnings.
-
     def products(self, x: Array) -> Array:
         """Y = A x."""
-        return np.asarray(np.einsum("ik,k->i", self.A, x))
+        return products(self.A, x)
 
     def ratios(self, x: Array) -> Array:
         """S_k = Σ_i v_i A_ik / (A x)_i."""
-        return np.asarray(np.einsum("i,ik->k", self.v / self.products(x), self.A))
+        return sums_over_rows(self.v / self.products(x), self.A)
 
     def value(self, x: Array) -> float:
         """f(x) in float64."""
         x64 = x.astype(np.float64)
-        y = self.A.astype(np.float64) @ x64
+        y = products(self.A.astype(np.float64), x64)
         if not (y > 0).all():
             return math.inf
         return float(self.c @ x64 + 0.5 * self.l2 * x64 @ x64 - self.v @ np.log(y))

@@ -20,6 +20,20 @@ LAST_MOVE = 0.05
 TRIES = 4
 
 
+# Without BLAS, whose products in single precision raise floating-point flags that mean nothing on
+# some processors (with all values in order: NumPy turns the flags into warnings).
+
+
+def products(A: Array, x: Array) -> Array:
+    """Y = A x."""
+    return np.asarray(np.einsum("ik,k->i", A, x))
+
+
+def sums_over_rows(weights: Array, A: Array) -> Array:
+    """S_k = Σ_i weights_i A_ik."""
+    return np.asarray(np.einsum("i,ik->k", weights, A))
+
+
 def newton_steps(v: Array, A: Array, x: Array, tolerance: float, rounds: int) -> None:
     """Move the masses x, in place, to the minimum of Σ x − Σ v log (A x).
 
@@ -27,7 +41,7 @@ def newton_steps(v: Array, A: Array, x: Array, tolerance: float, rounds: int) ->
     """
     total, rounding = float(v.sum()), 16 * np.finfo(x.dtype).eps
     for _ in range(rounds):
-        gradient = 1 - A.T @ (v / (A @ x))
+        gradient = 1 - sums_over_rows(v / products(A, x), A)
         if np.abs(np.minimum(x / total, gradient)).max() <= tolerance:
             return
         free = (x > 0) | (gradient < 0)
@@ -59,27 +73,29 @@ class Model:
 
     def __init__(self, v: Array, A: Array, x: Array, l2: Array) -> None:
         self.v, self.A, self.x, self.l2 = v, A, x, l2
-        self.y = A @ x
-        self.gradient = 1 + l2 * x - A.T @ (v / self.y)
+        self.y = products(A, x)
+        self.gradient = 1 + l2 * x - sums_over_rows(v / self.y, A)
         scaled = A * (np.sqrt(v) / self.y)[:, None]
-        self.second_derivatives = scaled.T @ scaled + np.diag(l2)
+        self.second_derivatives = np.einsum("ik,il->kl", scaled, scaled) + np.diag(l2)
         self.way = minimum_of_model(x, self.gradient, self.second_derivatives) - x
 
     def descends(self, moved: Array, rounding: float) -> bool:
         """Whether f is certainly no higher at ``moved``: see docs/maths.md, 5."""
         step = moved - self.x
-        y = self.A @ moved
+        y = products(self.A, moved)
         if not (y > 0).all():
             return False
-        slope = float((1 + self.l2 * moved - self.A.T @ (self.v / y)) @ step)  # φ'(1)
+        gradient = 1 + self.l2 * moved - sums_over_rows(self.v / y, self.A)
+        slope = float(gradient @ step)  # φ'(1)
         if slope <= rounding:
             return True
-        fall, curvature = -float(self.gradient @ step), float(step @ self.second_derivatives @ step)
+        fall = -float(self.gradient @ step)
+        curvature = float(step @ products(self.second_derivatives, step))
         return slope + 0.5 * curvature <= fall + rounding and bool((y <= 2 * self.y).all())
 
     def share_of_way(self) -> float:
         """How far to go along a way that leads too far: to where φ' is about 0, from below."""
-        change, linear = self.A @ self.way, float((1 + self.l2 * self.x) @ self.way)
+        change, linear = products(self.A, self.way), float((1 + self.l2 * self.x) @ self.way)
         square = float(self.l2 @ self.way**2)
 
         def slope_at(t: float) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -15,16 +16,16 @@ State = TypeVar("State")
 
 
 @dataclass
-class PeriodicFile(Generic[State]):
+class PeriodicFile(ABC, Generic[State]):
     """The file of one piece of work; subclasses say what is in it."""
 
     path: Path
     every: float  # seconds between two writes
     _last_time: float = field(default=-math.inf, init=False)
 
+    @abstractmethod
     def packed(self, state: State) -> Container:
         """Return what the file is to hold."""
-        raise NotImplementedError
 
     def write_if_due(self, state: State) -> None:
         """Write if that is long enough ago; a first write that fails is an error."""

@@ -405,8 +405,9 @@ class Session:
         self._futures.clear()
         if self._client.status != "running":
             return  # if nobody is there any more, nobody holds anything
-        with contextlib.suppress(OSError, TimeoutError):
-            self._client.unregister_worker_plugin(self.name)
+        # A client hears a moment later than a message that its scheduler is gone.
+        with contextlib.suppress(ClusterLostError):
+            self._cluster.awaited(lambda: self._client.unregister_worker_plugin(self.name))
 
 
 def held_part(name: str, version: int, part: int) -> Any:
