@@ -33,7 +33,7 @@ from klnmf.sparse_data import SparseData
 # From rough to fine: more relaxed multiplicative steps, then more steps of Newton's method.
 EFFORTS = [
     RowSolve(0.0, rounds=rounds, relaxed=relaxed)
-    for rounds, relaxed in ((1, 3), (1, 4), (2, 3), (2, 4), (3, 4), (4, 4), (6, 4))
+    for rounds, relaxed in ((1, 3), (1, 4), (1, 5), (1, 6), (2, 5), (2, 6), (3, 6), (4, 6), (6, 6))
 ]
 
 

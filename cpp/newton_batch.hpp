@@ -198,7 +198,7 @@ KLNMF_INLINE typename Lanes<T>::Mask pass_over(NewtonBatch<T, I>& batch) {
         for (int j = 0; j < group; ++j) {
             const V v = load(batch.v.data() + (i + j) * lanes), y = even_sums[j] + odd_sums[j];
             const Mask used = v > 0;
-            const Mask covered = (y > smallest_cover<T>()) & (y > v * smallest_share<T>());
+            const Mask covered = is_covered<T>(y, v);
             uncovered |= used & ~covered;
             store(batch.y.data() + (i + j) * lanes, used ? y : V{} + T(1));
             weights[j] = used & covered ? v / y : V{};
@@ -214,6 +214,30 @@ KLNMF_INLINE typename Lanes<T>::Mask pass_over(NewtonBatch<T, I>& batch) {
         }
     }
     return uncovered;
+}
+
+// Drops the nonzeros that the present x, all components in use, leaves without cover: their row of
+// A is zero, no x can cover them, and f is infinite whatever x is. What is minimised is the rest.
+template <class T, class I>
+KLNMF_INLINE void drop_uncovered(NewtonBatch<T, I>& batch) {
+    using V = typename Lanes<T>::Vector;
+    using Mask = typename Lanes<T>::Mask;
+    constexpr int lanes = Lanes<T>::count;
+    typename Lanes<T>::Wide totals{};
+    for (std::int64_t i = 0; i < batch.length; ++i) {
+        const V v = load(batch.v.data() + i * lanes), y = load(batch.y.data() + i * lanes);
+        const Mask covered = is_covered<T>(y, v);
+        const V kept = covered ? v : V{};
+        store(batch.v.data() + i * lanes, kept);
+        store(batch.y.data() + i * lanes, covered ? y : V{} + T(1));
+        store(batch.root.data() + i * lanes, covered ? load(batch.root.data() + i * lanes) : V{});
+        totals += __builtin_convertvector(kept, typename Lanes<T>::Wide);
+    }
+    store(batch.totals_of_lanes, __builtin_convertvector(totals, V));
+    for (int k = 0; k < batch.rank; ++k) {
+        const V x = load(batch.x.data() + k * lanes);
+        store(batch.x.data() + k * lanes, load(batch.totals_of_lanes) > 0 ? x : V{});
+    }
 }
 
 // Decides which components a Newton step may move: in every lane those in use and those whose

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "newton_batch.hpp"
@@ -45,8 +46,9 @@ KLNMF_INLINE void solve_row_alone(const SparseRows<D, I>& data, const FixedFacto
     const Row<T, I> row = load_row(data, i, fixed, l2, x_row, scratch);
     if (settings.cold)
         start_evenly(row, scratch);
-    const double residual =
-        settings.relaxed > 0 ? multiplicative_row(row, settings.relaxed - 1, scratch).kkt : 0.0;
+    const double residual = settings.cold && settings.relaxed > 0
+                                ? multiplicative_row(row, settings.relaxed - 1, scratch).kkt
+                                : 0.0;
     const GuardedSettings sweeps{order, settings.rounds, sweeps_alone, settings.tolerance, false};
     kkt[i] = std::max(residual, guarded_row(row, sweeps, scratch).kkt);
     store_row(scratch, fixed.rank, x_row);
@@ -61,16 +63,21 @@ KLNMF_INLINE void solve_batch(const SparseRows<D, I>& data, const FixedFactor<T>
     constexpr int lanes = Lanes<T>::count;
     NewtonBatch<T, I>& batch = newton.batch;
     load_batch(data, fixed, rows, count, x, batch);
-    if (settings.cold)
+    typename Lanes<T>::Mask alone{}, hopeless{}; // alone: lanes that this is not for
+    if (settings.cold) {
         start_evenly(fixed, batch);
-    auto alone = pass_over(batch);
-    for (int step = 0; step < settings.relaxed; ++step)
-        alone |= step_relaxed(batch);
+        hopeless = pass_over(batch);
+        if (any_lane(hopeless))
+            drop_uncovered(batch);
+        alone = relaxed_steps(settings.relaxed, batch);
+    } else {
+        alone = pass_over(batch);
+    }
     V first_residuals{};
     alone |= newton_steps(settings, first_residuals, batch);
     for (int l = 0; l < count; ++l) {
         const std::int64_t i = rows[l];
-        kkt[i] = first_residuals[l];
+        kkt[i] = hopeless[l] ? std::numeric_limits<double>::infinity() : first_residuals[l];
         if (!alone[l])
             for (int k = 0; k < fixed.rank; ++k)
                 x[i * fixed.rank + k] = batch.x.data()[k * lanes + l] * fixed.inverse_slope[k];

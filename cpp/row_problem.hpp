@@ -29,6 +29,12 @@ constexpr T smallest_share() {
     return std::numeric_limits<T>::min() * T(1e8);
 }
 
+// For numbers and for vectors of them.
+template <class T, class V>
+KLNMF_INLINE auto is_covered(V y, V v) {
+    return (y > smallest_cover<T>()) & (y > v * smallest_share<T>());
+}
+
 // One row of the data with the factor that is fixed: what a rule gets to see.
 template <class T, class I>
 struct Row {
@@ -198,7 +204,7 @@ KLNMF_INLINE bool product_and_ratios_in(const Row<T, I>& row, RowScratch<T>& scr
         }
         const V y = sum_each(parts), v = load(scratch.v + i);
         const Mask used = v > 0;
-        const Mask covered = (y > smallest_cover<T>()) & (y > v * smallest_share<T>());
+        const Mask covered = is_covered<T>(y, v);
         uncovered |= used & ~covered;
         // Padding, and a nonzero dropped by restart_uncovered_row, have v = 0 and keep y = 1.
         store(scratch.y + i, used ? y : V{} + T(1));
@@ -282,7 +288,7 @@ KLNMF_INLINE bool restart_uncovered_row(const Row<T, I>& row, RowScratch<T>& scr
     if (!product_and_ratios(row, scratch))
         return false;
     for (std::int64_t i = 0; i < row.length; ++i) {
-        if (scratch.y[i] > smallest_cover<T>() && scratch.y[i] > scratch.v[i] * smallest_share<T>())
+        if (is_covered<T>(scratch.y[i], scratch.v[i]))
             continue;
         scratch.v[i] = 0;
         scratch.y[i] = 1;

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 
@@ -16,15 +17,15 @@ namespace klnmf {
 
 struct NewtonSettings {
     bool cold;        // x (in) means nothing: begin with the same share of every component
-    int relaxed;      // over-relaxed multiplicative steps before the first Newton step
+    int relaxed;      // over-relaxed multiplicative steps before the first Newton step, if cold
     int rounds;       // Newton steps at most
     double tolerance; // a row is left alone once its residual is at most this
 };
 
 // Sweeps over the model at most, and the share of the first sweep's largest move below which they
-// end.
+// end: the first model of a row is not worth as many sweeps as those near the minimum.
 constexpr int most_model_sweeps = 16;
-constexpr double last_model_move = 0.05;
+constexpr double last_move_of_first_model = 0.2, last_move_of_model = 0.05;
 
 // Slopes of f along a way, in every lane.
 template <class T>
@@ -53,6 +54,7 @@ constexpr T slope_rounding() {
     return 16 * std::numeric_limits<T>::epsilon();
 }
 
+// The start of a way: x and S there.
 template <class T, class I>
 KLNMF_INLINE void remember(NewtonBatch<T, I>& batch) {
     constexpr int lanes = Lanes<T>::count;
@@ -60,6 +62,12 @@ KLNMF_INLINE void remember(NewtonBatch<T, I>& batch) {
         store(batch.x_before.data() + k * lanes, load(batch.x.data() + k * lanes));
         store(batch.S_before.data() + k * lanes, load(batch.S.data() + k * lanes));
     }
+}
+
+// And y.
+template <class T, class I>
+KLNMF_INLINE void remember_products(NewtonBatch<T, I>& batch) {
+    constexpr int lanes = Lanes<T>::count;
     for (std::int64_t i = 0; i < batch.length; ++i)
         store(batch.y_before.data() + i * lanes, load(batch.y.data() + i * lanes));
 }
@@ -77,19 +85,22 @@ KLNMF_INLINE void step_plainly(typename Lanes<T>::Mask which, NewtonBatch<T, I>&
     }
 }
 
-// x_k <- x_k S_k^2, scaled to the row's total; where that does not descend for
-// certain, the plain step. On entry and on return y and S belong to x. Returns the lanes that lost
-// the cover of a nonzero.
+// x_k <- x_k S_k^p, scaled to the row's total.
+enum class Power { three_halves, two, three };
 template <class T, class I>
-KLNMF_INLINE typename Lanes<T>::Mask step_relaxed(NewtonBatch<T, I>& batch) {
+KLNMF_INLINE void step_relaxed(Power power, NewtonBatch<T, I>& batch) {
     using V = typename Lanes<T>::Vector;
-    using Mask = typename Lanes<T>::Mask;
     constexpr int lanes = Lanes<T>::count;
-    remember(batch);
     V masses{};
     for (int k = 0; k < batch.rank; ++k) {
-        const V S = load(batch.S.data() + k * lanes);
-        const V moved = load(batch.x.data() + k * lanes) * S * S;
+        const V S = load(batch.S.data() + k * lanes), once = load(batch.x.data() + k * lanes) * S;
+        V factor = S;
+        if (power == Power::three)
+            factor = S * S;
+        if (power == Power::three_halves)
+            for (int l = 0; l < lanes; ++l)
+                factor[l] = std::sqrt(S[l]);
+        const V moved = once * factor;
         const V x = moved > smallest_cover<T>() ? moved : V{};
         store(batch.x.data() + k * lanes, x);
         masses += x;
@@ -97,14 +108,28 @@ KLNMF_INLINE typename Lanes<T>::Mask step_relaxed(NewtonBatch<T, I>& batch) {
     const V scale = masses > 0 ? load(batch.totals_of_lanes) / masses : V{};
     for (int k = 0; k < batch.rank; ++k)
         store(batch.x.data() + k * lanes, load(batch.x.data() + k * lanes) * scale);
-    Mask uncovered = pass_over(batch);
-    // f is convex: it is enough that its slope at the end of the way is not positive, by more than
-    // rounding could hide.
-    const V slope = slopes_of_way(batch).after;
-    const Mask failed = uncovered | ~(slope <= -slope_rounding<T>() * load(batch.totals_of_lanes));
-    if (any_lane(failed & (load(batch.totals_of_lanes) > 0))) {
-        step_plainly(failed, batch);
+}
+
+// The relaxed steps of a cold start: S^3 once, S^2, and S^1.5 at last, which damps what the others
+// may have set swinging. Nobody knows f where they begin, so none is tested; Newton's steps, which
+// are, follow. Where one leaves a nonzero without cover, a plain step takes its place. On entry and
+// on return y and S belong to x. Returns the lanes without cover.
+template <class T, class I>
+KLNMF_INLINE typename Lanes<T>::Mask relaxed_steps(int count, NewtonBatch<T, I>& batch) {
+    using Mask = typename Lanes<T>::Mask;
+    Mask uncovered{};
+    for (int step = 1; step <= count; ++step) {
+        const Power power = count == 1      ? Power::two
+                            : step == 1     ? Power::three
+                            : step == count ? Power::three_halves
+                                            : Power::two;
+        remember(batch);
+        step_relaxed(power, batch);
         uncovered = pass_over(batch);
+        if (any_lane(uncovered)) {
+            step_plainly(uncovered, batch);
+            uncovered = pass_over(batch);
+        }
     }
     return uncovered;
 }
@@ -133,9 +158,11 @@ struct ModelStep {
     typename Lanes<T>::Mask hard;        // lanes whose sums left the range of T
 };
 
-// x moves to the minimum of the model in the lanes of `moving`, by coordinate descent.
+// x moves to the minimum of the model in the lanes of `moving`, by coordinate descent: until its
+// moves are at most `last_move` of the first ones.
 template <class T, class I>
-KLNMF_INLINE ModelStep<T> minimise_model(typename Lanes<T>::Mask moving, NewtonBatch<T, I>& batch) {
+KLNMF_INLINE ModelStep<T> minimise_model(typename Lanes<T>::Mask moving, double last_move,
+                                         NewtonBatch<T, I>& batch) {
     using V = typename Lanes<T>::Vector;
     using Mask = typename Lanes<T>::Mask;
     constexpr int lanes = Lanes<T>::count;
@@ -172,7 +199,7 @@ KLNMF_INLINE ModelStep<T> minimise_model(typename Lanes<T>::Mask moving, NewtonB
                       load(q + other * lanes) + delta * load(row + other * lanes));
         }
         first_move = sweep == 0 ? largest_move : first_move;
-        searching &= largest_move > first_move * static_cast<T>(last_model_move);
+        searching &= largest_move > first_move * static_cast<T>(last_move);
     }
     const Mask taken = moving & ~hard;
     if (batch.everything) {
@@ -274,13 +301,17 @@ KLNMF_INLINE typename Lanes<T>::Mask newton_steps(const NewtonSettings& settings
         const V worst = residuals(batch);
         if (round == 0)
             first_residuals = worst;
-        moving &= worst > tolerance;
+        // A cold start leaves small entries where zeros belong: one step at least removes them.
+        if (round > 0 || !settings.cold)
+            moving &= worst > tolerance;
         if (!any_lane(moving))
             break;
         choose_slots(batch);
         second_derivatives(batch);
         remember(batch);
-        const ModelStep<T> step = minimise_model(moving, batch);
+        remember_products(batch);
+        const double last_move = round == 0 ? last_move_of_first_model : last_move_of_model;
+        const ModelStep<T> step = minimise_model(moving, last_move, batch);
         hard |= moving & step.hard;
         moving &= ~hard;
         Mask uncovered = pass_over(batch);

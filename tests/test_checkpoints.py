@@ -27,7 +27,7 @@ from sklearn.exceptions import ConvergenceWarning
 from klnmf import KLNMF
 from klnmf.backends.base import MultiplicativeRule
 from klnmf.backends.cpu import CpuBackend
-from klnmf.saved import SavedFileError, checkpoints
+from klnmf.saved import SavedFileError, checkpoints, periodic_file
 from klnmf.saved.container import Container, read_container, write_container
 from klnmf.simulate import simulate_counts
 from klnmf.solvers import SOLVERS, Solver, SparseCoordinateDescent
@@ -367,13 +367,13 @@ def test_the_second_interrupt_does_not_wait(
 
 def _count_writes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     iterations: list[int] = []
-    write = checkpoints.write_container
+    write = periodic_file.write_container
 
     def counted(path: Path, container: Container, **how: Any) -> None:
         iterations.append(container.content["state"]["iteration"])
         write(path, container, **how)
 
-    monkeypatch.setattr(checkpoints, "write_container", counted)
+    monkeypatch.setattr(periodic_file, "write_container", counted)
     return iterations
 
 
@@ -388,7 +388,7 @@ def test_written_at_the_start_at_the_end_and_every_so_often(
     assert written == [*range(8), 8]
     written.clear()
     clock = iter(np.arange(0.0, 1e4, 10.0))  # every look at it is ten seconds later
-    monkeypatch.setattr(checkpoints.time, "monotonic", lambda: float(next(clock)))
+    monkeypatch.setattr(periodic_file.time, "monotonic", lambda: float(next(clock)))
     fit_quietly(COUNTS, model=model(path, resume=False, checkpoint_every=25.0))
     assert written == [0, 3, 6, 8]
 
@@ -407,7 +407,7 @@ def test_a_path_that_cannot_be_written_to_is_an_error_before_any_work(tmp_path: 
 
 
 def test_a_later_write_that_fails_is_a_warning(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write, n_writes = checkpoints.write_container, 0
+    write, n_writes = periodic_file.write_container, 0
 
     def fails(*arguments: Any, **how: Any) -> None:
         nonlocal n_writes
@@ -416,9 +416,9 @@ def test_a_later_write_that_fails_is_a_warning(path: Path, monkeypatch: pytest.M
             raise OSError("no space left")
         write(*arguments, **how)
 
-    monkeypatch.setattr(checkpoints, "write_container", fails)
+    monkeypatch.setattr(periodic_file, "write_container", fails)
     with pytest.warns(
-        UserWarning, match=r"could not be written \(no space left\). The fit goes on"
+        UserWarning, match=r"could not be written \(no space left\). The work goes on"
     ):
         found = fit_quietly(COUNTS, model=model(path))
     assert n_writes == 9

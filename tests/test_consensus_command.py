@@ -16,7 +16,8 @@ import pytest
 
 from commands import outcome
 from klnmf import load_model
-from klnmf.cli.agreeing import RunLines
+from klnmf.cli.agreeing import line_of_run
+from klnmf.cli.lines import LinesNowAndThen
 from klnmf.model_selection import Consensus, consensus
 from klnmf.readers import CountTable, write_counts
 from klnmf.simulate import simulate_counts
@@ -197,7 +198,7 @@ def test_numbers_that_will_not_do_are_refused(
 
 
 def test_lines_for_logs_come_now_and_then(capsys: Any) -> None:
-    lines = RunLines()
+    lines = LinesNowAndThen(line_of_run)
     record = {"run": 4, "objective": 1234.5678, "n_done": 7, "n_runs": 20, "seconds_left": 130.0}
     lines(record)
     lines(record)

@@ -113,7 +113,7 @@ def test_killed_search_goes_on_to_the_same_result(
 
 
 def test_file_is_written_only_so_often(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from klnmf.model_selection import periodic_file
+    from klnmf.saved import periodic_file
 
     written: list[int] = []
     original = periodic_file.write_container

@@ -88,6 +88,7 @@ def test_rows_of_all_lengths(dtype: Any) -> None:
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_neighbours_and_threads_change_no_bit(dtype: Any) -> None:
     case = random_case((60, 90), 9, dtype=dtype, density=0.3, seed=3)
+    case.H[5] = 0  # a feature that nothing covers: some rows have it, some beside them do not
     together = solve(CpuBackend(SparseData(case.X), 1), case, 0, **COLD)
     on_threads = solve(CpuBackend(SparseData(case.X), 3), case, 0, **COLD)
     np.testing.assert_array_equal(together, on_threads)
@@ -140,3 +141,26 @@ def test_components_and_features_without_mass() -> None:
     covered = Case(without, case.W, case.H)
     at_covered = CpuBackend(SparseData(without), 1)
     assert judge(at_covered, covered, 0, x).kkt <= 1e-6
+
+
+@pytest.mark.parametrize("rounds", [0, 2, 50])
+def test_features_that_nothing_covers_are_as_if_they_were_not_there(rounds: int) -> None:
+    """What the core does is what the reference does, and near what it does without them."""
+    case = random_case((12, 30), 4, seed=2)
+    case.H[3:9] = 0
+    dense = case.X.toarray()
+    dense[0, :3], dense[0, 9:], dense[0, 5] = 0, 0, 2  # a row of nothing else
+    with_them = sp.csr_array(dense)
+    dense[:, 3:9] = 0
+    without = sp.csr_array(dense)
+    found, expected, alone = (
+        solve(backend(SparseData(X)), Case(X, case.W, case.H), 0, rounds=rounds, **COLD)
+        for backend, X in (
+            (CpuBackend, with_them),
+            (ReferenceBackend, with_them),
+            (CpuBackend, without),
+        )
+    )
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(found, alone, rtol=1e-6, atol=1e-8)
+    assert not found[0].any()

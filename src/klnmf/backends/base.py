@@ -31,14 +31,14 @@ class GuardedRule:
 class SolveRule:
     """Every row problem solved to its end, a convex problem with one minimum.
 
-    A ``cold`` solve takes nothing from x: it begins with the same share of every component. The
-    first ``relaxed`` steps are over-relaxed multiplicative ones (see ``MultiplicativeRule``), the
-    cheapest while every component is in use; at most ``rounds`` steps of Newton's method follow.
+    A ``cold`` solve takes nothing from x: it begins with the same share of every component, and
+    ``relaxed`` over-relaxed multiplicative steps, x ← x (S / c)^p scaled to the row's total: the
+    cheapest while every component is in use. At most ``rounds`` steps of Newton's method follow.
     """
 
     tolerance: float  # a row is left alone once its residual is at most this
     rounds: int = 50
-    relaxed: int = 0
+    relaxed: int = 0  # p = 3 in the first of them, 1.5 in the last, 2 between
     cold: bool = False
 
 

@@ -284,6 +284,19 @@ def _relaxed_step(row: RowProblem, x: Array) -> None:
         x[live] = before[live] * ratio
 
 
+def _cold_steps(row: RowProblem, x: Array, count: int) -> None:
+    """X ← x (S / c)^p scaled to the total of what is covered; x S / c if that covers less."""
+    live, total = row.c > 0, float(row.v.sum(dtype=np.float64))
+    powers = [3.0, *[2.0] * (count - 2), 1.5] if count > 1 else [2.0] * count
+    for power in powers:
+        before = x.copy()
+        ratio = row.ratios(x)[live] / row.c[live]
+        x[live] *= ratio**power
+        x *= total / max(float(row.c @ x), 1e-300)
+        if not (row.products(x) > 0).all():
+            x[live] = before[live] * ratio
+
+
 def _guarded_row(row: RowProblem, x: Array, rule: GuardedRule) -> float:
     """Do the rounds of screening and sweeps; returns the residual before the first one."""
     first_residual = 0.0
@@ -322,21 +335,26 @@ def _newton_step(row: RowProblem, x: Array, components: Array) -> bool:
 
 
 def _solve_row(row: RowProblem, x: Array, rule: SolveRule) -> float:
-    """Relaxed steps, then Newton's method; with L2 or something held, coordinate descent.
+    """Relaxed steps if cold, then Newton's method; with L2 or something held, coordinate descent.
 
     Returns the residual before the first step of those.
     """
     may_relax = row.l2 == 0 and not row.held.any()
-    for _ in range(rule.relaxed if may_relax else 0):
-        _relaxed_step(row, x)
+    if may_relax and rule.cold:
+        _cold_steps(row, x, rule.relaxed)
     if not may_relax:
         order = np.arange(len(x), dtype=np.int32)
         return _guarded_row(row, x, GuardedRule(order, rule.rounds, 8, rule.tolerance))
     residual = row.residual(x)
+    if not len(row.v):  # nothing of this row can be covered
+        x[:] = 0
+        return residual
     live, dtype = row.c > 0, x.dtype
     c = row.c[live].astype(dtype)
     masses = x[live] * c
-    newton_steps(row.v, row.A[:, live] / c, masses, rule.tolerance, rule.rounds)
+    # A cold start leaves small entries where zeros belong: one step at least removes them.
+    A, least = row.A[:, live] / c, int(rule.cold)
+    newton_steps(row.v, A, masses, rule.tolerance, rule.rounds, least)
     x[live] = masses / c
     return residual
 

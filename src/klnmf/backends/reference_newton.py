@@ -14,9 +14,9 @@ import numpy.typing as npt
 Array = npt.NDArray[Any]
 
 # As in the core: sweeps over the model at most, and the share of the first sweep's largest move
-# below which they end; tries along a way that leads too far.
+# below which they end, sooner in the first model of a row; tries along a way that leads too far.
 MODEL_SWEEPS = 16
-LAST_MOVE = 0.05
+LAST_MOVE, LAST_MOVE_OF_FIRST = 0.05, 0.2
 TRIES = 4
 
 
@@ -34,18 +34,22 @@ def sums_over_rows(weights: Array, A: Array) -> Array:
     return np.asarray(np.einsum("i,ik->k", weights, A))
 
 
-def newton_steps(v: Array, A: Array, x: Array, tolerance: float, rounds: int) -> None:
+def newton_steps(
+    v: Array, A: Array, x: Array, tolerance: float, rounds: int, least: int = 0
+) -> None:
     """Move the masses x, in place, to the minimum of Σ x − Σ v log (A x).
 
-    A has columns that are divided by the slopes. Every nonzero is covered, and stays so.
+    A has columns that are divided by the slopes. Every nonzero is covered, and stays so. At least
+    ``least`` steps are made, whatever the tolerance.
     """
     total, rounding = float(v.sum()), 16 * np.finfo(x.dtype).eps
-    for _ in range(rounds):
+    for step in range(rounds):
         gradient = 1 - sums_over_rows(v / products(A, x), A)
-        if np.abs(np.minimum(x / total, gradient)).max() <= tolerance:
+        if step >= least and np.abs(np.minimum(x / total, gradient)).max() <= tolerance:
             return
         free = (x > 0) | (gradient < 0)
-        model = Model(v, A[:, free], x[free], np.zeros(int(free.sum()), x.dtype))
+        last_move = LAST_MOVE if step else LAST_MOVE_OF_FIRST
+        model = Model(v, A[:, free], x[free], np.zeros(int(free.sum()), x.dtype), last_move)
         share = 1.0
         if not model.descends(x[free] + model.way, rounding * total):
             share = model.share_of_way()
@@ -71,13 +75,15 @@ def newton_step(v: Array, A: Array, x: Array, l2: Array) -> bool:
 class Model:
     """The quadratic model of Σ x + Σ l2 x² / 2 − Σ v log (A x) at x, and the way to its minimum."""
 
-    def __init__(self, v: Array, A: Array, x: Array, l2: Array) -> None:
+    def __init__(
+        self, v: Array, A: Array, x: Array, l2: Array, last_move: float = LAST_MOVE
+    ) -> None:
         self.v, self.A, self.x, self.l2 = v, A, x, l2
         self.y = products(A, x)
         self.gradient = 1 + l2 * x - sums_over_rows(v / self.y, A)
         scaled = A * (np.sqrt(v) / self.y)[:, None]
         self.second_derivatives = np.einsum("ik,il->kl", scaled, scaled) + np.diag(l2)
-        self.way = minimum_of_model(x, self.gradient, self.second_derivatives) - x
+        self.way = minimum_of_model(x, self.gradient, self.second_derivatives, last_move) - x
 
     def descends(self, moved: Array, rounding: float) -> bool:
         """Whether f is certainly no higher at ``moved``: see docs/maths.md, 5."""
@@ -119,7 +125,9 @@ class Model:
         return low if low > 0 else 0.5 * high
 
 
-def minimum_of_model(x: Array, gradient: Array, second_derivatives: Array) -> Array:
+def minimum_of_model(
+    x: Array, gradient: Array, second_derivatives: Array, last_move: float
+) -> Array:
     """Minimise g·(z − x) + (z − x)ᵀ M (z − x) / 2 over z ≥ 0, by coordinate descent."""
     z, slope = x.copy(), gradient.copy()
     first_move = 0.0
@@ -131,6 +139,6 @@ def minimum_of_model(x: Array, gradient: Array, second_derivatives: Array) -> Ar
             largest_move = max(largest_move, abs(moved - z[k]))
             z[k] = moved
         first_move = first_move if sweep else largest_move
-        if largest_move <= LAST_MOVE * first_move:
+        if largest_move <= last_move * first_move:
             break
     return z

@@ -5,12 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import time
 from typing import Any
 
 from klnmf.cli.data import facts_of, read_data, say
 from klnmf.cli.errors import DONE
-from klnmf.cli.lines import SECONDS_BETWEEN_LINES
+from klnmf.cli.lines import LinesNowAndThen
 from klnmf.cli.searches import checked_files, interrupted, save_picture, way_out
 from klnmf.estimators import KLNMF
 from klnmf.model_selection import Consensus
@@ -37,7 +36,7 @@ def consensus(args: argparse.Namespace) -> int:
                 n_jobs=args.n_jobs,
                 random_state=args.random_state,
                 progress=on_terminal and not args.quiet,
-                callback=None if on_terminal or args.quiet else RunLines(),
+                callback=None if on_terminal or args.quiet else LinesNowAndThen(line_of_run),
                 checkpoint=checkpoint,
                 resume=is_resumed,
             )
@@ -85,21 +84,9 @@ def _facts(found: Consensus) -> dict[str, Any]:
     }
 
 
-class RunLines:
-    """A callback of ``consensus`` that writes a line now and then, for logs."""
-
-    def __init__(self) -> None:
-        self._next = 0.0
-
-    def __call__(self, record: dict[str, Any]) -> None:
-        """Write a line if it is time for one."""
-        now = time.monotonic()
-        if now < self._next:
-            return
-        self._next = now + SECONDS_BETWEEN_LINES
-        print(
-            f"{record['n_done']} of {record['n_runs']} runs done, the last one with the "
-            f"divergence {record['objective']:.7g}, about {duration(record['seconds_left'])} left",
-            file=sys.stderr,
-            flush=True,
-        )
+def line_of_run(record: dict[str, Any]) -> str:
+    """Say for a log how far the runs are."""
+    return (
+        f"{record['n_done']} of {record['n_runs']} runs done, the last one with the "
+        f"divergence {record['objective']:.7g}, about {duration(record['seconds_left'])} left"
+    )

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
 from typing import Any
 
 from klnmf.cli.data import read_data, say
 from klnmf.cli.errors import DONE
-from klnmf.cli.lines import SECONDS_BETWEEN_LINES
+from klnmf.cli.lines import LinesNowAndThen
 from klnmf.cli.searches import checked_files, interrupted, save_picture, way_out
 from klnmf.model_selection import select_rank
 from klnmf.model_selection.timing import duration
@@ -34,7 +33,7 @@ def rank(args: argparse.Namespace) -> int:
                 n_threads=args.n_threads,
                 random_state=args.random_state,
                 progress=on_terminal and not args.quiet,
-                callback=None if on_terminal or args.quiet else SearchLines(),
+                callback=None if on_terminal or args.quiet else LinesNowAndThen(line_of_search),
                 checkpoint=checkpoint,
                 resume=is_resumed,
             )
@@ -50,23 +49,11 @@ def rank(args: argparse.Namespace) -> int:
     return DONE
 
 
-class SearchLines:
-    """A callback of ``select_rank`` that writes a line now and then, for logs."""
-
-    def __init__(self) -> None:
-        self._next = 0.0
-
-    def __call__(self, record: dict[str, Any]) -> None:
-        """Write a line if it is time for one."""
-        now = time.monotonic()
-        if now < self._next:
-            return
-        self._next = now + SECONDS_BETWEEN_LINES
-        left = record["seconds_left"]
-        text = "" if left is None else f", at most about {duration(left)} left"
-        print(
-            f"rank {record['rank']}, {record['n_done']} of {record['n_fits']} fits done: held-out "
-            f"deviance {record['deviance']:.5g}{text}",
-            file=sys.stderr,
-            flush=True,
-        )
+def line_of_search(record: dict[str, Any]) -> str:
+    """Say for a log how far the search is."""
+    left = record["seconds_left"]
+    text = "" if left is None else f", at most about {duration(left)} left"
+    return (
+        f"rank {record['rank']}, {record['n_done']} of {record['n_fits']} fits done: held-out "
+        f"deviance {record['deviance']:.5g}{text}"
+    )

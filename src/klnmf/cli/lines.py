@@ -4,9 +4,25 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 SECONDS_BETWEEN_LINES = 10.0
+
+
+class LinesNowAndThen:
+    """A callback that writes a line about a record every so often, for logs."""
+
+    def __init__(self, line: Callable[[dict[str, Any]], str]) -> None:
+        self._line = line
+        self._next = 0.0
+
+    def __call__(self, record: dict[str, Any]) -> None:
+        """Write a line if it is time for one."""
+        now = time.monotonic()
+        if now >= self._next:
+            self._next = now + SECONDS_BETWEEN_LINES
+            print(self._line(record), file=sys.stderr, flush=True)
 
 
 class ProgressLines:

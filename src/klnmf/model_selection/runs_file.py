@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from klnmf.model_selection.periodic_file import PeriodicFile, check_identity, klnmf_version
 from klnmf.model_selection.restarts import Fit
 from klnmf.saved.arrays import FLOATS, INDICES, array_named
 from klnmf.saved.container import Container, SavedFileError, read_container
 from klnmf.saved.fields import Fields
+from klnmf.saved.periodic_file import PeriodicFile, check_identity, klnmf_version
 from klnmf.sparse_data import SparseData
 
 Array = npt.NDArray[Any]
@@ -45,18 +45,18 @@ def identity(data: SparseData, **settings: Any) -> dict[str, Any]:
 class RunsFile(PeriodicFile[Runs]):
     """The file of the runs of one consensus."""
 
-    def packed(self, state: Runs) -> Container:
+    def packed(self, work: Runs) -> Container:
         """See :class:`PeriodicFile`."""
-        numbers = sorted(state.fits)
-        fits = [state.fits[number] for number in numbers]
-        rank, width = state.identity["n_components"], state.identity["shape of X"][1]
+        numbers = sorted(work.fits)
+        fits = [work.fits[number] for number in numbers]
+        rank, width = work.identity["n_components"], work.identity["shape of X"][1]
         spectra = np.array([fit.components for fit in fits], dtype=np.float32)
         arrays: dict[str, Array] = {
             "runs": np.array(numbers, dtype=np.int64),
             "objectives": np.array([fit.objective for fit in fits], dtype=np.float64),
             "spectra": spectra.reshape(len(fits) * rank, width),
         }
-        return Container(KIND, {"identity": state.identity, "seed": state.seed}, arrays)
+        return Container(KIND, {"identity": work.identity, "seed": work.seed}, arrays)
 
     def stored_seed(self) -> int:
         """Seed of the runs in the file."""

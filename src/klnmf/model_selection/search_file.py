@@ -8,11 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from klnmf.model_selection.growth import Factors
-from klnmf.model_selection.periodic_file import PeriodicFile, check_identity, klnmf_version
 from klnmf.model_selection.search import Held, Plan, Search
 from klnmf.saved.arrays import FLOATS, array_named
 from klnmf.saved.container import Container, SavedFileError, read_container
 from klnmf.saved.fields import Fields
+from klnmf.saved.periodic_file import PeriodicFile, check_identity, klnmf_version
 from klnmf.sparse_data import SparseData
 
 Array = npt.NDArray[Any]
@@ -39,9 +39,9 @@ def identity(plan: Plan) -> dict[str, Any]:
 class SearchFile(PeriodicFile[Search]):
     """The file of one search."""
 
-    def packed(self, state: Search) -> Container:
+    def packed(self, work: Search) -> Container:
         """See :class:`PeriodicFile`."""
-        search, splits = state, sorted(state.current)
+        search, splits = work, sorted(work.current)
         arrays: dict[str, Array] = {}
         for split, factors in enumerate(search.factors):
             if factors is not None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import time
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,13 +11,14 @@ import numpy as np
 import numpy.typing as npt
 
 from klnmf.saved.arrays import FLOATS, array_named, pack_history, unpack_history
-from klnmf.saved.container import Container, SavedFileError, read_container, write_container
+from klnmf.saved.container import Container, SavedFileError, read_container
 from klnmf.saved.fields import Fields, number_from_json, number_to_json
+from klnmf.saved.periodic_file import PeriodicFile, check_identity, klnmf_version
 from klnmf.solvers import Solver
 from klnmf.solvers.alternating import RowSolve, Run
 from klnmf.solvers.base import Problem, State
 from klnmf.solvers.memory import StoredMemory
-from klnmf.validation import check_start, warn_caller
+from klnmf.validation import check_start
 
 Array = npt.NDArray[Any]
 
@@ -66,50 +65,22 @@ def _checksum(array: Array) -> int:
 
 
 @dataclass
-class Checkpoint:
+class Checkpoint(PeriodicFile[Run]):
     """The file of one fit."""
 
-    path: Path
-    every: float  # seconds between two writes, not counting the writes
     identity: dict[str, Any]  # what a fit has in common with the one that it goes on from
     seed: int | None  # None: any will do
     max_iter: int
     tol: float
-    _last_time: float = -math.inf
 
-    # ---- writing ---------------------------------------------------------------------------------
+    def write(self, work: Run) -> None:
+        """See :class:`PeriodicFile`; nothing is written in mid-iteration."""
+        if work.is_whole:
+            super().write(work)
 
-    def write_if_due(self, run: Run) -> None:
-        """Write the file if that is long enough ago; called between two iterations.
-
-        A first write that fails is an error: the path is wrong, or the solver cannot do it. Later
-        ones give a warning, for a full disk is no reason to lose a long fit.
-        """
-        if self._last_time == -math.inf:
-            self._write(run)
-        elif time.monotonic() - self._last_time >= self.every:
-            self.write(run)
-
-    def write(self, run: Run) -> None:
-        """Write the file now, if the state is whole; a failure gives a warning."""
-        if not run.is_whole:
-            return
-        try:
-            self._write(run)
-        except OSError as error:
-            self._last_time = time.monotonic()
-            warn_caller(
-                f"The checkpoint {self.path} could not be written ({error}). The fit goes on; what "
-                "it did since the last checkpoint would be lost if it were killed.",
-                UserWarning,
-            )
-
-    def _write(self, run: Run) -> None:
-        write_container(self.path, self._packed(run), is_only_writer=True)
-        self._last_time = time.monotonic()
-
-    def _packed(self, run: Run) -> Container:
-        state, snapshot = run.state, run.problem.backend.snapshot
+    def packed(self, work: Run) -> Container:
+        """See :class:`PeriodicFile`."""
+        run, state, snapshot = work, work.state, work.problem.backend.snapshot
         arrays = dict(zip("WH", map(snapshot, state.factors), strict=True))
         names = dict(zip(map(id, state.factors), "WH", strict=True))
         memory = run.solver.stored_memory(state)
@@ -138,8 +109,6 @@ class Checkpoint:
         }
         return Container("checkpoint", content, arrays)
 
-    # ---- reading ---------------------------------------------------------------------------------
-
     def resumed(self, problem: Problem, solver: Solver, row_solve: RowSolve) -> Run:
         """Return the run that was written, or raise a SavedFileError if it was another fit's."""
         container = read_container(self.path, "checkpoint")
@@ -165,29 +134,19 @@ class Checkpoint:
             run.n_untold = int(not run.is_judged)
         except ValueError as error:
             raise SavedFileError(f"The checkpoint {self.path} cannot be read: {error}") from error
-        self._last_time = time.monotonic()  # no need to write what was just read
+        self.was_read()
         return run
 
-    def _check_identity(self, content: Fields, klnmf_version: str) -> None:
+    def _check_identity(self, content: Fields, version: str) -> None:
         found = dict(content.fields("identity").members)
         wanted = dict(self.identity)
-        found["version of klnmf"] = klnmf_version
-        wanted["version of klnmf"] = Container("checkpoint", {}, {}).klnmf_version
+        found["version of klnmf"] = version
+        wanted["version of klnmf"] = klnmf_version()
         seed = content.fields("state").whole("seed")
         found["seed from random_state"] = seed
         wanted["seed from random_state"] = seed if self.seed is None else self.seed
-        differences = [
-            f"{name} ({str(found.get(name))[:300]} there, {wanted.get(name)} here)"
-            for name in dict.fromkeys([*wanted, *found])
-            if found.get(name) != wanted.get(name)
-        ]
-        if differences:
-            raise SavedFileError(
-                f"The checkpoint {self.path} belongs to another fit. It differs in: "
-                f"{'; '.join(differences)}. Fit the same data with the same parameters to go on "
-                "with it, give this fit a checkpoint of its own, or pass resume=False to start "
-                "anew and overwrite it."
-            )
+        way_out = "pass resume=False to start anew and overwrite it"
+        check_identity(self.path, found, wanted, "fit", way_out)
 
 
 def _state(content: Fields, arrays: dict[str, Array], problem: Problem, solver: Solver) -> State:

@@ -25,7 +25,7 @@ class RowSolve:
 
     tolerance: float
     rounds: int = 50  # steps of Newton's method at most
-    relaxed: int = 4  # over-relaxed multiplicative steps before them, where nothing is known of W
+    relaxed: int = 6  # over-relaxed multiplicative steps before them, where nothing is known of W
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ The loop around it is elsewhere.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
@@ -114,6 +115,8 @@ class Problem:
         return self.backend.evaluate(mode, x, A, slopes, l2, want_residual)
 
     def _objective(self, mode: int, A: Any, totals: RowTotals) -> float:
+        if math.isnan(totals.value):  # the rule computes none
+            return math.nan
         # The row problems hold everything but X log X − X and the penalty of the fixed factor.
         return totals.value + self.backend.data.divergence_constant + self.penalty(1 - mode, A)
 

@@ -12,32 +12,36 @@ from typing import Any, Generic, TypeVar
 from klnmf.saved.container import Container, SavedFileError, write_container
 from klnmf.validation import warn_caller
 
-State = TypeVar("State")
+Work = TypeVar("Work")
 
 
 @dataclass
-class PeriodicFile(ABC, Generic[State]):
+class PeriodicFile(ABC, Generic[Work]):
     """The file of one piece of work; subclasses say what is in it."""
 
     path: Path
-    every: float  # seconds between two writes
+    every: float  # seconds between two writes, not counting the writes
     _last_time: float = field(default=-math.inf, init=False)
 
     @abstractmethod
-    def packed(self, state: State) -> Container:
+    def packed(self, work: Work) -> Container:
         """Return what the file is to hold."""
 
-    def write_if_due(self, state: State) -> None:
-        """Write if that is long enough ago; a first write that fails is an error."""
-        if self._last_time == -math.inf:
-            self._write(state)
-        elif time.monotonic() - self._last_time >= self.every:
-            self.write(state)
+    def write_if_due(self, work: Work) -> None:
+        """Write if that is long enough ago.
 
-    def write(self, state: State) -> None:
-        """Write now; a failure gives a warning, for it is no reason to lose long work."""
+        A first write that fails is an error: the path is wrong, or this work cannot be written.
+        Later ones give a warning, for a full disk is no reason to lose long work.
+        """
+        if self._last_time == -math.inf:
+            self._write(work)
+        elif time.monotonic() - self._last_time >= self.every:
+            self.write(work)
+
+    def write(self, work: Work) -> None:
+        """Write now; a failure gives a warning."""
         try:
-            self._write(state)
+            self._write(work)
         except OSError as error:
             self._last_time = time.monotonic()
             warn_caller(
@@ -46,8 +50,8 @@ class PeriodicFile(ABC, Generic[State]):
                 UserWarning,
             )
 
-    def _write(self, state: State) -> None:
-        write_container(self.path, self.packed(state), is_only_writer=True)
+    def _write(self, work: Work) -> None:
+        write_container(self.path, self.packed(work), is_only_writer=True)
         self.was_read()
 
     def was_read(self) -> None:
@@ -60,16 +64,22 @@ def klnmf_version() -> str:
     return Container("", {}, {}).klnmf_version
 
 
-def check_identity(path: Path, found: dict[str, Any], wanted: dict[str, Any], work: str) -> None:
+def check_identity(
+    path: Path,
+    found: dict[str, Any],
+    wanted: dict[str, Any],
+    work: str,
+    way_out: str = "delete the file",
+) -> None:
     """Raise a SavedFileError that names all differences, if there are any."""
     differences = [
-        f"{name} ({str(found.get(name))[:300]} there, {wanted[name]} here)"
-        for name in wanted
-        if found.get(name) != wanted[name]
+        f"{name} ({str(found.get(name))[:300]} there, {wanted.get(name)} here)"
+        for name in dict.fromkeys([*wanted, *found])
+        if found.get(name) != wanted.get(name)
     ]
     if differences:
         raise SavedFileError(
             f"The checkpoint {path} belongs to another {work}. It differs in: "
             f"{'; '.join(differences)}. Use the same data and the same arguments to go on with it, "
-            f"give this {work} a checkpoint of its own, or delete the file."
+            f"give this {work} a checkpoint of its own, or {way_out}."
         )

@@ -1,11 +1,16 @@
-#include "kernels.hpp"
+// The loops over rows of every rule. row_loops_*.cpp instantiate them, one file for every type of
+// factors and of indices, because compiling for several instruction sets takes long. No two of
+// those files may contain the same KLNMF_CLONES function: each depends on both types.
+#pragma once
 
 #include <algorithm>
 #include <vector>
 
 #include "guarded_range.hpp"
+#include "kernels.hpp"
 #include "newton_range.hpp"
 #include "objective.hpp"
+#include "padded_factor.hpp"
 #include "parallel.hpp"
 #include "row_problem.hpp"
 #include "row_scratch.hpp"
@@ -14,63 +19,6 @@
 #include "rule_multiplicative.hpp"
 
 namespace klnmf {
-namespace {
-
-// What a core keeps close at hand, on the machines of these years.
-constexpr std::int64_t own_cache_bytes = 1 << 20;
-
-// A with its rows padded with zeros to whole vectors, for the time of a half-step (where they
-// already are whole vectors, A itself), its slopes in T, and which components are held.
-template <class T>
-class PaddedFactor {
-public:
-    PaddedFactor(const FixedFactor<T>& fixed, std::int64_t n_rows, const std::uint8_t* frozen,
-                 int n_threads)
-        : fixed_(fixed) {
-        constexpr int lanes = Lanes<T>::count;
-        const std::int64_t stride = (fixed.rank + lanes - 1) / lanes * lanes;
-        slopes_.resize(3 * stride, T(0));
-        for (int k = 0; k < fixed.rank; ++k) {
-            if (frozen && frozen[k]) {
-                slopes_[2 * stride + k] = 1;
-                continue;
-            }
-            slopes_[k] = static_cast<T>(fixed.c[k]);
-            slopes_[stride + k] = fixed.c[k] > 0 ? static_cast<T>(1 / fixed.c[k]) : T(0);
-        }
-        fixed_.fetch_ahead =
-            n_rows * stride * static_cast<std::int64_t>(sizeof(T)) > own_cache_bytes;
-        fixed_.slope = slopes_.data();
-        fixed_.inverse_slope = slopes_.data() + stride;
-        fixed_.held = frozen ? slopes_.data() + 2 * stride : nullptr;
-        if (stride == fixed.stride)
-            return;
-        memory_ = AlignedArray<T>(n_rows * stride);
-        T* padded = memory_.data();
-        for_each_range(
-            n_rows, n_threads,
-            [&](std::int64_t begin, std::int64_t end, int) {
-                for (std::int64_t i = begin; i < end; ++i) {
-                    const T* row = fixed.row(i);
-                    T* target = padded + i * stride;
-                    for (int k = 0; k < fixed.rank; ++k)
-                        target[k] = row[k];
-                    for (std::int64_t k = fixed.rank; k < stride; ++k)
-                        target[k] = 0;
-                }
-            },
-            rows_per_sum);
-        fixed_.A = padded;
-        fixed_.stride = stride;
-    }
-
-    const FixedFactor<T>& operator*() const { return fixed_; }
-
-private:
-    FixedFactor<T> fixed_;
-    std::vector<T> slopes_;
-    AlignedArray<T> memory_;
-};
 
 // The loops below run over the rows of one task; everything in them is inlined and compiled for
 // each instruction set.
@@ -133,27 +81,6 @@ KLNMF_CLONES void evaluate_range(const SparseRows<D, I>& data, const FixedFactor
     }
 }
 
-template <int power, class T>
-KLNMF_CLONES void column_powers_range(const T* factor, std::int64_t begin, std::int64_t end,
-                                      int rank, double* sums) {
-    for (std::int64_t i = begin; i < end; ++i)
-        for (int k = 0; k < rank; ++k) {
-            const double entry = factor[i * rank + k];
-            sums[k] += power == 1 ? entry : entry * entry;
-        }
-}
-
-template <class T>
-KLNMF_CLONES void extrapolate_range(const T* newest, const T* previous, std::int64_t begin,
-                                    std::int64_t end, T weight, T keep, T* target) {
-#pragma omp simd
-    for (std::int64_t i = begin; i < end; ++i) {
-        const T moved = newest[i] + weight * (newest[i] - previous[i]);
-        const T least = keep * newest[i];
-        target[i] = moved > least ? moved : least;
-    }
-}
-
 // Calls body(padded A, begin, end, scratch) for ranges of rows that cover all of them.
 template <class T, class I, class D, class Body>
 void for_each_range_padded(const SparseRows<D, I>& data, const FixedFactor<T>& unpadded,
@@ -166,26 +93,6 @@ void for_each_range_padded(const SparseRows<D, I>& data, const FixedFactor<T>& u
         body(*padded, begin, end, pool[thread]);
     });
 }
-
-// Sums of the entries (power 1) or of their squares (power 2), each block of rows on one thread.
-template <int power, class T>
-void column_powers(const T* factor, std::int64_t n_rows, int rank, int n_threads, double* sums) {
-    const std::int64_t n_blocks = (n_rows + rows_per_sum - 1) / rows_per_sum;
-    std::vector<double> partial(static_cast<std::size_t>(n_blocks) * rank, 0.0);
-    for_each_range(
-        n_rows, usable_threads(n_threads, n_rows * rank),
-        [&](std::int64_t begin, std::int64_t end, int) {
-            column_powers_range<power>(factor, begin, end, rank,
-                                       partial.data() + begin / rows_per_sum * rank);
-        },
-        rows_per_sum);
-    std::fill(sums, sums + rank, 0.0);
-    for (std::int64_t b = 0; b < n_blocks; ++b)
-        for (int k = 0; k < rank; ++k)
-            sums[k] += partial[b * rank + k];
-}
-
-} // namespace
 
 template <class T, class I, class D>
 void guarded_rows(const SparseRows<D, I>& data, const FixedFactor<T>& unpadded, double l2,
@@ -290,42 +197,6 @@ void evaluate_rows(const SparseRows<D, I>& data, const FixedFactor<T>& fixed, do
     });
 }
 
-template <class T>
-void column_sums(const T* factor, std::int64_t n_rows, int rank, int n_threads, double* sums) {
-    column_powers<1>(factor, n_rows, rank, n_threads, sums);
-}
-
-template <class T>
-void column_squares(const T* factor, std::int64_t n_rows, int rank, int n_threads,
-                    double* squares) {
-    column_powers<2>(factor, n_rows, rank, n_threads, squares);
-}
-
-double blocked_sum(const double* values, std::int64_t n_values) {
-    double total = 0;
-    for (std::int64_t begin = 0; begin < n_values; begin += rows_per_sum) {
-        double block = 0;
-        const std::int64_t end = std::min(begin + rows_per_sum, n_values);
-        for (std::int64_t i = begin; i < end; ++i)
-            block += values[i];
-        total += block;
-    }
-    return total;
-}
-
-template <class T>
-void extrapolate(const T* newest, const T* previous, std::int64_t size, double weight, double keep,
-                 int n_threads, T* target) {
-    constexpr std::int64_t entries_per_task = 1 << 16;
-    for_each_range(
-        size, usable_threads(n_threads, size),
-        [&](std::int64_t begin, std::int64_t end, int) {
-            extrapolate_range(newest, previous, begin, end, static_cast<T>(weight),
-                              static_cast<T>(keep), target);
-        },
-        entries_per_task);
-}
-
 // T: type of the factors, D: type of the data.
 #define KLNMF_INSTANTIATE_MIXED(T, I, D)                                                           \
     template void guarded_rows(const SparseRows<D, I>&, const FixedFactor<T>&, double,             \
@@ -346,17 +217,5 @@ void extrapolate(const T* newest, const T* previous, std::int64_t size, double w
                              const PaperSettings&, int, T*, double*);                              \
     template void dense_rows(const SparseRows<T, I>&, std::int64_t, const T*, int, const double*,  \
                              double, const DenseSettings&, bool, int, T*, double*, double*);
-
-#define KLNMF_INSTANTIATE(T)                                                                       \
-    KLNMF_INSTANTIATE_PAIR(T, std::int32_t)                                                        \
-    KLNMF_INSTANTIATE_PAIR(T, std::int64_t)                                                        \
-    template void column_sums(const T*, std::int64_t, int, int, double*);                          \
-    template void column_squares(const T*, std::int64_t, int, int, double*);                       \
-    template void extrapolate(const T*, const T*, std::int64_t, double, double, int, T*);
-
-KLNMF_INSTANTIATE(float)
-KLNMF_INSTANTIATE(double)
-KLNMF_INSTANTIATE_MIXED(float, std::int32_t, double)
-KLNMF_INSTANTIATE_MIXED(float, std::int64_t, double)
 
 } // namespace klnmf
