@@ -3,21 +3,59 @@
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.metadata import version
-from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
-from klnmf.estimators import KLNMF
-from klnmf.mini_batch import MiniBatchKLNMF
-from klnmf.model_files import load_model
-from klnmf.on_disk import open_matrix
+if TYPE_CHECKING:
+    from klnmf.estimators import KLNMF
+    from klnmf.mini_batch import MiniBatchKLNMF
+    from klnmf.model_files import load_model
+    from klnmf.on_disk import open_matrix
 
-__version__ = version("klnmf")
+    __version__: str
 
 __all__ = ["KLNMF", "MiniBatchKLNMF", "__version__", "load_model", "open_matrix"]
 
+# Where the names are. They and the modules are imported when they are first asked for: the command
+# line imports this package too, and its --help should not wait for scikit-learn.
+_HOMES = {
+    "KLNMF": "klnmf.estimators",
+    "MiniBatchKLNMF": "klnmf.mini_batch",
+    "load_model": "klnmf.model_files",
+    "open_matrix": "klnmf.on_disk",
+}
+_MODULES = (
+    "datasets",
+    "evaluation",
+    "frames",
+    "model_selection",
+    "objective",
+    "on_disk",
+    "plots",
+    "projection",
+    "readers",
+    "report",
+    "simulate",
+    "solvers",
+    "tl",
+    "topics",
+    "uncertainty",
+)
 
-def __getattr__(name: str) -> ModuleType:
-    """Import ``klnmf.tl`` when it is first asked for, as in ``klnmf.tl.nmf(adata)``."""
-    if name == "tl":
-        return import_module("klnmf.tl")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+def __getattr__(name: str) -> Any:
+    """Import what is asked for, as in ``klnmf.tl.nmf(adata)``."""
+    if name in _HOMES:
+        value = getattr(import_module(_HOMES[name]), name)
+    elif name == "__version__":
+        value = import_module("importlib.metadata").version("klnmf")
+    elif name in _MODULES:
+        return import_module(f"klnmf.{name}")
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """Return the names above and the modules."""
+    return sorted({*globals(), *__all__, *_MODULES})

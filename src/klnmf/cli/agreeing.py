@@ -43,7 +43,8 @@ def consensus(args: argparse.Namespace) -> int:
         model, W = _model(args, table, found)
     except KeyboardInterrupt:
         return interrupted(checkpoint)
-    facts = _facts(found) | {"refit": args.refit}
+    settings = ("n_components", "refit", "init", "max_iter", "random_state")
+    facts = _facts(found) | {name: getattr(args, name) for name in settings}
     model.save(
         output,
         W=W,

@@ -11,10 +11,12 @@ from klnmf.cli.values import (
     ngrams,
     nonnegative,
     positive,
+    seed,
     several,
     share,
     share_or_count,
     some_ranks,
+    workers,
 )
 
 FORMATS = (
@@ -134,9 +136,9 @@ def _add_rank(commands: Any) -> None:
         help="of the rates, spread over all features (the best for each rank)",
     )
     add("--no-early-stop", dest="early_stop", action="store_false", help="try every rank")
-    add("--seed", "--random-state", dest="random_state", type=int, default=0, help="(0)")
-    add("--jobs", dest="n_jobs", type=int, metavar="N", help="splits at a time (all CPUs)")
-    add("--threads", "--n-threads", dest="n_threads", type=int, metavar="N", help="(all CPUs)")
+    add("--seed", "--random-state", dest="random_state", type=seed, default=0, help="(0)")
+    add("--jobs", dest="n_jobs", type=workers, metavar="N", help="splits at a time (all CPUs)")
+    add("--threads", "--n-threads", dest="n_threads", type=workers, metavar="N", help="(all CPUs)")
     add("--plot", metavar="FILE", help="also draw the result: .png, .pdf or .svg")
     add("--json", action="store_true", help="print JSON instead of the table")
     add("--force", action="store_true", help="overwrite a result that is there")
@@ -168,8 +170,8 @@ def _add_fit(commands: Any) -> None:
     add("--n-init", type=natural, default=1, metavar="K", help="starts to try first (1)")
     add("--max-iter", type=natural, default=500, metavar="N", help="iterations at most (500)")
     add("--tol", type=nonnegative, default=1e-3, help="KKT residual to stop at (0.001)")
-    add("--seed", "--random-state", dest="random_state", type=int, default=0, help="(0)")
-    add("--threads", "--n-threads", dest="n_threads", type=int, metavar="N", help="(all CPUs)")
+    add("--seed", "--random-state", dest="random_state", type=seed, default=0, help="(0)")
+    add("--threads", "--n-threads", dest="n_threads", type=workers, metavar="N", help="(all CPUs)")
     add("--dtype", choices=("float32", "float64"), help="(as the data)")
     for factor in ("W", "H"):
         for kind in ("l1", "l2"):
@@ -221,8 +223,8 @@ def _add_consensus(commands: Any) -> None:
     )
     add("--init", choices=STARTS, default="samples", help="where runs start (samples)")
     add("--max-iter", type=natural, default=300, metavar="N", help="iterations of a run (300)")
-    add("--seed", "--random-state", dest="random_state", type=int, default=0, help="(0)")
-    add("--jobs", dest="n_jobs", type=int, metavar="N", help="runs at a time (all CPUs)")
+    add("--seed", "--random-state", dest="random_state", type=seed, default=0, help="(0)")
+    add("--jobs", dest="n_jobs", type=workers, metavar="N", help="runs at a time (all CPUs)")
     add("--plot", metavar="FILE", help="also draw the result: .png, .pdf or .svg")
     add("--result", metavar="FILE", help="also save all runs, for Consensus.load in Python")
     add("--json", action="store_true", help="print JSON instead of the table")
@@ -245,7 +247,7 @@ def _add_transform(commands: Any) -> None:
     parser.add_argument(
         "--proportions", action="store_true", help="shares of the components that add up to 1"
     )
-    parser.add_argument("--threads", dest="n_threads", type=int, metavar="N", help="(all CPUs)")
+    parser.add_argument("--threads", dest="n_threads", type=workers, metavar="N", help="(all CPUs)")
     _add_quiet(parser)
 
 
@@ -279,7 +281,7 @@ def _add_evaluate(commands: Any) -> None:
     _add_data(parser)
     parser.add_argument("--top", type=natural, default=10, metavar="N", help="for coherence (10)")
     parser.add_argument("--json", action="store_true", help="as JSON")
-    parser.add_argument("--threads", dest="n_threads", type=int, metavar="N", help="(all CPUs)")
+    parser.add_argument("--threads", dest="n_threads", type=workers, metavar="N", help="(all CPUs)")
     _add_quiet(parser)
 
 

@@ -62,7 +62,28 @@ def reproduction(metadata: dict[str, Any]) -> dict[str, str]:
     """Return what a report says on how to run the fit again, from a model's metadata."""
     found = {"input": str(metadata["input"])} if "input" in metadata else {}
     how = metadata.get("reading")
-    return found | ({"input options": words_of_reading(how)} if how else {})
+    found |= {"input options": words_of_reading(how)} if how else {}
+    command = _command_of_consensus(metadata.get("consensus"), found)
+    return found | ({"command": command} if command else {})
+
+
+def _command_of_consensus(facts: Any, found: dict[str, str]) -> str | None:
+    """`klnmf consensus` as it was called; None for models of `klnmf fit`, and of older files."""
+    try:
+        options = {
+            "n-components": int(facts["n_components"]),
+            "runs": int(facts["n_runs"]),
+            "density-threshold": float(facts["density_threshold"]),
+            "refit": str(facts["refit"]),
+            "init": str(facts["init"]),
+            "max-iter": int(facts["max_iter"]),
+            "seed": int(facts["random_state"]),
+        }
+    except (KeyError, TypeError, ValueError):
+        return None
+    words = ["klnmf", "consensus", found.get("input", "DATA")]
+    words += [word for name, value in options.items() for word in (f"--{name}", f"{value}")]
+    return " ".join([shlex.join(words), *filter(None, [found.get("input options")])])
 
 
 @dataclass(frozen=True)

@@ -5,25 +5,60 @@ from __future__ import annotations
 import argparse
 
 
+def whole(text: str) -> int:
+    """Return a whole number."""
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be a whole number, got {text!r}") from None
+
+
+def number(text: str) -> float:
+    """Return any number."""
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be a number, got {text!r}") from None
+
+
 def natural(text: str) -> int:
     """Return a whole number from 1."""
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"must be 1 or more, got {value}")
-    return value
+    return _from(1, text)
 
 
 def several(text: str) -> int:
     """Return a whole number from 2."""
-    value = int(text)
-    if value < 2:
-        raise argparse.ArgumentTypeError(f"must be 2 or more, got {value}")
+    return _from(2, text)
+
+
+def _from(least: int, text: str) -> int:
+    value = whole(text)
+    if value < least:
+        raise argparse.ArgumentTypeError(f"must be {least} or more, got {value}")
+    return value
+
+
+def seed(text: str) -> int:
+    """Return a whole number that NumPy takes as a seed."""
+    value = whole(text)
+    if not 0 <= value < 1 << 32:
+        raise argparse.ArgumentTypeError(f"must be from 0 to {(1 << 32) - 1}, got {value}")
+    return value
+
+
+def workers(text: str) -> int:
+    """Return how many at a time: from 1, or counted from the end, -1 being all CPUs."""
+    value = whole(text)
+    if value == 0 or value > 1024:
+        raise argparse.ArgumentTypeError(
+            f"must be from 1 to 1024, or negative (-1: all CPUs, -2: all but one), got {value}"
+        )
     return value
 
 
 def positive(text: str) -> float:
     """Return a number above 0."""
-    value = float(text)
+    value = number(text)
     if not 0 < value < float("inf"):
         raise argparse.ArgumentTypeError(f"must be a positive number, got {text}")
     return value
@@ -31,7 +66,7 @@ def positive(text: str) -> float:
 
 def nonnegative(text: str) -> float:
     """Return a number from 0."""
-    value = float(text)
+    value = number(text)
     if not value >= 0 or value == float("inf"):
         raise argparse.ArgumentTypeError(f"must be 0 or more, got {text}")
     return value
@@ -39,7 +74,7 @@ def nonnegative(text: str) -> float:
 
 def share_or_count(text: str) -> float | int:
     """Whole number, or a share between 0 and 1 written with a point, as scikit-learn has it."""
-    return float(text) if "." in text else int(text)
+    return number(text) if "." in text else whole(text)
 
 
 def ngrams(text: str) -> tuple[int, int]:
@@ -63,7 +98,7 @@ def some_ranks(text: str) -> list[int]:
         low, dash, high = part.partition("-")
         try:
             first, last = natural(low), natural(high if dash else low)
-        except (ValueError, argparse.ArgumentTypeError):
+        except argparse.ArgumentTypeError:
             first, last = 1, 0
         if first > last:
             raise argparse.ArgumentTypeError(f"must be like 1-40 or 5,10,20, got {text}")
@@ -73,7 +108,7 @@ def some_ranks(text: str) -> list[int]:
 
 def share(text: str) -> float:
     """Return a number between 0 and 1."""
-    value = float(text)
+    value = number(text)
     if not 0 < value < 1:
         raise argparse.ArgumentTypeError(f"must be between 0 and 1, got {text}")
     return value

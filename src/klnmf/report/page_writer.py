@@ -84,7 +84,8 @@ def write_report(
         Heading of the page.
     parameters : mapping of str to object, optional
         What else someone needs to run the fit again, such as how the counts were made; it is shown
-        with the model's own parameters. The entry ``"input"`` names the data in the command line.
+        with the model's own parameters. The entry ``"input"`` names the data in the command line,
+        and ``"command"`` is that line itself where it was another one than ``klnmf fit``.
     rank_selection : RankSelection, optional
         What `klnmf.model_selection.select_rank` found; adds a section on the number of topics.
 

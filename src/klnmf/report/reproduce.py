@@ -13,6 +13,8 @@ import numpy as np
 INPUT_KEY = "input"
 # The key of `parameters` with words for the shell that say how the data are read.
 OPTIONS_KEY = "input options"
+# The key of `parameters` with the command that made the model, if that was not `klnmf fit`.
+COMMAND_KEY = "command"
 # What a command line cannot carry, or what does not change the factors.
 _NOT_FOR_THE_SHELL = {
     *("backend", "callback", "checkpoint", "checkpoint_every", "progress", "resume"),
@@ -58,6 +60,8 @@ def command_line(model: Any, parameters: Mapping[str, str]) -> str:
     >>> command_line(KLNMF(2, random_state=0), {"input": "my counts.npz"})[:50]
     "klnmf fit 'my counts.npz' --n-components 2 --solve"
     """
+    if parameters.get(COMMAND_KEY):
+        return parameters[COMMAND_KEY]
     known = _known_names(model)
     if known:
         return f"# no command does this fit: {', '.join(known)} can be passed in Python only"
