@@ -1,0 +1,254 @@
+"""Commands that use a model, and those that show and convert."""
+
+from __future__ import annotations
+
+import csv
+import html
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from cli_files import SAMPLES, WORDS, write_counts_file
+from commands import outcome
+from klnmf import load_model
+from klnmf.cli import main
+from klnmf.cli.data import reproduction
+from klnmf.readers import CountTable, write_counts
+from klnmf.report.reproduce import command_line
+
+
+@pytest.fixture(name="counts")
+def counts_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """counts.npz with names, in the folder that commands run in."""
+    monkeypatch.chdir(tmp_path)
+    return write_counts_file(tmp_path)
+
+
+@pytest.fixture(name="model")
+def model_file(counts: Path) -> Path:
+    assert main(["fit", str(counts), "-r", "3", "-o", "model.klnmf", "-q"]) == 0
+    return Path("model.klnmf")
+
+
+# ---- transform, topics, evaluate, report ---------------------------------------------------------
+
+
+def test_transform_matches_features_by_name(model: Path, counts: Path, capsys: Any) -> None:
+    table = CountTable(sp.load_npz(counts), SAMPLES, WORDS)
+    order = np.random.default_rng(0).permutation(40)
+    extra = sp.hstack([table.X[:, order], sp.csr_array(np.ones((60, 1)))])
+    shuffled = CountTable(extra, SAMPLES, [*(WORDS[j] for j in order), "unknown"])
+    write_counts(shuffled, Path("shuffled.mtx"))
+    code, _, err = outcome(capsys, "transform", model, "shuffled.mtx", "-o", "W.csv")
+    assert code == 0
+    assert "40 of 40 features of the model found (100.0 %), 0 missing, 1 other ignored" in err
+    assert err.count("features of the model") == 1
+    with open("W.csv", newline="", encoding="utf-8") as file:
+        rows = list(csv.reader(file))
+    assert rows[0] == ["sample", "component_0", "component_1", "component_2"]
+    assert [row[0] for row in rows[1:]] == SAMPLES
+    W = np.array([[float(value) for value in row[1:]] for row in rows[1:]])
+    assert pytest.approx(load_model(model).W.toarray(), rel=1e-4, abs=1e-6) == W
+
+
+def test_a_text_is_represented_alike_alone_and_among_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    texts = ["Sea and Ship", "sea ship sail", "corn field plough", "field corn sun", "sea corn"]
+    texts = [" ".join([text] * (3 + i)) for i, text in enumerate(texts)]
+    for folder, chosen in (("all", range(5)), ("one", [4])):
+        Path(folder).mkdir()
+        for i in chosen:
+            Path(folder, f"{i}.txt").write_text(texts[i])
+    words = ["fit", "all", "-r", 2, "-o", "m.klnmf", "--keep-case", "--ngram-range", "1,2"]
+    assert outcome(capsys, *words)[0] == 0
+    among = outcome(capsys, "transform", "m.klnmf", "all", "-o", "-", "-q")[1].splitlines()
+    code, out, err = outcome(capsys, "transform", "m.klnmf", "one", "-o", "-")
+    assert code == 0
+    # The words that it does not have are zeros, and it is taken apart as the model's texts were.
+    assert out.splitlines()[1] == among[5]
+    n_features = load_model("m.klnmf").model.n_features_in_
+    assert f"4 of {n_features} features of the model occur, 0 others ignored" in err
+    assert err.count("features of the model") == 1
+
+
+@pytest.mark.parametrize("name", ["W.npz", "W.npy", "W.tsv"])
+def test_transform_writes_by_the_ending(model: Path, counts: Path, capsys: Any, name: str) -> None:
+    assert outcome(capsys, "transform", model, counts, "-o", name, "--proportions")[0] == 0
+    if name == "W.npz":
+        W = sp.load_npz(name).toarray()
+    elif name == "W.npy":
+        W = np.load(name)
+    else:
+        W = np.loadtxt(name, skiprows=1, usecols=(1, 2, 3), delimiter="\t")
+    assert W.sum(axis=1) == pytest.approx(np.ones(60), rel=1e-5)
+
+
+def test_transform_to_stdout_and_to_an_unknown_ending(
+    model: Path, counts: Path, capsys: Any
+) -> None:
+    code, out, _ = outcome(capsys, "transform", model, counts, "-o", "-")
+    assert code == 0
+    assert out.startswith("sample,component_0,component_1,component_2\ndoc0,")
+    code, _, err = outcome(capsys, "transform", model, counts, "-o", "W.xlsx")
+    assert code == 1
+    assert "W is written as .csv, .tsv, .npz or .npy" in err
+
+
+def test_without_names_the_number_of_features_must_agree(model: Path, capsys: Any) -> None:
+    sp.save_npz("plain.npz", sp.csr_array(np.ones((3, 5))))
+    code, _, err = outcome(capsys, "transform", model, "plain.npz", "-o", "W.csv")
+    assert code == 1
+    assert "DATA has 5 features and the model 40; DATA has no names" in err
+    assert not Path("W.csv").exists()
+
+
+def test_topics_as_text_csv_and_json(model: Path, capsys: Any) -> None:
+    code, text, _ = outcome(capsys, "topics", model, "--top", 4)
+    assert code == 0
+    assert text.startswith("component  share  top features\n")
+    _, table, _ = outcome(capsys, "topics", model, "--top", 4, "--csv", "--by", "frex")
+    rows = list(csv.DictReader(table.splitlines()))
+    assert len(rows) == 12
+    assert list(rows[0]) == ["component", "share", "rank", "feature", "frex"]
+    _, answer, _ = outcome(capsys, "topics", model, "--top", 4, "--json")
+    topics = json.loads(answer)
+    assert [topic["component"] for topic in topics] == [0, 1, 2]
+    assert sum(topic["share"] for topic in topics) == pytest.approx(1)
+    largest = max(topics, key=lambda topic: topic["share"])
+    assert largest["features"][0]["feature"] in text.splitlines()[1]
+    outcome(capsys, "topics", model, "--csv", "-o", "topics.csv")
+    assert Path("topics.csv").read_text().count("\n") == 31
+
+
+def test_evaluate_agrees_with_the_estimator(model: Path, counts: Path, capsys: Any) -> None:
+    code, out, _ = outcome(capsys, "evaluate", model, counts, "--json")
+    assert code == 0
+    scores = json.loads(out)
+    X = sp.load_npz(counts)
+    assert scores["log_likelihood"] == pytest.approx(load_model(model).model.score(X), rel=1e-12)
+    assert 1 < scores["perplexity"] < 40
+    assert len(scores["npmi_of_components"]) == 3
+    code, out, _ = outcome(capsys, "evaluate", model, counts)
+    assert f"perplexity               {scores['perplexity']:.2f} (an even guess: 40)" in out
+
+
+def test_report_from_the_model_alone_and_with_data(model: Path, counts: Path, capsys: Any) -> None:
+    assert outcome(capsys, "report", model)[0] == 0
+    alone = Path("model.html").read_text(encoding="utf-8")
+    assert "doc3" in alone
+    assert outcome(capsys, "report", model, counts, "-o", "full.html")[0] == 0
+    assert len(Path("full.html").read_text(encoding="utf-8")) > len(alone)
+
+
+def test_the_command_in_the_report_gives_the_same_model_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    lines = [{"body": f"sea ship {word} sand"} for word in ("wave", "Wave", "wind", "wave wind")]
+    Path("my docs.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    words = ["fit", "my docs.jsonl", "--text-field", "body", "--keep-case", "--ngram-range", "1,2"]
+    words += ["-r", "2", "--seed", "3", "-o", "first.klnmf", "--report", "first.html"]
+    assert outcome(capsys, *words)[0] == 0
+    first = load_model("first.klnmf")
+    shown = command_line(first.model, reproduction(first.metadata))
+    assert html.escape(shown, quote=False).replace("'", "&#39;") in Path("first.html").read_text()
+    again = [*shlex.split(shown)[1:], "-o", "again.klnmf"]
+    assert outcome(capsys, *again)[0] == 0
+    second = load_model("again.klnmf")
+    assert list(second.feature_names) == list(first.feature_names)
+    assert np.array_equal(second.model.components_.toarray(), first.model.components_.toarray())
+
+
+def test_a_report_on_other_data_shows_those(model: Path, capsys: Any) -> None:
+    X = sp.csr_array(sp.load_npz("counts.npz")[::-1])
+    names = [f"other{i}" for i in range(60)]
+    labels = ["new"] * 60
+    write_counts(CountTable(X, names, WORDS, labels), Path("other.npz"))
+    assert outcome(capsys, "report", model, "other.npz", "-o", "other.html")[0] == 0
+    text = Path("other.html").read_text(encoding="utf-8")
+    assert "other3" in text
+    assert "doc3" not in text
+    assert '"new"' in text
+
+
+def test_evaluate_looks_at_the_features_that_both_know(model: Path, capsys: Any) -> None:
+    X = sp.load_npz("counts.npz")
+    write_counts(CountTable(X[:, 5:30], SAMPLES, WORDS[5:30]), Path("part.npz"))
+    code, out, err = outcome(capsys, "evaluate", model, "part.npz", "--json")
+    assert code == 0
+    assert "25 of 40 features of the model found" in err
+    scores = json.loads(out)
+    assert scores["features"] == 25
+    part = load_model(model).model
+    part.components_, part.n_features_in_ = part.components_[:, 5:30], 25
+    assert scores["log_likelihood"] == pytest.approx(part.score(X[:, 5:30]), rel=1e-12)
+
+
+def test_a_wrong_pattern_is_one_line(counts: Path, capsys: Any) -> None:
+    Path("docs.jsonl").write_text('{"text": "sea"}\n')
+    code, _, err = outcome(capsys, "fit", "docs.jsonl", "--token-pattern", "(")
+    assert code == 1
+    assert "CountVectorizer cannot count words" in err
+
+
+# ---- convert, info, demo, completion -------------------------------------------------------------
+
+
+def test_convert_keeps_names_and_refuses_to_overwrite(counts: Path, capsys: Any) -> None:
+    assert outcome(capsys, "convert", counts, "counts.csv")[0] == 0
+    assert outcome(capsys, "convert", "counts.csv", "again.npz", "--layout", "triplets")[0] == 0
+    code, _, err = outcome(capsys, "convert", counts, "again.npz")
+    assert code == 1
+    assert "again.npz exists already" in err
+    assert outcome(capsys, "fit", "again.npz", "-r", 2)[0] == 0
+    assert set(load_model("again.klnmf").feature_names) <= set(WORDS)
+
+
+def test_texts_are_counted_with_options(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    lines = [{"text": "the sea and the ship"}, {"text": "the ship at sea"}, {"text": "a field"}]
+    Path("docs.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    code, _, err = outcome(
+        capsys, "convert", "docs.jsonl", "words.mtx", "--stop-words", "english", "--min-df", "2"
+    )
+    assert code == 0
+    assert "3 samples × 2 features" in err
+
+
+def test_info_names_versions_machine_and_model(model: Path, capsys: Any) -> None:
+    code, out, _ = outcome(capsys, "info", "--json")
+    assert code == 0
+    facts = json.loads(out)
+    assert facts["versions"]["numpy"] == np.__version__
+    assert facts["machine"]["threads"] >= 1
+    assert facts["machine"]["instruction set"]
+    assert set(facts["back-ends"]) == {"cpu", "dask", "reference"}
+    _, text, _ = outcome(capsys, "info", model)
+    assert "components               3" in text
+    assert "input                    counts.npz" in text
+
+
+def test_demo_prints_topics(capsys: Any) -> None:
+    code, out, err = outcome(capsys, "demo", "-r", 3)
+    assert code == 0
+    assert out.startswith("component  share  top features")
+    assert "1,189 chapters" in err
+    assert outcome(capsys, "demo", "-r", 2, "-q")[2] == ""
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "tcsh"])
+def test_completion_scripts_know_the_commands(capsys: Any, shell: str) -> None:
+    pytest.importorskip("shtab")
+    code, out, _ = outcome(capsys, "completion", shell)
+    assert code == 0
+    for word in ("fit", "transform", "completion"):
+        assert word in out
