@@ -11,7 +11,7 @@ import pytest
 
 import klnmf
 from klnmf.simulate import simulate_counts
-from known_cases import everything_known, fit
+from known_cases import everything_known, fit, of_samples
 from strategies import same_bits
 
 pytest.importorskip("dask", reason="needs the extra [dask]")
@@ -75,11 +75,53 @@ OF_FEATURES = {
 }
 
 
+@pytest.mark.parametrize("solver", ["srcd", "mu"])
+@pytest.mark.parametrize("weights", [{}, PENALTIES], ids=["plain", "penalised"])
+def test_a_dask_array(client: Client, weights: dict[str, float], solver: str) -> None:
+    blocks = da.from_array(COUNTS.toarray(), chunks=(900, 50))
+    with client.as_current():
+        assert_same_fit(blocks, solver=solver, **weights, **KNOWN)
+
+
 @pytest.mark.parametrize("name", sorted(set(KNOWN) - set(OF_FEATURES)))
-def test_a_dask_array_takes_nothing_about_samples_and_says_so(name: str) -> None:
+def test_a_dask_array_and_one_thing_about_its_samples(client: Client, name: str) -> None:
+    blocks = da.from_array(COUNTS.toarray(), chunks=(1700, -1))
+    with client.as_current():
+        assert_same_fit(blocks, **{name: KNOWN[name]})
+        W, model = fit(
+            blocks, backend="dask", max_iter=2, sparse_output=True, **{name: KNOWN[name]}
+        )
+        assert W.chunks[0] == blocks.chunks[0]
+        found = np.concatenate([block.compute().toarray() for block in W.to_delayed()[:, 0]])
+    assert same_bits(found, fit(COUNTS, max_iter=2, **{name: KNOWN[name]})[0])
+    assert model.known_names_ == [name]
+
+
+def test_missing_cells_of_a_dask_array_may_be_nan(client: Client) -> None:
+    missing = KNOWN["missing"].toarray()
+    holes = COUNTS.toarray()
+    holes[missing] = np.nan
+    blocks = da.from_array(holes, chunks=(900, 50))
+    expected_W, expected = fit(COUNTS, max_iter=3, missing=missing)
+    with client.as_current():
+        W, found = fit(blocks, backend="dask", max_iter=3, missing=da.isnan(blocks))
+        assert same_bits(np.asarray(W), expected_W)
+        assert same_bits(found.components_, expected.components_)
+        new = found.transform(blocks, missing=da.isnan(blocks)).compute()
+        assert same_bits(new, expected.transform(COUNTS, missing=missing))
+        with pytest.raises(ValueError, match="contains NaN"):
+            fit(blocks, backend="dask", max_iter=3)
+        with pytest.raises(ValueError, match="missing covers every cell"):
+            fit(blocks, backend="dask", missing=np.ones(holes.shape, dtype=bool))
+
+
+def test_samples_of_a_dask_array_must_be_counted() -> None:
     blocks = da.from_array(COUNTS.toarray(), chunks=(1000, -1))
-    with pytest.raises(ValueError, match=f"X is a Dask array, and {name}, which is about single"):
-        fit(blocks, backend="dask", **{name: KNOWN[name]})
+    unknown = blocks[da.ones(len(COUNTS.indptr) - 1, chunks=1000) > 0]
+    assert np.isnan(unknown.shape[0])
+    for name in ("exposure", "missing"):
+        with pytest.raises(ValueError, match=rf"{name} cannot be matched.*compute_chunk_sizes"):
+            fit(unknown, backend="dask", **{name: KNOWN[name]})
 
 
 @pytest.mark.parametrize("weights", [{}, PENALTIES], ids=["plain", "penalised"])
@@ -112,11 +154,16 @@ def test_new_samples_in_a_dask_array(client: Client) -> None:
     with client.as_current():
         found = weighted.transform(blocks).compute()
     assert same_bits(found, weighted.transform(COUNTS))
-    with pytest.raises(ValueError, match="exposure, which is about single samples, cannot be used"):
-        weighted.transform(blocks, exposure=KNOWN["exposure"])
-    with_columns = fit(COUNTS, max_iter=2, fixed_W=KNOWN["fixed_W"])[1]
-    with pytest.raises(ValueError, match="fixed_W, which is about single samples, cannot be used"):
+    given = of_samples(KNOWN)
+    with_columns = fit(COUNTS, max_iter=2, fixed_W=KNOWN["fixed_W"], **OF_FEATURES)[1]
+    with client.as_current():
+        found = with_columns.transform(blocks, **given)
+        assert found.chunks[0] == blocks.chunks[0]
+        assert same_bits(found.compute(), with_columns.transform(COUNTS, **given))
+    with pytest.raises(ValueError, match="fitted with 1 known columns of W, and 0 of them"):
         with_columns.transform(blocks)
+    with pytest.raises(ValueError, match="exposure must have one number for each sample"):
+        weighted.transform(blocks, exposure=np.ones(3))
 
 
 def test_names_come_before_anything_else(client: Client) -> None:

@@ -27,7 +27,7 @@ from klnmf.held_out import (
     split_for_completion,
 )
 from klnmf.known import Known, KnownOfSamples
-from klnmf.known_checks import check_known, check_names, check_scaled_penalties
+from klnmf.known_checks import check_known, check_scaled_penalties
 from klnmf.known_names import check_sample_order
 from klnmf.missing_cells import missing_cells, without_cells
 from klnmf.objective import Penalties
@@ -74,7 +74,7 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         **known
             What is known of these samples: ``exposure``, ``missing``, ``fixed_W`` and ``zero_W``,
             as in ``KLNMF.fit``. A model that was fitted with ``fixed_W`` needs these columns of the
-            new samples too. Not for Dask arrays. The model's feature weights hold here as well.
+            new samples too. The model's feature weights hold here as well.
 
         Returns
         -------
@@ -84,8 +84,7 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         check_is_fitted(self, "components_")
         if is_dask_array(X):
             validate_data(self, X, reset=False, skip_check_array=True)
-            self._refuse_known_of_dask_array(known, self._n_fixed_W)
-            return transformed_blocks(self, X)
+            return transformed_blocks(self, X, {**known})
         check_sample_order({**known}, X)
         cells = self._missing_cells(X, known.get("missing"))
         given = {**known, "missing": cells}
@@ -158,7 +157,7 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
 
     def _missing_cells(self, X: Any, missing: Any, *, reset: bool = False) -> sp.csr_array | None:
         """Missing cells of X, in its order; None: there are none."""
-        if missing is None or is_dask_array(X):
+        if missing is None:
             return None
         names = None if reset else getattr(self, "feature_names_in_", None)
         return missing_cells(X, missing, names)
@@ -183,7 +182,7 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         """X as solvers see it: checked, prepared on disk and checked then, or checked by Dask."""
         if is_dask_array(X) and self.backend == "dask":
             validate_data(self, X, reset=reset, skip_check_array=True)
-            return DaskArrayData(X, self.dtype, type(self).__name__)
+            return DaskArrayData(X, self.dtype, type(self).__name__, missing)
         if not isinstance(X, OnDiskMatrix):
             return SparseData(self._check(X, missing, reset=reset))
         validate_data(self, X, reset=reset, skip_check_array=True)
@@ -292,9 +291,12 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
 
     def _transformed(self, data: SparseData, given: Any) -> Array:
         """W of data of which something may be known."""
-        return self._solve_W(data, self._H(), self._known_of_samples(data, given))
+        known = self._known_of_samples(data.shape, data.dtype, given)
+        return self._solve_W(data, self._H(), known)
 
-    def _known_of_samples(self, data: SparseData, given: Any) -> Known | None:
+    def _known_of_samples(
+        self, shape: tuple[int, int], dtype: np.dtype[Any], given: Any
+    ) -> Known | None:
         of_fit = sorted(set(given) - set(KnownOfSamples.__annotations__))
         if of_fit:
             raise TypeError(
@@ -309,29 +311,14 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
                 "are known of these samples. Pass fixed_W with the same columns as in fit."
             )
         known = {**given, "feature_weight": getattr(self, "feature_weight_", None)}
-        checked = check_known(known, None, data.shape, self.n_components_, data.dtype)
+        checked = check_known(known, None, shape, self.n_components_, dtype)
         if checked is not None:
-            check_scaled_penalties(checked, self._penalties(), data.dtype)
+            check_scaled_penalties(checked, self._penalties(), dtype)
         return checked
 
     @property
     def _n_fixed_W(self) -> int:  # noqa: N802
         return int(getattr(self, "n_fixed_W_", 0))
-
-    def _refuse_known_of_dask_array(self, given: Any, is_needed: Any = False) -> None:
-        check_names(given)
-        names = [
-            name
-            for name, value in given.items()
-            if value is not None and name not in ("feature_weight", "zero_components")
-        ]
-        if names or is_needed:
-            raise ValueError(
-                f"X is a Dask array, and {', '.join(names) or 'fixed_W'}, which is about single "
-                "samples, cannot be used with one. Pass X as a matrix in memory (X.compute()) or "
-                "on disk (klnmf.on_disk.prepare): backend='dask' takes both, with everything that "
-                "is known."
-            )
 
     def _solve_W(  # noqa: N802
         self, X: sp.csr_array | SparseData, H: Array, known: Known | None = None

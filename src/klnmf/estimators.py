@@ -20,7 +20,7 @@ from klnmf.backends.dask.arrays import DaskArrayData, is_dask_array
 from klnmf.backends.dask.cluster import ClusterLostError
 from klnmf.base_estimator import FactorModel
 from klnmf.coverage import check_coverage
-from klnmf.dask_blocks import blocks_of_factor
+from klnmf.dask_blocks import blocks_of_factor, known_on_driver, output_blocks
 from klnmf.initialization import STARTS
 from klnmf.known import Known, KnownOfFit, KnownOfSamples
 from klnmf.known_checks import check_known, check_scaled_penalties
@@ -296,8 +296,9 @@ class KLNMF(SavedToFiles, FactorModel):
             refused if its index has X's samples in another order.
 
             All of these but weights and exposures without penalties need the solver "srcd", "mu"
-            or "bmme". A Dask array as X takes what is about features alone: ``feature_weight``,
-            ``zero_components`` and ``fixed_components``.
+            or "bmme". With a Dask array as X, whose blocks must have known sizes then, all of this
+            is on the driver; what are Dask arrays themselves, such as
+            ``missing=dask.array.isnan(X)``, is brought there.
 
         Returns
         -------
@@ -367,13 +368,13 @@ class KLNMF(SavedToFiles, FactorModel):
                 "nothing after a fit. Pass checkpoint='PATH' to go on with a fit later."
             )
         check_sample_order(given, X)
+        if is_dask_array(X):
+            given = known_on_driver(given, X)
         missing = self._missing_cells(X, given.get("missing"), reset=True)
         if missing is not None and missing.nnz == math.prod(missing.shape):
             raise ValueError("missing covers every cell of X: nothing would be left to fit.")
         data = self._data(X, missing, reset=True)
-        if not isinstance(data, DaskArrayData):
-            given = {**given, "missing": missing}
-        known = self._known_of_fit(data, given, solver)
+        known = self._known_of_fit(data, {**given, "missing": missing}, solver)
         problem = self._problem(data, known)
         known = problem.known
         with closing(problem.backend):
@@ -385,8 +386,10 @@ class KLNMF(SavedToFiles, FactorModel):
                 W = self._run(X, problem, solver, W, H, wants_W)
             except ClusterLostError as error:
                 raise self._cluster_lost(error) from error
-        if not wants_W or isinstance(data, DaskArrayData):
-            return W
+        if not wants_W:
+            return None
+        if isinstance(data, DaskArrayData):
+            return output_blocks(self, X, W, known)
         return self._as_output(W if known is None else self._W_in_own_units(W, data, known))
 
     def _known_of_fit(self, data: SparseData, given: Any, solver: Solver) -> Known | None:
@@ -403,7 +406,6 @@ class KLNMF(SavedToFiles, FactorModel):
 
         if not isinstance(data, DaskArrayData):
             return checked(data.shape, data.dtype)
-        self._refuse_known_of_dask_array(given)
         data.find_known, data.penalties = checked, penalties
         return None
 
@@ -446,7 +448,7 @@ class KLNMF(SavedToFiles, FactorModel):
     def _fitted_W(self, X: Any, run: Run, W: Any) -> Any:  # noqa: N802
         """W of a fit, no longer on the back-end: a Dask array for a Dask array."""
         if is_dask_array(X):
-            return blocks_of_factor(run.problem.backend, W, X, self.sparse_output)
+            return blocks_of_factor(run.problem.backend, W, X)
         downloaded = run.problem.backend.download(W)
         if any(downloaded is factor for factor in run.state.factors):
             downloaded = downloaded.copy()  # a fit that goes on from the state must not change it

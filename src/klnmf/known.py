@@ -186,8 +186,8 @@ class Known:
         )
         return None if terms.is_empty else terms
 
-    def of_rows(self, rows: Array) -> Known:
-        """Return what is known of some samples, with weight 1."""
+    def part(self, rows: Array) -> Known:
+        """Return what is known of some samples."""
 
         def taken(values: Any) -> Any:
             return None if values is None else values[rows]
@@ -195,12 +195,16 @@ class Known:
         return replace(
             self,
             shape=(len(rows), self.shape[1]),
-            sample_weight=None,
+            sample_weight=taken(self.sample_weight),
             exposure=taken(self.exposure),
             missing=taken(self.missing),
             fixed=(taken(self.fixed[0]), self.fixed[1]),
             zeros=(taken(self.zeros[0]), self.zeros[1]),
         )
+
+    def of_rows(self, rows: Array) -> Known:
+        """Return what is known of some samples, with weight 1."""
+        return replace(self.part(rows), sample_weight=None)
 
     @property
     def checksum(self) -> int:

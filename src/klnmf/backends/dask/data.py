@@ -9,7 +9,8 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from klnmf.backends.dask.arrays import DaskArrayData, PartsOfDaskArray
+from klnmf.backends.dask.array_parts import PartsOfDaskArray
+from klnmf.backends.dask.arrays import DaskArrayData
 from klnmf.backends.dask.partition import Partition, cut_both
 from klnmf.backends.dask.session import Session
 from klnmf.observation import Observation

@@ -1,0 +1,154 @@
+"""What workers do with the blocks of a Dask array: check, cut, transpose, sum."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from klnmf.missing_cells import without_cells
+from klnmf.observation import Observation
+from klnmf.row_terms import RowTerms
+from klnmf.sparse_data import (
+    Piece,
+    RowView,
+    constant_of,
+    is_exact_in_float32,
+    view_of,
+)
+from klnmf.validation import check_counts
+
+Array = npt.NDArray[Any]
+
+
+class BlockFacts(NamedTuple):
+    """What the driver wants to know of a block."""
+
+    dtype: str
+    least: float
+    largest: float
+    total: float
+    is_exact: bool  # in float32
+    lengths: Array  # of its rows
+
+
+def checked_block(
+    blocks: list[Any], dtype: Any, name: str, first_row: int, missing: sp.csr_array | None = None
+) -> sp.csr_array:
+    """Check the blocks of some rows, side by side, and return them as one canonical matrix.
+
+    What stands in cells that are ``missing`` does not matter.
+    """
+    from sklearn.utils import check_array
+
+    sparse = [b.to_scipy_sparse() if hasattr(b, "to_scipy_sparse") else b for b in blocks]
+    block = sparse[0]
+    if len(sparse) > 1:
+        block = sp.hstack([sp.csr_array(b) for b in sparse], format="csr")
+    if missing is not None:
+        block = without_cells(block, missing)
+    block = check_array(
+        block, accept_sparse="csr", input_name="X", estimator=name, ensure_min_samples=0
+    )
+    return check_counts(block, dtype=dtype, name=name, first_row=first_row)
+
+
+def facts_of_block(block: sp.csr_array) -> BlockFacts:
+    """See :class:`BlockFacts`."""
+    values = block.data
+    return BlockFacts(
+        dtype=block.dtype.name,
+        least=float(values.min(initial=np.inf)),
+        largest=float(values.max(initial=0.0)),
+        total=float(values.sum(dtype=np.float64)),
+        is_exact=is_exact_in_float32(values),
+        lengths=np.diff(block.indptr),
+    )
+
+
+def observed_block(
+    block: sp.csr_array, dtype: np.dtype[Any], observation: Observation
+) -> sp.csr_array:
+    """Return a block as a fit sees it."""
+    values = block.data.astype(dtype)
+    indptr, indices, values = observation.applied(block.indptr, block.indices, values)
+    return sp.csr_array((values, indices, indptr), shape=block.shape)
+
+
+def column_lengths(block: sp.csr_array) -> Array:
+    """Nonzeros of each column."""
+    return np.bincount(block.indices, minlength=block.shape[1])
+
+
+def added(first: Array, second: Array) -> Array:
+    """Sum of two arrays."""
+    total: Array = first + second
+    return total
+
+
+def stacked_rows(
+    pieces: list[tuple[sp.csr_array, int, int]],
+    dtype: np.dtype[Any],
+    n_columns: int,
+    terms: RowTerms | None,
+) -> RowView:
+    """Rows from several blocks, of each from one row to another."""
+    rows = [sp.csr_array(block[start:stop]) for block, start, stop in pieces]
+    empty = sp.csr_array((0, n_columns), dtype=dtype)
+    stacked = sp.csr_array(sp.vstack([empty, *rows], format="csr"))
+    stacked.sort_indices()
+    return view_of(sp.csr_array(stacked.astype(dtype, copy=False)), terms)
+
+
+def by_columns(rows: RowView) -> sp.csc_array:
+    """Return a part of X by columns."""
+    return sp.csc_array(rows.as_csr())
+
+
+def picked_columns(part: sp.csc_array, start: int, stop: int) -> sp.csr_array:
+    """Return some columns of a part of X, as rows."""
+    ends = part.indptr[start : stop + 1]
+    entries = slice(int(ends[0]), int(ends[-1]))
+    return sp.csr_array(
+        (part.data[entries], part.indices[entries], ends - ends[0]),
+        shape=(stop - start, part.shape[0]),
+    )
+
+
+def joined_columns(pieces: list[sp.csr_array], terms: RowTerms | None) -> RowView:
+    """Columns of X as rows, from the pieces of all parts, in order."""
+    return view_of(sp.csr_array(sp.hstack(pieces, format="csr")), terms)
+
+
+def on_rows(function: Callable[[Piece], Any], view: RowView, rows: slice) -> Any:
+    """Apply a function to a part; ``rows`` are its rows of X."""
+    return function(next(view.pieces())._replace(rows=rows))
+
+
+def sums_of(rows: RowView) -> Array:
+    """Sum of each row."""
+    return rows.row_sums
+
+
+def same(rows: RowView) -> RowView:
+    """Return a part as it is: a task that brings it to another worker."""
+    return rows
+
+
+def values_between(rows: RowView, start: int, stop: int) -> Array:
+    """Return some of the values of a part."""
+    return rows.values[start:stop]
+
+
+def constant_of_pieces(pieces: list[Array]) -> float:
+    """See :func:`klnmf.sparse_data.constant_of`."""
+    return constant_of(np.concatenate(pieces))
+
+
+def checksums_of(rows: RowView) -> list[tuple[int, int]]:
+    """Checksum and length in bytes of the indices and of the values."""
+    return [(zlib.crc32(a.view(np.uint8).data), a.nbytes) for a in (rows.indices, rows.values)]
