@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 from hypothesis import HealthCheck, settings
 
 pytest.register_assert_rewrite(
-    "kernel_checks", "plot_checks", "reader_checks", "report_models", "strategies"
+    "checkpoint_checks",
+    "kernel_checks",
+    "plot_checks",
+    "reader_checks",
+    "report_models",
+    "saved_model_checks",
+    "strategies",
 )
 pytest_plugins = ["local_server"]
 
@@ -19,3 +27,7 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.load_profile("klnmf")
+
+# What a shell starts in the background ignores Ctrl-C, and tests that press it would wait for ever.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
