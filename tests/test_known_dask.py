@@ -160,6 +160,11 @@ def test_new_samples_in_a_dask_array(client: Client) -> None:
         found = with_columns.transform(blocks, **given)
         assert found.chunks[0] == blocks.chunks[0]
         assert same_bits(found.compute(), with_columns.transform(COUNTS, **given))
+        nothing = weighted.transform(blocks, exposure=np.ones(COUNTS.shape[0])).compute()
+        assert same_bits(nothing, weighted.transform(COUNTS))
+        plain = fit(COUNTS, max_iter=2)[1]
+        nothing = plain.transform(blocks, exposure=np.ones(COUNTS.shape[0])).compute()
+        assert same_bits(nothing, plain.transform(COUNTS))
     with pytest.raises(ValueError, match="fitted with 1 known columns of W, and 0 of them"):
         with_columns.transform(blocks)
     with pytest.raises(ValueError, match="exposure must have one number for each sample"):

@@ -73,7 +73,8 @@ def transformed_blocks(model: Any, X: Any, given: dict[str, Any]) -> Any:
     dtype = np.dtype(model.dtype or (model.components_.dtype if is_integer else X.dtype))
     if model._n_fixed_W or any(value is not None for value in given.values()):
         known = model._known_of_samples((X.shape[0], X.shape[1]), dtype, given)
-        return _mapped_rows(_transformed_rows, model, X, dtype, known)
+        if known is not None:  # exposures of 1, say, are nothing to know
+            return _mapped_rows(_transformed_rows, model, X, dtype, known)
     return _with_whole_rows(X).map_blocks(
         _transformed_block,
         dask.delayed(_single_threaded(model)),
@@ -117,8 +118,11 @@ def _mapped_rows(
     of_W = [None] * len(blocks) if W is None else W.to_delayed(optimize_graph=False)[:, 0]
     meta = _meta(model.sparse_output, dtype)
     for block, rows_of_W, start, stop in zip(blocks, of_W, ends[:-1], ends[1:], strict=True):
-        own = dask.delayed(known.part(np.arange(start, stop)), traverse=False)
-        piece = apply(block, rows_of_W, single, dtype, int(start), own)
+        own = known.part(np.arange(start, stop))
+        # Where W is there, counts are needed for samples alone that had no part in the fit.
+        is_needed = W is None or (own.sample_weight is not None and not own.sample_weight.all())
+        counts, own = block if is_needed else None, dask.delayed(own, traverse=False)
+        piece = apply(counts, rows_of_W, single, dtype, int(start), own)
         shape = (int(stop - start), model.n_components_)
         pieces.append(da.from_delayed(piece, shape, meta=meta))
     return da.concatenate(pieces)
@@ -151,6 +155,8 @@ def _transformed_rows(
 def _rows_in_own_units(
     block: Any, W: Array, model: Any, dtype: Any, first_row: int, known: Known
 ) -> Any:
+    if block is None:
+        return model._as_output(known.original(0, W))
     counts = checked_block([block], dtype, type(model).__name__, first_row, known.missing)
     return model._as_output(model._W_in_own_units(W, SparseData(counts), known))
 

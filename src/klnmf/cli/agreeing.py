@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from typing import Any
 
 from klnmf.cli.data import facts_of, read_data, say
 from klnmf.cli.errors import DONE
-from klnmf.cli.lines import LinesNowAndThen
+from klnmf.cli.lines import how_to_tell
 from klnmf.cli.searches import checked_files, interrupted, save_picture, way_out
 from klnmf.estimators import KLNMF
 from klnmf.model_selection import Consensus
@@ -23,7 +22,6 @@ def consensus(args: argparse.Namespace) -> int:
     files = checked_files(args, ".consensus.klnmf")
     output, checkpoint, picture, result, is_resumed = files
     table = read_data(args)
-    on_terminal = sys.stderr.isatty()
     try:
         with way_out(files):
             found = agreement_of_runs(
@@ -35,10 +33,9 @@ def consensus(args: argparse.Namespace) -> int:
                 max_iter=args.max_iter,
                 n_jobs=args.n_jobs,
                 random_state=args.random_state,
-                progress=on_terminal and not args.quiet,
-                callback=None if on_terminal or args.quiet else LinesNowAndThen(line_of_run),
                 checkpoint=checkpoint,
                 resume=is_resumed,
+                **how_to_tell(args, line_of_run),
             )
         model, W = _model(args, table, found)
     except KeyboardInterrupt:

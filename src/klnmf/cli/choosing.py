@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from typing import Any
 
 from klnmf.cli.data import read_data, say
 from klnmf.cli.errors import DONE
-from klnmf.cli.lines import LinesNowAndThen
+from klnmf.cli.lines import how_to_tell
 from klnmf.cli.searches import checked_files, interrupted, save_picture, way_out
 from klnmf.model_selection import select_rank
 from klnmf.model_selection.timing import duration
@@ -19,7 +18,6 @@ def rank(args: argparse.Namespace) -> int:
     files = checked_files(args, ".rank.json")
     output, checkpoint, picture, _, is_resumed = files
     table = read_data(args)
-    on_terminal = sys.stderr.isatty()
     try:
         with way_out(files):
             selection = select_rank(
@@ -32,10 +30,9 @@ def rank(args: argparse.Namespace) -> int:
                 n_jobs=args.n_jobs,
                 n_threads=args.n_threads,
                 random_state=args.random_state,
-                progress=on_terminal and not args.quiet,
-                callback=None if on_terminal or args.quiet else LinesNowAndThen(line_of_search),
                 checkpoint=checkpoint,
                 resume=is_resumed,
+                **how_to_tell(args, line_of_search),
             )
     except KeyboardInterrupt:
         return interrupted(checkpoint)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 import time
 from collections.abc import Callable
@@ -23,6 +24,13 @@ class LinesNowAndThen:
         if now >= self._next:
             self._next = now + SECONDS_BETWEEN_LINES
             print(self._line(record), file=sys.stderr, flush=True)
+
+
+def how_to_tell(args: argparse.Namespace, line: Callable[[dict[str, Any]], str]) -> dict[str, Any]:
+    """Return ``progress`` and ``callback`` of long work: a bar on terminals, lines elsewhere."""
+    on_terminal = sys.stderr.isatty()
+    callback = None if on_terminal or args.quiet else LinesNowAndThen(line)
+    return {"progress": on_terminal and not args.quiet, "callback": callback}
 
 
 class ProgressLines:
