@@ -9,6 +9,7 @@ from itertools import product
 from typing import Any
 
 import numpy as np
+import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,11 +18,14 @@ from sklearn.exceptions import ConvergenceWarning
 
 from klnmf import KLNMF
 from klnmf.backends import make_backend
+from klnmf.backends.base import MultiplicativeRule
 from klnmf.initialization import cover_columns
 from klnmf.objective import NO_PENALTIES, Penalties
-from klnmf.solvers import make_solver
+from klnmf.solvers import SOLVERS, SparseCoordinateDescent, make_solver
 from klnmf.solvers.alternating import RowSolve, Run
-from klnmf.solvers.base import Problem, State
+from klnmf.solvers.base import Problem, State, alternate
+from klnmf.solvers.extrapolation import ExtrapolationWeights
+from klnmf.solvers.multiplicative import MultiplicativeUpdates
 from klnmf.sparse_data import SparseData
 from klnmf.validation import check_counts
 
@@ -119,6 +123,34 @@ def for_all(check: Callable[..., None], n_examples: int, **strategies: Any) -> N
     fixed = n_examples <= 200
     property_test = settings(max_examples=n_examples, derandomize=fixed)(given(**strategies)(check))
     property_test()
+
+
+def efforts(quick: int, thorough: int) -> Any:
+    """Parametrise a property test by its number of examples; the larger one is a slow test."""
+    slow = pytest.param(thorough, id="thorough", marks=pytest.mark.slow)
+    return pytest.mark.parametrize("n_examples", [pytest.param(quick, id="quick"), slow])
+
+
+# ---- solvers ------------------------------------------------------------------------------------
+
+
+class RelaxedUpdates(MultiplicativeUpdates):
+    """The over-relaxed steps that a fit opens with, one iteration each."""
+
+    def iterate(self, problem: Problem, state: State) -> None:
+        alternate(problem, state, MultiplicativeRule(relaxed=1))
+
+
+NEVER_RISES = {
+    **{name: solver() for name, solver in SOLVERS.items() if solver.never_rises},
+    "srcd, long opening": SparseCoordinateDescent(opening=20),
+    "the steps of the opening": RelaxedUpdates(),
+    "srcd without extrapolation": SparseCoordinateDescent(opening=0, extrapolation=None),
+    "srcd, bold extrapolation": SparseCoordinateDescent(
+        opening=0, sweeps=1, extrapolation=ExtrapolationWeights(first=0.99)
+    ),
+}
+ROUNDING = {"float64": 1e-12, "float32": 1e-8}
 
 
 # ---- fits ---------------------------------------------------------------------------------------

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import math
 import pickle
 from typing import Any
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import strategies as st
-from scipy.optimize import brentq, linear_sum_assignment
+from scipy.optimize import linear_sum_assignment
 
 from klnmf import KLNMF
 from klnmf.backends.base import GuardedRule, MultiplicativeRule
-from klnmf.backends.reference import guarded_step
 from klnmf.objective import (
     NO_PENALTIES,
     Penalties,
@@ -23,19 +20,14 @@ from klnmf.objective import (
     penalised_objective,
 )
 from klnmf.simulate import simulate_counts
-from klnmf.solvers import SOLVERS, SparseCoordinateDescent
+from klnmf.solvers import SOLVERS
 from klnmf.solvers.alternating import StopRule
-from klnmf.solvers.base import Problem, State, alternate
-from klnmf.solvers.extrapolation import ExtrapolationWeights
-from klnmf.solvers.multiplicative import MultiplicativeUpdates
 from strategies import (
+    NEVER_RISES,
     PENALTY_SETS,
     Case,
-    cases,
     fit_quietly,
-    for_all,
     make_problem,
-    penalties,
     random_case,
     same_bits,
     start_run,
@@ -44,187 +36,7 @@ from strategies import (
 Array = np.ndarray
 
 
-class RelaxedUpdates(MultiplicativeUpdates):
-    """The over-relaxed steps that a fit opens with, one iteration each."""
-
-    def iterate(self, problem: Problem, state: State) -> None:
-        alternate(problem, state, MultiplicativeRule(relaxed=1))
-
-
-NEVER_RISES = {
-    **{name: solver() for name, solver in SOLVERS.items() if solver.never_rises},
-    "srcd, long opening": SparseCoordinateDescent(opening=20),
-    "the steps of the opening": RelaxedUpdates(),
-    "srcd without extrapolation": SparseCoordinateDescent(opening=0, extrapolation=None),
-    "srcd, bold extrapolation": SparseCoordinateDescent(
-        opening=0, sweeps=1, extrapolation=ExtrapolationWeights(first=0.99)
-    ),
-}
-ROUNDING = {"float64": 1e-12, "float32": 1e-8}
 BOTH_SIDES = {name: weights for name, weights in PENALTY_SETS.items() if not weights.is_one_sided}
-
-
-def efforts(quick: int, thorough: int) -> Any:
-    """Parametrise a property test by its number of examples; the larger one is a slow test."""
-    slow = pytest.param(thorough, id="thorough", marks=pytest.mark.slow)
-    return pytest.mark.parametrize("n_examples", [pytest.param(quick, id="quick"), slow])
-
-
-# ---- the objective never rises ------------------------------------------------------------------
-
-
-def check_never_rises(case: Case, weights: Penalties, solver: Any, n_iterations: int = 6) -> None:
-    run = start_run(case, solver, weights)
-    state, rounding = run.state, ROUNDING[case.X.dtype.name]
-    before = penalised_objective(case.X, *state.factors, weights)
-    for iteration in range(n_iterations):
-        run.solver.iterate(run.problem, state)
-        state.iteration += 1
-        objective = penalised_objective(case.X, *state.factors, weights)
-        slack = rounding * (case.total + abs(objective))
-        assert math.isfinite(objective), f"after iteration {iteration + 1}"
-        assert objective <= before + slack, f"rose in iteration {iteration + 1}"
-        if not math.isnan(state.objective):  # the value that the solver steers by is the true one
-            exact = pytest.approx(objective, abs=1e-12 * (case.total + abs(objective)))
-            assert state.objective == exact
-        before = objective
-
-
-@efforts(quick=100, thorough=4000)
-@pytest.mark.parametrize("solver", NEVER_RISES.values(), ids=NEVER_RISES)
-def test_the_objective_never_rises(solver: Any, n_examples: int) -> None:
-    for_all(
-        lambda case, weights: check_never_rises(case, weights, solver),
-        n_examples,
-        case=cases(),
-        weights=penalties(),
-    )
-
-
-@pytest.mark.parametrize("weights", PENALTY_SETS.values(), ids=PENALTY_SETS)
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("solver", NEVER_RISES.values(), ids=NEVER_RISES)
-def test_the_objective_never_rises_in_a_long_run(
-    solver: Any, dtype: type, weights: Penalties
-) -> None:
-    case = random_case((40, 30), 6, seed=1, dtype=dtype, density=0.3, spread=2.0)
-    check_never_rises(case, weights, solver, n_iterations=80)
-
-
-@pytest.mark.parametrize("weights", PENALTY_SETS.values(), ids=PENALTY_SETS)
-def test_the_objective_never_rises_from_single_to_double_precision(weights: Penalties) -> None:
-    case = random_case((40, 30), 6, seed=1, density=0.3, spread=2.0)
-    case.X.data = np.ceil(case.X.data)
-    run = start_run(case, penalties=weights, was_drawn=True)
-    dtypes, before = [], math.inf
-    for _ in range(200):
-        run.solver.iterate(run.problem, run.state)
-        run.state.iteration += 1
-        dtypes.append(run.state.factors[0].dtype.name)
-        objective = penalised_objective(case.X, *run.state.factors, weights)
-        assert objective <= before + 1e-12 * (case.total + abs(objective))
-        if run.state.iteration > 1:  # the opening does not compute it
-            assert run.state.objective == pytest.approx(objective, rel=1e-12)
-        before = objective
-    n_narrow = dtypes.count("float32")
-    assert 0 < n_narrow < 100
-    assert dtypes == ["float32"] * n_narrow + ["float64"] * (200 - n_narrow)
-
-
-def test_single_precision_is_for_data_that_it_holds_and_starts_that_were_drawn() -> None:
-    case = random_case((40, 30), 6, seed=1)
-    case.X.data = np.ceil(case.X.data)
-    assert start_run(case, was_drawn=True).state.factors[0].dtype == np.float32
-    assert start_run(case, was_drawn=False).state.factors[0].dtype == np.float64
-    case.X.data[3] += 1e-9
-    assert start_run(case, was_drawn=True).state.factors[0].dtype == np.float64
-    case.X.data[3] = 1e60
-    assert start_run(case, was_drawn=True).state.factors[0].dtype == np.float64
-
-
-def test_a_fit_that_ends_in_single_precision_returns_double() -> None:
-    X = simulate_counts(60, 50, 3, random_state=0).X.astype(np.float64)
-    W, model = fit_quietly(X, n_components=3, max_iter=1, random_state=0)
-    assert W.dtype == model.components_.dtype == np.float64
-    assert model.divergence_ == pytest.approx(kl_divergence(X, W, model.components_.T), rel=1e-12)
-
-
-@pytest.mark.parametrize(
-    "rule",
-    [GuardedRule(np.zeros(1, np.int32), sweeps=1), MultiplicativeRule()],
-    ids=["guarded", "multiplicative"],
-)
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_a_half_step_never_rises_at_any_scale_of_a_component(dtype: type, rule: Any) -> None:
-    """W is tiny where H is huge, and the other way round; W starts a little to the right."""
-    X = sp.csr_array(np.array([[1e-6]], dtype))
-    problem = make_problem(X)
-    for scale in np.logspace(-18, 18, 289):
-        W, H = np.array([[1.003e-6 / scale]], dtype), np.array([[scale]], dtype)
-        before = kl_divergence(X, W, H)
-        problem.update(0, W, H, rule)
-        assert kl_divergence(X, W, H) <= before + ROUNDING[X.dtype.name] * X.sum(), f"{scale:.3g}"
-
-
-def check_first_half_step_is_finite(case: Case, weights: Penalties) -> None:
-    for rule in (GuardedRule(np.arange(case.W.shape[1], dtype=np.int32)), MultiplicativeRule()):
-        run = start_run(case, "mu", weights)
-        W, H = run.state.factors
-        run.problem.update(0, W, H, rule)
-        assert math.isfinite(penalised_objective(case.X, W, H, weights))
-
-
-@efforts(quick=100, thorough=4000)
-def test_the_first_half_step_makes_the_objective_finite(n_examples: int) -> None:
-    for_all(check_first_half_step_is_finite, n_examples, case=cases(), weights=penalties())
-
-
-# ---- no step overshoots -------------------------------------------------------------------------
-
-
-def check_step_stays_on_its_side(x: float, c: float, l2: float, seed: int) -> None:
-    """One coordinate with y_i = a_i x + rest_i; the minimiser is found by bisection."""
-    generator = np.random.default_rng(seed)
-    p = int(generator.integers(1, 8))
-    v, a = np.exp(generator.normal(0, 3, size=(2, p)))
-    rest = np.exp(generator.normal(0, 4, size=p)) * (generator.random(p) < 0.7)
-    if x == 0 and not (rest > 0).all():
-        return  # not covered: nothing steps from there
-
-    def slope(at: float) -> float:
-        return float(c + l2 * at - np.sum(v * a / (a * at + rest)))
-
-    uncovered_at_zero = not (rest > 0).all()
-    smallest, largest = 1e-300 if uncovered_at_zero else 0.0, 2 * v.sum() / c
-    minimiser = brentq(slope, smallest, largest, xtol=1e-300) if slope(smallest) < 0 else 0.0
-    y = a * x + rest
-    S, h = float(np.sum(v * a / y)), float(np.sum(v * (a / y) ** 2))
-    top = float(np.max(a / y))
-    moved = guarded_step(x, S, h, top, c, l2)
-    near = 1e-9 * minimiser
-    if x < minimiser:
-        assert x <= moved <= minimiser + near
-    else:
-        assert minimiser - near <= moved <= x
-        multiplicative = 2 * x * S / (c + math.sqrt(c * c + 4 * l2 * x * S))
-        assert moved <= multiplicative * (1 + 1e-9)
-    if abs(slope(x)) > 1e-6 * (c + S) and not (x == 0 and minimiser == 0):
-        assert moved != x, "no progress"
-    if minimiser == 0 and x * top < 1e-6 and slope(0.0) > 1e-5 * c:
-        assert moved == 0  # close enough that the bound on S(0) sees it
-
-
-@efforts(quick=200, thorough=20000)
-def test_a_guarded_step_never_passes_the_minimiser(n_examples: int) -> None:
-    positive = st.floats(-6, 6).map(lambda exponent: 10.0**exponent)
-    for_all(
-        check_step_stays_on_its_side,
-        n_examples,
-        x=st.just(0.0) | positive,
-        c=positive,
-        l2=st.just(0.0) | positive,
-        seed=st.integers(0, 2**32 - 1),
-    )
 
 
 # ---- same bits ----------------------------------------------------------------------------------

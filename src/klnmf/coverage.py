@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from klnmf.initialization import shares_of_columns
 from klnmf.known import Known
 from klnmf.sparse_data import Piece, SparseData
 
@@ -48,7 +49,9 @@ def cover_start(known: Known, H: Array, data: SparseData) -> None:
     bare = np.zeros(len(H), dtype=bool)
     for _, columns in _uncovered(known.allowed(0), H > 0, data):
         bare[columns] = True
-    shares = data.view(1).row_sums / data.total if bare.any() else 0.0
+    if not bare.any():
+        return
+    shares = shares_of_columns(data.view(1), H.dtype)
     filler = np.outer(shares, np.full(H.shape[1], H.sum(axis=0, dtype=np.float64).max() or 1.0))
     np.copyto(H, filler.astype(H.dtype), where=bare[:, None] & may_move & (H == 0))
 

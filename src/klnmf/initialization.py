@@ -198,6 +198,15 @@ STARTS: dict[str, Callable[..., tuple[Any, Array]]] = {
 }
 
 
+def shares_of_columns(view: RowView, dtype: np.dtype[Any]) -> Array:
+    """Share of each column in the total of X, and no less than the rounding unit of the type.
+
+    Beside far larger counts, the share that a tiny one has of a tiny component is beyond a float32.
+    """
+    shares: Array = view.row_sums / view.row_sums.sum()
+    return np.maximum(shares, np.finfo(dtype).eps, out=shares)
+
+
 def cover_columns(H: Array, view: RowView) -> None:
     """Fill the all-zero rows of H whose column of X is not empty: no W could cover its nonzeros.
 
@@ -212,7 +221,7 @@ def cover_columns(H: Array, view: RowView) -> None:
     """
     bare = (view.row_sums > 0) & ~H.any(axis=1)
     if bare.any():
-        shares = view.row_sums[bare] / view.row_sums.sum()
+        shares = shares_of_columns(view, H.dtype)[bare]
         masses = H.sum(axis=0, dtype=np.float64)
         H[bare] = np.outer(shares, masses if masses.any() else np.ones_like(masses))
 
