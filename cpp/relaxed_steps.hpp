@@ -1,6 +1,6 @@
-// Over-relaxed multiplicative steps: x_k <- x_k (S_k / c_k)^2 instead of x_k S_k / c_k, scaled so
+// Over-relaxed multiplicative steps: x_k <- x_k (S_k / c_k)^3 instead of x_k S_k / c_k, scaled so
 // that c.x is the row's total, as it is at every optimum without an L2 penalty. Far from the
-// optimum one such step does what two plain ones do, but it is not certain to descend; each is
+// optimum one such step does what three plain ones do, but it is not certain to descend; each is
 // therefore tested and, where it fails, replaced by the plain one.
 #pragma once
 
@@ -33,7 +33,7 @@ KLNMF_INLINE void relaxed_step(const Row<T, I>& row, RowScratch<T>& scratch) {
     V masses{};
     for (std::int64_t k = 0; k < row.fixed.stride; k += lanes) {
         const V ratio = load(scratch.S_before + k) * load(row.fixed.inverse_slope + k);
-        const V moved = load(scratch.x_before + k) * ratio * ratio;
+        const V moved = load(scratch.x_before + k) * ratio * ratio * ratio;
         const V x = moved > smallest_cover<T>() ? moved : V{};
         store(scratch.x + k, x);
         masses += x * load(row.fixed.slope + k);

@@ -320,7 +320,7 @@ def test_version_1_stays_readable() -> None:
     model = saved.model
     assert saved.klnmf_version == "0.1.0"
     assert model.solver == SparseCoordinateDescent(
-        sweeps=3, extrapolation=ExtrapolationWeights(0.4)
+        opening=4, sweeps=3, extrapolation=ExtrapolationWeights(0.4)
     )
     assert (model.l1_W, model.dtype, model.sparse_output) == (0.25, np.float64, True)
     assert saved.not_stored == ["callback"]

@@ -13,6 +13,7 @@ from sklearn.utils.extmath import randomized_svd
 from threadpoolctl import threadpool_limits
 
 from klnmf.objective import Penalties
+from klnmf.sample_groups import group_means, shares_of_rows
 from klnmf.sparse_data import RowView, SparseData
 
 Array = npt.NDArray[Any]
@@ -121,14 +122,16 @@ def _noise(
 # Samples averaged for the start of a component, and the share of it that the margins keep.
 SAMPLES_PER_COMPONENT = 3
 MARGIN_SHARE = 0.5
+ROWS_AT_ONCE = 1024
 
 
 def sample_start(
     data: SparseData, n_components: int, generator: np.random.Generator
 ) -> tuple[NoisyRows, Array]:
-    """Components that start as averages of a few random samples, mixed with the margins and noise.
+    """Components that start as averages of a few samples, mixed with the margins and noise.
 
-    They differ from the first iteration on, where components of pure noise first have to part.
+    They differ from the first iteration on, where components of pure noise first have to part. The
+    samples of an average are similar to each other where there are many, and random where not.
     Every entry of a nonempty row or column is positive.
     """
     by_rows, columns = data.view(0), data.view(1)
@@ -136,25 +139,35 @@ def sample_start(
     if len(nonempty) == 0:
         return random_start(data, n_components, generator)
     W = _noise(by_rows, n_components, generator, data.dtype)
+    averages = group_means(by_rows, nonempty, n_components, generator)
+    if averages is None:
+        averages = _means_of_few(by_rows, nonempty, n_components, generator)
+    # Columns that sum to 1; in place and some rows at a time, which stay in the cache.
+    H = averages.T.toarray(order="C")
+    margins = (MARGIN_SHARE / data.total * columns.row_sums).astype(data.dtype)
+    for start in range(0, len(H), ROWS_AT_ONCE):
+        some = slice(start, start + ROWS_AT_ONCE)
+        H[some] *= data.dtype.type(1 - MARGIN_SHARE)
+        H[some] += margins[some, None]
+        noise = generator.random(H[some].shape, dtype=data.dtype.type)
+        noise += data.dtype.type(0.5)
+        H[some] *= noise
+    H /= H.sum(axis=0, dtype=np.float64).astype(data.dtype)
+    return W, H
+
+
+def _means_of_few(
+    view: RowView, nonempty: Array, n_components: int, generator: np.random.Generator
+) -> sp.csr_array:
+    """Mean shares of the features in a few random samples for each component."""
     # Few samples: fewer of them each, so that the components still differ.
     size = int(np.clip(len(nonempty) // (2 * n_components), 1, SAMPLES_PER_COMPONENT))
     chosen = generator.choice(nonempty, size=(n_components, size))
-    weights = (1.0 / (size * by_rows.row_sums[chosen])).astype(data.dtype)
+    used, places = np.unique(chosen.ravel(), return_inverse=True)
+    shares = shares_of_rows(view, used)
+    weights = np.full(chosen.size, 1 / size, dtype=shares.dtype)
     rows = np.repeat(np.arange(n_components), size)
-    used, places = np.unique(chosen.ravel(), return_inverse=True)  # so that no other row is read
-    indptr, indices, values = by_rows.take_rows(used)
-    samples = sp.csr_array((values, indices, indptr), shape=(len(used), data.shape[1]))
-    picker = sp.csr_array((weights.ravel(), (rows, places)), shape=(n_components, len(used)))
-    # Averages, whose columns sum to 1; in place, so that nothing larger than H is made.
-    H = np.empty((data.shape[1], n_components), dtype=data.dtype)
-    H[:] = (picker @ samples).toarray().T
-    H *= data.dtype.type(1 - MARGIN_SHARE)
-    H += (MARGIN_SHARE / data.total * columns.row_sums).astype(data.dtype)[:, None]
-    noise = generator.random(H.shape, dtype=data.dtype.type)
-    noise += data.dtype.type(0.5)
-    H *= noise
-    H /= H.sum(axis=0, dtype=np.float64).astype(data.dtype)
-    return W, H
+    return sp.csr_array((weights, (rows, places)), shape=(n_components, len(used))) @ shares
 
 
 def nndsvd_start(

@@ -55,7 +55,7 @@ def constant_of(values: Array) -> float:
     """Σ (v log v − v) of at most ``NONZEROS_PER_PASS`` values, of at least one."""
     weights: Array | float = 1.0
     if values.max() < 1 << 16:  # so casting is safe; most counts are few different numbers
-        whole = values.astype(np.int32)
+        whole = values.astype(np.intp)  # what bincount counts
         if np.array_equal(whole, values):
             weights = np.bincount(whole)
             values = np.arange(len(weights))
@@ -108,7 +108,7 @@ class RowView:
             ends = self.indptr[start : stop + 1]
             filled = np.flatnonzero(np.diff(ends))
             if len(filled):
-                values = self.values[ends[0] : ends[-1]].astype(np.float64)
+                values = self.values[ends[0] : ends[-1]].astype(np.float64, copy=False)
                 # From the start of a nonempty row to that of the next one.
                 sums[start + filled] = np.add.reduceat(values, ends[filled] - ends[0])
         return sums

@@ -46,7 +46,7 @@ class SolveRule:
 class MultiplicativeRule:
     """One multiplicative update of every entry, x ← x S / c.
 
-    Before it, ``relaxed`` steps x ← x (S / c)², scaled to the row's total, each of them replaced by
+    Before it, ``relaxed`` steps x ← x (S / c)³, scaled to the row's total, each of them replaced by
     a plain one where it would not descend; without effect under an L2 penalty.
     """
 

@@ -93,7 +93,7 @@ class NumpyFactors:
 
     def count_zeros(self, factor: Array) -> int:
         """See :class:`~klnmf.backends.base.Backend`."""
-        return int(factor.size - np.count_nonzero(factor))
+        return int(np.count_nonzero(factor == 0))  # of booleans: numbers are counted one by one
 
     def dense_product(self, W: Array, H: Array) -> Array:
         """See :class:`~klnmf.backends.base.Backend`."""

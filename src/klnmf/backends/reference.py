@@ -269,14 +269,14 @@ def _multiplicative_row(row: RowProblem, x: Array, relaxed: int) -> float:
 
 
 def _relaxed_step(row: RowProblem, x: Array) -> None:
-    """X ← x (S / c)² scaled to the row's total if that descends, else x S / c.
+    """X ← x (S / c)³ scaled to the row's total if that descends, else x S / c.
 
     f is convex: it has descended if its slope at the new point, along the way there, is ≤ 0.
     """
     live = row.c > 0
     before = x.copy()
     ratio = row.ratios(x)[live] / row.c[live]
-    x[live] *= ratio**2
+    x[live] *= ratio**3
     x *= row.total / (row.c @ x)
     margin = 8 * np.finfo(x.dtype).eps * row.total
     covered = (row.products(x) > 0).all()

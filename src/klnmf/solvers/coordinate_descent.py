@@ -21,12 +21,12 @@ from klnmf.solvers.swaps import Swap, draw_sample, propose_swap
 class SparseCoordinateDescent(Solver):
     """Sparse randomised coordinate descent with steps that cannot overshoot.
 
-    The first iteration begins with an opening of ``opening`` multiplicative updates, over-relaxed
-    but for the last: the cheapest way down while every component is in use everywhere. From then
-    on, a half-step screens the coordinates of every row by one gradient pass and sweeps over those
-    that may move, in a random order from (seed, iteration). The factor that it holds fixed is
-    extrapolated; a pair that would be worse is not kept. Under penalties on both factors each
-    component is brought to its best scale. The objective never rises.
+    The first iteration begins with an opening of ``opening`` over-relaxed multiplicative updates:
+    the cheapest way down while every component is in use everywhere. From then on, a half-step
+    screens the coordinates of every row by one gradient pass and sweeps over those that may move,
+    in a random order from (seed, iteration). The factor that it holds fixed is extrapolated; a pair
+    that would be worse is not kept. Under penalties on both factors each component is brought to
+    its best scale. The objective never rises.
 
     From a start that was drawn, a fit that hardly moves any more (an iteration gains less than
     ``swap_gain`` of the objective) tries to leave its local optimum by swaps of components, see
@@ -42,7 +42,7 @@ class SparseCoordinateDescent(Solver):
     rules: ClassVar[tuple[type, ...]] = (GuardedRule, MultiplicativeRule)
     never_rises: ClassVar[bool] = True
 
-    opening: int = 4
+    opening: int = 3
     sweeps: int = 2
     narrow_gain: float = 1e-4
     swap_gain: float = 3e-4
@@ -161,8 +161,9 @@ class SparseCoordinateDescent(Solver):
         if state.iteration == 0:
             self._iterate(problem, state)
             return True
-        before, objective = [backend.copy(factor) for factor in state.factors], state.objective
-        self._iterate(problem, state)
+        before, objective = state.factors, state.objective
+        with state.memory["momentum"].kept_as_it_is(state):
+            self._iterate(problem, state)
         gain = objective - state.objective
         went_down = math.isfinite(state.objective) and not gain < 0
         if not went_down:
@@ -176,9 +177,8 @@ class SparseCoordinateDescent(Solver):
         if state.iteration == 0 and self.opening > 0:
             # Every component is still in use in every row: a sweep over all of them would cost
             # several multiplicative updates, which move as far.
-            for step in range(self.opening):
-                is_last = step == self.opening - 1
-                alternate(problem, state, MultiplicativeRule(relaxed=0 if is_last else 1))
+            for _ in range(self.opening):
+                alternate(problem, state, MultiplicativeRule(relaxed=1))
         self._descend(problem, state, momentum)
         self._rescale_if_useful(problem, state, momentum)
 

@@ -11,6 +11,8 @@ of the second: one value less to compute, and none of the first iterations fails
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -48,6 +50,7 @@ class Momentum:
         self.restarted = False  # since the last iteration that went through
         self.has_failed = False  # ever
         self._spare: list[list[Any]] = [[], []]
+        self._kept: list[Any] = []  # a pair that is not to be written to
 
     NUMBERS = ("weight", "restarted", "has_failed")
     ARRAYS = ("solved_W", "solved_H", "previous_W", "previous_H")
@@ -198,11 +201,20 @@ class Momentum:
         spare = self._spare[mode]
         return spare.pop() if spare else problem.backend.copy(self.solved[mode])
 
+    @contextmanager
+    def kept_as_it_is(self, state: State) -> Iterator[None]:
+        """Leave the arrays of the present pair alone, even where the state has got a new one."""
+        self._kept = list(state.factors)
+        yield
+        kept, self._kept = self._kept, []
+        for mode, array in enumerate(kept):
+            self._give(mode, array, state)
+
     def _give(self, mode: int, array: Any, state: State | None = None) -> None:
         """Take back an array that nothing uses any more."""
         if array is None:
             return
-        used = [*self.arrays(mode), *self._spare[mode]]
+        used = [*self.arrays(mode), *self._spare[mode], *self._kept]
         if state is not None:
             used.append(state.factors[mode])
         if not any(array is other for other in used):
