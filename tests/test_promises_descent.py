@@ -19,6 +19,8 @@ from klnmf.objective import (
     penalised_objective,
 )
 from klnmf.simulate import simulate_counts
+from klnmf.solvers import SparseCoordinateDescent
+from klnmf.solvers.base import Problem, State
 from strategies import (
     NEVER_RISES,
     PENALTY_SETS,
@@ -31,6 +33,7 @@ from strategies import (
     make_problem,
     penalties,
     random_case,
+    same_bits,
     start_run,
 )
 
@@ -96,6 +99,31 @@ def test_the_objective_never_rises_from_single_to_double_precision(weights: Pena
     n_narrow = dtypes.count("float32")
     assert 0 < n_narrow < 100
     assert dtypes == ["float32"] * n_narrow + ["float64"] * (200 - n_narrow)
+
+
+def test_a_rise_in_single_precision_is_undone_to_the_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the iteration did with its arrays; the next one is in double precision."""
+    case = random_case((40, 30), 6, seed=1, density=0.3)
+    case.X.data = np.ceil(case.X.data)
+    run = start_run(case, was_drawn=True)
+    for _ in range(4):  # so that there are arrays to recycle
+        run.solver.iterate(run.problem, run.state)
+        run.state.iteration += 1
+    before = [factor.copy() for factor in run.state.factors], run.state.objective
+    assert before[0][0].dtype == np.float32
+    descend = SparseCoordinateDescent._descend
+
+    def rise(solver: Any, problem: Problem, state: State, momentum: Any) -> None:
+        for _ in range(3):
+            descend(solver, problem, state, momentum)
+        state.objective = math.inf
+
+    monkeypatch.setattr(SparseCoordinateDescent, "_descend", rise)
+    assert not run.solver._iterate_narrow(run.problem, run.state)
+    assert run.state.objective == before[1]
+    assert run.state.factors[0].dtype == np.float64
+    for factor, first in zip(run.state.factors, before[0], strict=True):
+        assert same_bits(factor.astype(np.float32), first)
 
 
 def test_single_precision_is_for_data_that_it_holds_and_starts_that_were_drawn() -> None:

@@ -69,8 +69,9 @@ class KLNMF(SavedToFiles, FactorModel):
         of X's by their names. Solvers "srcd", "mu" and "bmme".
     init : {"samples", "random", "nndsvd"}, default="samples"
         Where the fit starts, unless ``W`` or ``H`` are passed to ``fit``. "samples" averages a few
-        random samples for each component and is about an iteration ahead of "random", noise scaled
-        to the row and column sums of X; fits end alike (docs/performance.md). "nndsvd" starts from
+        samples for each component, similar ones where X has many, and is one to three iterations
+        ahead of "random", noise scaled to the row and column sums of X; fits end alike
+        (docs/performance.md). "nndsvd" starts from
         a truncated SVD and hardly depends on ``random_state``. From each of these, "srcd" also
         tries to leave local optima by swaps of components; from a start of your own it does not.
     n_init : int, default=1
