@@ -11,6 +11,7 @@ scikit-learn's time over ours for the whole of `transform`, which solves every r
 from __future__ import annotations
 
 import argparse
+import math
 import time
 import warnings
 from collections.abc import Callable
@@ -47,11 +48,11 @@ def least(action: Callable[[], Any], repeats: int = 5) -> tuple[float, Any]:
     return min(times), result
 
 
-def compare(name: str, X: sp.csr_array, rank: int) -> None:
-    """Print one line."""
+def ratios(X: sp.csr_array, rank: int, seed: int) -> tuple[float, float, float, float]:
+    """scikit-learn's seconds, over ours to its divergence, over ours in full, % we end below it."""
     half = X.shape[0] // 2
     known, new = sp.csr_array(X[:half]), sp.csr_array(X[half:])
-    model = KLNMF(rank, n_threads=1, random_state=0, max_iter=30, progress=False).fit(known)
+    model = KLNMF(rank, n_threads=1, random_state=seed, max_iter=30, progress=False).fit(known)
     components = np.maximum(model.components_, np.float32(1e-9)).astype(np.float32)
     model.components_, H = components, np.ascontiguousarray(components.T)
 
@@ -62,10 +63,9 @@ def compare(name: str, X: sp.csr_array, rank: int) -> None:
     their_seconds, their_W = least(lambda: theirs.transform(matrix), repeats=2)
     target = kl_divergence(new, their_W, H)
 
-    seconds, W = least(lambda: model.transform(new))
-    full = f"{their_seconds / seconds:.0f} x"
+    full_seconds, W = least(lambda: model.transform(new))
     below = 100 * (1 - kl_divergence(new, W, H) / target)
-    same = "not reached"
+    same = math.nan
     for effort in EFFORTS:
         seconds, W = least(
             lambda how=effort: solved_rows(  # type: ignore[misc]
@@ -73,11 +73,19 @@ def compare(name: str, X: sp.csr_array, rank: int) -> None:
             )
         )
         if kl_divergence(new, W, H) <= target:
-            same = f"{their_seconds / seconds:.0f} x"
+            same = their_seconds / seconds
             break
+    return their_seconds, same, their_seconds / full_seconds, below
+
+
+def compare(name: str, X: sp.csr_array, rank: int, n_fits: int) -> None:
+    """Print one line: how far scikit-learn goes depends on the components, so there are several."""
+    runs = np.array([ratios(X, rank, seed) for seed in range(n_fits)])
+    seconds, same, full, below = np.median(runs, axis=0)
+    listed = ", ".join(f"{ratio:.0f}" for ratio in runs[:, 1])
     print(
-        f"  {name}, r = {rank}: scikit-learn {their_seconds:.2f} s; ours to the same divergence "
-        f"{same}; ours in full ({below:.3f} % lower) {full}",
+        f"  {name}, r = {rank}: scikit-learn {seconds:.2f} s; ours to the same divergence "
+        f"{same:.0f} x ({listed}); ours in full ({below:.3f} % lower) {full:.0f} x",
         flush=True,
     )
 
@@ -90,12 +98,13 @@ def main() -> None:
         "--sets", nargs="+", default=["reuters21578", "tdt2_top30", "20newsgroups_qwone", "pbmc3k"]
     )
     parser.add_argument("--rank", "-r", type=int, default=20)
+    parser.add_argument("--fits", type=int, default=3, help="models, the median is printed (3)")
     args = parser.parse_args()
     warnings.simplefilter("ignore", ConvergenceWarning)
     print("transform of new samples, float32, one thread: scikit-learn's seconds over ours")
     with threadpool_limits(1):
         for name in args.sets:
-            compare(name, load_matrix(args.data, name), args.rank)
+            compare(name, load_matrix(args.data, name), args.rank, args.fits)
 
 
 if __name__ == "__main__":
