@@ -36,17 +36,21 @@ def effective_threads(n_threads: Any, name: str = "n_threads") -> int:
     Negative numbers count from the end, as in scikit-learn: -1 is all CPUs, -2 all but one. An
     error calls the number by ``name``.
     """
-    allowed = joblib.cpu_count()  # affinity masks and cgroup quotas included
     if n_threads is None:
         limit = _core.default_threads()  # what threadpoolctl's limits act upon
-        return limit if os.environ.get("OMP_NUM_THREADS") else max(1, min(limit, allowed))
+        return limit if os.environ.get("OMP_NUM_THREADS") else max(1, min(limit, _allowed_cpus()))
     number = int(n_threads) if isinstance(n_threads, Integral) else 0
     if number == 0 or number > MAX_THREADS:
         raise ValueError(
             f"{name} must be None, from 1 to {MAX_THREADS}, or negative, got {n_threads!r}. None "
             "is all CPUs this process may use; negative numbers count from the end (-1: all)."
         )
-    return number if number > 0 else max(1, allowed + 1 + number)
+    return number if number > 0 else max(1, _allowed_cpus() + 1 + number)
+
+
+def _allowed_cpus() -> int:
+    """CPUs this process may use, affinity masks and cgroup quotas included: it reads files."""
+    return int(joblib.cpu_count())
 
 
 def instruction_set() -> str:
