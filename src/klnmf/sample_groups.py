@@ -53,15 +53,8 @@ def group_means(
     rows = np.sort(generator.choice(nonempty, n_samples, replace=False))
     shares = shares_of_rows(view, rows)
     roots = shares.sqrt()
-    groups = _groups_of_seeds(roots, n_groups, generator)
-    centres = _sums(groups, n_groups, shares)
-    totals = np.repeat(np.bincount(groups, minlength=n_groups), np.diff(centres.indptr))
-    centres.data = np.sqrt(centres.data / totals.astype(centres.dtype))
-    groups = (roots @ centres.T).toarray().argmax(axis=1)
-    means = _sums(groups, n_groups, shares)
-    sizes = np.bincount(groups, minlength=n_groups).astype(means.dtype)
-    means.data /= np.repeat(sizes, np.diff(means.indptr))
-    return means
+    centres = _means(_groups_of_seeds(roots, n_groups, generator), n_groups, shares).sqrt()
+    return _means((roots @ centres.T).toarray().argmax(axis=1), n_groups, shares)
 
 
 def shares_of_rows(view: RowView, rows: Array) -> sp.csr_array:
@@ -93,8 +86,11 @@ def _groups_of_seeds(roots: sp.csr_array, n_groups: int, generator: np.random.Ge
     return groups
 
 
-def _sums(groups: Array, n_groups: int, shares: sp.csr_array) -> sp.csr_array:
-    """Sum of the rows of each group."""
+def _means(groups: Array, n_groups: int, shares: sp.csr_array) -> sp.csr_array:
+    """Mean of the rows of each group, zeros where there are none."""
     ones = np.ones(len(groups), dtype=shares.dtype)
     places = (groups, np.arange(len(groups)))
-    return sp.csr_array((ones, places), shape=(n_groups, len(groups))) @ shares
+    sums = sp.csr_array((ones, places), shape=(n_groups, len(groups))) @ shares
+    sizes = np.bincount(groups, minlength=n_groups).astype(shares.dtype)
+    sums.data /= np.repeat(sizes, np.diff(sums.indptr))
+    return sums
