@@ -9,7 +9,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check
 JOBS   ?= 2
 
 CORE_SOURCES := CMakeLists.txt pyproject.toml $(wildcard cpp/*.cpp cpp/*.hpp)
-CPP_FILES    := $(wildcard cpp/*.cpp cpp/*.hpp)
+CPP_FILES    := $(wildcard cpp/*.cpp cpp/*.hpp tests/cpp/*.cpp)
 PY_SOURCES   := $(shell find src/klnmf -name '*.py' -o -path 'src/klnmf/data/*' -type f)
 
 # Without build isolation the tools stay in place, so that builds are incremental.
@@ -107,10 +107,19 @@ $(SAN_VENV)/.stamp: $(CORE_SOURCES) $(PY_SOURCES) $(VENV)/.stamp-dev
 	    --config-settings=cmake.define.KLNMF_SANITIZE=address,undefined
 	@touch $@
 
+# The thread pool by itself, under ThreadSanitizer.
+STRESS := build/sanitize/thread_pool_stress
+
+$(STRESS): tests/cpp/thread_pool_stress.cpp cpp/thread_pool.cpp cpp/thread_pool.hpp
+	@mkdir -p $(@D)
+	@$(CXX) -std=c++20 -O1 -g -Wall -Wextra -Werror -fsanitize=thread -pthread -Icpp \
+	    $(filter %.cpp,$^) -o $@
+
 # The runtimes must be loaded before Python, with libstdc++ so that ASan finds the real throw. Python
 # itself never frees everything: no leak check. Capturing sys only keeps a crash report visible.
-sanitize: $(SAN_VENV)/.stamp  ## kernel tests under ASan and UBSan
-	@echo "==> kernel tests under sanitizers"
+sanitize: $(SAN_VENV)/.stamp $(STRESS)  ## thread pool under TSan, kernel tests under ASan and UBSan
+	@echo "==> thread pool and kernel tests under sanitizers"
+	@$(STRESS)
 	@LD_PRELOAD="$(foreach lib,asan ubsan stdc++,$$($(CXX) -print-file-name=lib$(lib).so))" \
 	    ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
 	    $(SAN_VENV)/bin/python -m pytest -q -p no:cacheprovider --capture=sys $(SAN_TESTS)

@@ -286,9 +286,6 @@ NB_MODULE(_core, m) {
             return klnmf::blocked_sum(values.data(), static_cast<std::int64_t>(values.size()));
         },
         "values"_a.noconvert(), "Sum by blocks of 4096 values, in order.");
-    m.def("default_threads", &klnmf::default_threads,
-          "What the OpenMP run time would use by itself.");
-    m.def("has_openmp", &klnmf::has_openmp, "Whether this build runs on more than one thread.");
     m.def("instruction_set", &klnmf::instruction_set,
           "The instruction set that the loops over rows run with on this machine.");
     m.attr("ROWS_PER_SUM") = klnmf::rows_per_sum;

@@ -10,7 +10,9 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import joblib
@@ -21,6 +23,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from klnmf import KLNMF, objective
 from klnmf.backends.cpu import effective_threads
+from klnmf.caching import cached_property
 from klnmf.progress import ProgressBar
 from klnmf.simulate import simulate_counts
 
@@ -34,14 +37,14 @@ def model(**parameters: Any) -> KLNMF:
     return KLNMF(**{"n_components": 3, "random_state": 0, "n_threads": 1, **parameters})
 
 
-def run_python(code: str, **environment: str) -> str:
+def run_python(code: str, *arguments: str, timeout: float = 60, **environment: str) -> str:
     """Run code in a fresh interpreter and return what it printed."""
     result = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)],
+        [sys.executable, "-c", textwrap.dedent(code), *arguments],
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=timeout,
         check=False,
     )
     assert result.returncode == 0, result.stderr
@@ -292,6 +295,84 @@ def test_fork_after_threads_were_used_does_not_hang() -> None:
     # The parent still works, too.
     again = model(n_threads=2, tol=0.2).fit(COUNTS).components_
     np.testing.assert_array_equal(again, expected)
+
+
+FORKS_WHILE_ANOTHER_THREAD_FITS = """
+    import os, sys, threading, time, warnings
+
+    warnings.simplefilter("ignore")  # Python 3.12 warns about forks beside threads
+    import numpy as np
+
+    import klnmf
+
+    X = np.random.default_rng(0).poisson(0.3, (300, 200))
+    n_forks, is_over = int(sys.argv[1]), False
+
+    def fit():
+        return klnmf.KLNMF(5, random_state=0, n_threads=2, max_iter=30).fit(X).components_
+
+    def fit_again_and_again():
+        while not is_over:
+            fit()
+
+    worker = threading.Thread(target=fit_again_and_again)
+    worker.start()
+    children = []
+    for i in range(n_forks):
+        time.sleep(0.05)  # the first one comes while the thread imports scikit-learn
+        child = os.fork()
+        if child == 0:
+            np.save(f"{sys.argv[2]}/{i}.npy", fit())
+            os._exit(0)
+        children.append(child)
+    end = time.monotonic() + 60
+    while children and time.monotonic() < end:
+        children = [child for child in children if os.waitpid(child, os.WNOHANG) == (0, 0)]
+        time.sleep(0.02)
+    for child in children:
+        os.kill(child, 9)
+    is_over = True
+    worker.join()
+    expected = fit()
+    for i in range(n_forks):
+        assert np.array_equal(np.load(f"{sys.argv[2]}/{i}.npy"), expected)
+"""
+
+
+@needs_fork
+@pytest.mark.parametrize(
+    "n_forks", [pytest.param(3), pytest.param(40, marks=pytest.mark.slow)], ids=["few", "many"]
+)
+def test_fork_while_another_thread_fits_does_not_hang(n_forks: int, tmp_path: Path) -> None:
+    run_python(FORKS_WHILE_ANOTHER_THREAD_FITS, str(n_forks), str(tmp_path), timeout=150)
+
+
+@needs_fork
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_fork_while_another_thread_computes_a_property() -> None:
+    computing, may_end = threading.Event(), threading.Event()
+
+    class Slow:
+        is_quick = False
+
+        @cached_property
+        def value(self) -> int:
+            computing.set()
+            assert self.is_quick or may_end.wait(60)
+            return 5
+
+    thread = threading.Thread(target=lambda: Slow().value)
+    thread.start()
+    assert computing.wait(60)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(30)  # ends a child that waits for ever
+        quick = Slow()
+        quick.is_quick = True
+        os._exit(quick.value - 5)
+    assert os.waitpid(child, 0)[1] == 0
+    may_end.set()
+    thread.join()
 
 
 def test_unknown_names_list_the_known_ones() -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import concurrent.futures.thread  # noqa: F401, see below
+import os
+import threading
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -41,17 +44,43 @@ _MODULES = (
     "uncertainty",
 )
 
+# A process that is forked while another thread imports a module can never import that module: it
+# waits for a thread that it does not have. A fork therefore waits until no thread imports for us.
+# What handles forks itself and is imported on the way (concurrent.futures, and logging in it) is
+# imported above: handlers must not come in between, and an import that waits for the lock of
+# logging must not wait for a fork that has it.
+_importing = threading.RLock()
+_PATIENCE = 60.0  # seconds; other libraries may have such locks as well
+_is_held = False
+
+
+def _wait_for_imports() -> None:
+    global _is_held
+    _is_held = _importing.acquire(timeout=_PATIENCE)
+
+
+def _allow_imports() -> None:
+    if _is_held:
+        _importing.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_wait_for_imports, after_in_parent=_allow_imports, after_in_child=_allow_imports
+    )
+
 
 def __getattr__(name: str) -> Any:
     """Import what is asked for, as in ``klnmf.tl.nmf(adata)``."""
-    if name in _HOMES:
-        value = getattr(import_module(_HOMES[name]), name)
-    elif name == "__version__":
-        value = import_module("importlib.metadata").version("klnmf")
-    elif name in _MODULES:
-        return import_module(f"klnmf.{name}")
-    else:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    with _importing:
+        if name in _HOMES:
+            value = getattr(import_module(_HOMES[name]), name)
+        elif name == "__version__":
+            value = import_module("importlib.metadata").version("klnmf")
+        elif name in _MODULES:
+            return import_module(f"klnmf.{name}")
+        else:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals()[name] = value
     return value
 

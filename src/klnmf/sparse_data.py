@@ -5,7 +5,6 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +12,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from scipy.special import xlogy
 
+from klnmf.caching import cached_property
 from klnmf.row_terms import RowTerms
 
 Array = npt.NDArray[Any]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from numbers import Integral
 from typing import Any, ClassVar
 
-import joblib  # comes with scikit-learn
+import joblib
 import numpy as np
 import numpy.typing as npt
+from sklearn.utils._openmp_helpers import (
+    _openmp_effective_n_threads,
+    _openmp_parallelism_enabled,
+)
 
 from klnmf import _core
 from klnmf.backends.base import (
@@ -37,8 +40,10 @@ def effective_threads(n_threads: Any, name: str = "n_threads") -> int:
     error calls the number by ``name``.
     """
     if n_threads is None:
-        limit = _core.default_threads()  # what threadpoolctl's limits act upon
-        return limit if os.environ.get("OMP_NUM_THREADS") else max(1, min(limit, _allowed_cpus()))
+        # scikit-learn's answer, which OMP_NUM_THREADS and threadpoolctl's limits act upon.
+        if _openmp_parallelism_enabled():
+            return int(_openmp_effective_n_threads(only_physical_cores=False))
+        return _allowed_cpus()
     number = int(n_threads) if isinstance(n_threads, Integral) else 0
     if number == 0 or number > MAX_THREADS:
         raise ValueError(
@@ -128,7 +133,7 @@ def evaluate_piece(
 
 
 class CpuBackend(NumpyFactors):
-    """Rows in parallel on OpenMP threads.
+    """Rows in parallel on threads.
 
     Every sum is taken in fixed blocks, so that threads change no bit.
     """

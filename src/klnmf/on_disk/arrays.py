@@ -5,13 +5,13 @@ from __future__ import annotations
 import mmap
 import os
 import weakref
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from klnmf.caching import cached_property
 from klnmf.on_disk.layout import NPY_HEADER, npy_header
 from klnmf.readers.files import ReadError
 

@@ -6,13 +6,13 @@ import copy
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from klnmf.caching import cached_property
 from klnmf.known import Known
 from klnmf.objective import Penalties
 from klnmf.observation import Observation

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
-from threadpoolctl import threadpool_limits
 
 from klnmf.sparse_data import RowView
 
@@ -179,10 +178,7 @@ def _cheapest_merge(
     sampled = W.sum(axis=0)
     # A component that the sample hardly knows would seem to cost nothing.
     is_known = sampled * s.sum() >= 0.1 * s * sampled.sum()
-    with threadpool_limits(1):  # a threaded BLAS sums in an order of its own
-        alike_W, alike_H = (
-            root.T @ root for root in (np.sqrt(F / np.maximum(F.sum(axis=0), tiny)) for F in (W, H))
-        )
+    alike_W, alike_H = (_products(np.sqrt(F / np.maximum(F.sum(axis=0), tiny))) for F in (W, H))
     first, second = np.triu_indices(W.shape[1], 1)
     both_known = is_known[first] & is_known[second]
     first, second = first[both_known], second[both_known]
@@ -200,6 +196,16 @@ def _cheapest_merge(
     pair = min(losses, key=lambda pair: losses[pair])
     loss, of_j = losses[pair]
     return pair, (of_j, 1 - of_j), loss
+
+
+def _products(F: Array) -> Array:
+    """Return Fᵀ F of a factor, most of which is 0.
+
+    Without BLAS: with threads it sums in an order of its own, and its locks do not survive a fork.
+    """
+    sparse = sp.csr_array(F)
+    products: Array = (sparse.T @ sparse).toarray()
+    return products
 
 
 def _best_addition(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +12,7 @@ import scipy.sparse as sp
 
 from klnmf.backends.dask.operations import TakeData
 from klnmf.backends.dask.session import Session
+from klnmf.caching import cached_property
 from klnmf.known import Known
 from klnmf.objective import NO_PENALTIES
 from klnmf.row_terms import RowTerms

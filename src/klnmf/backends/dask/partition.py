@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from klnmf.caching import cached_property
 from klnmf.sparse_data import ROWS_PER_SUM
 
 Array = npt.NDArray[Any]
