@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from klnmf.backends import CpuBackend, ReferenceBackend
 from klnmf.backends.base import SolveRule
 from klnmf.objective import NO_PENALTIES
+from klnmf.solvers.alternating import RowSolve
 from klnmf.sparse_data import SparseData
 from strategies import DTYPES, PENALTY_SETS, Array, Case, random_case
 
@@ -164,3 +165,20 @@ def test_features_that_nothing_covers_are_as_if_they_were_not_there(rounds: int)
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-8)
     np.testing.assert_allclose(found, alone, rtol=1e-6, atol=1e-8)
     assert not found[0].any()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("cold", [True, False])
+def test_a_tolerance_asks_for_no_more_than_the_type_has(dtype: Any, cold: bool) -> None:
+    rounding = 16 * np.finfo(dtype).eps
+    assert RowSolve(0.0).rule(np.dtype(dtype), cold=cold).tolerance == rounding
+    assert RowSolve(1e-3).rule(np.dtype(dtype), cold=cold).tolerance == 1e-3
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_rows_reach_the_tolerance_of_their_type(dtype: Any) -> None:
+    case = random_case((200, 150), 8, dtype=dtype, density=0.3, seed=0)
+    backend = CpuBackend(SparseData(case.X), 1)
+    rule = RowSolve(0.0).rule(np.dtype(dtype), cold=True)
+    found = judge(backend, case, 0, solve(backend, case, 0, **vars(rule)))
+    assert found.kkt <= 2 * rule.tolerance  # met in the type of the factors, judged in double

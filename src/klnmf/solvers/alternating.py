@@ -18,6 +18,9 @@ from klnmf.solvers.base import Evaluation, Problem, Solver, State
 
 Record = dict[str, Any]
 
+# Residual that nearly every row reaches, in units of the rounding of its type.
+ROUNDING_OF_RESIDUALS = 16
+
 
 @dataclass(frozen=True)
 class RowSolve:
@@ -26,6 +29,14 @@ class RowSolve:
     tolerance: float
     rounds: int = 50  # steps of Newton's method at most
     relaxed: int = 6  # over-relaxed multiplicative steps before them, where nothing is known of W
+
+    def rule(self, dtype: np.dtype[Any], *, cold: bool) -> SolveRule:
+        """Return the rule of such a solve, with a tolerance that the type can reach.
+
+        Rows that rounding keeps above their tolerance would go on until their rounds are over.
+        """
+        tolerance = max(self.tolerance, ROUNDING_OF_RESIDUALS * float(np.finfo(dtype).eps))
+        return SolveRule(tolerance, self.rounds, self.relaxed if cold else 0, cold)
 
 
 @dataclass(frozen=True)
@@ -152,11 +163,10 @@ def solved_rows(problem: Problem, mode: int, A: Any, how: RowSolve) -> Any:
     if known is not None and known.fixed[mode] is not None:
         start = known.with_known(mode, np.asarray(start))
     x = problem.backend.upload(start)
-    rule = SolveRule(how.tolerance, how.rounds, how.relaxed, cold=True)
-    problem.update(mode, x, A, rule)
+    problem.update(mode, x, A, how.rule(data.dtype, cold=True))
     return x
 
 
 def solve_rows(problem: Problem, mode: int, x: Any, A: Any, how: RowSolve) -> None:
     """Solve every row problem of a factor, in place, with the other one fixed."""
-    problem.update(mode, x, A, SolveRule(how.tolerance, how.rounds))
+    problem.update(mode, x, A, how.rule(problem.backend.data.dtype, cold=False))
