@@ -292,7 +292,7 @@ def test_indices_of_a_sparse_matrix_are_checked(part: str) -> None:
             bad = array.copy()
             bad[place] = value
             write_container(path, Container("model", good.content, {**good.arrays, name: bad}))
-            with pytest.raises(SavedFileError, match="not a valid sparse matrix"):
+            with pytest.raises(SavedFileError, match="not a valid CSR matrix"):
                 load_model(path)
         for bad in (array[:-1], array.astype(np.float64), array[None]):
             write_container(path, Container("model", good.content, {**good.arrays, name: bad}))

@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from klnmf.backends import make_backend
@@ -29,6 +28,7 @@ from klnmf.held_out import (
 from klnmf.known import Known, KnownOfSamples
 from klnmf.known_checks import check_known, check_scaled_penalties
 from klnmf.known_names import check_sample_order
+from klnmf.matrix_checks import checked_matrix
 from klnmf.missing_cells import missing_cells, without_cells
 from klnmf.objective import Penalties
 from klnmf.on_disk import OnDiskMatrix
@@ -36,7 +36,7 @@ from klnmf.on_disk.observed import observed
 from klnmf.solvers.alternating import RowSolve, solved_rows
 from klnmf.solvers.base import Problem
 from klnmf.sparse_data import SparseData
-from klnmf.validation import check_counts, check_penalties, working_dtype
+from klnmf.validation import check_counts, check_penalties, checked_input, working_dtype
 
 Array = npt.NDArray[Any]
 
@@ -103,7 +103,7 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         ndarray of shape (n_samples, n_features)
         """
         check_is_fitted(self, "components_")
-        W = check_array(X, accept_sparse=True, dtype=[np.float64, np.float32], input_name="W")
+        W = checked_input(X, "W", dtype=[np.float64, np.float32], ensure_all_finite=True)
         W = W.toarray() if sp.issparse(W) else W
         if W.shape[1] != self.n_components_:
             raise ValueError(
@@ -151,7 +151,8 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         cells = self._missing_cells(X, missing)
         if isinstance(X, OnDiskMatrix):
             return self._completed_in_blocks(X, cells).per_sample
-        return self._completed(self._check(X, cells, reset=False), cells)[1].per_sample
+        counts = self._check(X, cells, reset=False, takes_missing=True)
+        return self._completed(counts, cells)[1].per_sample
 
     # ---- inside ----------------------------------------------------------------------------------
 
@@ -162,7 +163,14 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         names = None if reset else getattr(self, "feature_names_in_", None)
         return missing_cells(X, missing, names)
 
-    def _check(self, X: Any, missing: sp.csr_array | None = None, *, reset: bool) -> sp.csr_array:
+    def _check(
+        self,
+        X: Any,
+        missing: sp.csr_array | None = None,
+        *,
+        reset: bool,
+        takes_missing: bool = False,
+    ) -> sp.csr_array:
         if isinstance(X, OnDiskMatrix):
             raise TypeError(
                 f"{X!r} is on disk, and here the counts must be in memory: pass "
@@ -175,8 +183,9 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
             )
         if missing is not None:
             X = without_cells(X, missing)
-        X = validate_data(self, X, accept_sparse="csr", reset=reset)
-        return check_counts(X, dtype=self.dtype, name=type(self).__name__)
+        X = checked_input(X, model=self, reset=reset)
+        name = type(self).__name__
+        return check_counts(X, dtype=self.dtype, name=name, takes_missing=takes_missing)
 
     def _data(self, X: Any, missing: sp.csr_array | None = None, *, reset: bool) -> SparseData:
         """X as solvers see it: checked, prepared on disk and checked then, or checked by Dask."""
@@ -184,7 +193,7 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
             validate_data(self, X, reset=reset, skip_check_array=True)
             return DaskArrayData(X, self.dtype, type(self).__name__, missing)
         if not isinstance(X, OnDiskMatrix):
-            return SparseData(self._check(X, missing, reset=reset))
+            return SparseData(self._check(X, missing, reset=reset, takes_missing=True))
         validate_data(self, X, reset=reset, skip_check_array=True)
         if self.dtype is not None and working_dtype(np.zeros(0), self.dtype) != X.dtype:
             raise ValueError(
@@ -352,7 +361,7 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         return W
 
     def _H(self) -> Array:  # noqa: N802
-        components: Any = self.components_
+        components: Any = checked_matrix(self.components_, "components_")
         dense = components.toarray() if sp.issparse(components) else components
         return np.ascontiguousarray(dense.T)
 

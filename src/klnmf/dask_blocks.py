@@ -16,6 +16,7 @@ from klnmf.backends.dask.backend import DaskBackend
 from klnmf.known import Known
 from klnmf.known_checks import check_names
 from klnmf.known_names import OF_SAMPLES
+from klnmf.matrix_checks import checked_matrix
 from klnmf.sparse_data import SparseData
 
 Array = npt.NDArray[Any]
@@ -46,11 +47,16 @@ def known_on_driver(given: dict[str, Any], X: Any) -> dict[str, Any]:
     found = dict(given)
     for name, value in given.items():
         if is_dask_array(value) and value.ndim == 2 and name in PATTERNS:
-            rows = [[dask.delayed(sp.csr_array)(b) for b in row] for row in value.to_delayed()]
+            to_csr = dask.delayed(_pattern_block)
+            rows = [[to_csr(block, name) for block in row] for row in value.to_delayed()]
             found[name] = sp.csr_array(sp.block_array(dask.compute(rows)[0], format="csr"))
         elif is_dask_array(value):
             found[name] = value.compute()
     return found
+
+
+def _pattern_block(block: Any, name: str) -> sp.csr_array:
+    return sp.csr_array(checked_matrix(block, name))
 
 
 def transformed_blocks(model: Any, X: Any, given: dict[str, Any]) -> Any:

@@ -12,6 +12,7 @@ import scipy.sparse as sp
 
 from klnmf.known import Known, KnownOfFit, KnownOfSamples
 from klnmf.known_names import in_feature_order
+from klnmf.matrix_checks import checked_matrix
 from klnmf.objective import Penalties
 from klnmf.validation import VALUE_RANGE
 
@@ -154,6 +155,7 @@ def _fixed(
     if given is None:
         return None
     wanted = ("k", size) if by_rows else (size, "k")
+    given = checked_matrix(given, name)
     values = given.toarray() if sp.issparse(given) else _as_array(given, name, wanted)
     if values.ndim == 1:
         values = values.reshape((1, -1) if by_rows else (-1, 1))
@@ -181,6 +183,7 @@ def checked_pattern(given: Any, name: str, shape: tuple[int, int]) -> sp.csr_arr
     """Return the nonzero cells of a matrix, dense or sparse, as a canonical CSR array of True."""
     if given is None:
         return None
+    given = checked_matrix(given, name)
     if not sp.issparse(given):
         given = _as_array(given, name, shape)
     if given.shape != shape:
@@ -195,7 +198,8 @@ def checked_pattern(given: Any, name: str, shape: tuple[int, int]) -> sp.csr_arr
             f"{name} must be True (or not 0) where a cell belongs to it, and it has NaN."
             + meant * (name == "missing")
         )
-    cells = sp.csr_array(given != 0) if not sp.issparse(given) else sp.csr_array(given, copy=True)
+    # A copy, in a type in which the sum of entries that are stored twice does not wrap to 0.
+    cells = given.astype(np.float64) if sp.issparse(given) else sp.csr_array(given != 0)
     cells.sum_duplicates()
     cells.data = cells.data != 0
     cells.eliminate_zeros()

@@ -11,12 +11,11 @@ import scipy.sparse as sp
 from sklearn.base import _fit_context
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import validate_data
 
 from klnmf.backends import BACKENDS
 from klnmf.base_estimator import FactorModel
 from klnmf.solvers.online import Batch, OnlineMemory
-from klnmf.validation import check_counts
+from klnmf.validation import check_counts, checked_input
 
 # Batches that `fit` starts from.
 START_BATCHES = 4
@@ -221,7 +220,7 @@ class MiniBatchKLNMF(FactorModel):
         self
         """
         is_first = not hasattr(self, "_memory")
-        X = validate_data(self, X, accept_sparse="csr", reset=is_first, ensure_min_samples=0)
+        X = checked_input(X, model=self, reset=is_first, ensure_min_samples=0)
         if is_first:
             self._forget_everything()
         memory = self._memory

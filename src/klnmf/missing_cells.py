@@ -9,6 +9,7 @@ import scipy.sparse as sp
 
 from klnmf.known_checks import checked_pattern
 from klnmf.known_names import check_sample_order, feature_names_of, in_feature_order
+from klnmf.matrix_checks import checked_matrix
 from klnmf.observation import Observation
 from klnmf.row_terms import Pattern
 
@@ -45,8 +46,9 @@ def without_cells(X: Any, cells: sp.csr_array) -> Any:
     """
     if _shape(X) != cells.shape:
         return X
+    X = checked_matrix(X)
     if sp.issparse(X):
-        return _without_stored(sp.csr_array(X), cells)
+        return _without_stored(X, cells)
     if hasattr(X, "columns"):
         # Another library's tables are as they are: their values must pass the checks.
         return X.mask(cells.toarray(), 0) if hasattr(X, "mask") else X

@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted
 
 from klnmf.estimators import KLNMF
+from klnmf.matrix_checks import checked_matrix
 from klnmf.validation import warn_caller
 
 Positions = npt.NDArray[np.intp]
@@ -184,6 +184,7 @@ def project(
     [8.0, 4.0, 0.0, 0.0]
     """
     check_is_fitted(model, "components_")
+    X = checked_matrix(X)
     X = X if hasattr(X, "shape") else np.asarray(X)
     overlap = match_features(
         _names_of_model(model, model_feature_names), _names_of_data(X, feature_names)
@@ -223,8 +224,6 @@ def restricted(model: KLNMF, positions: Positions, X: Any) -> KLNMF:
 
 def _columns(X: Any, positions: Positions) -> Any:
     """Return the columns of X in this order, X itself where that is what it has."""
-    if sp.issparse(X):
-        X = X.tocsr()
     if np.array_equal(positions, np.arange(X.shape[1])):
         return X
     return _safe_indexing(X, positions, axis=1)

@@ -10,7 +10,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
+from sklearn.utils import check_array
+from sklearn.utils.validation import validate_data
 
+from klnmf.matrix_checks import checked_matrix, native_numbers
 from klnmf.objective import Penalties
 
 Array = npt.NDArray[Any]
@@ -49,37 +52,72 @@ def warn_caller(message: str, category: type[Warning]) -> None:
     warnings.warn(message, category, stacklevel=level)
 
 
-def _native(values: Array) -> Array:
-    """Return values in a type that SciPy takes: no half floats, no foreign byte order."""
-    if values.dtype.kind == "f" and values.dtype.itemsize < 4:
-        return values.astype(np.float32)
-    return values.astype(values.dtype.newbyteorder("="), copy=False)
+def checked_input(X: Any, name: str = "X", *, model: Any = None, **options: Any) -> Any:
+    """Return X as scikit-learn checks it, after `checked_matrix`: an array, or a CSR array.
+
+    NaN and infinity pass, unless ``ensure_all_finite=True``: `check_counts` has better advice.
+
+    Parameters
+    ----------
+    X : array-like, sparse matrix or DataFrame
+        What was passed.
+    name : str
+        What it is called, for the messages.
+    model : estimator, default=None
+        Whose ``n_features_in_`` and ``feature_names_in_`` X must have, or sets with ``reset=True``.
+    **options
+        For scikit-learn's ``validate_data``, or without a model for its ``check_array``.
+    """
+    X = checked_matrix(X, name)
+    options = {"accept_sparse": "csr", "ensure_all_finite": False} | options
+    if model is None:
+        return check_array(X, input_name=name, **options)
+    return validate_data(model, X, **options)
 
 
 def _as_csr(X: Any) -> sp.csr_array:
     """Return X as CSR with valid index arrays, sharing its memory where it is CSR already."""
-    if not sp.issparse(X):
-        return sp.csr_array(_native(np.asarray(X)))
-    csr = X if X.format == "csr" else X.tocsr()
-    csr = sp.csr_array((_native(csr.data), csr.indices, csr.indptr), shape=csr.shape)
-    try:
-        csr.check_format(full_check=True)
-    except ValueError as error:
+    X = checked_matrix(X)
+    return X if sp.issparse(X) else sp.csr_array(native_numbers(np.asarray(X)))
+
+
+def _cell(X: sp.csr_array, entry: int, first_row: int) -> str:
+    """Place and value of a stored entry."""
+    row = first_row + int(np.searchsorted(X.indptr, entry, side="right")) - 1
+    return f"X[{row}, {X.indices[entry]}] = {X.data[entry]}"
+
+
+def _reject_not_finite(
+    X: sp.csr_array, first_row: int, was_sparse: bool, takes_missing: bool
+) -> None:
+    if not X.data.size or (np.isfinite(X.data.max()) and np.isfinite(X.data.min())):
+        return
+    is_nan = np.isnan(X.data)
+    if not is_nan.any():
+        cell = _cell(X, int(np.isinf(X.data).argmax()), first_row)
+        raise ValueError(f"Input X contains infinity: {cell}. Counts are finite numbers.")
+    found = f"Input X contains NaN: {_cell(X, int(is_nan.argmax()), first_row)}. "
+    if not takes_missing:
         raise ValueError(
-            f"X is not a valid CSR matrix: {error}. Its indptr must rise from 0 to the number of "
-            f"stored values, and its indices lie in [0, {csr.shape[1]})."
-        ) from error
-    return csr
+            found + "Leave out the samples or features with NaN, or replace NaN by a count. Cells "
+            "can be missing in KLNMF.fit, with missing=numpy.isnan(X), but not here."
+        )
+    pattern = "missing=numpy.isnan(X)."
+    if was_sparse:
+        pattern = (
+            "missing=M, where M = X.copy() and M.data = numpy.isnan(X.data). If NaN stands for no "
+            "count, replace it by 0."
+        )
+    raise ValueError(f"{found}If NaN marks cells that were not observed, pass {pattern}")
 
 
-def _reject_negative(X: sp.csr_array, name: str, first_row: int = 0) -> None:
+def _reject_negative(X: sp.csr_array, name: str, first_row: int) -> None:
     if X.data.size and X.data.dtype.kind != "b" and X.data.min() < 0:
-        worst = int(X.data.argmin())
-        row = first_row + int(np.searchsorted(X.indptr, worst, side="right")) - 1
         raise ValueError(
-            f"Negative values in data passed to {name}: X[{row}, {X.indices[worst]}] = "
-            f"{X.data[worst]}. KL divergence is for counts and other nonnegative data; shift or "
-            "clip the data, or do not centre or log-transform it below 0 first."
+            f"Negative values in data passed to {name}: "
+            f"{_cell(X, int(X.data.argmin()), first_row)}. KL divergence is for counts and other "
+            "nonnegative data; shift or clip the data, or do not centre or log-transform it below "
+            "0 first."
         )
 
 
@@ -144,7 +182,12 @@ def _canonical(csr: sp.csr_array) -> sp.csr_array:
 
 
 def check_counts(
-    X: Any, *, dtype: Any = None, name: str = "KLNMF", first_row: int = 0
+    X: Any,
+    *,
+    dtype: Any = None,
+    name: str = "KLNMF",
+    first_row: int = 0,
+    takes_missing: bool = False,
 ) -> sp.csr_array:
     """Return X as a canonical CSR array of positive floats.
 
@@ -153,13 +196,15 @@ def check_counts(
     Parameters
     ----------
     X : array or sparse matrix
-        Two-dimensional, real and finite (scikit-learn's ``check_array`` saw it first).
+        Two-dimensional and real: what `checked_input` returns.
     dtype : None, float32 or float64
         Type to compute in; None keeps float32 and float64 and picks the exact one for integers.
     name : str
         Who asks, for the messages.
     first_row : int
         Number of the first row, for the messages, if X is a block of rows of something larger.
+    takes_missing : bool
+        Whether who asks has the parameter ``missing``, which is what to do about NaN then.
 
     Returns
     -------
@@ -174,6 +219,7 @@ def check_counts(
     (2, 'float32')
     """
     given = _as_csr(X)
+    _reject_not_finite(given, first_row, sp.issparse(X), takes_missing)
     _reject_negative(given, name, first_row)
     csr = _canonical(given)
     target = working_dtype(given.data, dtype)
@@ -197,12 +243,14 @@ def check_counts(
 
 def check_start(factor: Any, name: str, shape: tuple[int, int], dtype: np.dtype[Any]) -> Array:
     """Return a starting factor as a fresh C-contiguous array, or say what is wrong with it."""
-    dense = factor.toarray() if sp.issparse(factor) else np.asarray(factor)
-    if dense.shape != shape:
+    factor = checked_matrix(factor, name)
+    factor = factor if sp.issparse(factor) else np.asarray(factor)
+    if factor.shape != shape:
         hint = ""
-        if dense.shape == shape[::-1] and shape[0] != shape[1]:
+        if factor.shape == shape[::-1] and shape[0] != shape[1]:
             hint = " It looks transposed: H is given as in components_, components × features."
-        raise ValueError(f"The start {name} must have shape {shape}, got {dense.shape}.{hint}")
+        raise ValueError(f"The start {name} must have shape {shape}, got {factor.shape}.{hint}")
+    dense = factor.toarray() if sp.issparse(factor) else factor
     if dense.dtype.kind not in "biuf":
         raise TypeError(f"The start {name} must hold real numbers, got dtype {dense.dtype}.")
     bad = ~np.isfinite(dense) | (dense < 0)

@@ -20,6 +20,7 @@ import scipy.sparse as sp
 from sklearn.utils import Bunch
 
 from klnmf.datasets.files import find, search_folders
+from klnmf.matrix_checks import checked_matrix
 
 Array = npt.NDArray[Any]
 Folder = str | os.PathLike[str] | None
@@ -116,9 +117,7 @@ def checked_csr(matrix: Any) -> sp.csr_array:
     ValueError
         If an index is out of place, or a value is negative or beyond int32.
     """
-    if sp.issparse(matrix) and matrix.format in ("csr", "csc"):
-        matrix.check_format(full_check=True)
-    counts = sp.csr_array(matrix)
+    counts = sp.csr_array(checked_matrix(matrix))
     counts.sum_duplicates()
     counts.eliminate_zeros()
     least, largest = counts.data.min(initial=0), counts.data.max(initial=0)

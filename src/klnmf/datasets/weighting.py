@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from klnmf.matrix_checks import checked_matrix
+
 
 def tf_idf(X: Any, *, log_counts: bool = True, normalise: bool = True) -> sp.csr_matrix:
     """Weights of the counts X: (1 + log X_ij) log(n / d_j), rows scaled to length 1.
@@ -36,7 +38,7 @@ def tf_idf(X: Any, *, log_counts: bool = True, normalise: bool = True) -> sp.csr
            [0., 0.],
            [0., 0.]])
     """
-    counts = sp.csr_array(X, dtype=np.float64, copy=True)
+    counts = sp.csr_array(checked_matrix(X), dtype=np.float64, copy=True)
     counts.sum_duplicates()
     counts.eliminate_zeros()
     if counts.nnz and counts.data.min() < 0:

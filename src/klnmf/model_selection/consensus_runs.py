@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.utils import check_array, check_random_state
+from sklearn.utils import check_random_state
 from threadpoolctl import threadpool_limits
 
 from klnmf.backends import make_backend
@@ -28,7 +28,7 @@ from klnmf.saved.checkpoints import should_resume
 from klnmf.solvers.alternating import RowSolve, solved_rows
 from klnmf.solvers.base import Problem
 from klnmf.sparse_data import SparseData
-from klnmf.validation import check_counts
+from klnmf.validation import check_counts, checked_input
 
 Array = npt.NDArray[Any]
 
@@ -127,7 +127,7 @@ def consensus(
     """
     _check_arguments(n_components, n_runs, density_threshold, refit, init, enough, max_iter)
     jobs = effective_threads(n_jobs, "n_jobs")
-    counts = check_counts(check_array(X, accept_sparse="csr"), dtype=dtype, name="consensus")
+    counts = check_counts(checked_input(X), dtype=dtype, name="consensus")
     if counts.nnz == 0:
         raise ValueError("X holds nothing but zeros: there is nothing to agree on.")
     file = None if checkpoint is None else RunsFile(Path(checkpoint), checkpoint_every)

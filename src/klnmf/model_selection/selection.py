@@ -12,7 +12,7 @@ from typing import Any
 import joblib  # comes with scikit-learn
 import numpy as np
 import scipy.sparse as sp
-from sklearn.utils import check_array, check_random_state
+from sklearn.utils import check_random_state
 from threadpoolctl import threadpool_limits
 
 from klnmf.backends.cpu import effective_threads
@@ -24,7 +24,7 @@ from klnmf.model_selection.search import Plan, Search, Step, is_small
 from klnmf.model_selection.search_file import SearchFile
 from klnmf.progress import is_bar_wanted
 from klnmf.saved.checkpoints import should_resume
-from klnmf.validation import EXACT_IN_FLOAT32, check_counts, warn_caller
+from klnmf.validation import EXACT_IN_FLOAT32, check_counts, checked_input, warn_caller
 
 Record = dict[str, Any]
 
@@ -219,7 +219,7 @@ def _result(search: Search) -> RankSelection:
 def _checked_data(X: Any) -> tuple[sp.csr_array, str]:
     """Return the counts, and how data of them are held out."""
     counts = check_counts(
-        check_array(X, accept_sparse="csr", ensure_min_samples=2, estimator="select_rank"),
+        checked_input(X, ensure_min_samples=2, estimator="select_rank"),
         name="select_rank",
     )
     if counts.nnz == 0:

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from klnmf.matrix_checks import checked_matrix
 from klnmf.on_disk.layout import is_prepared, write_json
 from klnmf.on_disk.matrix import OnDiskMatrix, open_matrix
 from klnmf.on_disk.sizes import parse_bytes
@@ -235,7 +236,8 @@ def _source(
         raise TypeError("format, layer and options are for files; the data are in memory.")
     if isinstance(data, CountTable):
         return source_of_table(data.transposed() if transpose else data)
-    matrix = data if sp.issparse(data) else np.asarray(data)
+    matrix = checked_matrix(data, "data")
+    matrix = matrix if sp.issparse(matrix) else np.asarray(matrix)
     if matrix.ndim != 2 or matrix.dtype.kind not in "biuf":
         raise ValueError(
             "data must be a path, a CountTable, or a two-dimensional matrix of real numbers; got "

@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
-import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
-import numpy.lib.format as npy
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from klnmf.matrix_checks import checked_indptr, checked_matrix, csr_from_parts
 from klnmf.on_disk.sorting import Spool
 from klnmf.readers.delimited import collect_delimited
 from klnmf.readers.diagnosis import explain_docword, explain_matrix_market
 from klnmf.readers.files import ReadError, open_binary
 from klnmf.readers.hdf5 import h5ad_parts
-from klnmf.readers.matrix_files import PathLike, names_beside, vocabulary_of
+from klnmf.readers.matrix_files import (
+    PathLike,
+    names_beside,
+    npy_header,
+    npz_header,
+    opened_npz,
+    read_npy_header,
+    vocabulary_of,
+)
 from klnmf.readers.parquet import collect_parquet
 from klnmf.readers.table import CountTable, first_wrong
 from klnmf.readers.triplets import TripletTable
@@ -87,7 +94,7 @@ class _Swapped(Spool):
 
 def source_of_matrix(X: Any, names: Names, *, as_counts: bool) -> Source:
     """Source on a matrix that is in memory."""
-    csr = sp.csr_array(X)
+    csr = sp.csr_array(checked_matrix(X))
 
     def blocks(limit: int) -> Iterator[sp.csr_array]:
         for start, stop in row_ranges(csr.indptr, limit):
@@ -118,43 +125,33 @@ def _compressed_blocks(
     limit: int,
 ) -> Iterator[sp.csr_array]:
     """Blocks of compressed rows whose entries are taken in order."""
-    if len(indptr) != shape[0] + 1 or indptr[0] != 0 or (np.diff(indptr) < 0).any():
-        raise ReadError(path, f"indptr does not rise from 0 in {shape[0]:,} steps.")
+    try:
+        indptr = checked_indptr({"indptr": indptr}, shape[0])
+    except (TypeError, ValueError) as error:
+        raise ReadError(path, f"the matrix is not valid: {error}") from error
     for start, stop in row_ranges(indptr, limit):
         first, last = int(indptr[start]), int(indptr[stop])
         indices, data = take(first, last)
         if len(indices) != last - first or len(data) != last - first:
             raise ReadError(path, "the file has fewer entries than it says: it is cut off.")
-        ends = (indptr[start : stop + 1] - first).astype(np.int64)
+        parts = {"data": data, "indices": indices, "indptr": indptr[start : stop + 1] - first}
         try:
-            block = sp.csr_array((data, indices, ends), shape=(stop - start, shape[1]))
-            block.check_format(full_check=True)
-        except ValueError as error:
-            raise ReadError(path, f"this is not a valid sparse matrix: {error}") from error
+            block = csr_from_parts("csr", parts, (stop - start, shape[1]), "the matrix")
+        except (TypeError, ValueError) as error:
+            raise ReadError(path, str(error)) from error
         yield block
 
 
 # ---- .npz ----------------------------------------------------------------------------------------
 
-_DAMAGED_ZIP = (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile, zlib.error)
-
 
 def _npz(
     path: Path, *, row_names: PathLike | None = None, column_names: PathLike | None = None
 ) -> Source | None:
-    try:
-        with path.open("rb") as stream, np.load(stream) as archive:
-            kind = archive["format"].item()
-            kind = kind if isinstance(kind, str) else kind.decode()
-            shape = tuple(int(size) for size in archive["shape"])
-            with archive.zip.open("data.npy") as member:
-                dtype = _member_start(member)[0]
-    except _DAMAGED_ZIP as error:
-        raise ReadError(
-            path,
-            f"this is not a matrix that scipy.sparse.save_npz wrote, or it is cut off: {error}",
-        ) from error
-    if kind not in ("csr", "csc") or len(shape) != 2:
+    with opened_npz(path) as archive:
+        kind, shape = npz_header(path, archive)
+        dtype, _ = npy_header(archive, "data")
+    if kind not in ("csr", "csc"):
         return None
     names = names_beside(path, shape, ".npz", row_names, column_names)
     if kind == "csr":
@@ -181,41 +178,23 @@ def _with_labels(source: Source, labels: Any) -> Source:
 
 
 def _npz_blocks(path: Path, shape: tuple[int, int], limit: int) -> Iterator[sp.csr_array]:
-    with ExitStack() as stack:
-        try:
-            stream = stack.enter_context(path.open("rb"))
-            archive = stack.enter_context(np.load(stream))
-            indptr = archive["indptr"]
-            members = [
-                stack.enter_context(archive.zip.open(f"{name}.npy")) for name in ("indices", "data")
+    with opened_npz(path) as archive, ExitStack() as stack:
+        indptr = archive["indptr"]
+        members = [
+            stack.enter_context(archive.zip.open(f"{name}.npy")) for name in ("indices", "data")
+        ]
+        (index_type, n_indices), (dtype, n_values) = map(read_npy_header, members)
+        if len(n_indices) != 1 or n_indices != n_values:
+            raise ReadError(path, f"indices have the shape {n_indices}, and values {n_values}.")
+
+        def take(first: int, last: int) -> tuple[Array, Array]:
+            found = [
+                np.frombuffer(member.read((last - first) * kind.itemsize), kind)
+                for member, kind in zip(members, (index_type, dtype), strict=True)
             ]
-            dtypes = [_member_start(member)[0] for member in members]
+            return found[0], found[1]
 
-            def take(first: int, last: int) -> tuple[Array, Array]:
-                found = [
-                    np.frombuffer(member.read((last - first) * dtype.itemsize), dtype)
-                    for member, dtype in zip(members, dtypes, strict=True)
-                ]
-                return found[0], found[1]
-
-            yield from _compressed_blocks(path, shape, indptr, take, limit)
-        except ReadError:
-            raise
-        except _DAMAGED_ZIP as error:
-            raise ReadError(
-                path,
-                f"this is not a matrix that scipy.sparse.save_npz wrote, or it is cut off: {error}",
-            ) from error
-
-
-def _member_start(member: IO[bytes]) -> tuple[np.dtype[Any], tuple[int, ...]]:
-    """Type and shape of an array in an archive; what follows are its entries."""
-    version = npy.read_magic(member)
-    read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
-    shape, _, dtype = read(member)
-    if dtype.hasobject:
-        raise ValueError("it holds Python objects")
-    return dtype, shape
+        yield from _compressed_blocks(path, shape, indptr, take, limit)
 
 
 # ---- text ----------------------------------------------------------------------------------------

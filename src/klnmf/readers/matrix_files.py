@@ -10,15 +10,19 @@ from __future__ import annotations
 import gzip
 import os
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any, BinaryIO
 from zipfile import BadZipFile
 
 import numpy as np
+import numpy.lib.format as npy
 import scipy.io
 import scipy.sparse as sp
 
 from klnmf.datasets.texts import read_docword
+from klnmf.matrix_checks import csr_from_parts
 from klnmf.readers.diagnosis import explain_docword, explain_matrix_market, explain_svmlight
 from klnmf.readers.files import (
     ReadError,
@@ -38,6 +42,12 @@ BESIDE = {
     "labels": (".labels.txt",),
 }
 _DAMAGED = (ValueError, OverflowError, EOFError, zlib.error, gzip.BadGzipFile)
+# Arrays of a sparse matrix in a .npz file; which of them there are depends on its format.
+SPARSE_PARTS = ("data", "indices", "indptr", "offsets", "coords", "row", "col")
+_DAMAGED_ARCHIVE = (
+    *(OSError, EOFError, ValueError, TypeError, KeyError, AttributeError, MemoryError),
+    *(ArithmeticError, NotImplementedError, RuntimeError, BadZipFile, zlib.error),
+)
 _BLOCK = 1 << 22
 
 
@@ -45,15 +55,69 @@ def read_npz(
     path: Path, *, row_names: PathLike | None = None, column_names: PathLike | None = None
 ) -> CountTable:
     """Matrix that ``scipy.sparse.save_npz`` wrote."""
+    with opened_npz(path) as archive:
+        kind, shape = npz_header(path, archive)
+        parts = {name: archive[name] for name in archive.files if name in SPARSE_PARTS}
     try:
-        with path.open("rb") as stream:
-            matrix = sp.load_npz(stream)
-    except (OSError, EOFError, ValueError, KeyError, BadZipFile, zlib.error) as error:
+        matrix = csr_from_parts(kind, parts, shape, "the matrix")
+    except (TypeError, ValueError) as error:
+        raise ReadError(path, str(error)) from error
+    return _with_names(path, matrix, ".npz", row_names, column_names)
+
+
+@contextmanager
+def opened_npz(path: Path) -> Iterator[Any]:
+    """Archive of NumPy's arrays; whatever goes wrong while it is open is an error of the file."""
+    try:
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
+            yield archive
+    except ReadError:
+        raise
+    except _DAMAGED_ARCHIVE as error:
         raise ReadError(
             path,
             f"this is not a matrix that scipy.sparse.save_npz wrote, or it is cut off: {error}",
         ) from error
-    return _with_names(path, matrix, ".npz", row_names, column_names)
+
+
+def npz_header(path: Path, archive: Any) -> tuple[str, tuple[int, int]]:
+    """Format and shape of a matrix that ``scipy.sparse.save_npz`` wrote."""
+    names = getattr(archive, "files", [])  # it is one array where the file is a .npy
+    if not {"format", "shape"} <= set(names):
+        shapes = {name: npy_header(archive, name)[1] for name in names[:3]}
+        held = ", ".join(f"{name} of shape {shape}" for name, shape in shapes.items())
+        raise ReadError(
+            path,
+            "this is not a matrix that scipy.sparse.save_npz wrote, but NumPy's arrays "
+            f"({held or 'none'}). Save a two-dimensional X with scipy.sparse.save_npz(path, "
+            "scipy.sparse.csr_array(X)).",
+        )
+    kind, shape = archive["format"], archive["shape"]
+    if kind.shape != () or kind.dtype.kind not in "SU" or shape.dtype.kind not in "iu":
+        raise ReadError(path, f"it has the format {kind} and the shape {shape}, which are none.")
+    if shape.shape != (2,):
+        raise ReadError(
+            path,
+            f"its shape is {tuple(shape.ravel().tolist())}; counts have two dimensions, samples × "
+            "features.",
+        )
+    return str(kind.astype("U")), (int(shape[0]), int(shape[1]))
+
+
+def npy_header(archive: Any, name: str) -> tuple[np.dtype[Any], tuple[int, ...]]:
+    """Type and shape of an array in an archive, without its entries."""
+    with archive.zip.open(f"{name}.npy") as member:
+        return read_npy_header(member)
+
+
+def read_npy_header(member: IO[bytes]) -> tuple[np.dtype[Any], tuple[int, ...]]:
+    """Type and shape of an array of an archive; what follows are its entries."""
+    version = npy.read_magic(member)
+    read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+    shape, _, dtype = read(member)
+    if dtype.hasobject:
+        raise ValueError("it holds Python objects")
+    return dtype, shape
 
 
 def read_mtx(

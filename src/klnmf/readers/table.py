@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from klnmf.matrix_checks import checked_matrix
 from klnmf.readers.files import ReadError
 
 Array = npt.NDArray[Any]
@@ -85,11 +86,11 @@ class CountTable:
 
     def _counts(self, matrix: Any) -> sp.csr_array:
         """Canonical CSR form; arrays that were given are not changed."""
+        matrix = checked_matrix(matrix)
         given = matrix if sp.issparse(matrix) else np.asarray(matrix)
         if given.dtype.kind not in "biuf":
             raise ValueError(f"Counts must be real numbers; got the type {given.dtype}.")
         csr = sp.csr_array(given.astype(np.float32) if given.dtype == np.float16 else given)
-        csr.check_format(full_check=True)
         wrong = first_wrong(csr.data)
         if wrong is not None:
             row = int(np.searchsorted(csr.indptr, wrong, side="right")) - 1
@@ -113,7 +114,7 @@ def table_of_file(path: Path, *arguments: Any, hint: str = "", **named: Any) -> 
         return CountTable(*arguments, **named)
     except ReadError:
         raise
-    except ValueError as error:
+    except (TypeError, ValueError) as error:
         raise ReadError(path, f"{error}{hint}") from error
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import scipy.sparse as sp
 
+from klnmf.matrix_checks import csr_from_parts
 from klnmf.readers.files import ReadError, check_number_of_names, require, text_lines
 from klnmf.readers.hdf5 import opened, strings
 from klnmf.readers.matrix_files import read_matrix_market
@@ -88,9 +88,9 @@ def read_10x_h5(
             barcodes = strings(group["barcodes"])
             n_features, n_cells = (int(size) for size in group["shape"][:2])
             # Compressed columns of features × cells are compressed rows of cells × features.
-            arrays = tuple(group[key][:] for key in ("data", "indices", "indptr"))
-            counts = sp.csr_array(arrays, shape=(n_cells, n_features))
-        except (KeyError, ValueError) as error:
+            parts = {key: group[key][:] for key in ("data", "indices", "indptr")}
+            counts = csr_from_parts("csr", parts, (n_cells, n_features), "it")
+        except (KeyError, TypeError, ValueError) as error:
             raise ReadError(path, f"group {groups[0]!r} is not a 10x matrix: {error}") from error
     return _cells_by_features(path, counts, barcodes, columns, feature_names, feature_type)
 

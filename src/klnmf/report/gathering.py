@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
-from sklearn.utils import check_array
 
+from klnmf.matrix_checks import checked_matrix
 from klnmf.report.measures import (
     DECIMALS,
     Probabilities,
@@ -24,7 +24,7 @@ from klnmf.report.measures import (
     typical_samples,
     word_scores,
 )
-from klnmf.validation import check_counts
+from klnmf.validation import check_counts, checked_input
 
 Array = npt.NDArray[Any]
 
@@ -75,9 +75,9 @@ def checked(
                 f"model must be a fitted KLNMF; got {type(model).__name__} without {attribute}. "
                 "Call fit or fit_transform of a KLNMF first."
             )
-    components = _dense(model.components_)
+    components = _dense(model.components_, "components_")
     n_components, n_features = components.shape
-    W = _dense(W)
+    W = _dense(W, "W")
     if W.ndim != 2 or W.shape[1] != n_components or W.shape[0] == 0:
         raise ValueError(
             f"W must have one row for each sample and one column for each of the model's "
@@ -88,7 +88,7 @@ def checked(
         if not (np.isfinite(factor).all() and factor.min() >= 0.0):
             raise ValueError(f"{name} must be nonnegative and finite.")
     if X is not None:
-        X = check_counts(check_array(X, accept_sparse="csr"), name="write_report")
+        X = check_counts(checked_input(X), name="write_report")
         if X.shape != (len(W), n_features):
             raise ValueError(
                 f"X must be what W and the model are about, of shape {(len(W), n_features)}; got "
@@ -306,7 +306,8 @@ def _history(model: Any) -> dict[str, list[float | None]]:
 # ---- checks and numbers --------------------------------------------------------------------------
 
 
-def _dense(matrix: Any) -> Array:
+def _dense(matrix: Any, name: str) -> Array:
+    matrix = checked_matrix(matrix, name)
     return np.asarray(matrix.toarray() if sp.issparse(matrix) else matrix)
 
 

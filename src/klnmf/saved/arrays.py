@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from klnmf.matrix_checks import checked_matrix, csr_from_parts
 from klnmf.saved.container import SavedFileError
 from klnmf.saved.fields import Fields
 
@@ -39,7 +40,7 @@ def pack_matrix(arrays: dict[str, Array], name: str, matrix: Any) -> dict[str, A
     if not sp.issparse(matrix):
         arrays[name] = np.asarray(matrix)
         return {"storage": "dense"}
-    matrix = sp.csr_array(matrix)
+    matrix = checked_matrix(matrix, name)
     for part in ("data", "indices", "indptr"):
         arrays[f"{name}.{part}"] = getattr(matrix, part)
     return {"storage": "csr", "shape": [int(size) for size in matrix.shape]}
@@ -57,7 +58,11 @@ def unpack_matrix(
         values = array_named(arrays, f"{name}.data", FLOATS, 1)
         indices = array_named(arrays, f"{name}.indices", INDICES, 1)
         indptr = array_named(arrays, f"{name}.indptr", INDICES, 1)
-        matrix = _checked_csr(values, indices, indptr, about.take("shape", list), name)
+        parts = {"data": values, "indices": indices, "indptr": indptr}
+        try:
+            matrix = csr_from_parts("csr", parts, about.take("shape", list), name)
+        except (TypeError, ValueError) as error:
+            raise SavedFileError(str(error)) from error
     else:
         raise SavedFileError(f"{name} is stored as {storage!r}; known are 'dense' and 'csr'.")
     if matrix.shape != shape:
@@ -70,26 +75,6 @@ def unpack_matrix(
 def is_factor(values: Array) -> bool:
     """Whether every entry is finite and nonnegative."""
     return bool(np.isfinite(values).all() and (values >= 0).all())
-
-
-def _checked_csr(
-    data: Array, indices: Array, indptr: Array, shape: list[Any], name: str
-) -> sp.csr_array:
-    # SciPy's compiled code trusts the indices, and so does everything after it.
-    is_valid = (
-        len(shape) == 2
-        and all(type(size) is int and 0 <= size < 2**63 for size in shape)
-        and indices.dtype == indptr.dtype
-        and len(indices) == len(data)
-        and len(indptr) == shape[0] + 1
-        and indptr[0] == 0
-        and indptr[-1] == len(data)
-        and (indptr[1:] >= indptr[:-1]).all()
-        and (len(indices) == 0 or (indices.min() >= 0 and indices.max() < shape[1]))
-    )
-    if not is_valid:
-        raise SavedFileError(f"{name} is not a valid sparse matrix.")
-    return sp.csr_array((data, indices, indptr), shape=tuple(shape))
 
 
 # ---- names ---------------------------------------------------------------------------------------

@@ -12,13 +12,13 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
-from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
 from klnmf.saved import arrays as packed
 from klnmf.saved.container import Container, SavedFileError, read_container, write_container
 from klnmf.saved.fields import Fields, number_to_json, shortened
 from klnmf.saved.parameters import parameters_from_json, parameters_to_json
+from klnmf.validation import checked_input
 
 Array = npt.NDArray[Any]
 
@@ -219,7 +219,7 @@ def _checked_names(names: Sequence[str], expected: int | None, what: str) -> lis
 
 
 def _checked_samples(W: Any, n_components: int) -> Any:
-    W = check_array(W, accept_sparse="csr", dtype=[np.float64, np.float32], input_name="W")
+    W = checked_input(W, "W", dtype=[np.float64, np.float32], ensure_all_finite=True)
     values = W.data if sp.issparse(W) else W
     if W.shape[1] != n_components or not packed.is_factor(values):
         raise ValueError(

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from klnmf.matrix_checks import checked_matrix
 from klnmf.validation import warn_caller
 
 if TYPE_CHECKING:
@@ -45,11 +46,11 @@ def read_counts(adata: AnnData, layer: str | None, columns: Array | None = None)
     """
     matrix = _chosen_matrix(adata, layer)
     if sp.issparse(matrix):
-        return _taken(matrix, columns)
+        return _taken(matrix, columns, layer)
     if isinstance(matrix, np.ndarray):
         return _sparse(matrix if columns is None else matrix[:, columns])
     if hasattr(matrix, "to_memory") and (columns is None or matrix.format == "csc"):
-        return _taken(matrix.to_memory(), columns)
+        return _taken(matrix.to_memory(), columns, layer)
     if type(matrix).__module__.partition(".")[0] not in ("anndata", "h5py"):
         raise TypeError(
             f"{_place(layer)} is a {type(matrix).__module__}.{type(matrix).__name__}; known are "
@@ -62,7 +63,7 @@ def read_counts(adata: AnnData, layer: str | None, columns: Array | None = None)
     for start in range(0, max(1, matrix.shape[0]), rows):
         block = matrix[start : start + rows]
         if is_sparse:
-            blocks.append(_taken(block, columns))
+            blocks.append(_taken(block, columns, layer))
         else:
             blocks.append(_sparse(block if columns is None else block[:, columns]))
     return sp.csr_array(sp.vstack(blocks, format="csr"))
@@ -127,8 +128,8 @@ def _begins_with_counts(matrix: Any) -> bool:
     return bool(values.any() and (values >= 0).all() and (values == np.floor(values)).all())
 
 
-def _taken(matrix: Any, columns: Array | None) -> sp.csr_array:
-    matrix = sp.csr_array(matrix)
+def _taken(matrix: Any, columns: Array | None, layer: str | None) -> sp.csr_array:
+    matrix = checked_matrix(matrix, _place(layer))
     return matrix if columns is None else sp.csr_array(matrix[:, columns])
 
 

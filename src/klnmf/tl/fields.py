@@ -10,6 +10,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from klnmf.estimators import KLNMF
+from klnmf.matrix_checks import checked_matrix
 from klnmf.solvers import SOLVERS
 from klnmf.tl.counts import check_is_anndata
 
@@ -127,9 +128,9 @@ def fitted_model(adata: AnnData, key: str | None = None) -> KLNMF:
     if parameters.get("solver") not in SOLVERS:
         parameters.pop("solver", None)
     model = KLNMF(**parameters)
-    H = adata.varm[keys.varm]
+    H = checked_matrix(adata.varm[keys.varm], f"adata.varm[{keys.varm!r}]")
     is_sparse = sp.issparse(H)
-    H = sp.csr_array(H) if is_sparse else np.asarray(H)
+    H = H if is_sparse else np.asarray(H)
     used = np.arange(len(adata.var_names))
     if "mask_var" in entries["params"]:
         used = np.flatnonzero(H.sum(axis=1))

@@ -9,6 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from klnmf.matrix_checks import checked_matrix
+
 FloatArray = npt.NDArray[np.float64]
 IndexArray = npt.NDArray[np.intp]
 Names = Sequence[str] | npt.NDArray[np.str_]
@@ -88,6 +90,7 @@ def scaled_to_one(values: FloatArray) -> FloatArray:
 
 def _checked_factor(factor: Any, name: str, axes: str, dtype: Any) -> Any:
     """Return a nonnegative and finite ndarray or CSR array, sorted and without stored zeros."""
+    factor = checked_matrix(factor, name)
     is_sparse = sp.issparse(factor)
     matrix: Any = factor if is_sparse else np.asarray(factor)
     if matrix.ndim != 2 or matrix.shape[1] == 0:
@@ -98,7 +101,7 @@ def _checked_factor(factor: Any, name: str, axes: str, dtype: Any) -> Any:
     if dtype is None:
         dtype = np.float32 if matrix.dtype == np.float32 else np.float64
     if is_sparse:
-        matrix = sp.csr_array(matrix.tocsr(), dtype=dtype, copy=True)
+        matrix = sp.csr_array(matrix, dtype=dtype, copy=True)
         matrix.sum_duplicates()  # sorts the columns as well
         matrix.eliminate_zeros()
         values = matrix.data

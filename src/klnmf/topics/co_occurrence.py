@@ -7,6 +7,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 import scipy.sparse as sp
 
+from klnmf.matrix_checks import checked_matrix
 from klnmf.topics.checks import FloatArray, checked_choice
 from klnmf.topics.features import Ranking, leading_features
 
@@ -94,7 +95,8 @@ def _occurrences(
     X: Any, features: list[Any], n_features: int
 ) -> tuple[int, sp.csc_array, np.ndarray[Any, Any]]:
     """Return the number of samples, ones where a leading feature occurs, and its column there."""
-    matrix = X.tocsr() if sp.issparse(X) else np.asarray(X)
+    X = checked_matrix(X)
+    matrix = X if sp.issparse(X) else np.asarray(X)
     if matrix.ndim != 2 or matrix.shape[1] != n_features:
         raise ValueError(
             f"X must have shape (n_samples, {n_features}), one column for each feature of the "

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from klnmf.matrix_checks import checked_matrix
 from klnmf.missing_cells import without_cells
 from klnmf.observation import Observation
 from klnmf.row_terms import RowTerms
@@ -20,7 +21,7 @@ from klnmf.sparse_data import (
     is_exact_in_float32,
     view_of,
 )
-from klnmf.validation import check_counts
+from klnmf.validation import check_counts, checked_input
 
 Array = npt.NDArray[Any]
 
@@ -43,18 +44,14 @@ def checked_block(
 
     What stands in cells that are ``missing`` does not matter.
     """
-    from sklearn.utils import check_array
-
     sparse = [b.to_scipy_sparse() if hasattr(b, "to_scipy_sparse") else b for b in blocks]
     block = sparse[0]
     if len(sparse) > 1:
-        block = sp.hstack([sp.csr_array(b) for b in sparse], format="csr")
+        block = sp.hstack([sp.csr_array(checked_matrix(b)) for b in sparse], format="csr")
     if missing is not None:
         block = without_cells(block, missing)
-    block = check_array(
-        block, accept_sparse="csr", input_name="X", estimator=name, ensure_min_samples=0
-    )
-    return check_counts(block, dtype=dtype, name=name, first_row=first_row)
+    block = checked_input(block, estimator=name, ensure_min_samples=0)
+    return check_counts(block, dtype=dtype, name=name, first_row=first_row, takes_missing=True)
 
 
 def facts_of_block(block: sp.csr_array) -> BlockFacts:
