@@ -15,6 +15,7 @@ import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
 from klnmf.estimators import KLNMF
+from klnmf.matrix_checks import checked_matrix
 
 
 def components_frame(
@@ -51,7 +52,7 @@ def components_frame(
     """
     check_is_fitted(model, "components_")
     pd = _pandas()
-    components = model.components_
+    components = checked_matrix(model.components_, "components_")
     if feature_names is None:
         default = [f"feature {j}" for j in range(components.shape[1])]
         feature_names = getattr(model, "feature_names_in_", default)

@@ -93,8 +93,9 @@ def npz_header(path: Path, archive: Any) -> tuple[str, tuple[int, int]]:
             "scipy.sparse.csr_array(X)).",
         )
     kind, shape = archive["format"], archive["shape"]
-    if kind.shape != () or kind.dtype.kind not in "SU" or shape.dtype.kind not in "iu":
-        raise ReadError(path, f"it has the format {kind} and the shape {shape}, which are none.")
+    is_valid = kind.shape == () and kind.dtype.kind in "SU" and shape.dtype.kind in "iu"
+    if not is_valid or (shape < 0).any():
+        raise ReadError(path, f"the format {kind} or the shape {shape} of the matrix is not valid.")
     if shape.shape != (2,):
         raise ReadError(
             path,

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from klnmf.matrix_checks import checked_matrix, csr_from_parts
+from klnmf.matrix_checks import csr_from_parts
 from klnmf.saved.container import SavedFileError
 from klnmf.saved.fields import Fields
 
@@ -40,7 +40,7 @@ def pack_matrix(arrays: dict[str, Array], name: str, matrix: Any) -> dict[str, A
     if not sp.issparse(matrix):
         arrays[name] = np.asarray(matrix)
         return {"storage": "dense"}
-    matrix = checked_matrix(matrix, name)
+    matrix = sp.csr_array(matrix)
     for part in ("data", "indices", "indptr"):
         arrays[f"{name}.{part}"] = getattr(matrix, part)
     return {"storage": "csr", "shape": [int(size) for size in matrix.shape]}

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
+from klnmf.matrix_checks import checked_matrix
 from klnmf.saved import arrays as packed
 from klnmf.saved.container import Container, SavedFileError, read_container, write_container
 from klnmf.saved.fields import Fields, number_to_json, shortened
@@ -149,7 +150,8 @@ def _pack(
     check_is_fitted(model, "components_")
     arrays: dict[str, Array] = {}
     parameters, not_stored = parameters_to_json(model.get_params(deep=False))
-    values = model.components_.data if sp.issparse(model.components_) else model.components_
+    components = checked_matrix(model.components_, "components_")
+    values = components.data if sp.issparse(components) else components
     if not packed.is_factor(values):
         raise ValueError("components_ has entries that are negative or not finite.")
     content: dict[str, Any] = {
@@ -164,7 +166,7 @@ def _pack(
             "kkt_residual_": number_to_json(float(model.kkt_residual_)),
             "converged_": bool(model.converged_),
         },
-        "components": packed.pack_matrix(arrays, "components", model.components_),
+        "components": packed.pack_matrix(arrays, "components", components),
         "history": packed.pack_history(arrays, model.history_),
         "metadata": _checked_metadata({} if metadata is None else metadata),
     }
@@ -185,7 +187,7 @@ def _pack(
         content["feature_names"] = {"were_seen_in_fit": were_seen}
     samples: dict[str, Any] = {}
     if W is not None:
-        W = _checked_samples(W, model.components_.shape[0])
+        W = _checked_samples(W, components.shape[0])
         samples = {"n_samples": int(W.shape[0]), "W": packed.pack_matrix(arrays, "W", W)}
     if sample_names is not None:
         sample_names = _checked_names(sample_names, samples.get("n_samples"), "sample_names")
