@@ -27,7 +27,7 @@ from klnmf.held_out import (
 )
 from klnmf.known import Known, KnownOfSamples
 from klnmf.known_checks import check_known, check_scaled_penalties
-from klnmf.known_names import check_sample_order
+from klnmf.known_names import check_sample_order, sample_names_of
 from klnmf.matrix_checks import checked_matrix
 from klnmf.missing_cells import missing_cells, without_cells
 from klnmf.objective import Penalties
@@ -36,7 +36,14 @@ from klnmf.on_disk.observed import observed
 from klnmf.solvers.alternating import RowSolve, solved_rows
 from klnmf.solvers.base import Problem
 from klnmf.sparse_data import SparseData
-from klnmf.validation import check_counts, check_penalties, checked_input, working_dtype
+from klnmf.validation import (
+    check_counts,
+    check_penalties,
+    checked_input,
+    warn_of_empty_samples,
+    warn_of_many_components,
+    working_dtype,
+)
 
 Array = npt.NDArray[Any]
 
@@ -47,9 +54,11 @@ SCORE_SEED = 0
 class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """An estimator with ``components_``: it can transform, go back, and be scored.
 
-    Its parameters include ``tol``, ``dtype``, ``sparse_output``, ``backend`` and ``n_threads``.
+    Its parameters include ``n_components``, ``tol``, ``dtype``, ``sparse_output``, ``backend`` and
+    ``n_threads``.
     """
 
+    n_components: int
     tol: float
     n_threads: int | None
     dtype: Any
@@ -202,6 +211,18 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
             )
         X.check_unchanged()
         return X.data
+
+    def _warn_of_data(
+        self, X: Any, indptr: Array, shape: tuple[int, int], known: Known | None = None
+    ) -> None:
+        """Warn of what a fit can do, and hardly anybody wants; X is for the names of samples."""
+        n_learned, is_empty = self.n_components, np.diff(indptr) == 0
+        if known is not None:
+            n_learned = int((~(known.is_frozen(0) | known.is_frozen(1))).sum())
+            if known.sample_weight is not None:
+                is_empty &= known.sample_weight > 0
+        warn_of_many_components(n_learned, shape)
+        warn_of_empty_samples(is_empty, sample_names_of(X))
 
     def _completed(
         self, counts: sp.csr_array, missing: sp.csr_array | None = None

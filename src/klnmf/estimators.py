@@ -383,6 +383,7 @@ class KLNMF(SavedToFiles, FactorModel):
                 check_coverage(known, problem.backend.data)
             if known is None or not (known.is_frozen(0) | known.is_frozen(1)).all():
                 warn_if_one_sided(problem.penalties)  # a component that is free can be rescaled
+            self._warn_of_data(X, data.view(0).indptr, data.shape, known)
             try:
                 W = self._run(X, problem, solver, W, H, wants_W)
             except ClusterLostError as error:

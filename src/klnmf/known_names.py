@@ -16,6 +16,14 @@ def feature_names_of(X: Any) -> list[str] | None:
     return list(columns)
 
 
+def sample_names_of(X: Any) -> Any:
+    """Names of the rows of a DataFrame or an OnDiskMatrix; None where these are not strings."""
+    names = getattr(X, "row_names", None)
+    if hasattr(X, "iloc") and len(X) and all(isinstance(label, str) for label in X.index):
+        names = X.index
+    return names
+
+
 def in_feature_order(given: Any, name: str, feature_names: Any) -> Any:
     """Columns of a DataFrame, or entries of a Series, in the order of X's columns.
 

@@ -178,7 +178,7 @@ class MiniBatchKLNMF(FactorModel):
         -------
         self
         """
-        self._fit(self._check(X, reset=True))
+        self._fit(X)
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
@@ -197,8 +197,7 @@ class MiniBatchKLNMF(FactorModel):
         ndarray or CSR array of shape (n_samples, n_components)
             W, solved for with the final components: what ``transform`` returns.
         """
-        counts = self._check(X, reset=True)
-        self._fit(counts)
+        counts = self._fit(X)
         return self._as_output(self._solve_W(counts, self._H()))
 
     @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
@@ -241,8 +240,10 @@ class MiniBatchKLNMF(FactorModel):
 
     # ---- inside ----------------------------------------------------------------------------------
 
-    def _fit(self, counts: sp.csr_array) -> None:
-        """Learn from X, and set the fitted attributes."""
+    def _fit(self, X: Any) -> sp.csr_array:
+        """Learn from X, set the fitted attributes, and return the counts."""
+        counts = self._check(X, reset=True)
+        self._warn_of_data(X, counts.indptr, counts.shape)
         self._forget_everything()
         started = time.perf_counter()
         seed = self._seed()
@@ -272,6 +273,7 @@ class MiniBatchKLNMF(FactorModel):
             lowest = min(lowest, divergence)
             if self.max_no_improvement is not None and n_stale >= self.max_no_improvement:
                 break
+        return counts
 
     def _seed(self) -> int:
         return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))

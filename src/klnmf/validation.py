@@ -21,6 +21,9 @@ Array = npt.NDArray[Any]
 # Integers below this are exact in float32.
 EXACT_IN_FLOAT32 = 2**24
 
+# Rows that a message names.
+EXAMPLES = 5
+
 # Positive values outside these bounds would under- or overflow in squares and quotients.
 VALUE_RANGE = {"float32": (1e-15, 1e15), "float64": (1e-140, 1e140)}
 
@@ -166,6 +169,56 @@ def warn_if_one_sided(penalties: Penalties) -> None:
             "and l1_H).",
             UserWarning,
         )
+
+
+def warn_of_many_components(n_learned: int, shape: tuple[int, int]) -> None:
+    """Warn where the components that are learned could reproduce any data; one always may be."""
+    if n_learned > 1 and n_learned >= min(shape):
+        n, m = shape
+        warn_caller(
+            f"{n_learned} components are learned from {n:,} samples and {m:,} features. With as "
+            "many components as samples or features, W Hᵀ can reproduce X exactly and the "
+            "components need not mean anything. Use a smaller n_components.",
+            UserWarning,
+        )
+
+
+def warn_of_empty_samples(is_empty: Array, names: Any = None) -> None:
+    """Warn of samples without counts, see `empty_samples_message`."""
+    message = empty_samples_message(is_empty, names)
+    if message is not None:
+        warn_caller(message, UserWarning)
+
+
+def empty_samples_message(is_empty: Array, names: Any = None) -> str | None:
+    """Say how many samples have no counts, and which are the first; None if there are none.
+
+    Parameters
+    ----------
+    is_empty : array of bool
+        Whether a sample has no counts.
+    names : sequence, default=None
+        Names of the samples; None shows their numbers alone.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> print(empty_samples_message(np.array([False, True]), ["letter", "report"]))
+    1 of 2 samples has no counts: row 1 ('report'). Its row of W is 0 in all learned components.
+    """
+    rows = np.flatnonzero(is_empty)
+    if not len(rows):
+        return None
+    shown = [
+        f"{row}" if names is None else f"{row} ({names[row]!r})" for row in rows[:EXAMPLES].tolist()
+    ]
+    listed = ", ".join(shown) + (", ..." if len(rows) > EXAMPLES else "")
+    of_all = f"{len(rows):,} of {len(is_empty):,} samples"
+    if len(rows) == 1:
+        told = f"{of_all} has no counts: row {listed}. Its row"
+    else:
+        told = f"{of_all} have no counts: rows {listed}. Their rows"
+    return f"{told} of W {'is' if len(rows) == 1 else 'are'} 0 in all learned components."
 
 
 def _canonical(csr: sp.csr_array) -> sp.csr_array:

@@ -16,6 +16,7 @@ from threadpoolctl import threadpool_limits
 from klnmf.backends import make_backend
 from klnmf.backends.cpu import effective_threads
 from klnmf.initialization import STARTS, cover_columns
+from klnmf.known_names import sample_names_of
 from klnmf.model_selection.clusters import clustered, distances, mean_distance_to_neighbours
 from klnmf.model_selection.consensus_result import Consensus
 from klnmf.model_selection.growth import descended
@@ -28,7 +29,12 @@ from klnmf.saved.checkpoints import should_resume
 from klnmf.solvers.alternating import RowSolve, solved_rows
 from klnmf.solvers.base import Problem
 from klnmf.sparse_data import SparseData
-from klnmf.validation import check_counts, checked_input
+from klnmf.validation import (
+    check_counts,
+    checked_input,
+    warn_of_empty_samples,
+    warn_of_many_components,
+)
 
 Array = npt.NDArray[Any]
 
@@ -130,6 +136,8 @@ def consensus(
     counts = check_counts(checked_input(X), dtype=dtype, name="consensus")
     if counts.nnz == 0:
         raise ValueError("X holds nothing but zeros: there is nothing to agree on.")
+    warn_of_many_components(n_components, counts.shape)
+    warn_of_empty_samples(np.diff(counts.indptr) == 0, sample_names_of(X))
     file = None if checkpoint is None else RunsFile(Path(checkpoint), checkpoint_every)
     is_resumed = should_resume(None if file is None else file.path, resume)
     is_bar_wanted(progress)  # refuses what it cannot be, before any work

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from threadpoolctl import threadpool_limits
 from tqdm.auto import tqdm
@@ -135,10 +134,10 @@ def bootstrap(
     n_converged = 0
     bar = tqdm(total=n_runs, desc="klnmf bootstrap", leave=False) if shows_bar else None
     try:
-        # Each run is one thread; refits that stop early are counted, not warned of.
+        # Each run is one thread. Refits that stop early are counted, and what else there is to
+        # warn of, the fit of the model did.
         with threadpool_limits(limits=1), warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            warnings.filterwarnings("ignore", "Only one of the factors is penalised", UserWarning)
+            warnings.simplefilter("ignore", UserWarning)
             for run, refit in enumerate(replicates(model, W, components, n_runs, seed, jobs)):
                 shares = _shares(refit.W, refit.components, chosen)
                 for moment, values in zip(moments, shares, strict=True):

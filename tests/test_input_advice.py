@@ -1,0 +1,211 @@
+"""What is said of data that cannot be right, or that hardly anybody wants: advice that helps."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import anndata
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+
+from klnmf import KLNMF, MiniBatchKLNMF
+from klnmf.evaluation import evaluate
+from klnmf.model_selection import consensus, select_rank
+from klnmf.on_disk import prepare
+from klnmf.projection import project
+from klnmf.readers import CountTable
+from klnmf.report import write_report
+from klnmf.simulate import simulate_counts
+from klnmf.topics import coherence
+from klnmf.uncertainty import bootstrap, differential_features
+from klnmf.validation import empty_samples_message
+
+N, M, R = 12, 8, 2
+COUNTS = simulate_counts(N, M, R, counts_per_sample=60, random_state=0).X.toarray() + 1.0
+MODEL = KLNMF(R, random_state=0, n_threads=1).fit(COUNTS)
+W = MODEL.transform(COUNTS)
+NAMES = [f"w{j}" for j in range(M)]
+
+TAKES_MISSING: dict[str, Callable[..., Any]] = {
+    "fit": lambda X, **known: KLNMF(R, random_state=0).fit(X, **known),
+    "fit_transform": lambda X, **known: KLNMF(R, random_state=0).fit_transform(X, **known),
+    "transform": MODEL.transform,
+    "score": MODEL.score,
+}
+WITHOUT_MISSING: dict[str, Callable[..., Any]] = {
+    "mini-batch fit": lambda X: MiniBatchKLNMF(R).fit(X),
+    "partial_fit": lambda X: MiniBatchKLNMF(R).partial_fit(X),
+    "consensus": lambda X: consensus(X, R, 2),
+    "select_rank": lambda X: select_rank(X, [1, 2]),
+    "evaluate": lambda X: evaluate(MODEL, X),
+    "bootstrap": lambda X: bootstrap(MODEL, X, 2),
+    "differential_features": lambda X: differential_features(MODEL, X),
+    "write_report": lambda X: write_report(Path("nowhere"), MODEL, W, X),
+}
+OTHERS: dict[str, Callable[..., Any]] = {
+    "coherence": lambda X: coherence(MODEL.components_, X),
+    "project": lambda X: project(MODEL, X, NAMES, model_feature_names=NAMES),
+    "CountTable": CountTable,
+    "prepare": lambda X: prepare(X, Path("nowhere")),
+}
+
+
+# ---- AnnData -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [*TAKES_MISSING, *WITHOUT_MISSING, *OTHERS])
+def test_anndata_is_refused_at_once(name: str) -> None:
+    """NumPy would take it apart cell by cell, which takes hours and then fails."""
+    adata = anndata.AnnData(COUNTS)
+    function = (TAKES_MISSING | WITHOUT_MISSING | OTHERS)[name]
+    with pytest.raises(TypeError, match=r"AnnData object\. Use klnmf\.tl\.nmf.*adata\.X"):
+        function(adata)
+
+
+def test_the_matrix_of_an_anndata_is_taken() -> None:
+    assert KLNMF(R, random_state=0).fit(anndata.AnnData(COUNTS).X).n_iter_ > 0
+
+
+# ---- NaN -----------------------------------------------------------------------------------------
+
+
+def with_nan(kind: str) -> Any:
+    X = COUNTS.copy()
+    X[4, 3] = np.nan
+    return {"dense": X, "sparse": sp.csc_array(X), "frame": pd.DataFrame(X)}[kind]
+
+
+@pytest.mark.parametrize("name", TAKES_MISSING)
+@pytest.mark.parametrize("kind", ["dense", "frame", "sparse"])
+def test_the_advice_about_nan_can_be_followed(name: str, kind: str) -> None:
+    X, function = with_nan(kind), TAKES_MISSING[name]
+    with pytest.raises(ValueError, match=r"contains NaN: X\[4, 3\] = nan\. If NaN marks") as caught:
+        function(X)
+    if kind == "sparse":
+        assert "M = X.copy() and M.data = numpy.isnan(X.data)" in str(caught.value)
+        pattern = X.copy()
+        pattern.data = np.isnan(X.data)
+    else:
+        assert "pass missing=numpy.isnan(X)." in str(caught.value)
+        pattern = np.isnan(X)
+    function(X, missing=pattern)
+
+
+@pytest.mark.parametrize("name", WITHOUT_MISSING)
+@pytest.mark.parametrize("kind", ["dense", "sparse"])
+def test_no_advice_that_cannot_be_followed(name: str, kind: str) -> None:
+    with pytest.raises(ValueError, match=r"contains NaN: X\[4, 3\].*but not here"):
+        WITHOUT_MISSING[name](with_nan(kind))
+
+
+@pytest.mark.parametrize("name", [*TAKES_MISSING, *WITHOUT_MISSING])
+@pytest.mark.parametrize("container", [np.array, sp.coo_array])
+def test_infinity(name: str, container: Any) -> None:
+    X = COUNTS.copy()
+    X[4, 3] = np.inf
+    function = (TAKES_MISSING | WITHOUT_MISSING)[name]
+    with pytest.raises(ValueError, match=r"contains infinity: X\[4, 3\] = inf"):
+        function(container(X))
+
+
+# ---- more components than data -------------------------------------------------------------------
+
+TOO_MANY = r"^8 components are learned from 12 samples and 8 features\. With as many"
+
+
+@pytest.mark.parametrize(
+    "fit",
+    [
+        lambda X, r: KLNMF(r, random_state=0, max_iter=30, tol=1).fit(X),
+        lambda X, r: MiniBatchKLNMF(r, random_state=0).fit(X),
+        lambda X, r: consensus(X, r, 2, density_threshold=2, random_state=0),
+    ],
+    ids=["KLNMF", "MiniBatchKLNMF", "consensus"],
+)
+def test_as_many_components_as_features(fit: Callable[..., Any]) -> None:
+    with pytest.warns(UserWarning, match=TOO_MANY) as caught:
+        fit(COUNTS, M)
+    assert Path(caught[0].filename) == Path(__file__)  # where the user can do something about it
+    with pytest.warns(UserWarning, match=r"^8 components are learned from 8 samples and 12 "):
+        fit(COUNTS.T, M)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fit(COUNTS, R)
+
+
+def test_one_component_is_never_too_many() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        KLNMF(1, random_state=0).fit(COUNTS[:1])
+        KLNMF(1, random_state=0).fit(COUNTS[:, :1])
+
+
+def test_components_that_are_known_do_not_count() -> None:
+    """A sample whose use of known signatures is asked for is no reason to warn."""
+    signatures = np.random.default_rng(0).random((6, M)) + 0.1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        KLNMF(6, fixed_components=signatures, random_state=0).fit(COUNTS[:1])
+        KLNMF(7, fixed_components=signatures, random_state=0).fit(COUNTS[:1])
+        KLNMF(7, fixed_components=signatures, random_state=0).fit(COUNTS[:3])
+    with pytest.warns(UserWarning, match=r"^2 components are learned from 2 samples"):
+        KLNMF(8, fixed_components=signatures, random_state=0).fit(COUNTS[:2])
+
+
+# ---- empty samples -------------------------------------------------------------------------------
+
+
+def with_empty(*rows: int) -> np.ndarray:
+    X = COUNTS.copy()
+    X[list(rows)] = 0
+    return X
+
+
+@pytest.mark.parametrize(
+    "fit",
+    [
+        lambda X: KLNMF(R, random_state=0).fit(X),
+        lambda X: MiniBatchKLNMF(R, random_state=0).fit(X),
+        lambda X: consensus(X, R, 4, random_state=0),
+    ],
+    ids=["KLNMF", "MiniBatchKLNMF", "consensus"],
+)
+@pytest.mark.parametrize("container", [np.array, sp.csc_array])
+def test_empty_samples_are_named(fit: Callable[[Any], Any], container: Any) -> None:
+    with pytest.warns(UserWarning, match=r"^2 of 12 samples have no counts: rows 3, 7\. Their"):
+        fit(container(with_empty(7, 3)))
+
+
+def test_names_of_empty_samples(tmp_path: Path) -> None:
+    named = pd.DataFrame(with_empty(3), index=[f"doc{i}" for i in range(N)])
+    expected = r"^1 of 12 samples has no counts: row 3 \('doc3'\)\. Its row of W is 0"
+    with pytest.warns(UserWarning, match=expected):
+        KLNMF(R, random_state=0).fit(named)
+    table = CountTable(with_empty(3), row_names=list(named.index))
+    on_disk = prepare(table, tmp_path / "prepared")
+    with pytest.warns(UserWarning, match=expected):
+        KLNMF(R, random_state=0).fit(on_disk)
+    with pytest.warns(UserWarning, match=r"row 3\. Its"):
+        KLNMF(R, random_state=0).fit(named.reset_index(drop=True))
+
+
+def test_only_the_first_empty_samples_are_listed() -> None:
+    message = empty_samples_message(np.ones(1234, bool))
+    assert message is not None
+    assert "1,234 of 1,234 samples have no counts: rows 0, 1, 2, 3, 4, .... Their rows" in message
+    assert empty_samples_message(np.zeros(3, bool)) is None
+
+
+def test_samples_of_weight_0_are_not_empty() -> None:
+    weights = np.ones(N)
+    weights[3] = 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        KLNMF(R, random_state=0).fit(with_empty(3), sample_weight=weights)
+        MiniBatchKLNMF(R, random_state=0).partial_fit(with_empty(3))  # streams may have these
+        bootstrap(MODEL, COUNTS, 3, random_state=0)
