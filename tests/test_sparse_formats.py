@@ -20,6 +20,8 @@ from hypothesis import strategies as st
 
 import klnmf
 from klnmf import KLNMF, MiniBatchKLNMF, plots, tl, topics
+from klnmf.backends.dask.array_blocks import checked_block
+from klnmf.dask_blocks import pattern_block
 from klnmf.datasets import tf_idf
 from klnmf.evaluation import evaluate
 from klnmf.frames import components_frame
@@ -77,6 +79,9 @@ OF_COUNTS: dict[str, Callable[[Any], Any]] = {
     "CountTable": CountTable,
     "prepare": lambda X: prepare(X, Path("nowhere")),
     "tf_idf": tf_idf,
+    "a block of a Dask array": lambda X: checked_block([X], None, "KLNMF", 0),
+    "blocks side by side": lambda X: checked_block([COUNTS, X], None, "KLNMF", 0),
+    "a pattern as a Dask array": lambda X: pattern_block(X, "missing"),
     "write_report": lambda X: write_report(Path("nowhere"), MODEL, W, X),
 }
 OF_W: dict[str, Callable[[Any], Any]] = {

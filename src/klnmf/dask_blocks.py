@@ -47,7 +47,7 @@ def known_on_driver(given: dict[str, Any], X: Any) -> dict[str, Any]:
     found = dict(given)
     for name, value in given.items():
         if is_dask_array(value) and value.ndim == 2 and name in PATTERNS:
-            to_csr = dask.delayed(_pattern_block)
+            to_csr = dask.delayed(pattern_block)
             rows = [[to_csr(block, name) for block in row] for row in value.to_delayed()]
             found[name] = sp.csr_array(sp.block_array(dask.compute(rows)[0], format="csr"))
         elif is_dask_array(value):
@@ -55,7 +55,8 @@ def known_on_driver(given: dict[str, Any], X: Any) -> dict[str, Any]:
     return found
 
 
-def _pattern_block(block: Any, name: str) -> sp.csr_array:
+def pattern_block(block: Any, name: str) -> sp.csr_array:
+    """Return a block of a pattern of cells, dense or sparse, as compressed rows."""
     return sp.csr_array(checked_matrix(block, name))
 
 
