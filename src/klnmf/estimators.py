@@ -305,6 +305,12 @@ class KLNMF(SavedToFiles, FactorModel):
         -------
         self
 
+        Warns
+        -----
+        UserWarning
+            If as many components are learned as there are samples or features (those that are
+            fixed do not count), or if samples have no counts: which ones is said.
+
         Examples
         --------
         Two components are known, and a third is learned next to them:
