@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from klnmf.backends import make_backend
 from klnmf.backends.dask.arrays import DaskArrayData, is_dask_array
+from klnmf.count_data import warn_if_not_counts
 from klnmf.dask_blocks import transformed_blocks
 from klnmf.held_out import (
     Likelihood,
@@ -34,7 +35,7 @@ from klnmf.on_disk import OnDiskMatrix
 from klnmf.on_disk.observed import observed
 from klnmf.solvers.alternating import RowSolve, solved_rows
 from klnmf.solvers.base import Problem
-from klnmf.sparse_data import SparseData
+from klnmf.sparse_data import SparseData, view_of
 from klnmf.validation import check_counts, check_penalties, working_dtype
 
 Array = npt.NDArray[Any]
@@ -177,7 +178,10 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         if missing is not None:
             X = without_cells(X, missing)
         X = validate_data(self, X, accept_sparse="csr", reset=reset)
-        return check_counts(X, dtype=self.dtype, name=type(self).__name__)
+        counts = check_counts(X, dtype=self.dtype, name=type(self).__name__)
+        if reset:
+            warn_if_not_counts(view_of(counts))
+        return counts
 
     def _data(self, X: Any, missing: sp.csr_array | None = None, *, reset: bool) -> SparseData:
         """X as solvers see it: checked, prepared on disk and checked then, or checked by Dask."""
@@ -193,6 +197,8 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
                 "Leave dtype out, or prepare the matrix again with that dtype."
             )
         X.check_unchanged()
+        if reset and not X.holds_whole_numbers:
+            warn_if_not_counts(X.data.view(0))
         return X.data
 
     def _completed(

@@ -15,7 +15,9 @@ from sklearn.utils.validation import validate_data
 
 from klnmf.backends import BACKENDS
 from klnmf.base_estimator import FactorModel
+from klnmf.count_data import warn_if_not_counts
 from klnmf.solvers.online import Batch, OnlineMemory
+from klnmf.sparse_data import counts_checksum, view_of
 from klnmf.validation import check_counts
 
 # Batches that `fit` starts from.
@@ -85,6 +87,9 @@ class MiniBatchKLNMF(FactorModel):
         that pass), zeros_H (share of exact zeros).
     n_components_ : int
         Number of components.
+    data_checksum_ : int or None
+        Checksum of the row and column sums of X, which tells `klnmf.uncertainty` whether it is
+        given the X of the fit; None after ``partial_fit``.
     n_features_in_ : int
         Number of features seen in ``fit``.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
@@ -135,6 +140,7 @@ class MiniBatchKLNMF(FactorModel):
     n_iter_: int
     n_steps_: int
     n_revived_: int
+    data_checksum_: int | None
     history_: list[dict[str, Any]]
 
     def __init__(
@@ -224,9 +230,12 @@ class MiniBatchKLNMF(FactorModel):
         X = validate_data(self, X, accept_sparse="csr", reset=is_first, ensure_min_samples=0)
         if is_first:
             self._forget_everything()
+        self.data_checksum_ = None  # what a stream was, nobody can bring again
         memory = self._memory
         dtype = self.dtype if memory is None else memory.shares.dtype
         counts = check_counts(X, dtype=dtype, name=type(self).__name__)
+        if is_first:
+            warn_if_not_counts(view_of(counts))
         started = time.perf_counter()
         divergence = 0.0
         if counts.nnz:
@@ -245,6 +254,7 @@ class MiniBatchKLNMF(FactorModel):
     def _fit(self, counts: sp.csr_array) -> None:
         """Learn from X, and set the fitted attributes."""
         self._forget_everything()
+        self.data_checksum_ = counts_checksum(counts)
         started = time.perf_counter()
         seed = self._seed()
         rows = np.random.default_rng(seed).permutation(np.flatnonzero(np.diff(counts.indptr)))
@@ -282,6 +292,7 @@ class MiniBatchKLNMF(FactorModel):
 
     def _forget_everything(self) -> None:
         self._memory = None
+        self.data_checksum_ = None
         self.n_components_ = self.n_components
         self.n_iter_ = self.n_steps_ = self.n_revived_ = 0
         self.history_ = []
