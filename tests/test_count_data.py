@@ -13,6 +13,7 @@ import scipy.sparse as sp
 from sklearn.datasets import load_digits
 from sklearn.feature_extraction.text import TfidfTransformer, TfidfVectorizer
 
+from commands import outcome
 from klnmf import KLNMF, MiniBatchKLNMF, NotCountsWarning
 from klnmf.count_data import transformation_of
 from klnmf.datasets import load_bible, tf_idf
@@ -140,6 +141,12 @@ def test_few_rows_are_looked_at() -> None:
     assert max(looked_at) > 2000  # not the first ones alone
 
 
+@pytest.mark.parametrize("n_rows", [0, 1, 2, 3, 200])
+def test_any_number_of_rows(n_rows: int) -> None:
+    found = transformation_of(view_of(sp.csr_array(normalised(np.ones((n_rows, 30)), 10))))
+    assert (found is None) == (n_rows < 3)
+
+
 def test_estimators_of_streams_warn_once() -> None:
     X = normalised(CELLS)
     model = MiniBatchKLNMF(2, random_state=0, n_threads=1)
@@ -156,6 +163,24 @@ def test_a_matrix_on_disk_warns(tmp_path: Path) -> None:
     matrix = prepare(log(normalised(CELLS)), tmp_path / "X")
     with pytest.warns(NotCountsWarning, match="looks log-transformed"):
         KLNMF(2, **QUICK).fit(matrix)
+
+
+def test_a_dask_array_warns() -> None:
+    pytest.importorskip("distributed", reason="needs the extra [dask]")
+    import dask.array as da
+    from distributed import Client
+
+    blocks = da.from_array(normalised(CELLS).toarray(), chunks=(70, 600))
+    options = {
+        "n_workers": 1,
+        "threads_per_worker": 1,
+        "dashboard_address": ":0",
+        "memory_limit": 0,
+    }
+    with Client(processes=False, **options):
+        with pytest.warns(NotCountsWarning, match="looks normalised"):
+            KLNMF(2, backend="dask", **QUICK).fit(blocks)
+        KLNMF(2, backend="dask", **QUICK).fit(da.from_array(CELLS.toarray(), chunks=(70, 600)))
 
 
 def test_what_is_done_with_a_fitted_model_does_not_warn() -> None:
@@ -186,3 +211,24 @@ def test_searches_warn_once(search: Callable[[Any], Any]) -> None:
 def test_refits_to_drawn_counts_do_not_warn() -> None:
     X = CELLS[:30, :50].astype(np.int64)
     bootstrap(KLNMF(2, **QUICK).fit(X), X, n_runs=2, n_jobs=1, random_state=0)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("fit", "-r", 2, "--tol", 1),
+        ("consensus", "-r", 2, "--runs", 3, "--max-iter", 5, "--density-threshold", 1.5),
+        ("rank", "--ranks", "1,2", "--splits", 2),
+    ],
+    ids=lambda words: words[0],
+)
+def test_commands_warn_in_one_line(words: Any, tmp_path: Path, capsys: Any) -> None:
+    sp.save_npz(tmp_path / "X.npz", sp.csr_matrix(log(normalised(CELLS))[:60]))
+    command, *options = words
+    code, _, err = outcome(
+        capsys, command, tmp_path / "X.npz", *options, "-o", tmp_path / "out", "--quiet"
+    )
+    assert code == 0
+    told = [line for line in err.splitlines() if "looks log-transformed" in line]
+    assert len(told) == 1
+    assert told[0].startswith("klnmf: warning: X looks")

@@ -112,11 +112,11 @@ def transformation_of(view: RowView) -> str | None:
 
 
 def _some_samples(view: RowView) -> _Samples:
-    rows = np.unique(np.linspace(0, view.n_rows - 1, _MOST_ROWS).astype(np.int64))
-    rows = rows[view.n_rows > rows]
+    n_looked_at = min(_MOST_ROWS, view.n_rows)
+    rows = np.linspace(0, view.n_rows - 1, n_looked_at).astype(np.int64)
     lengths = view.indptr[rows + 1] - view.indptr[rows]
     n_rows = max(_LEAST_ROWS, int(np.searchsorted(np.cumsum(lengths), _MOST_VALUES)))
-    every = -(-len(rows) // n_rows)  # still spread evenly
+    every = max(1, -(-len(rows) // n_rows))  # still spread evenly
     indptr, _, values = view.take_rows(rows[::every])
     is_positive = values > 0  # data that no estimator has checked may have zeros among them
     ends = np.concatenate([[0], np.cumsum(is_positive)])[indptr]
