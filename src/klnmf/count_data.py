@@ -60,7 +60,7 @@ class _Samples(NamedTuple):
 
     def spread(self, of_rows: Array) -> Array:
         """Return a number for each row, repeated for its values."""
-        return np.repeat(of_rows, np.diff([*self.starts, len(self.values)]))
+        return np.repeat(of_rows, np.diff(np.append(self.starts, len(self.values))))
 
 
 def warn_if_not_counts(view: RowView) -> None:
@@ -108,7 +108,8 @@ def transformation_of(view: RowView) -> str | None:
     values = samples.values
     if np.mean(values == np.floor(values)) > _WHOLE_SHARE_OF_COUNTS:
         return None
-    return _scaling(samples) or _logarithm(samples)
+    with np.errstate(over="ignore"):  # in data that an estimator has yet to refuse
+        return _scaling(samples) or _logarithm(samples)
 
 
 def _some_samples(view: RowView) -> _Samples:

@@ -92,7 +92,7 @@ def check_raw_counts(X: sp.csr_array, adata: AnnData, layer: str | None) -> None
     if layer is None and "log1p" in adata.uns:
         looks = "looks log-transformed: adata.uns['log1p'] says so"
     elif looks is None and where is not None:
-        looks = "looks normalised or corrected, since whole numbers are there as well"
+        looks = "is probably not the raw counts"
     if looks is not None:
         warn_caller(
             f"{_place(layer)} holds fractions (for instance {fractions[0]:.4g}) and {looks}. The "
