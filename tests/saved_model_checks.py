@@ -11,7 +11,15 @@ from klnmf.simulate import simulate_counts
 from strategies import fit_quietly, same_bits
 
 COUNTS = simulate_counts(60, 40, 3, counts_per_sample=60, random_state=0).X
-FITTED = ("n_iter_", "divergence_", "kkt_residual_", "converged_", "history_", "n_components_")
+FITTED = (
+    "n_iter_",
+    "divergence_",
+    "kkt_residual_",
+    "converged_",
+    "history_",
+    "n_components_",
+    "data_checksum_",
+)
 
 
 def fitted(**parameters: Any) -> KLNMF:

@@ -192,6 +192,7 @@ def test_model_back_from_a_file(expected: tuple[KLNMF, np.ndarray], tmp_path: Pa
     assert [r["objective"] for r in again.history_] == [r["objective"] for r in model.history_]
     assert (again.n_iter_, again.divergence_) == (model.n_iter_, model.divergence_)
     assert (again.converged_, again.kkt_residual_) == (True, model.kkt_residual_)
+    assert again.data_checksum_ == model.data_checksum_
     assert again.get_params() == {**model.get_params(), "n_threads": None}
     new = pd.DataFrame(NEW.toarray(), columns=GENES)
     np.testing.assert_array_equal(again.transform(new), model.transform(NEW))
@@ -294,8 +295,19 @@ def test_fractions_warn_and_name_the_layers_with_counts() -> None:
     with pytest.warns(UserWarning, match="adata.uns\\['log1p'\\]") as w:
         nmf(adata, tol=10.0)
     assert str(w[0].message).endswith("Whole numbers are in layer='counts', layer='dense'.")
+    assert len(w) == 1  # the fit itself does not warn again
     with pytest.warns(UserWarning, match=r"adata.layers\['scaled'\] holds fractions"):
         nmf(adata, layer="scaled", tol=10.0)
+
+
+def test_expected_counts_do_not_warn_where_there_are_no_others() -> None:
+    expected = COUNTS.astype(np.float64)
+    expected.data[::3] += np.random.default_rng(0).uniform(-0.9, 0.9, len(expected.data[::3]))
+    adata = cells(expected)
+    nmf(adata, tol=10.0)  # warnings are errors in this test suite
+    adata.layers["raw"] = COUNTS
+    with pytest.warns(UserWarning, match="layer='raw'"):
+        nmf(adata, tol=10.0)
 
 
 @pytest.mark.parametrize("backed", [None, "r"])

@@ -77,6 +77,7 @@ def assert_same_fit(X: Any, like: Any = COUNTS, **parameters: Any) -> KLNMF:
         assert {**ours, "seconds": 0} == {**theirs, "seconds": 0}
     assert many.divergence_ == one.divergence_
     assert many.kkt_residual_ == one.kkt_residual_
+    assert many.data_checksum_ == one.data_checksum_
     return many
 
 

@@ -27,7 +27,7 @@ from benchmarks.memory import resident, settle
 from benchmarks.paper.methods import METHODS
 from benchmarks.paper.sets import load_set
 from benchmarks.peer_run import environment, write_json
-from klnmf import KLNMF
+from klnmf import KLNMF, NotCountsWarning
 from klnmf.backends import CpuBackend
 from klnmf.backends.base import GuardedRule, PaperRule
 from klnmf.objective import NO_PENALTIES
@@ -54,6 +54,7 @@ def fit(
         # The results say whether a fit converged, and which penalties were on one factor alone.
         warnings.simplefilter("ignore", ConvergenceWarning)
         warnings.filterwarnings("ignore", message="Only one of the factors is penalised")
+        warnings.simplefilter("ignore", NotCountsWarning)  # the paper's texts have tf-idf weights
         model.fit(X, W=start[0], H=start[1])
     return model, model.history_
 

@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from klnmf.count_data import NotCountsWarning
     from klnmf.estimators import KLNMF
     from klnmf.mini_batch import MiniBatchKLNMF
     from klnmf.model_files import load_model
@@ -16,13 +17,21 @@ if TYPE_CHECKING:
 
     __version__: str
 
-__all__ = ["KLNMF", "MiniBatchKLNMF", "__version__", "load_model", "open_matrix"]
+__all__ = [
+    "KLNMF",
+    "MiniBatchKLNMF",
+    "NotCountsWarning",
+    "__version__",
+    "load_model",
+    "open_matrix",
+]
 
 # Where the names are. They and the modules are imported when they are first asked for: the command
 # line imports this package too, and its --help should not wait for scikit-learn.
 _HOMES = {
     "KLNMF": "klnmf.estimators",
     "MiniBatchKLNMF": "klnmf.mini_batch",
+    "NotCountsWarning": "klnmf.count_data",
     "load_model": "klnmf.model_files",
     "open_matrix": "klnmf.on_disk",
 }

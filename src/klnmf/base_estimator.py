@@ -15,12 +15,12 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from klnmf.backends import make_backend
 from klnmf.backends.dask.arrays import DaskArrayData, is_dask_array
+from klnmf.count_data import warn_if_not_counts
 from klnmf.dask_blocks import transformed_blocks
 from klnmf.held_out import (
     Likelihood,
     Split,
     Splitter,
-    is_integer_valued,
     likelihood,
     likelihood_of_blocks,
     split_for_completion,
@@ -35,7 +35,7 @@ from klnmf.on_disk import OnDiskMatrix
 from klnmf.on_disk.observed import observed
 from klnmf.solvers.alternating import RowSolve, solved_rows
 from klnmf.solvers.base import Problem
-from klnmf.sparse_data import SparseData
+from klnmf.sparse_data import SparseData, view_of
 from klnmf.validation import (
     check_counts,
     check_penalties,
@@ -129,8 +129,10 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         log-likelihood of the other half is returned. 1 % of each sample's rate is spread evenly
         over the features, so that a feature unknown to the model costs much and not everything.
 
-        Data that are not whole numbers cannot be split like that: W is then estimated from a random
-        half of the features, and the other half of the features is scored.
+        Values are always taken as counts. What one has beyond a whole number falls into either half
+        as a whole, so that 2.9 and 3.1 are scored nearly as 3 is. For data in other units than
+        counts, such as counts per million, the halves vary less than counts would, and the score
+        does not tell when there are too many components.
 
         Parameters
         ----------
@@ -194,7 +196,10 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
             X = without_cells(X, missing)
         X = checked_input(X, model=self, reset=reset)
         name = type(self).__name__
-        return check_counts(X, dtype=self.dtype, name=name, takes_missing=takes_missing)
+        counts = check_counts(X, dtype=self.dtype, name=name, takes_missing=takes_missing)
+        if reset:
+            warn_if_not_counts(view_of(counts))
+        return counts
 
     def _data(self, X: Any, missing: sp.csr_array | None = None, *, reset: bool) -> SparseData:
         """X as solvers see it: checked, prepared on disk and checked then, or checked by Dask."""
@@ -210,6 +215,8 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
                 "Leave dtype out, or prepare the matrix again with that dtype."
             )
         X.check_unchanged()
+        if reset and not X.holds_whole_numbers:
+            warn_if_not_counts(X.data.view(0))
         return X.data
 
     def _warn_of_data(
@@ -234,9 +241,7 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
             missing = None if missing is None else missing[:, positions]
         split = split_for_completion(counts, SCORE_SEED)
         W = self._estimated(split, H, positions, missing)
-        held_out = split.held_out_features
-        missing = None if missing is None else missing[:, held_out]
-        return split, likelihood(split.held_out, W, H[held_out], missing)
+        return split, likelihood(split.held_out, W, H, missing)
 
     def _scored_features(self) -> Array | None:
         """Features that count, which those of weight 0 do not; None: all of them."""
@@ -254,16 +259,13 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
     ) -> Array:
         """W from the half of the counts that is there for it."""
         known = None
-        if missing is not None:
-            missing = missing[:, split.estimate_features]
-            missing = missing if missing.nnz else None
-        weights = None
-        if positions is not None:
-            weights = self.feature_weight_[positions][split.estimate_features]
+        if missing is not None and not missing.nnz:
+            missing = None
+        weights = None if positions is None else self.feature_weight_[positions]
         if weights is not None or missing is not None:
             shape = split.estimate.shape
             known = Known(shape, H.shape[1], feature_weight=weights, missing=missing)
-        return self._solve_W(split.estimate, H[split.estimate_features], known)
+        return self._solve_W(split.estimate, H, known)
 
     def _completed_in_blocks(
         self, X: OnDiskMatrix, missing: sp.csr_array | None = None
@@ -284,18 +286,13 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
                 yield seen if cells is None else without_cells(seen, cells), cells
                 start = stop
 
-        is_whole = X.holds_whole_numbers
-        if not is_whole and (missing is not None or positions is not None):
-            is_whole = all(is_integer_valued(block) for block, _ in blocks())
-        estimating, scoring = (Splitter(len(H), is_whole, SCORE_SEED) for _ in range(2))
+        estimating, scoring = Splitter(SCORE_SEED), Splitter(SCORE_SEED)
         parts = [
             self._estimated(estimating.split(block), H, positions, cells)
             for block, cells in blocks()
         ]
         held_out = (scoring.split(block).held_out for block, _ in blocks())
-        features = scoring.held_out_features
-        missing = None if missing is None else missing[:, features]
-        return likelihood_of_blocks(held_out, np.concatenate(parts), H[features], missing)
+        return likelihood_of_blocks(held_out, np.concatenate(parts), H, missing)
 
     def _penalties(self) -> Penalties:
         return Penalties()

@@ -153,6 +153,9 @@ class KLNMF(SavedToFiles, FactorModel):
         Columns of W that were known in ``fit``: the last ones.
     feature_weight_ : ndarray of shape (`n_features_in_`,) or None
         Weights of the features, which ``transform`` uses as well.
+    data_checksum_ : int
+        Checksum of the row and column sums of X, which tells `klnmf.uncertainty` whether it is
+        given the X of the fit.
     n_features_in_ : int
         Number of features seen in ``fit``.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
@@ -310,6 +313,8 @@ class KLNMF(SavedToFiles, FactorModel):
         UserWarning
             If as many components are learned as there are samples or features (those that are
             fixed do not count), or if samples have no counts: which ones is said.
+        klnmf.NotCountsWarning
+            If X looks like counts that were transformed: tf-idf weights, CPM, logarithms.
 
         Examples
         --------
@@ -489,6 +494,7 @@ class KLNMF(SavedToFiles, FactorModel):
         self.known_names_ = [] if known is None else known.names
         self.n_fixed_W_ = 0 if known is None else int(known.is_frozen(0).sum())
         self.feature_weight_ = None if known is None else known.feature_weight
+        self.data_checksum_ = run.problem.backend.data.sums_checksum
         self._saved_state: tuple[Any, State] | None = None
         if self.warm_start:
             key = continuation_key(self, run.problem, run.solver)

@@ -23,13 +23,15 @@ Array = npt.NDArray[Any]
 BACKGROUND_SHARE = 0.01
 
 
+# Larger values are halved: their binomial noise is less than 1e-8 of them.
+_LARGEST_THINNED = 2.0**53
+
+
 class Split(NamedTuple):
-    """Two parts of the same samples, and the features (rows of H) that each part is about."""
+    """Two parts of the same samples, which sum to the samples."""
 
     estimate: sp.csr_array
     held_out: sp.csr_array
-    estimate_features: Array | slice
-    held_out_features: Array | slice
 
 
 def is_integer_valued(X: sp.csr_array) -> bool:
@@ -39,45 +41,45 @@ def is_integer_valued(X: sp.csr_array) -> bool:
 
 def split_for_completion(X: sp.csr_array, seed: int) -> Split:
     """Split each sample's data in two halves, see `Splitter`."""
-    return Splitter(X.shape[1], is_integer_valued(X), seed).split(X)
+    return Splitter(seed).split(X)
 
 
 class Splitter:
     """Splits samples that come in blocks, to the same halves as all of them at once.
 
-    Whole counts are thinned: each of the X_ij counts falls into either half with probability 1/2;
-    if X is Poisson, the halves are independent with the same rates. Other values cannot be thinned:
-    a random half of the features estimates W, the other half is held out.
+    Counts are thinned: each of the X_ij counts falls into either half with probability 1/2; if X is
+    Poisson, the halves are independent with the same rates. What a value has beyond a whole number
+    is one more unit, of that size, which falls into either half as a whole. So there is one scale:
+    the halves of 2.9 or 3.1 are nearly those of 3.
     """
 
-    def __init__(self, n_features: int, is_whole: bool, seed: int) -> None:
-        self._generator, self._is_whole = np.random.default_rng(seed), is_whole
-        self.estimate_features: Array | slice = slice(None)
-        self.held_out_features: Array | slice = slice(None)
-        if is_whole:
-            return
-        if n_features < 2:
-            raise ValueError(
-                "X has one feature, and its values are not whole numbers: there is nothing to hold "
-                "out. Pass counts, or more features."
-            )
-        order = self._generator.permutation(n_features)
-        middle = (n_features + 1) // 2
-        self.estimate_features = np.sort(order[:middle])
-        self.held_out_features = np.sort(order[middle:])
+    def __init__(self, seed: int) -> None:
+        self._of_counts, self._of_parts = (np.random.default_rng(s) for s in (seed, [seed, 1]))
 
     def split(self, X: sp.csr_array) -> Split:
         """Two halves of the next samples."""
-        features = (self.estimate_features, self.held_out_features)
-        if not self._is_whole:
-            return Split(X[:, features[0]], X[:, features[1]], *features)
-        first = self._generator.binomial(X.data.astype(np.int64), 0.5).astype(X.dtype)
+        first = self._first_half(X.data.astype(np.float64)).astype(X.dtype)
         halves = []
         for data in (first, X.data - first):
             half = sp.csr_array((data, X.indices.copy(), X.indptr.copy()), shape=X.shape)
             half.eliminate_zeros()
             halves.append(half)
-        return Split(halves[0], halves[1], *features)
+        return Split(*halves)
+
+    def _first_half(self, values: Array) -> Array:
+        """Return what falls into the first half: some of the units, perhaps the smaller one.
+
+        The nearest whole number of units is drawn, at least one, and every value takes its share of
+        both streams: values that are nearly the same split alike, and so do all after them.
+        """
+        smaller = values - (np.ceil(values) - 1.0)  # in (0, 1]; 1 for whole numbers
+        units = np.clip(np.rint(values), 1.0, _LARGEST_THINNED)
+        first = self._of_counts.binomial(units.astype(np.int64), 0.5)
+        was_drawn = units >= values  # the smaller unit is one of the units, else one more
+        chance = np.where(was_drawn, first / units, 0.5)
+        has_smaller = self._of_parts.random(len(values)) < chance
+        half = first - (has_smaller & was_drawn) + np.where(has_smaller, smaller, 0.0)
+        return np.where(values < _LARGEST_THINNED, half, 0.5 * values)
 
 
 class Likelihood(NamedTuple):

@@ -14,7 +14,9 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from klnmf.backends import BACKENDS
 from klnmf.base_estimator import FactorModel
+from klnmf.count_data import warn_if_not_counts
 from klnmf.solvers.online import Batch, OnlineMemory
+from klnmf.sparse_data import counts_checksum, view_of
 from klnmf.validation import check_counts, checked_input
 
 # Batches that `fit` starts from.
@@ -84,6 +86,9 @@ class MiniBatchKLNMF(FactorModel):
         that pass), zeros_H (share of exact zeros).
     n_components_ : int
         Number of components.
+    data_checksum_ : int or None
+        Checksum of the row and column sums of X, which tells `klnmf.uncertainty` whether it is
+        given the X of the fit; None after ``partial_fit``.
     n_features_in_ : int
         Number of features seen in ``fit``.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
@@ -134,6 +139,7 @@ class MiniBatchKLNMF(FactorModel):
     n_iter_: int
     n_steps_: int
     n_revived_: int
+    data_checksum_: int | None
     history_: list[dict[str, Any]]
 
     def __init__(
@@ -222,9 +228,12 @@ class MiniBatchKLNMF(FactorModel):
         X = checked_input(X, model=self, reset=is_first, ensure_min_samples=0)
         if is_first:
             self._forget_everything()
+        self.data_checksum_ = None  # what a stream was, nobody can bring again
         memory = self._memory
         dtype = self.dtype if memory is None else memory.shares.dtype
         counts = check_counts(X, dtype=dtype, name=type(self).__name__)
+        if is_first:
+            warn_if_not_counts(view_of(counts))
         started = time.perf_counter()
         divergence = 0.0
         if counts.nnz:
@@ -245,6 +254,7 @@ class MiniBatchKLNMF(FactorModel):
         counts = self._check(X, reset=True)
         self._warn_of_data(X, counts.indptr, counts.shape)
         self._forget_everything()
+        self.data_checksum_ = counts_checksum(counts)
         started = time.perf_counter()
         seed = self._seed()
         rows = np.random.default_rng(seed).permutation(np.flatnonzero(np.diff(counts.indptr)))
@@ -283,6 +293,7 @@ class MiniBatchKLNMF(FactorModel):
 
     def _forget_everything(self) -> None:
         self._memory = None
+        self.data_checksum_ = None
         self.n_components_ = self.n_components
         self.n_iter_ = self.n_steps_ = self.n_revived_ = 0
         self.history_ = []

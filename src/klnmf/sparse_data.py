@@ -134,6 +134,17 @@ class RowView:
         return sp.csr_array((self.values, self.indices, indptr), shape=shape)
 
 
+def checksum_of_sums(row_sums: Array, column_sums: Array) -> int:
+    """Checksum of the sums of X, by which a fitted model knows the counts it was fitted to.
+
+    Sums of whole numbers are exact, so that it does not depend on how X is stored, nor on its type.
+    The order of the samples, and samples without counts, make no difference to a model or to this.
+    """
+    rows = np.sort(row_sums[row_sums > 0])
+    both = np.concatenate([rows, column_sums]).astype("<f8")
+    return zlib.crc32(both.view(np.uint8).data)
+
+
 def view_of(matrix: sp.csr_array, terms: RowTerms | None = None) -> RowView:
     """Return a canonical CSR array as a view that shares its memory where it can."""
     # SciPy widens both index arrays together (for instance when nnz > 2³¹); a column number rarely
@@ -148,6 +159,12 @@ def view_of(matrix: sp.csr_array, terms: RowTerms | None = None) -> RowView:
         n_columns=matrix.shape[1],
         terms=terms,
     )
+
+
+def counts_checksum(X: sp.csr_array) -> int:
+    """Checksum as by :func:`checksum_of_sums` of a canonical CSR array, without its transpose."""
+    columns = np.bincount(X.indices, weights=X.data, minlength=X.shape[1])
+    return checksum_of_sums(view_of(X).row_sums, columns)
 
 
 class SparseData:
@@ -217,3 +234,8 @@ class SparseData:
         for array in (self._by_rows.indptr, self._by_rows.indices, self._by_rows.values):
             checksum = zlib.crc32(array.view(np.uint8).data, checksum)
         return (self.shape, self.nnz, self.dtype.str, checksum)
+
+    @property
+    def sums_checksum(self) -> int:
+        """See :func:`checksum_of_sums`; the sums are there, since every start needs them."""
+        return checksum_of_sums(self.view(0).row_sums, self.view(1).row_sums)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import warnings
 from typing import Any
 
 from klnmf.cli.data import facts_of, read_data, say
 from klnmf.cli.errors import DONE
 from klnmf.cli.lines import how_to_tell
 from klnmf.cli.searches import checked_files, interrupted, save_picture, way_out
+from klnmf.count_data import NotCountsWarning
 from klnmf.estimators import KLNMF
 from klnmf.model_selection import Consensus
 from klnmf.model_selection import consensus as agreement_of_runs
@@ -67,7 +69,9 @@ def _model(args: argparse.Namespace, table: CountTable, found: Consensus) -> tup
     if args.refit == "W":
         return found.to_model(), found.W
     model = KLNMF(args.n_components, random_state=args.random_state, progress=False)
-    return model, model.fit_transform(table.X, H=found.components)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NotCountsWarning)  # the consensus has said it
+        return model, model.fit_transform(table.X, H=found.components)
 
 
 def _facts(found: Consensus) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from threadpoolctl import threadpool_limits
 
 from klnmf.backends import make_backend
 from klnmf.backends.cpu import effective_threads
+from klnmf.count_data import warn_if_not_counts
 from klnmf.initialization import STARTS, cover_columns
 from klnmf.known_names import sample_names_of
 from klnmf.model_selection.clusters import clustered, distances, mean_distance_to_neighbours
@@ -28,7 +29,7 @@ from klnmf.progress import is_bar_wanted
 from klnmf.saved.checkpoints import should_resume
 from klnmf.solvers.alternating import RowSolve, solved_rows
 from klnmf.solvers.base import Problem
-from klnmf.sparse_data import SparseData
+from klnmf.sparse_data import SparseData, view_of
 from klnmf.validation import (
     check_counts,
     checked_input,
@@ -119,6 +120,11 @@ def consensus(
         With ``components``, ``W`` and a stability for each component; it prints as a table and can
         be plotted. ``KLNMF(n_components).fit(X, H=result.components)`` goes on from it to a model.
 
+    Warns
+    -----
+    klnmf.NotCountsWarning
+        If X looks like counts that were transformed: tf-idf weights, CPM, logarithms.
+
     Examples
     --------
     >>> from klnmf.model_selection import consensus
@@ -138,6 +144,7 @@ def consensus(
         raise ValueError("X holds nothing but zeros: there is nothing to agree on.")
     warn_of_many_components(n_components, counts.shape)
     warn_of_empty_samples(np.diff(counts.indptr) == 0, sample_names_of(X))
+    warn_if_not_counts(view_of(counts))
     file = None if checkpoint is None else RunsFile(Path(checkpoint), checkpoint_every)
     is_resumed = should_resume(None if file is None else file.path, resume)
     is_bar_wanted(progress)  # refuses what it cannot be, before any work

@@ -16,6 +16,7 @@ from sklearn.utils import check_random_state
 from threadpoolctl import threadpool_limits
 
 from klnmf.backends.cpu import effective_threads
+from klnmf.count_data import NotCountsWarning, transformation_of
 from klnmf.held_out import is_integer_valued
 from klnmf.model_selection.deviance import BACKGROUNDS
 from klnmf.model_selection.progress import PathProgress
@@ -24,6 +25,7 @@ from klnmf.model_selection.search import Plan, Search, Step, is_small
 from klnmf.model_selection.search_file import SearchFile
 from klnmf.progress import is_bar_wanted
 from klnmf.saved.checkpoints import should_resume
+from klnmf.sparse_data import view_of
 from klnmf.validation import EXACT_IN_FLOAT32, check_counts, checked_input, warn_caller
 
 Record = dict[str, Any]
@@ -227,11 +229,13 @@ def _checked_data(X: Any) -> tuple[sp.csr_array, str]:
     if is_integer_valued(counts):
         exact = counts.data.max() < EXACT_IN_FLOAT32
         return (counts.astype(np.float32) if exact else counts), "thinning"
+    transformation = transformation_of(view_of(counts))
+    what = "holds values that are not whole numbers" if transformation is None else transformation
     warn_caller(
-        "X holds values that are not whole numbers, and cannot be thinned: random cells are held "
-        "out instead (speckled hold-out). Pass the raw counts if there are any: thinning is exact "
-        "for them, and faster.",
-        UserWarning,
+        f"X {what}. Only whole counts can be thinned: random cells are held out instead (speckled "
+        "hold-out). Pass the raw counts if there are any: the model is for them, and thinning is "
+        "exact and faster.",
+        UserWarning if transformation is None else NotCountsWarning,
     )
     return counts, "speckled"
 

@@ -174,6 +174,8 @@ def _pack(
         content["fitted"]["known_names_"] = list(model.known_names_)
     if getattr(model, "n_fixed_W_", 0):
         content["fitted"]["n_fixed_W_"] = int(model.n_fixed_W_)
+    if getattr(model, "data_checksum_", None) is not None:
+        content["fitted"]["data_checksum_"] = int(model.data_checksum_)
     if getattr(model, "feature_weight_", None) is not None:
         arrays["feature_weight"] = np.asarray(model.feature_weight_, dtype=np.float64)
     were_seen = hasattr(model, "feature_names_in_")
@@ -257,6 +259,8 @@ def _unpack(container: Container, estimator: Any) -> SavedModel:
     model.divergence_ = fitted.number("divergence_")
     model.kkt_residual_ = fitted.number("kkt_residual_")
     model.converged_ = fitted.take("converged_", bool)
+    if "data_checksum_" in fitted:  # files of older versions do not have it
+        model.data_checksum_ = fitted.whole("data_checksum_")
     shape = (model.n_components_, model.n_features_in_)
     about = content.fields("components")
     model.components_ = packed.unpack_matrix(arrays, "components", about, shape)

@@ -8,7 +8,9 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from klnmf.count_data import NotCountsWarning, transformation_of
 from klnmf.matrix_checks import checked_matrix
+from klnmf.sparse_data import view_of
 from klnmf.validation import warn_caller
 
 if TYPE_CHECKING:
@@ -69,29 +71,34 @@ def read_counts(adata: AnnData, layer: str | None, columns: Array | None = None)
     return sp.csr_array(sp.vstack(blocks, format="csr"))
 
 
-def check_raw_counts(values: Array, adata: AnnData, layer: str | None) -> None:
-    """Refuse negative values and warn of fractions, saying where counts are.
+def check_raw_counts(X: sp.csr_array, adata: AnnData, layer: str | None) -> None:
+    """Refuse negative values, and warn of what was transformed, saying where counts are.
 
-    ``values`` are the nonzeros that were read of this layer. Values that are not finite pass: the
-    estimator refuses them itself.
+    ``X`` is what was read of this layer. Fractions without any sign of a transformation may be
+    expected counts, and pass. Values that are not finite pass too: the estimator refuses them.
     """
+    values = X.data
     if values.dtype.kind in ("b", "u") or not np.isfinite(values).all():
         return
     if values.min(initial=0) < 0:
         raise ValueError(
             f"{_place(layer)} holds negative values (the least is {values.min():.4g}): it looks "
-            f"scaled or centred, and the model is one of raw counts. {_where_counts_are(adata)}"
+            "scaled or centred, and the model is for raw counts. "
+            f"{_places_of_counts(adata) or _NO_COUNTS}"
         )
     fractions = values[values != np.floor(values)] if values.dtype.kind == "f" else values[:0]
-    if len(fractions):
-        logged = layer is None and "log1p" in adata.uns
-        looks = "it looks normalised or logarithmised"
-        if logged:
-            looks = "adata.uns['log1p'] says that it was logarithmised"
+    if not len(fractions):
+        return
+    where, looks = _places_of_counts(adata), transformation_of(view_of(X))
+    if layer is None and "log1p" in adata.uns:
+        looks = "looks log-transformed: adata.uns['log1p'] says so"
+    elif looks is None and where is not None:
+        looks = "is probably not the raw counts"
+    if looks is not None:
         warn_caller(
-            f"{_place(layer)} holds fractions (for instance {fractions[0]:.4g}): {looks}, and the "
-            f"model is one of raw counts. {_where_counts_are(adata)}",
-            UserWarning,
+            f"{_place(layer)} holds fractions (for instance {fractions[0]:.4g}) and {looks}. The "
+            f"model is for raw counts. {where or _NO_COUNTS}",
+            NotCountsWarning,
         )
 
 
@@ -101,7 +108,8 @@ def _chosen_matrix(adata: AnnData, layer: str | None) -> Any:
         raise ValueError(f"adata has no layer {layer!r}; its layers: {there}.")
     matrix = adata.X if layer is None else adata.layers[layer]
     if matrix is None:
-        raise ValueError(f"adata.X is None. Pass layer=... {_where_counts_are(adata)}")
+        where = _places_of_counts(adata) or _NO_COUNTS
+        raise ValueError(f"adata.X is None. Pass layer=... {where}")
     return matrix
 
 
@@ -109,16 +117,20 @@ def _place(layer: str | None) -> str:
     return "adata.X" if layer is None else f"adata.layers[{layer!r}]"
 
 
-def _where_counts_are(adata: AnnData) -> str:
+_NO_COUNTS = (
+    "No layer holds whole numbers: keep the counts before they are normalised, "
+    "adata.layers['counts'] = adata.X.copy(), and pass layer='counts'."
+)
+
+
+def _places_of_counts(adata: AnnData) -> str | None:
+    """Say where whole numbers are, and how to pass them; None: nowhere."""
     layers = [name for name in adata.layers if _begins_with_counts(adata.layers[name])]
     if layers:
         return "Whole numbers are in " + ", ".join(f"layer={name!r}" for name in layers) + "."
     if adata.raw is not None and _begins_with_counts(adata.raw.X):
         return "Whole numbers are in adata.raw: pass adata.raw.to_adata()."
-    return (
-        "No layer holds whole numbers: keep the counts before they are normalised, "
-        "adata.layers['counts'] = adata.X.copy(), and pass layer='counts'."
-    )
+    return None
 
 
 def _begins_with_counts(matrix: Any) -> bool:

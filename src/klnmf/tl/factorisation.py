@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import time
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from klnmf.count_data import NotCountsWarning
 from klnmf.estimators import KLNMF
 from klnmf.tl.counts import check_is_anndata, check_raw_counts, read_counts
 from klnmf.tl.fields import check_can_be_changed, keys_of, loadings, model_entries
@@ -77,8 +79,9 @@ def nmf(
 
     Warns
     -----
-    UserWarning
-        If the values are not whole numbers; it names the layers that hold whole ones.
+    klnmf.NotCountsWarning
+        If the values look normalised or log-transformed, or if they are fractions while another
+        layer holds whole numbers; it names the layers that do.
 
     Examples
     --------
@@ -100,14 +103,16 @@ def nmf(
     model = KLNMF(n_components, random_state=random_state, **parameters)
     columns = _masked_columns(adata, mask_var)
     X = read_counts(adata, layer, columns)
-    check_raw_counts(X.data, adata, layer)
+    check_raw_counts(X, adata, layer)
     _LOGGER.info(
         "fitting %s components to %s cells × %s genes", n_components, *(f"{n:,}" for n in X.shape)
     )
     if mask_var is None and "highly_variable" in adata.var:
         _LOGGER.info("all genes are used; mask_var='highly_variable' uses the variable ones alone")
     started = time.perf_counter()
-    W = model.set_output(transform="default").fit_transform(X)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NotCountsWarning)  # it was said above, with names of layers
+        W = model.set_output(transform="default").fit_transform(X)
     _LOGGER.info(
         "finished in %.1f s: %d iterations, divergence %.6g, KKT residual %.1e",
         time.perf_counter() - started,

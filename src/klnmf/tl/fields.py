@@ -58,6 +58,7 @@ def model_entries(model: KLNMF) -> dict[str, Any]:
         "params": stored_parameters(model),
         "history": {name: np.array([row[name] for row in history]) for name in history[0]},
         **{name.rstrip("_"): getattr(model, name) for name in _RESULTS},
+        "data_checksum": model.data_checksum_,
         "version": version("klnmf"),
     }
 
@@ -139,6 +140,8 @@ def fitted_model(adata: AnnData, key: str | None = None) -> KLNMF:
     model.feature_names_in_ = adata.var_names.to_numpy(dtype=object)[used]
     for name in _RESULTS:
         setattr(model, name, np.asarray(entries[name.rstrip("_")]).item())
+    if len(used) == len(adata.var_names) and "data_checksum" in entries:
+        model.data_checksum_ = int(entries["data_checksum"])
     columns = {name: np.asarray(values).tolist() for name, values in entries["history"].items()}
     model.history_ = [
         dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)

@@ -80,7 +80,7 @@ def project(
     model = _model_of(reference, reference_key)
     overlap = match_features(model.feature_names_in_, adata.var_names)
     X = read_counts(adata, layer, overlap.data_positions)
-    check_raw_counts(X.data, adata, layer)
+    check_raw_counts(X, adata, layer)
     W = project_common(model, X, overlap)
 
     target = adata.copy() if copy else adata

@@ -24,6 +24,7 @@ from klnmf.topics import component_shares, plsi_probabilities
 from klnmf.topics.checks import Names
 from klnmf.uncertainty.bootstrap_result import Bootstrap, Draws
 from klnmf.uncertainty.inputs import (
+    check_is_data_of_fit,
     checked_level,
     checked_whole_counts,
     n_fixed_components,
@@ -75,7 +76,7 @@ def bootstrap(
     model : KLNMF
         A fitted model. Intervals of a penalised model are about what the penalised fit estimates.
     X : {array-like, sparse matrix or array, DataFrame} of shape (n_samples, n_features)
-        The counts that it was fitted to.
+        The counts that it was fitted to; others are refused.
     n_runs : int, default=100
         Refits; at least 2. The standard error from 100 is right to 7 %.
     level : float, default=0.95
@@ -120,6 +121,12 @@ def bootstrap(
     _check_arguments(model, n_runs)
     level, shows_bar = checked_level(level), is_bar_wanted(progress)
     counts = checked_whole_counts(model, X)
+    check_is_data_of_fit(
+        model,
+        counts,
+        "The intervals are about the fit: pass the X of the fit, all of it (samples= chooses whose "
+        "proportions are returned), or fit a model to this X.",
+    )
     names = names_of_features(model, feature_names)
     chosen = _chosen_samples(samples, counts.shape[0])
     jobs = min(effective_threads(n_jobs, "n_jobs"), n_runs)

@@ -16,7 +16,12 @@ from klnmf.base_estimator import FactorModel
 from klnmf.topics.checks import Names, checked_choice, checked_representation
 from klnmf.uncertainty.comparison import compared_shares
 from klnmf.uncertainty.differential_result import DifferentialFeatures
-from klnmf.uncertainty.inputs import checked_level, checked_whole_counts, names_of_features
+from klnmf.uncertainty.inputs import (
+    check_is_data_of_fit,
+    checked_level,
+    checked_whole_counts,
+    names_of_features,
+)
 
 FloatArray = npt.NDArray[np.float64]
 Alternative = Literal["greater", "two-sided"]
@@ -59,7 +64,7 @@ def differential_features(
     model : KLNMF or MiniBatchKLNMF
         A fitted model.
     X : {array-like, sparse matrix or array, DataFrame} of shape (n_samples, n_features)
-        Counts: those of the fit, or others.
+        Counts: those of the fit, or others together with their W.
     against : {"nearest", "others"} or int, default="nearest"
         What a component is compared with. "nearest" is, for each feature, the other component from
         which it is hardest to tell: what is left is special to the component. "others" is all
@@ -71,7 +76,8 @@ def differential_features(
     level : float, default=0.95
         Of the intervals of the fold changes.
     W : array-like of shape (n_samples, n_components), default=None
-        Representation of the samples; None solves for it, as ``transform`` does.
+        Representation of the samples; None solves for it, as ``transform`` does, and takes the X of
+        the fit alone. For other samples it is ``model.transform(X)``.
     feature_names : sequence of str, default=None
         For the printed result; None takes those that the model saw in ``fit``.
     n_threads : int, default=None
@@ -97,6 +103,13 @@ def differential_features(
     """
     level = checked_level(level)
     counts = checked_whole_counts(model, X)
+    if W is None:
+        check_is_data_of_fit(
+            model,
+            counts,
+            "Pass the X of the fit. To compare the components in other samples, pass what they "
+            "are made of as well: W=model.transform(X).",
+        )
     names = names_of_features(model, feature_names)
     chosen = _chosen_components(components, against, alternative, model.n_components_)
     threads = effective_threads(n_threads)

@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from klnmf.base_estimator import FactorModel
 from klnmf.held_out import is_integer_valued
+from klnmf.sparse_data import counts_checksum
 from klnmf.topics.checks import Names, checked_names
 
 
@@ -26,6 +27,21 @@ def checked_whole_counts(model: FactorModel, X: Any) -> sp.csr_array:
             "pass the counts."
         )
     return counts.astype(model.components_.dtype, copy=False)
+
+
+def check_is_data_of_fit(model: FactorModel, counts: sp.csr_array, way_out: str) -> None:
+    """Refuse other data than those of the fit, where the model knows these.
+
+    Models from files of older versions, from streams and from bare components do not.
+    """
+    of_fit = getattr(model, "data_checksum_", None)
+    if of_fit is not None and of_fit != counts_checksum(counts):
+        n, m = counts.shape
+        total = float(counts.sum(dtype=np.float64))
+        raise ValueError(
+            f"X ({n:,} samples × {m:,} features, {total:,.0f} counts) is not the data that the "
+            f"model was fitted to: its sums differ. {way_out}"
+        )
 
 
 def n_fixed_components(model: FactorModel) -> int:

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from klnmf.count_data import transformation_of
 from klnmf.matrix_checks import checked_matrix
 from klnmf.missing_cells import without_cells
 from klnmf.observation import Observation
@@ -35,6 +36,7 @@ class BlockFacts(NamedTuple):
     total: float
     is_exact: bool  # in float32
     lengths: Array  # of its rows
+    transformation: str | None  # see klnmf.count_data
 
 
 def checked_block(
@@ -64,6 +66,7 @@ def facts_of_block(block: sp.csr_array) -> BlockFacts:
         total=float(values.sum(dtype=np.float64)),
         is_exact=is_exact_in_float32(values),
         lengths=np.diff(block.indptr),
+        transformation=transformation_of(view_of(block)),
     )
 
 

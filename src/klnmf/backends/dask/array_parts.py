@@ -31,6 +31,7 @@ from klnmf.backends.dask.arrays import DaskArrayData, DistantView
 from klnmf.backends.dask.checksums import joined_checksum
 from klnmf.backends.dask.partition import Partition, cut_both
 from klnmf.backends.dask.session import Session
+from klnmf.count_data import warn_of
 from klnmf.row_terms import RowTerms
 from klnmf.sparse_data import (
     NONZEROS_PER_PASS,
@@ -69,6 +70,7 @@ class PartsOfDaskArray:
             ]
         )
         facts = self._facts()
+        warn_of(max(facts, key=lambda fact: fact.lengths.sum()).transformation)
         dtype = np.dtype(max((fact.dtype for fact in facts), key=lambda name: np.dtype(name)))
         if data.find_known is not None:
             n_rows = sum(len(fact.lengths) for fact in facts)
