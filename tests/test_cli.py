@@ -68,7 +68,7 @@ def test_penalties_and_all_other_settings_reach_the_model(counts: Path, capsys: 
     options = "--l1-W 0.5 --l2-w 0.25 --l1-h 0.75 --l2-H 1.5 --max-iter 7 --solver mu --init random"
     code, _, err = outcome(capsys, "fit", counts, "-r", 2, *options.split(), "--dtype", "float64")
     assert code == 0
-    assert "klnmf: warning: The fit stopped after max_iter=7 iterations" in err
+    assert "klnmf: warning: The fit stopped at --max-iter 7 with a KKT residual" in err
     assert "not converged after 7 iterations" in err
     model = load_model("counts.klnmf").model
     wanted = {"l1_W": 0.5, "l2_W": 0.25, "l1_H": 0.75, "l2_H": 1.5, "max_iter": 7, "solver": "mu"}
@@ -104,10 +104,13 @@ def test_fit_with_a_report(counts: Path, capsys: Any) -> None:
         (["fit", "nowhere.npz"], "nowhere.npz"),
         (["fit", "counts.npz", "-o", "no/such/model.klnmf"], "there is no folder no/such"),
         (["fit", "counts.npz", "-o", "."], "is a folder; name a file"),
-        (["fit", "counts.npz", "--resume"], "there is no counts.klnmf.checkpoint to go on from"),
-        (["fit", "counts.npz", "--no-checkpoint", "--resume"], "does not go with --resume"),
-        (["fit", "counts.npz", "--text-field", "body"], "text_field"),
-        (["topics", "counts.npz"], "MODEL must be a file that `klnmf fit` wrote"),
+        (
+            ["fit", "counts.npz", "--resume"],
+            "there is no checkpoint counts.klnmf.checkpoint to continue",
+        ),
+        (["fit", "counts.npz", "--no-checkpoint", "--resume"], "cannot be used with --resume"),
+        (["fit", "counts.npz", "--text-field", "body"], "--text-field cannot be used"),
+        (["topics", "counts.npz"], "counts.npz: this is a matrix, not a model. Fit"),
         (["transform", "nowhere.klnmf", "counts.npz", "-o", "W.csv"], "nowhere.klnmf"),
     ],
 )
@@ -184,7 +187,7 @@ def test_other_files_are_not_taken_for_checkpoints_or_results(counts: Path, caps
     os.mkfifo("pipe")
     code, _, err = outcome(capsys, "fit", counts, "-o", "pipe", "--force")
     assert code == 1
-    assert "is not a regular file, and would be replaced" in err
+    assert "is not a regular file; choose another name" in err
     assert outcome(capsys, "fit", counts, "-o", "")[0] == 1
 
 
@@ -196,7 +199,7 @@ def test_a_checkpoint_of_an_interrupted_fit_is_not_overwritten(counts: Path, cap
     before = checkpoint.read_bytes()
     code, _, err = outcome(capsys, "fit", counts, "-r", 3)
     assert code == 1
-    assert "holds an interrupted fit: add --resume to go on with it, or --restart" in err
+    assert "holds an interrupted fit: add --resume to continue it, or --restart" in err
     assert checkpoint.read_bytes() == before
     assert outcome(capsys, "fit", counts, "-r", 3, "--resume")[0] == 0
     assert not checkpoint.exists()

@@ -100,7 +100,7 @@ def test_result_as_a_picture(counts: Path, capsys: Any) -> None:
     assert Path("c.png").read_bytes().startswith(b"\x89PNG")
     code, _, err = outcome(capsys, "consensus", counts, *WORDS, "--force", "--plot", "c.doc")
     assert code == 1
-    assert "c.doc: pictures are" in err
+    assert "c.doc: a picture is written as .png, .pdf or .svg" in err
 
 
 @pytest.mark.parametrize(
@@ -152,14 +152,14 @@ def test_interrupted_command_started_again_goes_on_to_the_same_result(
     process.send_signal(signal.SIGINT)
     said = process.communicate(timeout=60)[1].decode()
     assert process.returncode == 130
-    assert "To go on:\n  klnmf consensus counts.npz" in said
+    assert "To continue:\n  klnmf consensus counts.npz" in said
     assert not Path("counts.consensus.klnmf").exists()
     code, _, err = outcome(capsys, *words, "--init", "random")
     assert code == 1
     assert "belongs to another consensus" in err
     code, out, err = outcome(capsys, *words)
     assert code == 0
-    assert "going on from counts.consensus.klnmf.checkpoint" in err
+    assert "continuing from counts.consensus.klnmf.checkpoint" in err
     assert out == f"{consensus(X, 3, n_runs=60, random_state=0)}\n"
 
 
@@ -168,7 +168,7 @@ def test_restart_begins_anew(counts: Path, capsys: Any) -> None:
     assert outcome(capsys, "consensus", counts, *WORDS)[0] == 1
     code, _, err = outcome(capsys, "consensus", counts, *WORDS, "--restart")
     assert code == 0
-    assert "going on" not in err
+    assert "continuing" not in err
 
 
 @pytest.mark.parametrize("is_damaged", [False, True])
@@ -181,7 +181,7 @@ def test_checkpoint_that_will_not_do_has_a_way_out(
         checkpoint.write_bytes(checkpoint.read_bytes()[:-100])
     code, _, err = outcome(capsys, "consensus", counts, *WORDS)
     assert code == 1
-    assert err.endswith(". --restart begins anew.\n")
+    assert err.endswith(" Add --restart to start again.\n")
     assert outcome(capsys, "consensus", counts, *WORDS, "--restart")[0] == 0
 
 

@@ -111,7 +111,7 @@ def test_without_pooch_files_at_hand_still_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KLNMF_DATA", str(tmp_path))
-    monkeypatch.setattr(files, "find_spec", lambda name: None)
+    monkeypatch.setattr(files, "installed_version", lambda name: None)
     monkeypatch.setitem(__import__("sys").modules, "pooch", None)
     (tmp_path / "a.bin").write_bytes(b"mine")
     assert obtain(RemoteFile("a.bin", "http://127.0.0.1:9/a.bin"), None, True).is_file()

@@ -54,7 +54,7 @@ def test_command_prints_and_saves_what_the_function_finds(counts: Path, capsys: 
     ("words", "name"),
     [
         (("--plot", "counts.npz"), "counts.npz"),
-        (("-o", "r.png", "--plot", "r.png"), "r.png"),
+        (("-o", "r", "--plot", "r"), "r"),
         (("-o", "r.json", "--plot", "r.json.checkpoint"), "r.json.checkpoint"),
     ],
 )
@@ -76,7 +76,7 @@ def test_result_as_json_and_as_a_picture(counts: Path, capsys: Any) -> None:
     assert Path("r.png").read_bytes().startswith(b"\x89PNG")
     code, _, err = outcome(capsys, *words, "--force", "--plot", "r.doc")
     assert code == 1
-    assert "r.doc: pictures are" in err
+    assert "r.doc: a picture is written as .png, .pdf or .svg" in err
 
 
 def test_killed_command_started_again_goes_on_to_the_same_result(counts: Path, capsys: Any) -> None:
@@ -91,7 +91,7 @@ def test_killed_command_started_again_goes_on_to_the_same_result(counts: Path, c
     process.send_signal(signal.SIGINT)
     said = process.communicate(timeout=60)[1].decode()
     assert process.returncode == 130
-    assert "To go on:\n  klnmf rank counts.npz" in said
+    assert "To continue:\n  klnmf rank counts.npz" in said
     assert not Path("counts.rank.json").exists()
     # Other settings are not mixed with it.
     code, _, err = outcome(capsys, *words, "--train-fraction", "0.8")
@@ -99,7 +99,7 @@ def test_killed_command_started_again_goes_on_to_the_same_result(counts: Path, c
     assert "belongs to another search" in err
     code, out, err = outcome(capsys, *words)
     assert code == 0
-    assert "going on from counts.rank.json.checkpoint" in err
+    assert "continuing from counts.rank.json.checkpoint" in err
     expected = select_rank(X, range(1, 13), n_splits=3, early_stop=False, random_state=0)
     assert out == f"{expected}\n"
 
@@ -110,7 +110,7 @@ def test_restart_begins_anew(counts: Path, capsys: Any) -> None:
     assert outcome(capsys, *words)[0] == 1
     code, _, err = outcome(capsys, *words, "--restart")
     assert code == 0
-    assert "going on" not in err
+    assert "continuing" not in err
 
 
 @pytest.mark.parametrize("is_damaged", [False, True])
@@ -124,7 +124,7 @@ def test_checkpoint_that_will_not_do_has_a_way_out(
     words = ("rank", counts, "--ranks", "2,3", "--splits", "2")
     code, _, err = outcome(capsys, *words)
     assert code == 1
-    assert err.endswith(". --restart begins anew.\n")
+    assert err.endswith(" Add --restart to start again.\n")
     assert outcome(capsys, *words, "--restart")[0] == 0
 
 

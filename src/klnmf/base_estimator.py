@@ -33,6 +33,7 @@ from klnmf.missing_cells import missing_cells, without_cells
 from klnmf.objective import Penalties
 from klnmf.on_disk import OnDiskMatrix
 from klnmf.on_disk.observed import observed
+from klnmf.option_names import option
 from klnmf.solvers.alternating import RowSolve, solved_rows
 from klnmf.solvers.base import Problem
 from klnmf.sparse_data import SparseData, view_of
@@ -211,8 +212,8 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         validate_data(self, X, reset=reset, skip_check_array=True)
         if self.dtype is not None and working_dtype(np.zeros(0), self.dtype) != X.dtype:
             raise ValueError(
-                f"{X.path} was prepared in {X.dtype}, and dtype={self.dtype!r} was asked for. "
-                "Leave dtype out, or prepare the matrix again with that dtype."
+                f"{X.path} was prepared in {X.dtype}, and {option('dtype', self.dtype)} was asked "
+                f"for. Leave {option('dtype')} out, or prepare the matrix again with that type."
             )
         X.check_unchanged()
         if reset and not X.holds_whole_numbers:

@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
+from klnmf.option_names import option
 from klnmf.saved.checkpoints import Checkpoint, fit_identity, should_resume
 from klnmf.solvers import Solver
 from klnmf.solvers.alternating import Record, RowSolve, Run
@@ -125,9 +126,10 @@ def warn_not_converged(history: list[Record], residual: float, max_iter: int, to
     last, before = history[-1], history[-2 if len(history) > 1 else -1]
     change = (before["objective"] - last["objective"]) / (abs(last["objective"]) or 1.0)
     warn_caller(
-        f"The fit stopped after max_iter={max_iter} iterations with a KKT residual of "
-        f"{residual:.2g}, above tol={tol:g}; in the last iteration the objective fell by "
-        f"{change:.1e} of its value. If that is not enough, increase max_iter (fits with "
-        "warm_start=True go on where the last one stopped); if it is, increase tol.",
+        f"The fit stopped at {option('max_iter', max_iter)} with a KKT residual of "
+        f"{residual:.2g}, above {option('tol', tol)}; in the last iteration the objective fell by "
+        f"{change:.1e} of its value. If that is not enough, increase {option('max_iter')} (in "
+        "Python, fits with warm_start=True go on where the last one stopped); if it is, increase "
+        f"{option('tol')}.",
         ConvergenceWarning,
     )

@@ -15,6 +15,7 @@ from sklearn.utils.validation import validate_data
 
 from klnmf.matrix_checks import checked_matrix, native_numbers
 from klnmf.objective import Penalties
+from klnmf.option_names import option
 
 Array = npt.NDArray[Any]
 
@@ -139,7 +140,7 @@ def check_value_range(smallest: float, largest: float, total: float, dtype: np.d
     product = smallest * (smallest / total)
     too_far_apart = product < 1e8 * float(np.finfo(dtype).tiny)
     if smallest < low or not largest <= high or too_far_apart:
-        wider = " Pass dtype=numpy.float64, or" if dtype == np.float32 else " Please"
+        wider = f" Use {option('dtype', 'float64')}, or" if dtype == np.float32 else " Please"
         raise ValueError(
             f"The positive values of X run from {smallest:.3g} to {largest:.3g}, but "
             f"{dtype} arithmetic is safe from {low:g} to {high:g} only, and not over all of "
@@ -155,7 +156,8 @@ def check_penalties(penalties: Penalties, dtype: np.dtype[Any]) -> None:
         value = getattr(penalties, field.name)
         if not value <= high:
             raise ValueError(
-                f"{field.name} must be at most {high:g} when computing in {dtype}, got {value:g}."
+                f"{option(field.name)} must be at most {high:g} when computing in {dtype}, got "
+                f"{value:g}."
             )
 
 
@@ -165,8 +167,8 @@ def warn_if_one_sided(penalties: Penalties) -> None:
         warn_caller(
             "Only one of the factors is penalised. Shrinking it while the other grows takes "
             "the penalty to 0 without changing the fit, so that there is no minimiser to "
-            "converge to. Set a penalty on the other factor too (for instance the same l1_W "
-            "and l1_H).",
+            "converge to. Set a penalty on the other factor too (for instance the same "
+            f"{option('l1_W')} and {option('l1_H')}).",
             UserWarning,
         )
 
@@ -284,7 +286,7 @@ def check_counts(
         if not np.isfinite(data).all():
             advice = "Multiply X by a small constant."
             if target == np.float32:
-                advice = "Pass dtype=numpy.float64."
+                advice = f"Use {option('dtype', 'float64')}."
             raise ValueError(
                 f"X holds values up to {np.format_float_scientific(csr.data.max(), 3, trim='-')}, "
                 f"which {target} cannot represent. {advice}"

@@ -10,6 +10,7 @@ from typing import Any
 from klnmf.cli.data import facts_of, read_data, say
 from klnmf.cli.errors import DONE
 from klnmf.cli.lines import how_to_tell
+from klnmf.cli.outputs import MODEL
 from klnmf.cli.searches import checked_files, interrupted, save_picture, way_out
 from klnmf.count_data import NotCountsWarning
 from klnmf.estimators import KLNMF
@@ -21,7 +22,7 @@ from klnmf.readers import CountTable
 
 def consensus(args: argparse.Namespace) -> int:
     """Run, print, save a model; what an interrupted command did is kept, and gone on from."""
-    files = checked_files(args, ".consensus.klnmf")
+    files = checked_files(args, MODEL, ".consensus.klnmf")
     output, checkpoint, picture, result, is_resumed = files
     table = read_data(args)
     try:

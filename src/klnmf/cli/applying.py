@@ -10,14 +10,15 @@ import numpy as np
 from klnmf.cli.data import say
 from klnmf.cli.errors import DONE
 from klnmf.cli.models import on_common_features, open_new, read_model, read_new, represent
-from klnmf.cli.outputs import check_factor_name, write_factor
+from klnmf.cli.outputs import FACTOR, check_output, write_factor
 from klnmf.evaluation import evaluate as evaluated
 from klnmf.topics import plsi_probabilities
 
 
 def transform(args: argparse.Namespace) -> int:
     """Write W of new samples."""
-    check_factor_name(args.output, args.model, args.data)
+    if args.output != "-":
+        check_output(FACTOR, args.output, args.model, args.data)
     saved = read_model(args.model)
     saved.model.set_params(n_threads=args.n_threads)
     table = open_new(args, saved)
@@ -58,7 +59,7 @@ def evaluate(args: argparse.Namespace) -> int:
         )
         return DONE
     print(f"samples                  {scores.n_samples:,}")
-    print(f"held-out log-likelihood  {scores.log_likelihood:.4f} a sample")
+    print(f"held-out log-likelihood  {scores.log_likelihood:.4f} per sample")
     print(
         f"perplexity               {scores.perplexity:.2f} (an even guess: {scores.n_features:,})"
     )

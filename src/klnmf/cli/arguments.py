@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
+from klnmf.cli.parsing import Parser
 from klnmf.cli.values import (
+    column_names,
+    delimiter,
+    encoding,
     natural,
     ngrams,
     nonnegative,
@@ -39,14 +43,15 @@ examples:
   klnmf topics model.klnmf                            what the components are about
   klnmf transform model.klnmf new.npz -o W.csv        the same components for new samples
 
-Each command has its own --help. Exit codes: 0 done (a fit that did not converge warns), 1 data,
-model or machine would not do, 2 wrong command line, 130 interrupted.
+Each command has its own --help. Exit codes: 0 done (also for a fit that did not converge, with a
+warning), 1 error in data, model or system, 2 wrong command line, 130 interrupted. With
+KLNMF_DEBUG=1 in the environment, errors show Python's traceback.
 """
 
 
 def build_parser(version: str) -> argparse.ArgumentParser:
     """Return the whole grammar."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="klnmf",
         description="Nonnegative matrix factorisation of sparse counts (Poisson NMF, PLSI).",
         epilog=_EPILOG,
@@ -70,10 +75,11 @@ def _command(commands: Any, name: str, summary: str, examples: str = "") -> argp
         epilog=f"examples:\n{examples}" if examples else None,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.set_defaults(parser=parser)
     return parser
 
 
-def _add_data(parser: argparse.ArgumentParser, **more: Any) -> None:
+def add_data(parser: argparse.ArgumentParser, **more: Any) -> None:
     """Add DATA, and how it is read."""
     parser.add_argument(
         "data",
@@ -84,13 +90,24 @@ def _add_data(parser: argparse.ArgumentParser, **more: Any) -> None:
     )
     group = parser.add_argument_group("how DATA is read")
     add = group.add_argument
-    add("--format", choices=FORMATS, help="by default the name tells it")
+    add_not = partial(add, action="store_const", const=False)
+    add("--format", choices=FORMATS, help="format of DATA (inferred from its name)")
     add("--layer", help="layer of .h5ad or .loom to read; 'raw' is AnnData's raw")
     add("--transpose", action="store_true", help="samples are the columns of the file")
-    add("--row-names", metavar="FILE", help="names of the rows, one a line")
-    add("--column-names", metavar="FILE", help="names of the columns, one a line")
+    add("--row-names", metavar="FILE", help="names of the rows, one per line")
+    add("--column-names", metavar="FILE", help="names of the columns, one per line")
     add("--labels", metavar="COLUMN", help="column of an .h5ad's obs to take as known classes")
     add("--layout", choices=("table", "triplets"), help="what a .csv, .tsv or .parquet holds")
+    add(
+        "--columns",
+        type=column_names,
+        metavar="ROW,COLUMN[,COUNT]",
+        help="columns to read of a .csv, .tsv or .parquet with triplets",
+    )
+    add("--delimiter", type=delimiter, help="character between the fields of a .csv; tab is \\t")
+    add_not("--no-header", dest="header", help="the first line of a .csv does not name columns")
+    add_not("--no-index", dest="index", help="the first column of a table does not name rows")
+    add("--encoding", type=encoding, help="encoding of text files, such as latin-1 (utf-8)")
     add("--text-field", metavar="NAME", help="field of a .jsonl with the text (text)")
     add("--id-field", metavar="NAME", help="field of a .jsonl with the document's name")
     add("--label-field", metavar="NAME", help="field of a .jsonl with a known class")
@@ -101,7 +118,7 @@ def _add_data(parser: argparse.ArgumentParser, **more: Any) -> None:
     add("--stop-words", choices=("english",), help="leave out the usual words of a language")
     add("--ngram-range", type=ngrams, metavar="LOW,HIGH", help="count phrases too: 1,2")
     add("--token-pattern", metavar="REGEX", help="what a word is")
-    add("--keep-case", dest="lowercase", action="store_false", default=None, help="do not lower")
+    add_not("--keep-case", dest="lowercase", help="do not convert to lower case")
 
 
 def _add_output(parser: argparse.ArgumentParser, text: str, **more: Any) -> None:
@@ -121,13 +138,13 @@ def _add_rank(commands: Any) -> None:
         "choose the number of components by predicting held-out counts",
         "  klnmf rank counts.npz\n"
         "  klnmf rank counts.npz --ranks 5,10,20,40 --plot rank.png\n"
-        "  klnmf rank big.npz -o rank.json                  started again, it goes on\n",
+        "  klnmf rank big.npz -o rank.json                  continues if run again\n",
     )
-    _add_data(parser)
+    add_data(parser)
     _add_output(parser, "result to write (DATA's name with .rank.json)")
     add = parser.add_argument
     add("--ranks", type=some_ranks, default="1-40", metavar="LIST", help="1-20,30,40 (1-40)")
-    add("--splits", type=natural, default=5, metavar="N", help="how often data are split (5)")
+    add("--splits", type=natural, default=5, metavar="N", help="number of splits of the data (5)")
     add("--train-fraction", type=share, default=0.9, help="share of the counts to fit to (0.9)")
     add(
         "--background",
@@ -141,8 +158,8 @@ def _add_rank(commands: Any) -> None:
     add("--threads", "--n-threads", dest="n_threads", type=workers, metavar="N", help="(all CPUs)")
     add("--plot", metavar="FILE", help="also draw the result: .png, .pdf or .svg")
     add("--json", action="store_true", help="print JSON instead of the table")
-    add("--force", action="store_true", help="overwrite a result that is there")
-    add("--restart", action="store_true", help="begin anew, whatever an interrupted run has left")
+    add("--force", action="store_true", help="overwrite an existing result")
+    add("--restart", action="store_true", help="start again, ignoring an interrupted run")
     _add_quiet(parser)
 
 
@@ -153,15 +170,15 @@ def _add_fit(commands: Any) -> None:
         "learn components from a file of counts and save the model",
         "  klnmf fit counts.npz -r 20 -o model.klnmf\n"
         "  klnmf fit docs.jsonl -r 30 --min-df 5 --stop-words english --report r.html\n"
-        "  klnmf fit big.npz -r 50 -o big.klnmf --resume      go on after Ctrl-C or a crash\n",
+        "  klnmf fit big.npz -r 50 -o big.klnmf --resume      continue after Ctrl-C or a crash\n",
     )
-    _add_data(parser)
+    add_data(parser)
     _add_output(parser, "model to write (DATA's name with .klnmf)")
     add = parser.add_argument
     add("-r", "--n-components", type=natural, default=10, metavar="R", help="components (10)")
-    add("--report", metavar="FILE", help="also write an HTML report")
+    add("--report", metavar="FILE.html", help="also write an HTML report")
     add("--title", help="heading of the report")
-    add("--force", action="store_true", help="overwrite a model that is there")
+    add("--force", action="store_true", help="overwrite an existing model")
     _add_quiet(parser)
     fit = parser.add_argument_group("the fit")
     add = fit.add_argument
@@ -187,11 +204,14 @@ def _add_fit(commands: Any) -> None:
     group = parser.add_argument_group("interrupted fits")
     add = group.add_argument
     either = group.add_mutually_exclusive_group()
-    either.add_argument("--resume", action="store_true", help="go on from the checkpoint")
-    either.add_argument("--restart", action="store_true", help="begin anew, whatever is there")
+    for word, const, text in (
+        ("--resume", True, "continue from the checkpoint"),
+        ("--restart", False, "start again, and overwrite the checkpoint and the model"),
+    ):
+        either.add_argument(word, dest="resume", action="store_const", const=const, help=text)
     add("--checkpoint", metavar="FILE", help="(the model's name with .checkpoint)")
     add("--checkpoint-every", type=nonnegative, default=60.0, metavar="SECONDS", help="(60)")
-    add("--no-checkpoint", action="store_true", help="keep none")
+    add("--no-checkpoint", action="store_true", help="write none")
 
 
 def _add_consensus(commands: Any) -> None:
@@ -200,13 +220,13 @@ def _add_consensus(commands: Any) -> None:
         "consensus",
         "fit from many starts and save the components that the runs agree on",
         "  klnmf consensus counts.npz -r 20 --plot consensus.png\n"
-        "  klnmf consensus counts.npz -r 20 --runs 200 -o m.klnmf   started again, it goes on\n",
+        "  klnmf consensus counts.npz -r 20 --runs 200 -o m.klnmf   continues if run again\n",
     )
-    _add_data(parser)
+    add_data(parser)
     _add_output(parser, "model to write (DATA's name with .consensus.klnmf)")
     add = parser.add_argument
     add("-r", "-k", "--n-components", type=natural, default=10, metavar="R", help="components (10)")
-    add("--runs", type=several, default=100, metavar="N", help="starts, at least 2 (100)")
+    add("--runs", type=several, default=100, metavar="N", help="number of starts, 2 or more (100)")
     add(
         "--density-threshold",
         type=positive,
@@ -218,8 +238,8 @@ def _add_consensus(commands: Any) -> None:
         "--refit",
         choices=("both", "W"),
         default="both",
-        help="the model: the optimum next to the medians, for a model should be one, or the "
-        "medians with W solved for, which consensus() in Python returns by default (both)",
+        help="what the model holds: components refined from the medians of the runs, or the "
+        "medians themselves with W solved for them, as consensus() in Python returns (both)",
     )
     add("--init", choices=STARTS, default="samples", help="where runs start (samples)")
     add("--max-iter", type=natural, default=300, metavar="N", help="iterations of a run (300)")
@@ -228,8 +248,8 @@ def _add_consensus(commands: Any) -> None:
     add("--plot", metavar="FILE", help="also draw the result: .png, .pdf or .svg")
     add("--result", metavar="FILE", help="also save all runs, for Consensus.load in Python")
     add("--json", action="store_true", help="print JSON instead of the table")
-    add("--force", action="store_true", help="overwrite files that are there")
-    add("--restart", action="store_true", help="begin anew, whatever an interrupted run has left")
+    add("--force", action="store_true", help="overwrite existing files")
+    add("--restart", action="store_true", help="start again, ignoring an interrupted run")
     _add_quiet(parser)
 
 
@@ -242,7 +262,7 @@ def _add_transform(commands: Any) -> None:
         "  klnmf transform model.klnmf new.h5ad -o W.npz       sparse; features matched by name\n",
     )
     parser.add_argument("model", metavar="MODEL", help="a file that klnmf fit wrote")
-    _add_data(parser)
+    add_data(parser)
     _add_output(parser, "W: .csv, .tsv, .npz (sparse) or .npy; - is CSV on stdout", required=True)
     parser.add_argument(
         "--proportions", action="store_true", help="shares of the components that add up to 1"
@@ -266,7 +286,7 @@ def _add_topics(commands: Any) -> None:
     either = parser.add_mutually_exclusive_group()
     either.add_argument("--csv", action="store_true", help="a line for each feature")
     either.add_argument("--json", action="store_true", help="as JSON")
-    _add_output(parser, "file to write (stdout)")
+    _add_output(parser, "file to write: .txt, .csv, .tsv or .json (text on stdout)")
 
 
 def _add_evaluate(commands: Any) -> None:
@@ -278,7 +298,7 @@ def _add_evaluate(commands: Any) -> None:
         "  klnmf evaluate model.klnmf held_out.npz --json\n",
     )
     parser.add_argument("model", metavar="MODEL", help="a file that klnmf fit wrote")
-    _add_data(parser)
+    add_data(parser)
     parser.add_argument("--top", type=natural, default=10, metavar="N", help="for coherence (10)")
     parser.add_argument("--json", action="store_true", help="as JSON")
     parser.add_argument("--threads", dest="n_threads", type=workers, metavar="N", help="(all CPUs)")
@@ -294,7 +314,7 @@ def _add_report(commands: Any) -> None:
         "  klnmf report model.klnmf counts.npz -o report.html   with a summary of the data\n",
     )
     parser.add_argument("model", metavar="MODEL", help="a file that klnmf fit wrote")
-    _add_data(parser, nargs="?")
+    add_data(parser, nargs="?")
     _add_output(parser, "page to write (MODEL's name with .html)")
     parser.add_argument("--rank", metavar="FILE", help="a result of klnmf rank, to be shown too")
     parser.add_argument("--title", help="heading of the page")
@@ -309,11 +329,11 @@ def _add_convert(commands: Any) -> None:
         "  klnmf convert docword.kos.txt.gz kos.npz\n"
         "  klnmf convert filtered_feature_bc_matrix/ cells.h5ad\n",
     )
-    _add_data(parser)
+    add_data(parser)
     parser.add_argument(
         "output", metavar="OUT", help=".npz, .mtx(.gz), .h5ad, .csv, .tsv, .parquet"
     )
-    parser.add_argument("--force", action="store_true", help="overwrite what is there")
+    parser.add_argument("--force", action="store_true", help="overwrite an existing file")
     _add_quiet(parser)
 
 
@@ -324,12 +344,17 @@ def _add_prepare(commands: Any) -> None:
         "write a matrix larger than memory so that it can be fitted from the disk",
         "  klnmf prepare big.npz big.disk --memory 2G\n  klnmf fit big.disk -r 50 -o big.klnmf\n",
     )
-    _add_data(parser)
+    add_data(parser)
     add = parser.add_argument
-    add("output", metavar="OUT", help="folder to write; until it is whole, OUT.partial")
+    add("output", metavar="OUT", help="folder to write; OUT.partial until it is complete")
     add("--memory", default="2G", metavar="SIZE", help="memory to work in, such as 512M (2G)")
     add("--dtype", choices=("float32", "float64"), help="(as the data)")
-    add("--force", action="store_true", help="replace a prepared matrix that is there")
+    add(
+        "--force",
+        dest="overwrite",
+        action="store_true",
+        help="replace an existing prepared matrix",
+    )
     _add_quiet(parser)
 
 
@@ -342,7 +367,7 @@ def _add_info(commands: Any) -> None:
 def _add_demo(commands: Any) -> None:
     parser = _command(commands, "demo", "fit the embedded corpus and show its topics")
     parser.add_argument("-r", "--n-components", type=natural, default=20, metavar="R", help="(20)")
-    parser.add_argument("--report", metavar="FILE", help="also write an HTML report")
+    parser.add_argument("--report", metavar="FILE.html", help="also write an HTML report")
     _add_quiet(parser)
 
 
@@ -355,6 +380,3 @@ def _add_completion(commands: Any) -> None:
         "  klnmf completion zsh > ~/.zfunc/_klnmf\n",
     )
     parser.add_argument("shell", choices=SHELLS)
-
-
-Handler = Callable[[argparse.Namespace], int]

@@ -8,6 +8,7 @@ from typing import Any
 from klnmf.cli.data import read_data, say
 from klnmf.cli.errors import DONE
 from klnmf.cli.lines import how_to_tell
+from klnmf.cli.outputs import RANK
 from klnmf.cli.searches import checked_files, interrupted, save_picture, way_out
 from klnmf.model_selection import select_rank
 from klnmf.model_selection.timing import duration
@@ -15,7 +16,7 @@ from klnmf.model_selection.timing import duration
 
 def rank(args: argparse.Namespace) -> int:
     """Search, print, save; what an interrupted search did is kept, and gone on from."""
-    files = checked_files(args, ".rank.json")
+    files = checked_files(args, RANK, ".rank.json")
     output, checkpoint, picture, _, is_resumed = files
     table = read_data(args)
     try:

@@ -5,17 +5,18 @@ from __future__ import annotations
 import argparse
 
 from klnmf.cli.data import read_data, reading_options, say
-from klnmf.cli.errors import DONE, CommandError
-from klnmf.cli.outputs import check_writable
+from klnmf.cli.errors import DONE
+from klnmf.cli.outputs import check_unused, check_writable
 from klnmf.on_disk import prepare as prepared
 from klnmf.readers import write_counts
+from klnmf.readers.formats import format_to_write
 
 
 def convert(args: argparse.Namespace) -> int:
     """Read and write again, names included."""
     output = check_writable(args.output, args.data)
-    if output.exists() and not args.force:
-        raise CommandError(f"{output} exists already; add --force to overwrite it.")
+    format_to_write(output)  # refuses a name that says none, before the work
+    check_unused(output, may_be_there=args.force)
     write_counts(read_data(args), output)
     say(args, f"written: {output}")
     return DONE
@@ -28,7 +29,7 @@ def prepare(args: argparse.Namespace) -> int:
         args.output,
         memory=args.memory,
         dtype=args.dtype,
-        overwrite=args.force,
+        overwrite=args.overwrite,
         say=lambda line: say(args, line),
         format=args.format,
         layer=args.layer,

@@ -5,11 +5,16 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
+import warnings
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from klnmf.cli.errors import CommandError
+import numpy as np
+
+from klnmf.cli.arguments import add_data
+from klnmf.cli.parsing import words_for
 from klnmf.on_disk import OnDiskMatrix, open_matrix
 from klnmf.readers import CountTable, read_counts
 from klnmf.readers.formats import checked_options, format_of
@@ -17,10 +22,12 @@ from klnmf.readers.formats import checked_options, format_of
 # Options of the readers; those that were not given are left to the readers' defaults, and one that
 # a format does not know is an error there.
 _OPTIONS = (
-    *("row_names", "column_names", "labels", "layout", "text_field", "id_field", "label_field"),
-    *("pattern", "min_df", "max_df", "max_features", "stop_words", "ngram_range"),
-    *("token_pattern", "lowercase"),
+    *("row_names", "column_names", "labels", "layout", "columns", "delimiter", "header", "index"),
+    *("encoding", "text_field", "id_field", "label_field", "pattern", "min_df", "max_df"),
+    *("max_features", "stop_words", "ngram_range", "token_pattern", "lowercase"),
 )
+# Empty samples that a warning names.
+_NAMED = 5
 
 
 def reading_options(args: argparse.Namespace) -> dict[str, Any]:
@@ -45,23 +52,33 @@ def words_of_reading(how: dict[str, Any]) -> str:
     >>> words_of_reading({"layer": "raw counts", "transpose": True, "ngram_range": [1, 2]})
     "--layer 'raw counts' --transpose --ngram-range 1,2"
     """
-    words = []
-    for name, value in how.items():
-        if name == "lowercase":
-            words.append("--keep-case")
-            continue
-        words.append(f"--{name.replace('_', '-')}")
-        if isinstance(value, list):
-            words.append(",".join(map(str, value)))
-        elif value is not True:
-            words.append(str(value))
-    return shlex.join(words)
+    parser = argparse.ArgumentParser()
+    add_data(parser)
+    words = [words_for(parser, name, value) or [] for name, value in how.items()]
+    return shlex.join(chain.from_iterable(words))
+
+
+def stored_reading(metadata: dict[str, Any]) -> dict[str, Any]:
+    """How DATA were read that a model was fitted to: nothing where a command did not write it.
+
+    A file may come from a stranger, and metadata may be anything.
+    """
+    how = metadata.get("reading")
+    if not isinstance(how, dict):
+        return {}
+    known = {"format", "layer", "transpose", *_OPTIONS}
+    return {name: value for name, value in how.items() if name in known and _is_plain(value)}
+
+
+def _is_plain(value: Any) -> bool:
+    entries = value if isinstance(value, list) else [value]
+    return all(isinstance(entry, str | bool | int | float) for entry in entries)
 
 
 def reproduction(metadata: dict[str, Any]) -> dict[str, str]:
     """Return what a report says on how to run the fit again, from a model's metadata."""
     found = {"input": str(metadata["input"])} if "input" in metadata else {}
-    how = metadata.get("reading")
+    how = stored_reading(metadata)
     found |= {"input options": words_of_reading(how)} if how else {}
     command = _command_of_consensus(metadata.get("consensus"), found)
     return found | ({"command": command} if command else {})
@@ -120,20 +137,19 @@ class OpenedTable:
 def open_data(args: argparse.Namespace) -> CountTable | OpenedTable:
     """Read DATA, or open it where it is a matrix that was prepared on disk."""
     path = Path(args.data)
-    is_folder = bool(args.data) and path.is_dir() and args.format in (None, "prepared")
+    is_folder = path.is_dir() and args.format in (None, "prepared")
     if not is_folder or format_of(path, args.format) != "prepared" or args.transpose:
         return read_data(args)
     checked_options("prepared", reading_options(args))
     table = OpenedTable(open_matrix(path))
     n, m = table.shape
     say(args, f"{args.data}: {n:,} samples × {m:,} features, {table.X.nnz:,} nonzeros, on disk")
+    _warn_of_empty_samples(table, table.X.data.view(0).indptr)
     return table
 
 
 def read_data(args: argparse.Namespace) -> CountTable:
     """Read DATA, and say on stderr what it is."""
-    if not args.data:
-        raise CommandError("the name of DATA is empty.")
     table = read_counts(
         args.data,
         format=args.format,
@@ -143,7 +159,23 @@ def read_data(args: argparse.Namespace) -> CountTable:
     )
     n, m = table.shape
     say(args, f"{args.data}: {n:,} samples × {m:,} features, {table.X.nnz:,} nonzeros")
+    _warn_of_empty_samples(table, table.X.indptr)
     return table
+
+
+def _warn_of_empty_samples(table: CountTable | OpenedTable, indptr: Any) -> None:
+    empty = np.flatnonzero(np.diff(indptr) == 0)
+    if len(empty):
+        names = table.row_names
+        first = [f"row {i}" if names is None else repr(str(names[i])) for i in empty[:_NAMED]]
+        more = ", ..." if len(empty) > _NAMED else ""
+        are, them = ("is", "it") if len(empty) == 1 else ("are", "them")
+        warnings.warn(
+            f"{len(empty):,} of {table.shape[0]:,} samples {are} empty: {', '.join(first)}{more}. "
+            f"With no counts, nothing can be said about {them}.",
+            UserWarning,
+            stacklevel=2,
+        )
 
 
 def facts_of(args: argparse.Namespace, table: CountTable | OpenedTable) -> dict[str, Any]:

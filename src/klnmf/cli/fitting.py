@@ -11,7 +11,7 @@ from typing import Any
 from klnmf.cli.data import OpenedTable, facts_of, open_data, reproduction, say, stem_of
 from klnmf.cli.errors import DONE, INTERRUPTED, CommandError
 from klnmf.cli.lines import ProgressLines
-from klnmf.cli.outputs import check_writable
+from klnmf.cli.outputs import MODEL, PAGE, check_output, check_unused, check_writable
 from klnmf.datasets import load_bible
 from klnmf.estimators import KLNMF
 from klnmf.readers import CountTable
@@ -38,13 +38,12 @@ _MODEL_OPTIONS = (
 def fit(args: argparse.Namespace) -> int:
     """Read, fit, save; a checkpoint is kept until the model is written."""
     default = f"{stem_of(args.data)}.klnmf"
-    output = check_writable(default if args.output is None else args.output, args.data)
-    report = None if args.report is None else check_writable(args.report, args.data, output)
+    output = check_output(MODEL, default if args.output is None else args.output, args.data)
+    report = None if args.report is None else check_output(PAGE, args.report, args.data, output)
     checkpoint = _checkpoint(args, output)
     if checkpoint is not None:
         check_writable(checkpoint, args.data, output, report)
-    if output.exists() and not (args.force or args.resume or args.restart):
-        raise CommandError(f"{output} exists already; add --force to overwrite it.")
+    check_unused(output, may_be_there=args.force or args.resume is not None)
     table = open_data(args)
     model = _model(args, checkpoint)
     try:
@@ -70,7 +69,7 @@ def fit(args: argparse.Namespace) -> int:
 
 def demo(args: argparse.Namespace) -> int:
     """Fit the embedded corpus and print its topics."""
-    report = None if args.report is None else check_writable(args.report)
+    report = None if args.report is None else check_output(PAGE, args.report)
     bible = load_bible()
     table = CountTable(
         bible.data, bible.sample_names, bible.feature_names, bible.target_names[bible.target]
@@ -101,7 +100,7 @@ def _model(args: argparse.Namespace, checkpoint: Path | None) -> KLNMF:
         callback=lines,
         checkpoint=checkpoint,
         checkpoint_every=args.checkpoint_every,
-        resume=args.resume,
+        resume=bool(args.resume),
     )
 
 
@@ -109,18 +108,21 @@ def _checkpoint(args: argparse.Namespace, output: Path) -> Path | None:
     """File for checkpoints; one of an interrupted fit is never overwritten unasked."""
     if args.no_checkpoint:
         if args.resume or args.checkpoint:
-            raise CommandError("--no-checkpoint does not go with --resume or --checkpoint.")
+            raise CommandError("--no-checkpoint cannot be used with --resume or --checkpoint.")
         return None
     path = check_writable(args.checkpoint or f"{output}.checkpoint")
     if path.exists() and not args.resume:
         _check_is_checkpoint(path)
-    if path.exists() and not (args.resume or args.restart):
+    if path.exists() and args.resume is None:
         raise CommandError(
-            f"{path} holds an interrupted fit: add --resume to go on with it, or --restart to "
-            "begin anew."
+            f"{path} holds an interrupted fit: add --resume to continue it, or --restart to start "
+            "again."
         )
     if args.resume and not path.exists():
-        raise CommandError(f"there is no {path} to go on from; leave out --resume to begin anew.")
+        raise CommandError(
+            f"there is no checkpoint {path} to continue from; leave out --resume to start a new "
+            "fit."
+        )
     return path
 
 
@@ -139,7 +141,7 @@ def _interrupted(model: KLNMF, checkpoint: Path | None) -> int:
     if checkpoint is not None and checkpoint.exists():
         words = [word for word in sys.argv[1:] if word not in ("--resume", "--restart")]
         command = shlex.join(["klnmf", *words, "--resume"])
-        print(f"{checkpoint} holds how far it came. To go on:\n  {command}", file=sys.stderr)
+        print(f"The progress is in {checkpoint}. To continue:\n  {command}", file=sys.stderr)
     return INTERRUPTED
 
 

@@ -14,15 +14,18 @@ from klnmf.backends.cpu import effective_threads, instruction_set
 from klnmf.cli.arguments import build_parser
 from klnmf.cli.errors import DONE, CommandError
 from klnmf.cli.models import read_model
+from klnmf.optional_packages import installed_version
 
-_PACKAGES = ("numpy", "scipy", "scikit-learn", "threadpoolctl", "tqdm")
-_EXTRAS = {
-    "plots": "matplotlib",
-    "report": "jinja2",
-    "files": "anndata",
-    "dataframes": "pandas",
-    "datasets": "pooch",
-    "completion": "shtab",
+PACKAGES = ("joblib", "numpy", "scipy", "scikit-learn", "threadpoolctl", "tqdm")
+EXTRAS = {
+    "plots": ("matplotlib",),
+    "report": ("jinja2",),
+    "files": ("anndata", "h5py", "pandas", "pyarrow"),
+    "anndata": ("anndata",),
+    "dataframes": ("pandas",),
+    "datasets": ("pooch", "requests"),
+    "dask": ("dask", "distributed"),
+    "completion": ("shtab",),
 }
 
 
@@ -54,7 +57,7 @@ def completion(args: argparse.Namespace) -> int:
 
 
 def _facts() -> dict[str, dict[str, Any]]:
-    versions = {name: importlib.metadata.version(name) for name in ("klnmf", *_PACKAGES)}
+    versions = {name: importlib.metadata.version(name) for name in ("klnmf", *PACKAGES)}
     return {
         "versions": versions | {"python": platform.python_version()},
         "machine": {
@@ -63,20 +66,32 @@ def _facts() -> dict[str, dict[str, Any]]:
             "threads": effective_threads(None),
         },
         "back-ends": {name: _usable(name) for name in BACKENDS},
-        "extras": {extra: _installed(extra, package) for extra, package in _EXTRAS.items()},
+        "extras": {extra: _installed(extra) for extra in EXTRAS},
     }
 
 
 def _usable(name: str) -> str:
+    if name in EXTRAS:  # a back-end that needs more than klnmf brings
+        missing = _missing(name)
+        return f"no: {_advice(name, missing)}" if missing else f"yes: {_installed(name)}"
     reasons = {"cpu": "yes: the C++ core", "reference": "yes: slow NumPy, for checks"}
     return reasons.get(name, "yes")
 
 
-def _installed(extra: str, package: str) -> str:
-    try:
-        return f"{package} {importlib.metadata.version(package)}"
-    except importlib.metadata.PackageNotFoundError:
-        return f'no {package}: pip install "klnmf[{extra}]"'
+def _installed(extra: str) -> str:
+    """Return the versions of all packages of an extra, or what to install."""
+    missing = _missing(extra)
+    if missing:
+        return _advice(extra, missing)
+    return ", ".join(f"{package} {installed_version(package)}" for package in EXTRAS[extra])
+
+
+def _missing(extra: str) -> list[str]:
+    return [package for package in EXTRAS[extra] if installed_version(package) is None]
+
+
+def _advice(extra: str, missing: list[str]) -> str:
+    return f'{", ".join(missing)} not installed: pip install "klnmf[{extra}]"'
 
 
 def _model_facts(path: str) -> dict[str, Any]:

@@ -8,11 +8,15 @@ import logging
 import os
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import version
 from typing import Any
 
 from klnmf.cli.arguments import build_parser
-from klnmf.cli.errors import FAILED, INTERRUPTED, CommandError, one_line
+from klnmf.cli.errors import FAILED, INTERRUPTED, printable, report_error
+from klnmf.cli.parsing import spelling_of
+from klnmf.option_names import spelled_by
 
 # Where each command lives; imported when it is called, so that --help is quick.
 _MODULES = {
@@ -43,9 +47,7 @@ def main(arguments: list[str] | None = None) -> int:
     # What the library logs, commands say themselves.
     logging.getLogger("klnmf").addHandler(logging.NullHandler())
     logging.getLogger("klnmf").propagate = False
-    with warnings.catch_warnings():
-        warnings.simplefilter("default")
-        warnings.showwarning = _show_warning
+    with _warnings_in_one_line(), spelled_by(spelling_of(args.parser)):
         try:
             return _run(args)
         except KeyboardInterrupt:
@@ -55,17 +57,37 @@ def main(arguments: list[str] | None = None) -> int:
             # Whoever read our output has gone, as `| head` does. Nothing more can be written.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return FAILED
-        except (CommandError, OSError, ValueError, TypeError, ImportError, MemoryError) as error:
-            print(f"klnmf: error: {one_line(error)}", file=sys.stderr)
+        except Exception as error:
+            report_error(error)
             return FAILED
 
 
 def _run(args: argparse.Namespace) -> int:
+    from klnmf.cli.inputs import check_inputs  # slow to import, which --help need not wait for
+
+    check_inputs(args)
     module = importlib.import_module(f"klnmf.cli.{_MODULES[args.command]}")
     code: int = getattr(module, args.command)(args)
     sys.stdout.flush()
     return code
 
 
-def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    print(f"klnmf: warning: {' '.join(str(message).split())}", file=sys.stderr)
+@contextmanager
+def _warnings_in_one_line() -> Iterator[None]:
+    """Show each warning once, without the place in Python that it comes from."""
+    shown = set()
+
+    def show(message: Warning | str, *_: Any, **__: Any) -> None:
+        line = f"klnmf: warning: {printable(str(message))}"
+        if line not in shown:
+            shown.add(line)
+            print(line, file=sys.stderr)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        # For those who write programs, not for those who run them.
+        for category in (DeprecationWarning, PendingDeprecationWarning, FutureWarning):
+            warnings.simplefilter("ignore", category)
+        warnings.simplefilter("ignore", ResourceWarning)
+        warnings.showwarning = show
+        yield

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from klnmf.cli.data import OpenedTable, open_data, read_data, say
+from klnmf.cli.data import OpenedTable, open_data, read_data, say, stored_reading
 from klnmf.cli.errors import CommandError
 from klnmf.model_files import load_model
 from klnmf.projection import match_features, project, restricted
@@ -17,8 +17,8 @@ from klnmf.saved.models import SavedModel
 TEXT_FORMATS = ("texts", "jsonl")
 # What a word is, and where the text stands; not which words are left out, the model knows its own.
 _OF_TEXTS = (
-    *("text_field", "id_field", "label_field", "pattern", "stop_words", "ngram_range"),
-    *("token_pattern", "lowercase"),
+    *("encoding", "text_field", "id_field", "label_field", "pattern", "stop_words"),
+    *("ngram_range", "token_pattern", "lowercase"),
 )
 
 
@@ -27,7 +27,9 @@ def read_model(path: str) -> SavedModel:
     try:
         return load_model(path)
     except ValueError as error:
-        raise CommandError(f"{error} MODEL must be a file that `klnmf fit` wrote.") from error
+        raise CommandError(
+            f"{error} MODEL must be a file that `klnmf fit` or `klnmf consensus` wrote."
+        ) from error
 
 
 def read_new(args: argparse.Namespace, saved: SavedModel) -> CountTable:
@@ -45,7 +47,7 @@ def open_new(args: argparse.Namespace, saved: SavedModel) -> CountTable | Opened
 def _take_apart_as(args: argparse.Namespace, saved: SavedModel) -> None:
     name = args.format or (recognised(Path(args.data)) if Path(args.data).exists() else None)
     if name in TEXT_FORMATS:
-        for option, value in saved.metadata.get("reading", {}).items():
+        for option, value in stored_reading(saved.metadata).items():
             if option in _OF_TEXTS and getattr(args, option) is None:
                 setattr(args, option, tuple(value) if isinstance(value, list) else value)
 

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -26,19 +26,51 @@ def check_writable(path: str | Path, *others: str | Path | None) -> Path:
     target = Path(path)
     folder = target.parent
     if not folder.is_dir():
-        raise CommandError(f"{target}: there is no folder {folder} to write to; create it first.")
+        raise CommandError(f"{target}: there is no folder {folder}; create it first.")
     if target.is_dir():
         raise CommandError(f"{target} is a folder; name a file to write.")
     if target.exists() and not target.is_file():
-        raise CommandError(f"{target} is not a regular file, and would be replaced; name another.")
+        raise CommandError(f"{target} is not a regular file; choose another name.")
     for other in others:
         if other is not None and target.resolve() == Path(other).resolve():
             raise CommandError(
-                f"{target} is read or written by this command already; name another."
+                f"{target} is read or written by this command already; choose another name."
             )
     if not os.access(folder, os.W_OK):
         raise CommandError(f"{target}: the folder {folder} cannot be written to.")
     return target
+
+
+class Kind(NamedTuple):
+    """A kind of file that commands write, and how the names of such files end."""
+
+    what: str
+    endings: tuple[str, ...]
+
+
+MODEL = Kind("a model", (".klnmf", ""))
+RUNS = Kind("the runs of a consensus", (".klnmf", ""))
+RANK = Kind("a result of klnmf rank", (".json", ""))
+PAGE = Kind("a report", (".html", ".htm"))
+PICTURE = Kind("a picture", (".png", ".pdf", ".svg"))
+FACTOR = Kind("W", (".csv", ".tsv", ".npz", ".npy"))
+TOPICS = Kind("a list of topics", (".txt", ".csv", ".tsv", ".json", ""))
+
+
+def check_output(kind: Kind, path: str | Path, *others: str | Path | None) -> Path:
+    """Refuse, before any work, a name that does not do for what will be written there."""
+    target = check_writable(path, *others)
+    if target.suffix.lower() not in kind.endings:
+        endings = [ending for ending in kind.endings if ending]
+        listed = " or ".join(filter(None, [", ".join(endings[:-1]), endings[-1]]))
+        raise CommandError(f"{target}: {kind.what} is written as {listed}; choose such a name.")
+    return target
+
+
+def check_unused(path: Path, *, may_be_there: bool) -> None:
+    """Refuse to overwrite a file unasked."""
+    if path.exists() and not may_be_there:
+        raise CommandError(f"{path} exists already; add --force to overwrite it.")
 
 
 @contextmanager
@@ -65,21 +97,9 @@ def write_rows(path: str | None, rows: Iterable[Sequence[Any]], delimiter: str =
         csv.writer(file, delimiter=delimiter, lineterminator="\n").writerows(rows)
 
 
-_FACTOR_SUFFIXES = (".csv", ".tsv", ".npz", ".npy")
-
-
-def check_factor_name(path: str, *others: str) -> None:
-    """Refuse a name that W could not be written under, before any work."""
-    if path == "-":
-        return
-    check_writable(path, *others)
-    if Path(path).suffix not in _FACTOR_SUFFIXES:
-        raise CommandError(f"{path}: W is written as .csv, .tsv, .npz or .npy; choose such a name.")
-
-
 def write_factor(path: str, W: Any, sample_names: Sequence[str] | None) -> None:
     """Write W by the ending of the name: .csv, .tsv, .npz (sparse) or .npy."""
-    suffix = Path(path).suffix
+    suffix = Path(path).suffix.lower()
     if suffix == ".npz":
         with replaced(check_writable(path), "wb") as file:
             sp.save_npz(file, sp.csr_array(W))

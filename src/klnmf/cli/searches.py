@@ -12,7 +12,15 @@ from typing import Any, NamedTuple
 
 from klnmf.cli.data import say, stem_of
 from klnmf.cli.errors import INTERRUPTED, CommandError, one_line
-from klnmf.cli.outputs import check_writable, replaced
+from klnmf.cli.outputs import (
+    PICTURE,
+    RUNS,
+    Kind,
+    check_output,
+    check_unused,
+    check_writable,
+    replaced,
+)
 from klnmf.saved.container import SavedFileError
 
 
@@ -26,31 +34,33 @@ class SearchFiles(NamedTuple):
     is_resumed: bool  # whether the search goes on from the checkpoint
 
 
-def checked_files(args: argparse.Namespace, ending: str) -> SearchFiles:
+def checked_files(args: argparse.Namespace, kind: Kind, ending: str) -> SearchFiles:
     """Names of all files, refused before any work where one would take the place of another.
 
-    ``ending`` is that of the output where no name was given.
+    ``kind`` is that of the output, ``ending`` the one of its name where none was given.
     """
     taken: list[str | Path | None] = [args.data, args.row_names, args.column_names]
 
-    def name(path: str | Path) -> Path:
-        taken.append(check_writable(path, *taken))
+    def name(path: str | Path, kind: Kind | None = None) -> Path:
+        if kind is None:
+            taken.append(check_writable(path, *taken))
+        else:
+            taken.append(check_output(kind, path, *taken))
         return Path(path)
 
-    output = name(f"{stem_of(args.data)}{ending}" if args.output is None else args.output)
+    output = name(f"{stem_of(args.data)}{ending}" if args.output is None else args.output, kind)
     checkpoint = name(f"{output}.checkpoint")
-    picture = None if args.plot is None else name(args.plot)
+    picture = None if args.plot is None else name(args.plot, PICTURE)
     wanted = getattr(args, "result", None)
-    result = None if wanted is None else name(wanted)
+    result = None if wanted is None else name(wanted, RUNS)
     if picture is not None:
-        check_picture(picture)
-    is_replaced = args.force or args.restart or checkpoint.exists()
-    for path, may_be_there in ((output, is_replaced), (result, args.force)):
-        if path is not None and path.exists() and not may_be_there:
-            raise CommandError(f"{path} exists already; add --force to overwrite it.")
+        check_pictures_can_be_drawn()
+    check_unused(output, may_be_there=args.force or args.restart or checkpoint.exists())
+    if result is not None:
+        check_unused(result, may_be_there=args.force)
     is_resumed = checkpoint.exists() and not args.restart
     if is_resumed:
-        say(args, f"going on from {checkpoint}; --restart would begin anew")
+        say(args, f"continuing from {checkpoint}; add --restart to start again instead")
     return SearchFiles(output, checkpoint, picture, result, is_resumed)
 
 
@@ -62,18 +72,14 @@ def way_out(files: SearchFiles) -> Iterator[None]:
     except SavedFileError as error:
         if not files.is_resumed:
             raise
-        raise CommandError(f"{one_line(error)} --restart begins anew.") from error
+        raise CommandError(f"{one_line(error)} Add --restart to start again.") from error
 
 
-def check_picture(path: Path) -> None:
-    """Refuse, before any work, a picture that could not be drawn."""
-    if path.suffix.lower() not in (".png", ".pdf", ".svg"):
-        raise CommandError(
-            f"{path}: pictures are written as .png, .pdf or .svg; choose such a name."
-        )
+def check_pictures_can_be_drawn() -> None:
+    """Refuse, before any work, a picture if matplotlib is not installed."""
     from klnmf.plots.style import pyplot
 
-    pyplot().switch_backend("Agg")  # also says, before the work, if matplotlib is not there
+    pyplot().switch_backend("Agg")
 
 
 def save_picture(ax: Any, path: Path) -> None:
@@ -88,7 +94,7 @@ def interrupted(checkpoint: Path) -> int:
     if checkpoint.exists():
         words = [word for word in sys.argv[1:] if word != "--restart"]
         print(
-            f"{checkpoint} holds how far it came. To go on:\n  {shlex.join(['klnmf', *words])}",
+            f"The progress is in {checkpoint}. To continue:\n  {shlex.join(['klnmf', *words])}",
             file=sys.stderr,
         )
     return INTERRUPTED

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from klnmf.cli.data import reproduction, say, stem_of
 from klnmf.cli.errors import DONE, CommandError
 from klnmf.cli.models import aligned, read_model, read_new, represent
-from klnmf.cli.outputs import check_writable, replaced, write_rows
+from klnmf.cli.outputs import PAGE, TOPICS, check_output, replaced, write_rows
 from klnmf.model_selection import RankSelection
 from klnmf.readers import CountTable
 from klnmf.saved.models import SavedModel
@@ -20,24 +21,23 @@ from klnmf.topics import component_shares, format_topics, top_features
 
 def topics(args: argparse.Namespace) -> int:
     """Print the leading features of each component."""
-    if args.output is not None and args.output != "-":
-        check_writable(args.output, args.model)
+    form = _form(args)
     saved = read_model(args.model)
     components, names, W = saved.model.components_, saved.feature_names, saved.W
-    if not (args.csv or args.json):
+    if form == ".txt":
         text = format_topics(components, names, n_top=args.top, by=args.by, W=W)
         _print(args.output, text + "\n")
         return DONE
     leading = top_features(components, names, n_top=args.top, by=args.by, W=W)
     shares = component_shares(components, W)
-    if args.csv:
+    if form in (".csv", ".tsv"):
         rows: list[list[Any]] = [["component", "share", "rank", "feature", args.by]]
         rows += [
-            [k, f"{shares[k]:.6g}", place, name, f"{score:.6g}"]
+            [k, f"{shares[k]:.6g}", place, str(name), f"{score:.6g}"]
             for k, features in enumerate(leading)
             for place, (name, score) in enumerate(features, start=1)
         ]
-        write_rows(args.output, rows)
+        write_rows(args.output, rows, delimiter="\t" if form == ".tsv" else ",")
         return DONE
     found = [
         {
@@ -51,12 +51,26 @@ def topics(args: argparse.Namespace) -> int:
     return DONE
 
 
+def _form(args: argparse.Namespace) -> str:
+    """Return the form to write, as an ending: by the options, or by the name of the output."""
+    asked = ".csv" if args.csv else ".json" if args.json else None
+    if args.output is None or args.output == "-":
+        return asked or ".txt"
+    by_name = check_output(TOPICS, args.output, args.model).suffix.lower()
+    if asked and by_name not in ("", ".txt", asked) and (asked, by_name) != (".csv", ".tsv"):
+        raise CommandError(f"--{asked[1:]} cannot be used with the name {args.output}.")
+    if by_name in ("", ".txt"):
+        return asked or ".txt"
+    return by_name
+
+
 def report(args: argparse.Namespace) -> int:
     """Write the page about a model; with DATA, its summary too."""
     from klnmf.report import write_report
 
     default = f"{stem_of(args.model)}.html"
-    output = check_writable(default if args.output is None else args.output, args.model, args.data)
+    output = default if args.output is None else args.output
+    check_output(PAGE, output, args.model, args.data, args.rank)
     saved = read_model(args.model)
     rank = None if args.rank is None else RankSelection.load(args.rank)
     W, X = saved.W, None
@@ -101,12 +115,13 @@ def _is_what_was_fitted(saved: SavedModel, table: CountTable) -> bool:
 
 
 def _of_right_length(labels: Any, n_samples: int) -> Any:
-    return labels if labels is not None and len(labels) == n_samples else None
+    is_list = isinstance(labels, list | np.ndarray)  # metadata of a file may be anything
+    return labels if is_list and len(labels) == n_samples else None
 
 
 def _print(path: str | None, text: str) -> None:
     if path is None or path == "-":
         print(text, end="")
         return
-    with replaced(check_writable(path)) as file:
+    with replaced(Path(path)) as file:
         file.write(text)

@@ -112,3 +112,40 @@ def share(text: str) -> float:
     if not 0 < value < 1:
         raise argparse.ArgumentTypeError(f"must be between 0 and 1, got {text}")
     return value
+
+
+def delimiter(text: str) -> str:
+    r"""Return one character; a tab may be written as \t.
+
+    Examples
+    --------
+    >>> delimiter(";"), delimiter(r"\t")
+    (';', '\t')
+    """
+    character = "\t" if text in (r"\t", "tab") else text
+    if len(character) != 1 or character in '\r\n"':
+        raise argparse.ArgumentTypeError(
+            f"must be one character such as ';' (or \\t for a tab), got {text!r}"
+        )
+    return character
+
+
+def encoding(text: str) -> str:
+    """Return the name of an encoding of text."""
+    try:
+        "".encode(text)
+    except (LookupError, ValueError):
+        raise argparse.ArgumentTypeError(
+            f"must be an encoding of text such as utf-8 or latin-1, got {text!r}"
+        ) from None
+    return text
+
+
+def column_names(text: str) -> list[str]:
+    """Return two or three names with commas between them."""
+    names = text.split(",")
+    if len(names) not in (2, 3) or not all(names):
+        raise argparse.ArgumentTypeError(
+            f"must name the columns of row, column and count, or of row and column, got {text!r}"
+        )
+    return names

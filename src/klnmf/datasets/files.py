@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+
+from klnmf.optional_packages import installed_version
 
 DATA_VARIABLE = "KLNMF_DATA"
 
@@ -34,7 +35,7 @@ def search_folders(data_home: str | os.PathLike[str] | None) -> list[Path]:
         return [Path(data_home).expanduser()]
     named = os.environ.get(DATA_VARIABLE)
     folders = [Path(named).expanduser()] if named else []
-    if not folders or find_spec("pooch"):
+    if not folders or installed_version("pooch"):
         folders.append(Path(_pooch().os_cache("klnmf")))
     return folders
 

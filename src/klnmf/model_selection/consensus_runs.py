@@ -25,6 +25,7 @@ from klnmf.model_selection.restarts import Fit, restarted
 from klnmf.model_selection.runs_file import Runs, RunsFile, identity
 from klnmf.model_selection.runs_progress import RunsProgress
 from klnmf.objective import Penalties
+from klnmf.option_names import option
 from klnmf.progress import is_bar_wanted
 from klnmf.saved.checkpoints import should_resume
 from klnmf.solvers.alternating import RowSolve, solved_rows
@@ -213,9 +214,10 @@ def _agreed(
     kept = np.flatnonzero((to_neighbours <= threshold) & ~is_empty)
     if len(kept) < n_components:
         raise ValueError(
-            f"Only {len(kept)} components of {n_runs} runs are closer than density_threshold="
-            f"{threshold:g} to their neighbours, fewer than n_components={n_components}: the runs "
-            "do not agree. Choose fewer components, or a larger threshold."
+            f"Only {len(kept)} components of {n_runs} runs are closer than "
+            f"{option('density_threshold', threshold)} to their neighbours, fewer than "
+            f"{option('n_components', n_components)}: the runs do not agree. Choose fewer "
+            "components, or a larger threshold."
         )
     groups = clustered(spectra[kept], between[np.ix_(kept, kept)], n_components, seed)
     W, H = _refitted(problem, groups.medians, refit, seed)

@@ -9,7 +9,7 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
-import joblib  # comes with scikit-learn
+import joblib
 import numpy as np
 import scipy.sparse as sp
 from sklearn.utils import check_random_state

@@ -17,6 +17,7 @@ from klnmf.known import Known
 from klnmf.objective import Penalties
 from klnmf.observation import Observation
 from klnmf.on_disk.matrix import MappedData
+from klnmf.option_names import option
 from klnmf.row_terms import RowTerms
 from klnmf.sparse_data import (
     NONZEROS_PER_PASS,
@@ -98,8 +99,9 @@ class ObservedView(RowView):
     def as_csr(self) -> sp.csr_array:
         """See :class:`RowView`."""
         raise ValueError(
-            "This needs all of X at once (init='nndsvd' does), but X is on disk, and with weights "
-            "or missing cells it is there in pieces alone. Choose another init."
+            f"This needs all of X at once ({option('init', 'nndsvd')} does), but X is on disk, and "
+            "with weights or missing cells it is there in pieces only. Choose another "
+            f"{option('init')}."
         )
 
 

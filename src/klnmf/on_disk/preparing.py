@@ -25,6 +25,7 @@ from klnmf.on_disk.matrix import OnDiskMatrix, open_matrix
 from klnmf.on_disk.sizes import parse_bytes
 from klnmf.on_disk.sources import Source, source_of_matrix, source_of_table, stream
 from klnmf.on_disk.stages import write_columns, write_header, write_rows
+from klnmf.option_names import option
 from klnmf.readers import CountTable, read_counts
 from klnmf.readers.files import ReadError
 from klnmf.readers.formats import checked_options, format_of
@@ -103,8 +104,10 @@ def prepare(
     if dtype is not None:
         dtype = working_dtype(np.zeros(0), dtype)
     if target.exists() and not (overwrite and is_prepared(target)):
-        how = "Pass overwrite=True (--force)" if is_prepared(target) else "It is something else"
-        raise FileExistsError(f"{target} exists already. {how}, or choose another name.")
+        how = "It is not a prepared matrix: choose another name."
+        if is_prepared(target):
+            how = f"Add {option('overwrite', True)} to replace it, or choose another name."
+        raise FileExistsError(f"{target} exists already. {how}")
     if not target.parent.is_dir():
         raise FileNotFoundError(f"{target.parent}: there is no such folder to write to.")
     say = say or (lambda line: None)

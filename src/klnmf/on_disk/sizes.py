@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from numbers import Integral
 
+from klnmf.option_names import option
+
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
@@ -27,8 +29,10 @@ def parse_bytes(size: str | int, *, least: int = 1 << 20) -> int:
     """
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(?:I?B)?\s*", str(size).upper())
     if isinstance(size, bool) or not isinstance(size, str | Integral) or found is None:
-        raise ValueError(f"memory must be a size such as '2G', '512M' or bytes; got {size!r}.")
+        raise ValueError(
+            f"{option('memory')} must be a size such as '2G', '512M' or bytes; got {size!r}."
+        )
     number = int(float(found[1]) * _UNITS[found[2]])
     if number < least:
-        raise ValueError(f"memory must be at least {least:,} bytes; got {size!r}.")
+        raise ValueError(f"{option('memory')} must be at least {least:,} bytes; got {size!r}.")
     return number

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from klnmf.option_names import option
 from klnmf.readers.diagnosis import shown
 from klnmf.readers.files import ReadError, compressed_if_named_so, text_blocks
 from klnmf.readers.table import CountTable, first_wrong, is_count, table_of_file
@@ -195,8 +196,8 @@ def _read_table(
             if width == 1 and has_index:
                 raise ReadError(
                     path,
-                    f"there is no {delimiter!r} in {shown(fields[0])}. If another character parts "
-                    'the fields, pass it, for example delimiter=";".',
+                    f"there is no {delimiter!r} in {shown(fields[0])}. If the fields are separated "
+                    f"by another character, name it, for example {option('delimiter', ';')}.",
                     line,
                 )
         if len(fields) != width:

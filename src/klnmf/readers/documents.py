@@ -14,6 +14,7 @@ from typing import Any
 
 from sklearn.feature_extraction.text import CountVectorizer
 
+from klnmf.option_names import option
 from klnmf.readers.diagnosis import shown
 from klnmf.readers.files import ReadError, text_blocks, text_lines
 from klnmf.readers.table import CountTable, table_of_file
@@ -63,10 +64,13 @@ def read_jsonl(
             if not content.strip():
                 continue
             record = _record(path, line, content)
-            for field, kept in ((id_field, names), (label_field, labels)):
+            for name, field, kept in (
+                ("id_field", id_field, names),
+                ("label_field", label_field, labels),
+            ):
                 if field is not None and kept is not None:
-                    kept.append(str(_field(path, line, record, field)))
-            text = _field(path, line, record, text_field)
+                    kept.append(str(_field(path, line, record, name, field)))
+            text = _field(path, line, record, "text_field", text_field)
             if not isinstance(text, str):
                 raise ReadError(
                     path, f"field {text_field!r} holds {shown(repr(text))}, not a text.", line
@@ -91,13 +95,14 @@ def _record(path: Path, line: int, content: str) -> dict[str, Any]:
     return record
 
 
-def _field(path: Path, line: int, record: dict[str, Any], field: str) -> Any:
+def _field(path: Path, line: int, record: dict[str, Any], name: str, field: str) -> Any:
+    """Value of the field that the option of this name says."""
     if field not in record:
         there = ", ".join(map(repr, record)) or "none"
         raise ReadError(
             path,
-            f"there is no field {field!r}; the fields are: {there}. Pass the right name as "
-            "text_field=, id_field= or label_field=.",
+            f"there is no field {field!r}; the fields are: {there}. Give the right one as "
+            f"{option(name)}.",
             line,
         )
     return record[field]

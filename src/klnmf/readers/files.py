@@ -14,6 +14,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
+from klnmf.option_names import option
+
 _BLOCK = 1 << 16
 _DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile)
 
@@ -100,7 +102,7 @@ def byte_lines(path: Path) -> Iterator[tuple[int, bytes]]:
             ) from error
 
 
-def text_blocks(path: Path, encoding: str = "utf-8") -> Iterator[io.StringIO]:
+def text_blocks(path: Path, encoding: str | None = None) -> Iterator[io.StringIO]:
     """Text of a file in blocks of whole lines, without a byte-order mark.
 
     Iterating over a block gives its lines, cut at line feeds alone, line ends included.
@@ -118,33 +120,46 @@ def text_blocks(path: Path, encoding: str = "utf-8") -> Iterator[io.StringIO]:
             raise
 
 
-def text_lines(path: Path, encoding: str = "utf-8") -> Iterator[tuple[int, str]]:
+def text_lines(path: Path, encoding: str | None = None) -> Iterator[tuple[int, str]]:
     """Lines of a text with their numbers from 1 on."""
     return enumerate(chain.from_iterable(text_blocks(path, encoding)), 1)
 
 
-def decoded(path: Path, content: bytes, encoding: str = "utf-8", line: int = 1) -> str:
-    """Text of bytes that begin at ``line``; an error names the line that cannot be decoded."""
+def decoded(path: Path, content: bytes, encoding: str | None = None, line: int = 1) -> str:
+    """Text of bytes that begin at ``line``; an error names the line that cannot be decoded.
+
+    ``encoding`` is None for files that are always UTF-8.
+    """
     try:
-        return content.decode(encoding)
+        return content.decode(encoding or "utf-8")
     except UnicodeDecodeError as error:
         bad = content[error.start : error.start + 8]
+        advice = "This file must be UTF-8: convert it, for example with iconv."
+        if encoding is not None:
+            advice = (
+                "If the file is in another encoding, name it, for example "
+                f"{option('encoding', 'latin-1')}."
+            )
         raise ReadError(
             path,
-            f"{bad!r} is not {encoding} text. If the file is in another encoding, pass it, for "
-            'example encoding="latin-1".',
+            f"{bad!r} is not {encoding or 'utf-8'} text. {advice}",
             line + content.count(b"\n", 0, error.start),
         ) from error
+    except LookupError:
+        raise ValueError(
+            f"{option('encoding')} must name an encoding of text, such as utf-8 or latin-1; got "
+            f"{encoding!r}."
+        ) from None
 
 
 # ---- names ---------------------------------------------------------------------------------------
 
 
-def read_names(path: Path, expected: int, of_what: str, *, encoding: str = "utf-8") -> list[str]:
-    """One name a line, as many as the matrix has rows or columns."""
+def read_names(path: Path, expected: int, of_what: str) -> list[str]:
+    """One name per line, as many as the matrix has rows or columns."""
     if not path.is_file():
         raise ReadError(path, f"there is no such file; it should name the {of_what}.")
-    names = [line.rstrip("\r\n") for _, line in text_lines(path, encoding)]
+    names = [line.rstrip("\r\n") for _, line in text_lines(path)]
     check_number_of_names(path, len(names), expected, of_what)
     return names
 

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from klnmf.option_names import option, options_in_use
 from klnmf.readers.delimited import read_delimited, write_triplets
 from klnmf.readers.documents import VECTORIZER_OPTIONS, read_jsonl, read_texts
 from klnmf.readers.files import ReadError, replacing
@@ -220,20 +221,28 @@ def write_counts(table: CountTable, path: PathLike, *, format: str | None = None
     CountTable(2 × 2, 3 nonzeros, with row_names, column_names)
     """
     path = Path(path).expanduser()
-    writers = {name: known.write for name, known in FORMATS.items() if known.write is not None}
-    name = _known(format, list(writers)) if format is not None else _by_suffix(path)
-    if name not in writers:
-        raise ValueError(
-            f"{path}: the format to write cannot be told from the name. Use one of the endings "
-            f"{_endings(list(writers))}, or pass format=."
-        )
+    name = format_to_write(path, format)
+    write = FORMATS[name].write
+    assert write is not None
     if not path.parent.is_dir():
         raise FileNotFoundError(f"{path.parent}: there is no such folder to write to.")
     beside = files_beside(table, path) if name in _NAMES_BESIDE else {}
     with replacing([*beside, path]) as temporary:  # the matrix last: what has one is complete
         for file, content in zip(temporary, beside.values(), strict=False):
             file.write_bytes(content)
-        writers[name](table, temporary[-1])
+        write(table, temporary[-1])
+
+
+def format_to_write(path: Path, format: str | None = None) -> str:
+    """Return the format that was given, else the one of the name, if counts can be written so."""
+    writers = [name for name, known in FORMATS.items() if known.write is not None]
+    name = _known(format, writers) if format is not None else _by_suffix(path)
+    if name not in writers:
+        raise ValueError(
+            f"{path}: the format to write cannot be inferred from the name. Use one of the "
+            f"endings {_endings(writers)}."
+        )
+    return name
 
 
 def format_of(path: Path, format: str | None) -> str:
@@ -254,8 +263,9 @@ def recognised(path: Path) -> str:
     name = _by_suffix(path)
     if name is None:
         raise ValueError(
-            f"{path}: the format cannot be told from the name. Known endings are "
-            f"{_endings(list(FORMATS))}; or pass format=, one of {', '.join(FORMATS)}."
+            f"{path}: the format cannot be inferred from the name. Known endings are "
+            f"{_endings(list(FORMATS))}. If the file has another name, add {option('format')}, "
+            f"one of {', '.join(FORMATS)}."
         )
     return name
 
@@ -272,7 +282,7 @@ def _by_suffix(path: Path) -> str | None:
 
 def _known(format: str, formats: list[str]) -> str:
     if format not in formats:
-        raise ValueError(f"format must be one of {', '.join(formats)}; got {format!r}.")
+        raise ValueError(f"{option('format')} must be one of {', '.join(formats)}; got {format!r}.")
     return format
 
 
@@ -288,5 +298,7 @@ def checked_options(format: str, options: dict[str, Any]) -> None:
         known |= VECTORIZER_OPTIONS
     unknown = sorted(set(options) - known)
     if unknown:
-        there = ", ".join(sorted(known)) or "none"
-        raise TypeError(f"Format {format!r} has no option {unknown[0]!r}. Its options: {there}.")
+        there = ", ".join(options_in_use(sorted(known))) or "none"
+        raise TypeError(
+            f"{option(unknown[0])} cannot be used with the format {format!r}. Its options: {there}."
+        )

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
+from klnmf.option_names import option
 from klnmf.readers.files import ReadError, require
 from klnmf.readers.table import CountTable, table_of_file
 
@@ -77,7 +78,11 @@ def h5ad_parts(path: Path, layer: str | None, labels: str | None) -> Iterator[H5
             there = ", ".join(places) or "no matrix"
             raise ReadError(path, f"it has no {asked!r}. It has: {there}.")
         others = ", ".join(name for name in places if name != asked)
-        hint = f" Other matrices of this file: {others} (pass layer=)." if others else ""
+        hint = (
+            f" Other matrices of this file: {others} (choose one as {option('layer')})."
+            if others
+            else ""
+        )
         try:
             names = {
                 "row_names": _index(file["obs"], read_element),

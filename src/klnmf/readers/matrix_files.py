@@ -23,6 +23,7 @@ import scipy.sparse as sp
 
 from klnmf.datasets.texts import read_docword
 from klnmf.matrix_checks import csr_from_parts
+from klnmf.option_names import option
 from klnmf.readers.diagnosis import explain_docword, explain_matrix_market, explain_svmlight
 from klnmf.readers.files import (
     ReadError,
@@ -181,8 +182,8 @@ def vocabulary_of(path: Path) -> Path:
         expected = beside if "docword" in path.name else "vocab.NAME.txt"
         raise ReadError(
             path,
-            f"its words should lie beside it as {expected}, which is not there. Pass another "
-            "file of names as column_names=.",
+            f"its words should be beside it in {expected}, which does not exist. Name another "
+            f"file of words as {option('column_names')}.",
         )
     return words
 

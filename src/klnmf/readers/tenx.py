@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from klnmf.matrix_checks import csr_from_parts
+from klnmf.option_names import option
 from klnmf.readers.files import ReadError, check_number_of_names, require, text_lines
 from klnmf.readers.hdf5 import opened, strings
 from klnmf.readers.matrix_files import read_matrix_market
@@ -74,7 +75,8 @@ def read_10x_h5(
                 f"{len(groups)} genomes ({', '.join(groups)}); a file with one is expected."
                 if groups
                 else "no group has barcodes, as in the .h5 files of Cell Ranger. If this is an "
-                'AnnData or loom file, pass format="h5ad" or format="loom".'
+                f"AnnData or loom file, add {option('format', 'h5ad')} or "
+                f"{option('format', 'loom')}."
             )
             raise ReadError(path, problem)
         group = file[groups[0]]

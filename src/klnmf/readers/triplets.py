@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from klnmf.option_names import option
 from klnmf.readers.files import ReadError
 from klnmf.readers.table import CountTable, table_of_file
 
@@ -103,15 +104,18 @@ def check_layout(layout: str | None, columns: Sequence[str] | None) -> None:
     if layout not in (None, "table", "triplets"):
         raise ValueError(f"layout must be None, 'table' or 'triplets'; got {layout!r}.")
     if layout == "table" and columns is not None:
-        raise ValueError("columns= names those of triplets; leave it out with layout='table'.")
+        raise ValueError(
+            f"{option('columns')} names the columns of triplets, and cannot be used with "
+            f"{option('layout', 'table')}."
+        )
 
 
 def positions_of(path: Path, columns: Sequence[str], header: Sequence[str]) -> list[int]:
     """Where the columns of row, column and (if it is one) count stand in the header."""
     if isinstance(columns, str) or len(columns) not in (2, 3):
         raise ValueError(
-            "columns must name the columns of row, column and count, or of row and column alone; "
-            f"got {columns!r}."
+            f"{option('columns')} must name the columns of row, column and count, or of row and "
+            f"column only; got {columns!r}."
         )
     missing = [name for name in columns if name not in header]
     if missing:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from klnmf.option_names import option
 from klnmf.saved.arrays import FLOATS, array_named, pack_history, unpack_history
 from klnmf.saved.container import Container, SavedFileError, read_container
 from klnmf.saved.fields import Fields, number_from_json, number_to_json
@@ -122,7 +123,8 @@ class Checkpoint(PeriodicFile[Run]):
                 raise SavedFileError("its history does not belong to its iterations.")
             if len(history) > self.max_iter:
                 raise SavedFileError(
-                    f"it has done {len(history)} iterations, more than max_iter={self.max_iter}."
+                    f"it has done {len(history)} iterations, more than "
+                    f"{option('max_iter', self.max_iter)}."
                 )
             # When the pair is evaluated in full depends on tol: with another one, from now on.
             next_check = content.whole("next_check")
@@ -145,7 +147,7 @@ class Checkpoint(PeriodicFile[Run]):
         seed = content.fields("state").whole("seed")
         found["seed from random_state"] = seed
         wanted["seed from random_state"] = seed if self.seed is None else self.seed
-        way_out = "pass resume=False to start anew and overwrite it"
+        way_out = f"start again with {option('resume', False)}, which overwrites it"
         check_identity(self.path, found, wanted, "fit", way_out)
 
 

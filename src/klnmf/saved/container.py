@@ -25,6 +25,8 @@ import numpy as np
 import numpy.lib.format as npy
 import numpy.typing as npt
 
+from klnmf.option_names import option
+
 Array = npt.NDArray[Any]
 
 FORMAT = "klnmf"
@@ -186,6 +188,16 @@ def read_container(path: Path, kind: str) -> Container:
             ) from error
 
 
+def kind_of(path: Path) -> str | None:
+    """Kind of a file that klnmf saved, from its header alone; None for any other file."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            entries = {entry.filename: entry for entry in archive.infolist()}
+            return str(_read_header(archive, entries).get("kind"))
+    except DAMAGE:
+        return None
+
+
 def _read(archive: zipfile.ZipFile, size: int, kind: str) -> Container:
     entries = {entry.filename: entry for entry in archive.infolist()}
     header = _read_header(archive, entries)
@@ -250,8 +262,8 @@ def _refuse_constant(name: str) -> None:
 def _wrong_kind(found: Any, wanted: str) -> str:
     if found == "checkpoint":
         return (
-            "it is the checkpoint of a fit, not a model. Pass its path as checkpoint= to a KLNMF "
-            "with the same parameters and fit the same data, to go on with that fit."
+            "it is the checkpoint of an interrupted fit, not a model. Fit the same data with the "
+            f"same parameters and {option('checkpoint', 'PATH')} to go on with that fit."
         )
     return f"it holds a {found!r}, not a {wanted!r}."
 

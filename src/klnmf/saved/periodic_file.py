@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from klnmf.option_names import option
 from klnmf.saved.container import Container, SavedFileError, write_container
 from klnmf.validation import warn_caller
 
@@ -73,7 +74,7 @@ def check_identity(
 ) -> None:
     """Raise a SavedFileError that names all differences, if there are any."""
     differences = [
-        f"{name} ({str(found.get(name))[:300]} there, {wanted.get(name)} here)"
+        f"{option(name)} ({str(found.get(name))[:300]} there, {wanted.get(name)} here)"
         for name in dict.fromkeys([*wanted, *found])
         if found.get(name) != wanted.get(name)
     ]

@@ -10,6 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from klnmf.backends.base import DenseRule
+from klnmf.option_names import option
 from klnmf.solvers.base import Problem, Solver, State, alternate
 from klnmf.solvers.memory import StoredMemory
 
@@ -61,9 +62,9 @@ class DenseCyclicDescent(Solver):
         free = available_memory()
         if free is not None and needed > free:
             raise MemoryError(
-                f"solver='ccd' keeps the dense product WHᵀ: {n} × {m} numbers, {needed:,} bytes, "
-                f"and about {free:,} are free. Use solver='srcd', whose memory grows with the "
-                "nonzeros."
+                f"{option('solver', 'ccd')} keeps the dense product WHᵀ: {n} × {m} numbers, "
+                f"{needed:,} bytes, and about {free:,} are free. Use {option('solver', 'srcd')}, "
+                "whose memory grows with the nonzeros."
             )
         for mode in (0, 1):
             start = problem.backend.download(state.factors[mode])

@@ -1,0 +1,58 @@
+"""How messages name an option: as an argument of Python, or as an option of the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+Spelling = Callable[[str, tuple[Any, ...]], str | None]
+
+
+def option(name: str, *value: Any) -> str:
+    """Name an argument in a message, in the words of whoever reads it.
+
+    Every message that a user of the command line may see names options through this function.
+
+    Parameters
+    ----------
+    name : str
+        The argument in Python.
+    *value : object
+        The value to pass, if the message gives one.
+
+    Returns
+    -------
+    str
+        ``encoding`` or ``encoding='latin-1'``; on the command line ``--encoding`` or
+        ``--encoding latin-1``.
+
+    Examples
+    --------
+    >>> option("encoding"), option("encoding", "latin-1"), option("max_iter", 7)
+    ('encoding', "encoding='latin-1'", 'max_iter=7')
+    """
+    return _SPELLING.get()(name, value) or _python(name, value)
+
+
+def options_in_use(names: Iterable[str]) -> list[str]:
+    """Name arguments as `option` does, without those that the command line does not have."""
+    return [spelled for name in names if (spelled := _SPELLING.get()(name, ())) is not None]
+
+
+@contextmanager
+def spelled_by(spelling: Spelling) -> Iterator[None]:
+    """Name options by this function, which may return None for one that it does not know."""
+    token = _SPELLING.set(spelling)
+    try:
+        yield
+    finally:
+        _SPELLING.reset(token)
+
+
+def _python(name: str, value: tuple[Any, ...]) -> str:
+    return f"{name}={value[0]!r}" if value else name
+
+
+_SPELLING: ContextVar[Spelling] = ContextVar("spelling", default=_python)

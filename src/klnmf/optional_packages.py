@@ -1,0 +1,26 @@
+"""Whether packages are installed that only parts of klnmf need."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from importlib.util import find_spec
+
+
+def installed_version(package: str) -> str | None:
+    """Version of a package that can be imported, "unknown" if it has none, None if it cannot be.
+
+    A folder without code, which an uninstalled package may leave behind, can be imported too, and
+    does not count.
+
+    Examples
+    --------
+    >>> installed_version("numpy") is None, installed_version("no_such_package") is None
+    (False, True)
+    """
+    spec = find_spec(package)
+    if spec is None or spec.origin is None:
+        return None
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "unknown"
