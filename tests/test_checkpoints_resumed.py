@@ -188,7 +188,9 @@ def test_a_model_is_not_a_checkpoint_and_the_other_way_round(path: Path) -> None
         model(path).fit(COUNTS)
     path.unlink()
     killed(path, 4)
-    with pytest.raises(SavedFileError, match="is the checkpoint of a fit, not a model"):
+    with pytest.raises(
+        SavedFileError, match="is the checkpoint of an interrupted fit, not a model"
+    ):
         KLNMF.load(path)
 
 

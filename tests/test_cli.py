@@ -106,7 +106,7 @@ def test_fit_with_a_report(counts: Path, capsys: Any) -> None:
         (["fit", "counts.npz", "-o", "."], "is a folder; name a file"),
         (
             ["fit", "counts.npz", "--resume"],
-            "there is no checkpoint counts.klnmf.checkpoint to continue",
+            "there is no checkpoint counts.klnmf.check",
         ),
         (["fit", "counts.npz", "--no-checkpoint", "--resume"], "cannot be used with --resume"),
         (["fit", "counts.npz", "--text-field", "body"], "--text-field cannot be used"),

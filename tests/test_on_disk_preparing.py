@@ -210,7 +210,7 @@ def test_wrong_calls(tmp_path, bible):
         with pytest.raises(ValueError, match="memory must be"):
             prepare(bible, tmp_path / "out", memory=memory)
     (tmp_path / "mine").mkdir()
-    with pytest.raises(FileExistsError, match="something else"):
+    with pytest.raises(FileExistsError, match="not a prepared matrix"):
         prepare(bible, tmp_path / "mine", overwrite=True)
     prepare(bible, tmp_path / "out")
     with pytest.raises(FileExistsError, match="overwrite=True"):

@@ -315,7 +315,9 @@ def test_names_that_cannot_be_written(tmp_path: Path) -> None:
         write_counts(CountTable(np.eye(1), ["a\nb"]), tmp_path / "a.npz")
     with pytest.raises(ValueError, match="0 × 2 has no triplets"):
         write_counts(CountTable(np.empty((0, 2))), tmp_path / "a.csv")
-    with pytest.raises(ValueError, match=r"to write cannot be told.*\.npz, \.mtx, \.h5ad, \.csv"):
+    with pytest.raises(
+        ValueError, match=r"to write cannot be inferred.*\.npz, \.mtx, \.h5ad, \.csv"
+    ):
         write_counts(twice, tmp_path / "a.loom")
     with pytest.raises(ValueError, match="format must be one of npz, mtx, h5ad, csv, tsv, parquet"):
         write_counts(twice, tmp_path / "a.npz", format="uci")

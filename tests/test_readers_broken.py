@@ -64,7 +64,7 @@ def refused(path: Path, line: int | None, message: str, **options: Any) -> None:
         ("name,a,b,c\nx,1,,3\n", 2, "column 'b' is empty"),
         ("name,a,b,c\nx,1,2,3\ny,1,2\n", 3, "3 fields where 4 belong"),
         ("name,a,b,c\nx,1\n", 2, "2 fields where 4 belong"),
-        ("name;a;b\nx;1;2\n", 2, r"no ',' in 'x;1;2'.*delimiter=\";\""),
+        ("name;a;b\nx;1;2\n", 2, r"no ',' in 'x;1;2'.*delimiter=';'"),
         ("name,a,b,c\n", None, "a header and nothing below it"),
         ("\n\n", None, "no counts"),
         ("", None, "the file is empty"),
@@ -89,7 +89,7 @@ def test_columns_that_are_not_there(tmp_path: Path) -> None:
         read_counts(path, columns="user")
     with pytest.raises(ValueError, match="layout must be None, 'table' or 'triplets'; got 'wide'"):
         read_counts(path, layout="wide")
-    with pytest.raises(ValueError, match="columns= names those of triplets"):
+    with pytest.raises(ValueError, match="columns names the columns of triplets"):
         read_counts(path, layout="table", columns=["user", "film"])
 
 
@@ -108,9 +108,13 @@ def test_text_that_is_not_utf8(name: str, tmp_path: Path, monkeypatch: pytest.Mo
     line = 1 if name == "a.jsonl" else 3
     if name == "a.jsonl":
         path.write_bytes(b'{"text": "m\xe4rz"}\n')
-    refused(read, line, r"b'\\xe4rz.*' is not utf-8 text.*encoding=\"latin-1\"")
+    # Only formats that have the option advise it.
+    advice = "must be UTF-8" if name == "a.rows.txt" else "encoding='latin-1'"
+    refused(read, line, rf"b'\\xe4rz.*' is not utf-8 text.*{advice}")
     if name == "a.csv":
         assert read_counts(path, encoding="latin-1").column_names.tolist() == ["sea", "märz"]
+        with pytest.raises(ValueError, match="encoding must name an encoding of text.*'klingon'"):
+            read_counts(path, encoding="klingon")
 
 
 @pytest.mark.parametrize(
@@ -165,9 +169,9 @@ def test_uci(text: str, line: int, message: str, tmp_path: Path) -> None:
 def test_uci_without_its_words_or_with_too_few(tmp_path: Path) -> None:
     path = tmp_path / "docword.x.txt"
     path.write_text("1\n3\n1\n1 1 4\n")
-    refused(path, None, "should lie beside it as vocab.x.txt, which is not there")
+    refused(path, None, "should be beside it in vocab.x.txt, which does not exist")
     path.rename(tmp_path / "bag.txt")
-    refused(tmp_path / "bag.txt", None, "beside it as vocab.NAME.txt", format="uci")
+    refused(tmp_path / "bag.txt", None, "beside it in vocab.NAME.txt", format="uci")
     (tmp_path / "bag.txt").rename(path)
     (tmp_path / "vocab.x.txt").write_text("a\nb\n")
     refused(path, None, r"vocab.x.txt: 2 names where the columns of docword.x.txt need 3")
@@ -302,7 +306,11 @@ def test_annotated_data(tmp_path: Path) -> None:
     data = anndata.AnnData(sp.csr_matrix([[1.0, -2.0], [0.0, np.nan]]), **names)
     data.layers["counts"] = np.array([[1.0, 2.0], [0.0, 1.0]])
     data.write_h5ad(path)
-    refused(path, None, r"row 0 \('a'\), column 1 \('h'\) holds -2.0.*: counts \(pass layer=\)")
+    refused(
+        path,
+        None,
+        r"row 0 \('a'\), column 1 \('h'\) holds -2.0.*: counts; for example layer='counts'",
+    )
     refused(path, None, "it has no 'spliced'. It has: X, counts", layer="spliced")
     refused(path, None, "obs has no column 'kind'. It has: none", layer="counts", labels="kind")
     assert read_counts(path, layer="counts").X.sum() == 4
@@ -313,7 +321,7 @@ def test_hdf5_of_something_else(name: str, what: str, tmp_path: Path) -> None:
     with h5py.File(tmp_path / name, "w") as file:
         file["other"] = np.eye(2)
     refused(tmp_path / name, None, what)
-    refused(tmp_path / name, None, 'no group has barcodes.*format="h5ad"', format="10x-h5")
+    refused(tmp_path / name, None, "no group has barcodes.*format='h5ad'", format="10x-h5")
 
 
 def test_loom_without_the_layer(tmp_path: Path) -> None:
@@ -357,17 +365,19 @@ def test_paths_formats_and_options_that_do_not_exist(tmp_path: Path) -> None:
         read_counts(tmp_path / "none.csv")
     path = tmp_path / "counts.xlsx"
     path.write_text("1\n")
-    with pytest.raises(ValueError, match=r"cannot be told from the name.*\.npz, \.mtx.*format="):
+    with pytest.raises(
+        ValueError, match=r"cannot be inferred from the name.*\.npz, \.mtx.*format="
+    ):
         read_counts(path)
     with pytest.raises(ValueError, match=r"format must be one of npz, mtx.*; got 'xlsx'"):
         read_counts(path, format="xlsx")
     with pytest.raises(
-        TypeError, match=r"Format 'csv' has no option 'min_df'\. Its options: columns"
+        TypeError, match=r"min_df cannot be used with the format 'csv'\. Its options: columns"
     ):
         read_counts(path, format="csv", min_df=2)
-    with pytest.raises(TypeError, match="Format 'csv' has no option 'layer'"):
+    with pytest.raises(TypeError, match="layer cannot be used with the format 'csv'"):
         read_counts(path, format="csv", layer="counts")
-    with pytest.raises(TypeError, match="Format 'jsonl' has no option 'input'"):
+    with pytest.raises(TypeError, match="input cannot be used with the format 'jsonl'"):
         read_counts(path, format="jsonl", input="file")
 
 

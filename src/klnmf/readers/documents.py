@@ -101,8 +101,8 @@ def _field(path: Path, line: int, record: dict[str, Any], name: str, field: str)
         there = ", ".join(map(repr, record)) or "none"
         raise ReadError(
             path,
-            f"there is no field {field!r}; the fields are: {there}. Give the right one as "
-            f"{option(name)}.",
+            f"there is no field {field!r}; the fields are: {there}. Choose one of them with "
+            f"{option(name, next(iter(record), 'NAME'))}.",
             line,
         )
     return record[field]

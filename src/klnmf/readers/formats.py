@@ -264,8 +264,8 @@ def recognised(path: Path) -> str:
     if name is None:
         raise ValueError(
             f"{path}: the format cannot be inferred from the name. Known endings are "
-            f"{_endings(list(FORMATS))}. If the file has another name, add {option('format')}, "
-            f"one of {', '.join(FORMATS)}."
+            f"{_endings(list(FORMATS))}. If the file has another name, add for example "
+            f"{option('format', 'csv')}; formats are {', '.join(FORMATS)}."
         )
     return name
 

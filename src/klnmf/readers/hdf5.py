@@ -77,12 +77,11 @@ def h5ad_parts(path: Path, layer: str | None, labels: str | None) -> Iterator[H5
         if place is None or place not in file:
             there = ", ".join(places) or "no matrix"
             raise ReadError(path, f"it has no {asked!r}. It has: {there}.")
-        others = ", ".join(name for name in places if name != asked)
-        hint = (
-            f" Other matrices of this file: {others} (choose one as {option('layer')})."
-            if others
-            else ""
-        )
+        others = [name for name in places if name != asked]
+        hint = ""
+        if others:
+            hint = f" Other matrices of this file: {', '.join(others)}; for example "
+            hint += f"{option('layer', others[-1])}."
         try:
             names = {
                 "row_names": _index(file["obs"], read_element),

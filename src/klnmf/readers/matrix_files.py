@@ -182,8 +182,8 @@ def vocabulary_of(path: Path) -> Path:
         expected = beside if "docword" in path.name else "vocab.NAME.txt"
         raise ReadError(
             path,
-            f"its words should be beside it in {expected}, which does not exist. Name another "
-            f"file of words as {option('column_names')}.",
+            f"its words should be beside it in {expected}, which does not exist. If they are in "
+            f"another file, add {option('column_names', 'FILE')}.",
         )
     return words
 
