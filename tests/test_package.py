@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import ast
+import json
+import re
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 import klnmf
+from commands import outcome
+from klnmf.cli import information
+from klnmf.optional_packages import installed_version
 
 
 @pytest.mark.parametrize("imported", ["klnmf", "klnmf.cli.main"])
@@ -38,3 +47,58 @@ def test_modules_are_found_when_asked_for() -> None:
 def test_other_names_are_errors() -> None:
     with pytest.raises(AttributeError, match="has no attribute 'NMF'"):
         klnmf.NMF  # noqa: B018
+
+
+def test_all_that_is_imported_is_declared() -> None:
+    project = tomllib.loads(Path(__file__).parents[1].joinpath("pyproject.toml").read_text())
+    project = project["project"]
+    needed, optional = project["dependencies"], project["optional-dependencies"]
+
+    def names(requirements: list[str]) -> set[str]:
+        found = {re.split(r"[<>=\[;]", text)[0] for text in requirements}
+        return {name.replace("scikit-learn", "sklearn") for name in found}
+
+    declared = names(needed)
+    for extra in ("plots", "report", "files", "anndata", "dataframes", "datasets", "dask"):
+        declared |= names(optional[extra])
+    declared |= names(optional["completion"])
+    imported = set()
+    for file in Path(klnmf.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                imported |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and not node.level:
+                imported.add(str(node.module).partition(".")[0])
+    assert imported - declared - {"klnmf"} <= sys.stdlib_module_names
+    assert set(information.PACKAGES) == {
+        "scikit-learn" if n == "sklearn" else n for n in names(needed)
+    }
+    for extra, packages in information.EXTRAS.items():
+        assert set(packages) == names(optional[extra])
+
+
+def test_what_an_uninstalled_package_left_is_no_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in ("left_behind", "distributed_by_hand"):
+        (tmp_path / name / "old").mkdir(parents=True)
+    (tmp_path / "distributed_by_hand" / "__init__.py").write_text("")
+    assert installed_version("left_behind") is None
+    assert installed_version("no_such_package") is None
+    assert installed_version("distributed_by_hand") == "unknown"
+    assert installed_version("numpy") == np.__version__
+
+
+def test_info_says_which_packages_of_a_back_end_are_missing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    there = information.installed_version
+    monkeypatch.setattr(
+        information, "installed_version", lambda n: None if n == "distributed" else there(n)
+    )
+    _, out, _ = outcome(capsys, "info", "--json")
+    facts = json.loads(out)
+    advice = 'distributed not installed: pip install "klnmf[dask]"'
+    assert facts["back-ends"]["dask"] == f"no: {advice}"
+    assert facts["extras"]["dask"] == advice

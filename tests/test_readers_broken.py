@@ -113,7 +113,7 @@ def test_text_that_is_not_utf8(name: str, tmp_path: Path, monkeypatch: pytest.Mo
     refused(read, line, rf"b'\\xe4rz.*' is not utf-8 text.*{advice}")
     if name == "a.csv":
         assert read_counts(path, encoding="latin-1").column_names.tolist() == ["sea", "märz"]
-        with pytest.raises(ValueError, match="encoding must name an encoding of text.*'klingon'"):
+        with pytest.raises(ValueError, match=r"encoding must name an encoding of text.*'klingon'"):
             read_counts(path, encoding="klingon")
 
 

@@ -168,7 +168,7 @@ def _warn_of_empty_samples(table: CountTable | OpenedTable, indptr: Any) -> None
     if len(empty):
         names = table.row_names
         first = [f"row {i}" if names is None else repr(str(names[i])) for i in empty[:_NAMED]]
-        more = ", ..." if len(empty) > _NAMED else ""
+        more = f" and {len(empty) - _NAMED:,} more" if len(empty) > _NAMED else ""
         are, them = ("is", "it") if len(empty) == 1 else ("are", "them")
         warnings.warn(
             f"{len(empty):,} of {table.shape[0]:,} samples {are} empty: {', '.join(first)}{more}. "

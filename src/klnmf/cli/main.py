@@ -9,10 +9,11 @@ import os
 import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from importlib.metadata import version
-from typing import Any
+from typing import IO, Any, cast
 
+from klnmf.cli.answers import Answers, AnswersLostError
 from klnmf.cli.arguments import build_parser
 from klnmf.cli.errors import FAILED, INTERRUPTED, printable, report_error
 from klnmf.cli.parsing import spelling_of
@@ -49,13 +50,16 @@ def main(arguments: list[str] | None = None) -> int:
     logging.getLogger("klnmf").propagate = False
     with _warnings_in_one_line(), spelled_by(spelling_of(args.parser)):
         try:
-            return _run(args)
+            with redirect_stdout(cast("IO[str]", Answers(sys.stdout))):
+                return _run(args)
         except KeyboardInterrupt:
             print("klnmf: interrupted", file=sys.stderr)
             return INTERRUPTED
-        except BrokenPipeError:
-            # Whoever read our output has gone, as `| head` does. Nothing more can be written.
+        except AnswersLostError as error:
+            # What Python has not written yet, it would try to write again at its end.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            if not isinstance(error.__cause__, BrokenPipeError):  # whose reader has gone: `| head`
+                report_error(error)
             return FAILED
         except Exception as error:
             report_error(error)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,6 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from klnmf.cli.errors import CommandError
+from klnmf.readers.cells import as_cell, write_lines
 
 
 def check_writable(path: str | Path, *others: str | Path | None) -> Path:
@@ -90,11 +90,12 @@ def replaced(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
 
 def write_rows(path: str | None, rows: Iterable[Sequence[Any]], delimiter: str = ",") -> None:
     """Write a table as CSV to a file, or to stdout for None and "-"."""
+    lines = ([as_cell(value) for value in row] for row in rows)
     if path is None or path == "-":
-        csv.writer(sys.stdout, delimiter=delimiter, lineterminator="\n").writerows(rows)
+        write_lines(sys.stdout, lines, delimiter)
         return
     with replaced(check_writable(path)) as file:
-        csv.writer(file, delimiter=delimiter, lineterminator="\n").writerows(rows)
+        write_lines(file, lines, delimiter)
 
 
 def write_factor(path: str, W: Any, sample_names: Sequence[str] | None) -> None:

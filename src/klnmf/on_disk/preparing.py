@@ -27,8 +27,7 @@ from klnmf.on_disk.sources import Source, source_of_matrix, source_of_table, str
 from klnmf.on_disk.stages import write_columns, write_header, write_rows
 from klnmf.option_names import option
 from klnmf.readers import CountTable, read_counts
-from klnmf.readers.files import ReadError
-from klnmf.readers.formats import checked_options, format_of
+from klnmf.readers.formats import format_to_read
 from klnmf.validation import working_dtype
 
 PathLike = str | os.PathLike[str]
@@ -224,12 +223,9 @@ def _source(
 ) -> Source:
     if isinstance(data, str | os.PathLike):
         file = Path(data).expanduser()
-        name = format_of(file, format)
         if layer is not None:
             options = options | {"layer": layer}
-        checked_options(name, options)
-        if file.is_file() and file.stat().st_size == 0:
-            raise ReadError(file, "the file is empty.")
+        name = format_to_read(file, format, options)
         source = stream(file, name, options)
         if source is None:
             say(f"{file} cannot be read in pieces: it is read into memory as a whole")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 from array import array
 from collections.abc import Iterator, Sequence
-from io import StringIO
+from io import TextIOWrapper
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from klnmf.option_names import option
+from klnmf.readers.cells import Cells, Names, from_cell, write_lines
 from klnmf.readers.diagnosis import shown
 from klnmf.readers.files import ReadError, compressed_if_named_so, text_blocks
 from klnmf.readers.table import CountTable, first_wrong, is_count, table_of_file
@@ -135,6 +136,7 @@ def _read_triplets(
 ) -> None:
     """Blocks of lines at a time; where one has an error, the file is gone through line by line."""
     reader = _fields(path, delimiter, encoding)
+    name_of = Names().__getitem__
     skipped = int(has_header)
     try:
         while block := list(islice(reader, BLOCK)):
@@ -149,8 +151,8 @@ def _read_triplets(
                     counts = np.array(list(map(float, columns[wanted[2]])))
                 if first_wrong(counts) is not None:
                     raise ValueError("not a count")
-                rows = found.rows.numbers(columns[wanted[0]])
-                found.entries.add(rows, found.columns.numbers(columns[wanted[1]]), counts)
+                rows, names = (map(name_of, columns[j]) for j in wanted[:2])
+                found.entries.add(found.rows.numbers(rows), found.columns.numbers(names), counts)
             skipped = 0 if full else skipped
     except ReadError:
         raise
@@ -190,7 +192,7 @@ def _read_table(
             # R leaves out the header of the names.
             without_corner = has_header and has_index and width == len(fields) - 1
             if has_header:
-                column_names = header if without_corner else header[offset:]
+                column_names = list(map(from_cell, header if without_corner else header[offset:]))
             if without_corner or width is None:
                 width = len(fields)
             if width == 1 and has_index:
@@ -215,7 +217,7 @@ def _read_table(
         indices.extend(j - offset for j in nonzero)
         indptr.append(len(indices))
         if has_index:
-            row_names.append(fields[0])
+            row_names.append(from_cell(fields[0]))
     if len(indptr) == 1:
         raise ReadError(path, "there is a header and nothing below it: no counts.")
     arrays = (
@@ -260,9 +262,12 @@ def _check_count(path: Path, line: int, field: str, where: str) -> None:
 
 def write_triplets(table: CountTable, path: Path, delimiter: str = ",") -> None:
     """Lines of row, column and count below the header ``row,column,count``."""
-    with compressed_if_named_so(path) as stream:
-        for block in chain([(("row",), ("column",), ("count",))], triplet_blocks(table)):
-            text = StringIO()
-            lines = zip(*block, strict=True)
-            csv.writer(text, delimiter=delimiter, lineterminator="\n").writerows(lines)
-            stream.write(text.getvalue().encode())
+    cell_of = Cells().__getitem__
+    header: tuple[list[str], list[str], list[Any]] = (["row"], ["column"], ["count"])
+    with (
+        compressed_if_named_so(path) as stream,
+        TextIOWrapper(stream, encoding="utf-8", newline="") as text,
+    ):
+        for rows, columns, counts in chain([header], triplet_blocks(table)):
+            lines = zip(map(cell_of, rows), map(cell_of, columns), counts, strict=True)
+            write_lines(text, lines, delimiter)

@@ -39,6 +39,7 @@ class Format:
     read: Callable[..., CountTable]
     suffixes: tuple[str, ...] = ()
     packed: bool = False
+    folder: bool | None = False  # None: a folder or a file
     write: Callable[[CountTable, Path], None] | None = None
 
 
@@ -54,7 +55,7 @@ def _read_prepared(path: Path) -> CountTable:
 FORMATS = {
     "npz": Format(read_npz, (".npz",), write=write_npz),
     "mtx": Format(read_mtx, (".mtx",), packed=True, write=write_mtx),
-    "10x": Format(read_10x),
+    "10x": Format(read_10x, folder=None),
     "10x-h5": Format(read_10x_h5, (".h5",)),
     "h5ad": Format(read_h5ad, (".h5ad",), write=write_h5ad),
     "loom": Format(read_loom, (".loom",)),
@@ -68,9 +69,9 @@ FORMATS = {
     "parquet": Format(read_parquet, (".parquet",), write=write_parquet),
     "uci": Format(read_uci),
     "svmlight": Format(read_svmlight, SVMLIGHT_SUFFIXES, packed=True),
-    "texts": Format(read_texts),
+    "texts": Format(read_texts, folder=True),
     "jsonl": Format(read_jsonl, (".jsonl", ".ndjson"), packed=True),
-    "prepared": Format(_read_prepared),
+    "prepared": Format(_read_prepared, folder=True),
 }
 _NAMES_BESIDE = ("npz", "mtx")
 
@@ -174,14 +175,9 @@ def read_counts(
     ['sea', 'corn']
     """
     path = Path(path).expanduser()
-    if not path.exists():
-        raise FileNotFoundError(f"{path}: there is no such file or folder.")
-    name = format_of(path, format)
     if layer is not None:
         options["layer"] = layer
-    checked_options(name, options)
-    if path.is_file() and path.stat().st_size == 0:
-        raise ReadError(path, "the file is empty.")
+    name = format_to_read(path, format, options)
     table = FORMATS[name].read(path, **options)
     return table.transposed() if transpose else table
 
@@ -196,7 +192,8 @@ def write_counts(table: CountTable, path: PathLike, *, format: str | None = None
     - .h5ad: names are those of ``obs`` and ``var``, labels the column ``label`` of ``obs``.
     - .csv, .tsv (also .gz), .parquet: triplets of row, column and count; labels are left out. Rows
       without names are numbered from 0. The first row is written with its zeros, so that names
-      keep their order.
+      keep their order. In .csv and .tsv, a name that a spreadsheet would run as a formula (it
+      begins with =, +, - or @) gets an apostrophe in front, which `read_counts` takes away.
 
     Parameters
     ----------
@@ -242,6 +239,21 @@ def format_to_write(path: Path, format: str | None = None) -> str:
             f"{path}: the format to write cannot be inferred from the name. Use one of the "
             f"endings {_endings(writers)}."
         )
+    return name
+
+
+def format_to_read(path: Path, format: str | None, options: dict[str, Any]) -> str:
+    """Return the format of a path; refuse what cannot be read so, before anything is opened."""
+    if not path.exists():
+        raise FileNotFoundError(f"{path}: there is no such file or folder.")
+    name = format_of(path, format)
+    is_folder, wanted = path.is_dir(), FORMATS[name].folder
+    if wanted is not None and is_folder != wanted:
+        this, other = ("folder", "file") if is_folder else ("file", "folder")
+        raise ReadError(path, f"this is a {this}, and the format {name!r} is a {other}.")
+    checked_options(name, options)
+    if not is_folder and path.stat().st_size == 0:
+        raise ReadError(path, "the file is empty.")
     return name
 
 

@@ -1,0 +1,375 @@
+"""What commands say when something is wrong: in one line, in words of the command line."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import errno
+import json
+import os
+import subprocess
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import klnmf
+from cli_files import WORDS, write_counts_file
+from commands import outcome
+from klnmf import load_model
+from klnmf.cli import main
+from klnmf.cli.arguments import build_parser
+from klnmf.cli.data import words_of_reading
+from klnmf.cli.errors import one_line
+from klnmf.cli.parsing import words_for
+from klnmf.option_names import option, options_in_use, spelled_by
+from klnmf.readers import CountTable, write_counts
+
+
+@pytest.fixture(name="counts")
+def counts_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """counts.npz with names, in the folder that commands run in."""
+    monkeypatch.chdir(tmp_path)
+    return write_counts_file(tmp_path)
+
+
+@pytest.fixture(name="model")
+def model_file(counts: Path) -> Path:
+    assert main(["fit", str(counts), "-r", "3", "-o", "model.klnmf", "-q"]) == 0
+    return Path("model.klnmf")
+
+
+def failed(capsys: Any, *words: Any) -> str:
+    """The one line that a command fails with."""
+    code, out, err = outcome(capsys, *words)
+    assert code == 1
+    assert out == ""
+    assert err.count("\n") == 1, err
+    return str(err)
+
+
+# ---- options in messages -------------------------------------------------------------------------
+
+
+def commands() -> dict[str, argparse.ArgumentParser]:
+    parser = build_parser("0")
+    assert parser._subparsers is not None
+    found: dict[str, argparse.ArgumentParser] = parser._subparsers._group_actions[0].choices  # type: ignore[assignment]
+    return found
+
+
+def sources(*folders: str) -> Iterator[tuple[Path, ast.Module]]:
+    root = Path(klnmf.__file__).parent
+    for folder in folders:
+        for file in sorted((root / folder).rglob("*.py")):
+            yield file, ast.parse(file.read_text(encoding="utf-8"))
+
+
+def test_python_and_the_command_line_spell_options_in_their_own_way() -> None:
+    assert option("layer", "counts") == "layer='counts'"
+
+    def shouted(name: str, value: tuple[Any, ...]) -> str | None:
+        return None if name == "missing" else f"/{name.upper()}{value}"
+
+    with spelled_by(shouted):
+        assert option("layer", "counts") == "/LAYER('counts',)"
+        assert option("missing", 1) == "missing=1"  # which the command line does not have
+        assert options_in_use(["missing", "layer"]) == ["/LAYER()"]
+    assert option("layer") == "layer"
+    assert options_in_use(["missing", "layer"]) == ["missing", "layer"]
+
+
+def test_every_option_that_a_message_names_exists() -> None:
+    named = {
+        node.args[0].value
+        for _, tree in sources(".")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and getattr(node.func, "id", "") == "option"
+        and isinstance(node.args[0], ast.Constant)
+    }
+    assert {"encoding", "delimiter", "format", "layer", "max_iter"} <= named
+    parsers = commands().values()
+    assert [name for name in named if not any(words_for(p, str(name)) for p in parsers)] == []
+
+
+def test_readers_never_write_an_argument_of_python_into_a_message() -> None:
+    names = {action.dest for action in commands()["fit"]._actions if action.option_strings}
+    for file, tree in sources("readers", "on_disk"):
+        docstrings = {
+            id(node.body[0].value)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+            and isinstance(node.body[0], ast.Expr)
+        }
+        texts = [
+            str(node.value)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and id(node) not in docstrings
+        ]
+        found = [(text, name) for text in texts for name in names if f"{name}=" in text]
+        assert not found, file
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ({"header": False, "delimiter": ";"}, "--no-header --delimiter ';'"),
+        (
+            {"columns": ["doc", "word"], "encoding": "latin-1"},
+            "--columns doc,word --encoding latin-1",
+        ),
+        ({"lowercase": False, "transpose": True}, "--keep-case --transpose"),
+        ({"no_such_option": 3}, ""),
+    ],
+)
+def test_how_data_were_read_as_words(how: dict[str, Any], words: str) -> None:
+    assert words_of_reading(how) == words
+
+
+def test_advice_of_readers_can_be_followed(counts: Path, capsys: Any) -> None:
+    Path("latin.csv").write_bytes("row,column,count\na,märz,2\nb,sea,1\n".encode("latin-1"))
+    assert "for example --encoding latin-1." in failed(capsys, "fit", "latin.csv")
+    words = ["fit", "latin.csv", "--encoding", "latin-1", "-r", 1, "-q"]
+    assert outcome(capsys, *words)[0] == 0
+    assert list(load_model("latin.klnmf").feature_names) == ["märz", "sea"]
+
+    Path("semi.csv").write_text("doc;sea;corn\na;1;2\nb;3;0\n")
+    assert "for example --delimiter ';'." in failed(capsys, "fit", "semi.csv")
+    assert outcome(capsys, "fit", "semi.csv", "--delimiter", ";", "-r", 1)[0] == 0
+
+    Path("docs.jsonl").write_text('{"body": "sea ship"}\n{"body": "corn"}\n')
+    assert "Choose one of them with --text-field body." in failed(capsys, "fit", "docs.jsonl")
+
+    Path("plain.txt").write_text("1,2\n3,4\n")
+    assert "add for example --format csv;" in failed(capsys, "fit", "plain.txt")
+    words = ["convert", "plain.txt", "plain.mtx", "--format", "csv", "--no-header", "--no-index"]
+    code, _, err = outcome(capsys, *words)
+    assert code == 0
+    assert "2 samples × 2 features" in err
+
+    line = failed(capsys, "fit", counts, "--min-df", 2)
+    assert line.endswith(
+        "--min-df cannot be used with the format 'npz'. Its options: --column-names, --row-names.\n"
+    )
+
+
+def test_columns_of_triplets_by_name(counts: Path, capsys: Any) -> None:
+    Path("log.csv").write_text("day,doc,word\n1,a,sea\n1,a,sea\n2,b,corn\n")
+    code, _, err = outcome(capsys, "convert", "log.csv", "log.npz", "--columns", "doc,word")
+    assert code == 0
+    assert "2 samples × 2 features, 2 nonzeros" in err
+    line = failed(capsys, "convert", "log.csv", "a.npz", "--columns", "a,b", "--layout", "table")
+    assert "--columns names the columns of triplets, and cannot be used with --layout table" in line
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("fit a.npz --rank 5", "klnmf fit: error: there is no option --rank; did you mean -r or"),
+        ("fit a.npz --rank=5", "there is no option --rank; did you mean -r or --n-components?"),
+        ("consensus a.npz --topics 5", "did you mean -r or -k or --n-components?"),
+        ("fit a.npz --tols 5", "there is no option --tols; did you mean --tol?"),
+        ("rank a.npz --n-jobs 2", "there is no option --n-jobs; did you mean --jobs?"),
+        ("topics m --zzz", "klnmf topics: error: there is no option --zzz\n"),
+        ("fit a.csv --delimiter ab", "must be one character such as ';'"),
+        ("fit a.csv --encoding klingon", "must be an encoding of text such as utf-8"),
+        ("fit a.csv --columns a", "must name the columns of row, column and count"),
+    ],
+)
+def test_wrong_options_are_told_what_was_meant(capsys: Any, words: str, message: str) -> None:
+    code, out, err = outcome(capsys, *words.split())
+    assert code == 2
+    assert out == ""
+    assert err.count("\n") == 2  # one of usage
+    assert message in err
+
+
+# ---- files ---------------------------------------------------------------------------------------
+
+
+def test_a_model_for_data_and_data_for_a_model(model: Path, counts: Path, capsys: Any) -> None:
+    line = failed(capsys, "topics", counts)
+    assert "counts.npz: this is a matrix, not a model. Fit a model to it first: klnmf fit" in line
+    line = failed(capsys, "transform", counts, model, "-o", "W.csv")
+    assert "The model comes first: klnmf transform model.klnmf counts.npz" in line
+    for words in (["fit", model], ["prepare", model, "out"], ["evaluate", model, model]):
+        assert "model.klnmf: this is a model, not data." in failed(capsys, *words)
+    Path("docs.jsonl").write_text('{"text": "sea"}\n')
+    assert "these are texts, not a model" in failed(capsys, "info", "docs.jsonl")
+    assert outcome(capsys, "prepare", counts, "disk")[0] == 0
+    assert "this is a matrix, not a model" in failed(capsys, "topics", "disk")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "fit nowhere.npz -o model.klnmf",
+        "rank nowhere.npz -o model.klnmf",
+        "consensus nowhere.npz -o model.klnmf",
+        "convert nowhere.npz counts.npz",
+        "prepare nowhere.npz model.klnmf",
+        "transform model.klnmf nowhere.npz -o no/W.csv",
+        "report nowhere.npz -o model.pdf",
+        "report model.klnmf --rank nowhere.npz -o x.pdf",
+        "fit counts.npz --column-names nowhere.npz -o model.klnmf",
+    ],
+)
+def test_absent_inputs_are_reported_before_existing_outputs(
+    model: Path, capsys: Any, words: str
+) -> None:
+    assert failed(capsys, *words.split()).startswith("klnmf: error: nowhere.npz: there is no such")
+
+
+@pytest.mark.parametrize(
+    ("words", "endings"),
+    [
+        ("fit counts.npz --report x.pdf", ".html or .htm"),
+        ("fit counts.npz -o W.csv", ".klnmf"),
+        ("consensus counts.npz -o W.csv", ".klnmf"),
+        ("consensus counts.npz --result all.json", ".klnmf"),
+        ("consensus counts.npz --plot c.html", ".png, .pdf or .svg"),
+        ("rank counts.npz -o rank.csv", ".json"),
+        ("rank counts.npz --plot r.html", ".png, .pdf or .svg"),
+        ("report model.klnmf -o r.pdf", ".html or .htm"),
+        ("demo --report r.pdf", ".html or .htm"),
+        ("topics model.klnmf -o t.xlsx", ".txt, .csv, .tsv or .json"),
+        ("transform model.klnmf counts.npz -o W.xlsx", ".csv, .tsv, .npz or .npy"),
+    ],
+)
+def test_names_that_say_something_else_are_refused_before_the_work(
+    model: Path, capsys: Any, words: str, endings: str
+) -> None:
+    before = sorted(os.listdir())
+    assert failed(capsys, *words.split()).endswith(f" as {endings}; choose such a name.\n")
+    assert sorted(os.listdir()) == before
+    line = failed(capsys, "convert", "counts.npz", "out.xlsx")
+    assert "cannot be inferred from the name. Use one of the endings .npz, .mtx" in line
+
+
+def test_topics_are_written_by_the_ending(model: Path, capsys: Any) -> None:
+    for name in ("t.csv", "t.tsv", "t.json", "t.txt"):
+        assert outcome(capsys, "topics", model, "-o", name)[0] == 0
+    assert Path("t.csv").read_text().startswith("component,share,")
+    assert Path("t.tsv").read_text().startswith("component\tshare\t")
+    assert json.loads(Path("t.json").read_text())[0]["component"] == 0
+    assert Path("t.txt").read_text().startswith("component  share  top")
+    assert "--csv cannot be used with the name t.json" in failed(
+        capsys, "topics", model, "--csv", "-o", "t.json"
+    )
+
+
+def test_folders_and_pipes_in_the_place_of_files(counts: Path, capsys: Any) -> None:
+    Path("folder").mkdir()
+    os.mkfifo("pipe.csv")
+    assert "pipe.csv is not a regular file." in failed(capsys, "fit", "pipe.csv")
+    assert "folder is a folder; name a file." in failed(capsys, "topics", "folder")
+    assert "this is a folder, and the format 'npz' is a file." in failed(
+        capsys, "fit", "folder", "--format", "npz"
+    )
+    assert "this is a file, and the format 'texts' is a folder." in failed(
+        capsys, "fit", counts, "--format", "texts"
+    )
+    assert "the name of an input file is empty" in failed(capsys, "fit", "")
+
+
+# ---- errors --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("error", [KeyError("a"), RecursionError(), AttributeError("x\ny")])
+def test_unexpected_errors_are_one_line_and_a_traceback_on_request(
+    counts: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def broken(*_: Any, **__: Any) -> None:
+        raise error
+
+    monkeypatch.setattr("klnmf.cli.data.read_counts", broken)
+    line = failed(capsys, "fit", counts)
+    assert line.startswith(f"klnmf: internal error: {type(error).__name__}: ")
+    assert "please report it with what KLNMF_DEBUG=1 klnmf ... prints" in line
+    monkeypatch.setenv("KLNMF_DEBUG", "1")
+    code, _, err = outcome(capsys, "fit", counts)
+    assert code == 1
+    assert err.startswith("Traceback")
+    assert "in broken" in err
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device", "a.npz"), "a.npz: No space left"),
+        (MemoryError(), "not enough memory."),
+        (ImportError("install x"), "install x"),
+        (ValueError("\x1b[2Jgone\nand more"), r"\x1b[2Jgone and more"),
+    ],
+)
+def test_expected_errors_in_one_line(error: Exception, line: str) -> None:
+    assert one_line(error).startswith(line)
+
+
+def test_a_full_disk_under_standard_output(model: Path) -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "klnmf", "topics", str(model)],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+        )
+    assert done.returncode == 1
+    assert done.stderr == "klnmf: error: standard output: No space left on device\n"
+
+
+@pytest.mark.parametrize("reading", ["x", 5, ["layer"], {"ngram_range": {"a": 1}, "zzz": None}])
+def test_strange_metadata_of_a_model_do_not_matter(counts: Path, capsys: Any, reading: Any) -> None:
+    Path("docs.jsonl").write_text('{"text": "sea ship sea"}\n{"text": "corn field"}\n')
+    assert outcome(capsys, "fit", "docs.jsonl", "-r", 2, "-o", "m.klnmf")[0] == 0
+    saved = load_model("m.klnmf")
+    saved.model.save(
+        "m.klnmf",
+        W=saved.W,
+        feature_names=saved.feature_names,
+        metadata={"reading": reading, "labels": 7, "input": ["x"], "consensus": "y"},
+    )
+    assert outcome(capsys, "transform", "m.klnmf", "docs.jsonl", "-o", "W.csv")[0] == 0
+    assert outcome(capsys, "report", "m.klnmf", "-o", "r.html")[0] == 0
+
+
+# ---- warnings ------------------------------------------------------------------------------------
+
+
+def test_warnings_are_one_line_and_come_once(
+    counts: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def warned(*_: Any) -> int:
+        for _ in range(2):
+            warnings.warn("two\nlines", UserWarning, stacklevel=1)
+        warnings.warn("two\nlines", RuntimeWarning, stacklevel=1)
+        warnings.warn("for programmers", DeprecationWarning, stacklevel=1)
+        warnings.warn("for programmers", FutureWarning, stacklevel=1)
+        return 0
+
+    monkeypatch.setattr("klnmf.cli.fitting.fit", warned)
+    assert outcome(capsys, "fit", counts) == (0, "", "klnmf: warning: two lines\n")
+
+
+def test_empty_samples_are_named(counts: Path, capsys: Any) -> None:
+    X = sp.load_npz(counts).toarray()
+    X[[3, 50]] = 0
+    names = [f"doc{i}" for i in range(60)]
+    write_counts(CountTable(X, names, WORDS), "holes.csv")
+    line = "klnmf: warning: 2 of 60 samples are empty: 'doc3', 'doc50'. With no counts, nothing can"
+    assert line in outcome(capsys, "fit", "holes.csv", "-r", 2)[2]
+    assert outcome(capsys, "prepare", "holes.csv", "holes.disk")[0] == 0
+    assert line in outcome(capsys, "fit", "holes.disk", "-r", 2, "--force")[2]
+    sp.save_npz("many.npz", sp.csr_array(np.vstack([X, np.zeros((7, 40))])))
+    err = outcome(capsys, "fit", "many.npz", "-r", 2)[2]
+    assert "9 of 67 samples are empty: row 3, row 50, row 60, row 61, row 62 and 4 more." in err
+    assert "samples are empty" not in outcome(capsys, "fit", counts, "-r", 2)[2]
