@@ -373,3 +373,20 @@ def test_empty_samples_are_named(counts: Path, capsys: Any) -> None:
     err = outcome(capsys, "fit", "many.npz", "-r", 2)[2]
     assert "9 of 67 samples are empty: row 3, row 50, row 60, row 61, row 62 and 4 more." in err
     assert "samples are empty" not in outcome(capsys, "fit", counts, "-r", 2)[2]
+
+
+def test_layers_with_counts_are_named_where_fractions_are_read(counts: Path, capsys: Any) -> None:
+    anndata = pytest.importorskip("anndata")
+    X = sp.csr_matrix(sp.load_npz(counts))
+    logs = X.astype(np.float64).log1p()
+    layers = {"raw counts": X, "again": logs}
+    anndata.AnnData(logs, layers=layers).write_h5ad("cells.h5ad")
+    line = (
+        f"klnmf: warning: X of cells.h5ad holds fractions (for instance {logs.data[0]:.4g}); the "
+        "model is for raw counts. Whole numbers are in: --layer 'raw counts'.\n"
+    )
+    assert line in outcome(capsys, "fit", "cells.h5ad", "-r", 2)[2]
+    assert line in outcome(capsys, "rank", "cells.h5ad", "--ranks", "1-2", "--splits", 2)[2]
+    words = ["fit", "cells.h5ad", "-r", 2, "--force", "--layer"]
+    assert "Whole numbers" not in outcome(capsys, *words, "raw counts")[2]
+    assert "again of cells.h5ad holds fractions" in outcome(capsys, *words, "again")[2]

@@ -16,8 +16,10 @@ import numpy as np
 from klnmf.cli.arguments import add_data
 from klnmf.cli.parsing import words_for
 from klnmf.on_disk import OnDiskMatrix, open_matrix
+from klnmf.on_disk.sources import stream
 from klnmf.readers import CountTable, read_counts
 from klnmf.readers.formats import checked_options, format_of
+from klnmf.readers.hdf5 import h5ad_parts
 
 # Options of the readers; those that were not given are left to the readers' defaults, and one that
 # a format does not know is an error there.
@@ -28,6 +30,8 @@ _OPTIONS = (
 )
 # Empty samples that a warning names.
 _NAMED = 5
+# Entries of another layer that tell whether it holds counts.
+_LOOKED_AT = 1 << 14
 
 
 def reading_options(args: argparse.Namespace) -> dict[str, Any]:
@@ -160,6 +164,7 @@ def read_data(args: argparse.Namespace) -> CountTable:
     n, m = table.shape
     say(args, f"{args.data}: {n:,} samples × {m:,} features, {table.X.nnz:,} nonzeros")
     _warn_of_empty_samples(table, table.X.indptr)
+    _warn_of_counts_elsewhere(args, table)
     return table
 
 
@@ -176,6 +181,37 @@ def _warn_of_empty_samples(table: CountTable | OpenedTable, indptr: Any) -> None
             UserWarning,
             stacklevel=2,
         )
+
+
+def _warn_of_counts_elsewhere(args: argparse.Namespace, table: CountTable) -> None:
+    """Name the layers of a file that hold whole numbers, where fractions were read."""
+    path, values = Path(args.data).expanduser(), table.X.data
+    if values.dtype.kind != "f" or format_of(path, args.format) != "h5ad":
+        return
+    with h5ad_parts(path, args.layer, None) as parts:
+        others = parts.others
+    layers = [words_for(args.parser, "layer", name) for name in others if _holds_counts(path, name)]
+    if layers:
+        fraction = values[values != np.floor(values)][:1]
+        example = f" (for instance {fraction[0]:.4g})" if len(fraction) else ""
+        warnings.warn(
+            f"{args.layer or 'X'} of {args.data} holds fractions{example}; the model is for raw "
+            f"counts. Whole numbers are in: {', '.join(shlex.join(w) for w in layers if w)}.",
+            UserWarning,
+            stacklevel=2,
+        )
+
+
+def _holds_counts(path: Path, layer: str) -> bool:
+    """Whether the first rows of a sparse layer are whole numbers; others are not looked at."""
+    try:
+        source = stream(path, "h5ad", {"layer": layer})
+        if source is None or source.blocks is None:
+            return False
+        values = next(source.blocks(_LOOKED_AT)).data
+    except (ValueError, StopIteration):  # this layer is damaged or empty, and was not asked for
+        return False
+    return bool(len(values)) and bool((values == np.floor(values)).all())
 
 
 def facts_of(args: argparse.Namespace, table: CountTable | OpenedTable) -> dict[str, Any]:

@@ -47,7 +47,15 @@ class H5adParts(NamedTuple):
 
     element: Any  # data set, or group of a sparse matrix
     names: dict[str, Any]  # row_names, column_names, labels
-    hint: str
+    others: list[str]  # the other matrices of the file, by the layers that read them
+
+    @property
+    def hint(self) -> str:
+        """What to try if this matrix will not do."""
+        if not self.others:
+            return ""
+        example = option("layer", self.others[-1])
+        return f" Other matrices of this file: {', '.join(self.others)}; for example {example}."
 
 
 def read_h5ad(path: Path, *, layer: str | None = None, labels: str | None = None) -> CountTable:
@@ -78,10 +86,6 @@ def h5ad_parts(path: Path, layer: str | None, labels: str | None) -> Iterator[H5
             there = ", ".join(places) or "no matrix"
             raise ReadError(path, f"it has no {asked!r}. It has: {there}.")
         others = [name for name in places if name != asked]
-        hint = ""
-        if others:
-            hint = f" Other matrices of this file: {', '.join(others)}; for example "
-            hint += f"{option('layer', others[-1])}."
         try:
             names = {
                 "row_names": _index(file["obs"], read_element),
@@ -92,7 +96,7 @@ def h5ad_parts(path: Path, layer: str | None, labels: str | None) -> Iterator[H5
                 if labels is None
                 else _column(path, file["obs"], labels, read_element),
             }
-            yield H5adParts(file[place], names, hint)
+            yield H5adParts(file[place], names, others)
         except (KeyError, TypeError) as error:
             raise ReadError(path, f"anndata cannot read {asked!r}: {error}") from error
 
