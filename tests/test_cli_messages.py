@@ -365,14 +365,25 @@ def test_empty_samples_are_named(counts: Path, capsys: Any) -> None:
     X[[3, 50]] = 0
     names = [f"doc{i}" for i in range(60)]
     write_counts(CountTable(X, names, WORDS), "holes.csv")
-    line = "klnmf: warning: 2 of 60 samples are empty: 'doc3', 'doc50'. With no counts, nothing can"
-    assert line in outcome(capsys, "fit", "holes.csv", "-r", 2)[2]
+    line = "klnmf: warning: 2 of 60 samples have no counts: rows 3 ('doc3'), 50 ('doc50'). Their"
+    for words in (
+        ["fit", "holes.csv", "-r", 2],
+        ["consensus", "holes.csv", "-r", 2, "--runs", 2],
+        ["rank", "holes.csv", "--ranks", "1", "--splits", 2],
+    ):
+        err = outcome(capsys, *words)[2]
+        assert line in err
+        assert err.count("no counts") == 1
     assert outcome(capsys, "prepare", "holes.csv", "holes.disk")[0] == 0
     assert line in outcome(capsys, "fit", "holes.disk", "-r", 2, "--force")[2]
-    sp.save_npz("many.npz", sp.csr_array(np.vstack([X, np.zeros((7, 40))])))
-    err = outcome(capsys, "fit", "many.npz", "-r", 2)[2]
-    assert "9 of 67 samples are empty: row 3, row 50, row 60, row 61, row 62 and 4 more." in err
-    assert "samples are empty" not in outcome(capsys, "fit", counts, "-r", 2)[2]
+    assert "no counts" not in outcome(capsys, "convert", "holes.csv", "holes.npz")[2]
+    assert "no counts" not in outcome(capsys, "fit", counts, "-r", 2)[2]
+
+
+def test_warnings_name_options_of_the_command_line(counts: Path, capsys: Any) -> None:
+    err = outcome(capsys, "fit", counts, "-r", 40, "--max-iter", 1)[2]
+    assert "Use a smaller --n-components." in err
+    assert "stopped at --max-iter 1 with a KKT residual" in err
 
 
 def test_layers_with_counts_are_named_where_fractions_are_read(counts: Path, capsys: Any) -> None:

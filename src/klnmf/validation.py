@@ -180,16 +180,20 @@ def warn_of_many_components(n_learned: int, shape: tuple[int, int]) -> None:
         warn_caller(
             f"{n_learned} components are learned from {n:,} samples and {m:,} features. With as "
             "many components as samples or features, W Hᵀ can reproduce X exactly and the "
-            "components need not mean anything. Use a smaller n_components.",
+            f"components need not mean anything. Use a smaller {option('n_components')}.",
             UserWarning,
         )
+
+
+class EmptySamplesWarning(UserWarning):
+    """Samples of X have no counts."""
 
 
 def warn_of_empty_samples(is_empty: Array, names: Any = None) -> None:
     """Warn of samples without counts, see `empty_samples_message`."""
     message = empty_samples_message(is_empty, names)
     if message is not None:
-        warn_caller(message, UserWarning)
+        warn_caller(message, EmptySamplesWarning)
 
 
 def empty_samples_message(is_empty: Array, names: Any = None) -> str | None:

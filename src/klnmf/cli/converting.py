@@ -17,7 +17,7 @@ def convert(args: argparse.Namespace) -> int:
     output = check_writable(args.output, args.data)
     format_to_write(output)  # refuses a name that says none, before the work
     check_unused(output, may_be_there=args.force)
-    write_counts(read_data(args), output)
+    write_counts(read_data(args, is_for_model=False), output)
     say(args, f"written: {output}")
     return DONE
 

@@ -20,6 +20,7 @@ from klnmf.on_disk.sources import stream
 from klnmf.readers import CountTable, read_counts
 from klnmf.readers.formats import checked_options, format_of
 from klnmf.readers.hdf5 import h5ad_parts
+from klnmf.validation import EmptySamplesWarning, warn_of_empty_samples
 
 # Options of the readers; those that were not given are left to the readers' defaults, and one that
 # a format does not know is an error there.
@@ -28,8 +29,6 @@ _OPTIONS = (
     *("encoding", "text_field", "id_field", "label_field", "pattern", "min_df", "max_df"),
     *("max_features", "stop_words", "ngram_range", "token_pattern", "lowercase"),
 )
-# Empty samples that a warning names.
-_NAMED = 5
 # Entries of another layer that tell whether it holds counts.
 _LOOKED_AT = 1 << 14
 
@@ -148,12 +147,12 @@ def open_data(args: argparse.Namespace) -> CountTable | OpenedTable:
     table = OpenedTable(open_matrix(path))
     n, m = table.shape
     say(args, f"{args.data}: {n:,} samples × {m:,} features, {table.X.nnz:,} nonzeros, on disk")
-    _warn_of_empty_samples(table, table.X.data.view(0).indptr)
+    _name_empty_samples(table, table.X.data.view(0).indptr)
     return table
 
 
-def read_data(args: argparse.Namespace) -> CountTable:
-    """Read DATA, and say on stderr what it is."""
+def read_data(args: argparse.Namespace, *, is_for_model: bool = True) -> CountTable:
+    """Read DATA, and say on stderr what it is and what a model will not make much of."""
     table = read_counts(
         args.data,
         format=args.format,
@@ -163,24 +162,16 @@ def read_data(args: argparse.Namespace) -> CountTable:
     )
     n, m = table.shape
     say(args, f"{args.data}: {n:,} samples × {m:,} features, {table.X.nnz:,} nonzeros")
-    _warn_of_empty_samples(table, table.X.indptr)
-    _warn_of_counts_elsewhere(args, table)
+    if is_for_model:
+        _name_empty_samples(table, table.X.indptr)
+        _warn_of_counts_elsewhere(args, table)
     return table
 
 
-def _warn_of_empty_samples(table: CountTable | OpenedTable, indptr: Any) -> None:
-    empty = np.flatnonzero(np.diff(indptr) == 0)
-    if len(empty):
-        names = table.row_names
-        first = [f"row {i}" if names is None else repr(str(names[i])) for i in empty[:_NAMED]]
-        more = f" and {len(empty) - _NAMED:,} more" if len(empty) > _NAMED else ""
-        are, them = ("is", "it") if len(empty) == 1 else ("are", "them")
-        warnings.warn(
-            f"{len(empty):,} of {table.shape[0]:,} samples {are} empty: {', '.join(first)}{more}. "
-            f"With no counts, nothing can be said about {them}.",
-            UserWarning,
-            stacklevel=2,
-        )
+def _name_empty_samples(table: CountTable | OpenedTable, indptr: Any) -> None:
+    """Warn of empty samples by their names, which a fit would not know."""
+    warn_of_empty_samples(np.diff(indptr) == 0, table.row_names)
+    warnings.simplefilter("ignore", EmptySamplesWarning)  # they have been named
 
 
 def _warn_of_counts_elsewhere(args: argparse.Namespace, table: CountTable) -> None:
