@@ -21,7 +21,6 @@ from klnmf.readers import (
     CountTable,
     ReadError,
     delimited,
-    hdf5,
     parquet,
     read_counts,
     triplets,
@@ -234,22 +233,6 @@ def test_a_wide_csv_needs_the_memory_of_its_nonzeros(tmp_path: Path) -> None:
         tracemalloc.stop()
     assert found.X.nnz == X.nnz
     assert peak < n * m  # bytes: an eighth of the dense table
-
-
-def test_dense_hdf5_is_read_a_block_of_rows_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    heights = []
-
-    class Watched:
-        shape = (10, 4)
-
-        def __getitem__(self, rows: slice) -> Any:
-            part = np.eye(10, 4)[rows]
-            heights.append(len(part))
-            return part
-
-    monkeypatch.setattr(hdf5, "DENSE_BLOCK", 12)
-    np.testing.assert_array_equal(hdf5.sparse_rows(Watched()).toarray(), np.eye(10, 4))
-    assert heights == [3, 3, 3, 1]
 
 
 @pytest.mark.parametrize("indexed", [True, False])

@@ -383,7 +383,7 @@ def test_paths_formats_and_options_that_do_not_exist(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "package"),
-    [("a.parquet", "pyarrow"), ("a.h5ad", "anndata"), ("a.loom", "h5py"), ("a.h5", "h5py")],
+    [("a.parquet", "pyarrow"), ("a.h5ad", "h5py"), ("a.loom", "h5py"), ("a.h5", "h5py")],
 )
 def test_packages_that_are_not_installed(
     name: str, package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

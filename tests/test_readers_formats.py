@@ -17,7 +17,7 @@ import scipy.sparse as sp
 from sklearn.datasets import dump_svmlight_file
 from sklearn.feature_extraction.text import CountVectorizer
 
-from klnmf.readers import CountTable, ReadError, read_counts
+from klnmf.readers import CountTable, read_counts
 from reader_checks import COLUMNS, COUNTS, ROWS, assert_same, write_lines
 
 # ---- matrices with names beside them -------------------------------------------------------------
@@ -87,73 +87,6 @@ def test_svmlight(zero_based: bool, tmp_path: Path) -> None:
 # ---- single cells --------------------------------------------------------------------------------
 
 
-def write_10x(folder: Path, *, version: int, prefix: str = "") -> None:
-    """The three files as Cell Ranger lays them out: features × cells, packed since version 3."""
-    folder.mkdir(exist_ok=True)
-    header = (
-        '%%MatrixMarket matrix coordinate integer general\n%metadata_json: {"format_version": 2}\n'
-    )
-    matrix = sp.coo_array(COUNTS.T)
-    entries = zip(matrix.row + 1, matrix.col + 1, matrix.data, strict=True)
-    body = f"4 3 {matrix.nnz}\n" + "".join(f"{i} {j} {v}\n" for i, j, v in entries)
-    genes = [f"ENSG{i}\t{name}" for i, name in enumerate(COLUMNS)]
-    if version >= 3:
-        kinds = ["Gene Expression"] * 3 + ["Antibody Capture"]
-        genes = [f"{gene}\t{kind}" for gene, kind in zip(genes, kinds, strict=True)]
-    files = {
-        "matrix.mtx": header + body,
-        "barcodes.tsv": "AAAC-1\nAAAG-1\nAAAT-1\n",
-        "features.tsv" if version >= 3 else "genes.tsv": "\n".join(genes) + "\n",
-    }
-    for name, content in files.items():
-        if version >= 3:
-            (folder / f"{prefix}{name}.gz").write_bytes(gzip.compress(content.encode()))
-        else:
-            (folder / f"{prefix}{name}").write_text(content)
-
-
-CELLS = CountTable(COUNTS, ["AAAC-1", "AAAG-1", "AAAT-1"], COLUMNS)
-
-
-@pytest.mark.parametrize("version", [2, 3])
-def test_10x_folders(version: int, tmp_path: Path) -> None:
-    write_10x(tmp_path / "filtered_feature_bc_matrix", version=version)
-    assert_same(read_counts(tmp_path / "filtered_feature_bc_matrix"), CELLS)
-    matrix = next((tmp_path / "filtered_feature_bc_matrix").glob("matrix.mtx*"))
-    assert_same(read_counts(matrix), CELLS)
-    by_id = read_counts(matrix, feature_names="id")
-    assert list(by_id.column_names) == ["ENSG0", "ENSG1", "ENSG2", "ENSG3"]
-
-
-def test_one_of_several_10x_matrices_and_one_type_of_feature(tmp_path: Path) -> None:
-    for prefix in ("GSM1_", "GSM2_"):
-        write_10x(tmp_path, version=3, prefix=prefix)
-    with pytest.raises(ReadError, match=r"several matrices \(GSM1_matrix.mtx.gz, GSM2"):
-        read_counts(tmp_path)
-    path = tmp_path / "GSM1_matrix.mtx.gz"
-    found = read_counts(path, feature_type="Gene Expression")
-    assert_same(found, CountTable(COUNTS[:, :3], CELLS.row_names, COLUMNS[:3]))
-    with pytest.raises(ReadError, match="'Peaks'; there are: Antibody Capture, Gene Expression"):
-        read_counts(path, feature_type="Peaks")
-
-
-@pytest.mark.parametrize("version", [2, 3])
-def test_10x_hdf5(version: int, tmp_path: Path) -> None:
-    csc = sp.csc_array(COUNTS.T)
-    with h5py.File(tmp_path / "raw.h5", "w") as file:
-        group = file.create_group("matrix" if version == 3 else "GRCh38")
-        for key in ("data", "indices", "indptr"):
-            group[key] = getattr(csc, key)
-        group["shape"] = csc.shape
-        group["barcodes"] = np.array(list(CELLS.row_names), dtype="S")
-        keys = ("features/id", "features/name") if version == 3 else ("genes", "gene_names")
-        group[keys[0]], group[keys[1]] = np.array(["a", "b", "c", "d"], "S"), np.array(COLUMNS, "S")
-        if version == 3:
-            group["features/feature_type"] = np.array(["Gene Expression"] * 4, "S")
-    assert_same(read_counts(tmp_path / "raw.h5"), CELLS)
-    assert list(read_counts(tmp_path / "raw.h5", feature_names="id").column_names) == list("abcd")
-
-
 def adata(X: Any) -> anndata.AnnData:
     obs = pd.DataFrame({"kind": pd.Categorical(["B", "T", "B"])}, index=ROWS)
     return anndata.AnnData(X, obs=obs, var=pd.DataFrame(index=COLUMNS))
@@ -174,7 +107,6 @@ def test_annotated_data(form: Any, tmp_path: Path) -> None:
     assert_same(read_counts(path, layer="raw"), CountTable(COUNTS * 2, ROWS, COLUMNS))
 
 
-@pytest.mark.filterwarnings("ignore:.*without encoding metadata")  # anndata's, of old files
 def test_annotated_data_of_old_versions(tmp_path: Path) -> None:
     csr = sp.csr_matrix(COUNTS.astype(np.float32))
     with h5py.File(tmp_path / "old.h5ad", "w") as file:

@@ -19,7 +19,7 @@ from klnmf.on_disk.sorting import Spool
 from klnmf.readers.delimited import collect_delimited
 from klnmf.readers.diagnosis import explain_docword, explain_matrix_market
 from klnmf.readers.files import ReadError, open_binary
-from klnmf.readers.hdf5 import h5ad_parts
+from klnmf.readers.hdf5 import Compressed, h5ad_parts
 from klnmf.readers.matrix_files import (
     PathLike,
     names_beside,
@@ -313,28 +313,24 @@ def _triplets(collect: Callable[..., CountTable | None], path: Path, **options: 
 
 def _h5ad(path: Path, *, layer: str | None = None, labels: str | None = None) -> Source | None:
     with h5ad_parts(path, layer, labels) as parts:
-        element, names = parts.element, parts.names
-        if hasattr(element, "shape"):
+        stored, names = parts.matrix, parts.names
+        if not isinstance(stored, Compressed):
             return None
-        kind = str(element.attrs.get("encoding-type", ""))
-        shape = tuple(int(size) for size in element.attrs.get("shape", ()))
-        if kind not in ("csr_matrix", "csc_matrix") or len(shape) != 2:
-            return None
-        dtype = element["data"].dtype
+        dtype, shape, by_rows = stored.data.dtype, stored.shape, stored.form == "csr"
 
     def blocks(limit: int) -> Iterator[sp.csr_array]:
         with h5ad_parts(path, layer, None) as parts:
-            data, indices = parts.element["data"], parts.element["indices"]
-            rows = shape if kind == "csr_matrix" else shape[::-1]
+            stored = parts.matrix
+            assert isinstance(stored, Compressed)
             yield from _compressed_blocks(
                 path,
-                rows,
-                parts.element["indptr"][:],
-                lambda first, last: (indices[first:last], data[first:last]),
+                shape if by_rows else shape[::-1],
+                stored.indptr,
+                lambda first, last: (stored.indices[first:last], stored.data[first:last]),
                 limit,
             )
 
-    if kind == "csr_matrix":
+    if by_rows:
         return Source(blocks, shape=shape, names=names, dtype=dtype)
     swapped = {"row_names": names["column_names"], "column_names": names["row_names"]}
     by_columns = Source(blocks, shape=shape[::-1], names=swapped, dtype=dtype).transposed()

@@ -34,7 +34,7 @@ from klnmf.on_disk.views import MappedView, open_view
 from klnmf.readers import CountTable
 from klnmf.readers.files import ReadError
 from klnmf.readers.matrix_files import one_a_line
-from klnmf.readers.table import first_wrong
+from klnmf.readers.table import first_wrong, unique_features
 from klnmf.sparse_data import RowView, SparseData
 from klnmf.validation import EXACT_IN_FLOAT32, check_value_range, working_dtype
 
@@ -85,8 +85,10 @@ def write_rows(partial: Path, source: Source, limit: int, dtype: Any, data: Any)
     for leftover in partial.glob("*.spool"):
         leftover.unlink()
     files = list(ROW_FILES)
+    whose = "data" if rows.place is None else str(rows.place)
+    features = unique_features(source.names.get("column_names"), whose)
     for what, file in NAME_FILES.items():
-        names = source.names.get(what)
+        names = features if what == "column_names" else source.names.get(what)
         if names is not None:
             (partial / file).write_bytes(one_a_line([str(name) for name in names], what))
             files.append(file)

@@ -26,7 +26,7 @@ from klnmf.readers.matrix_files import (
     write_npz,
 )
 from klnmf.readers.parquet import read_parquet, write_parquet
-from klnmf.readers.table import CountTable, table_of_file
+from klnmf.readers.table import CountTable, table_of_file, unique_features
 from klnmf.readers.tenx import MATRIX_NAMES, companion, matrices_in, read_10x, read_10x_h5
 
 PathLike = str | os.PathLike[str]
@@ -87,6 +87,8 @@ def read_counts(
     r"""Read a file or a folder as counts, samples × features, with the names it holds.
 
     Files are read in pieces and never as a dense table. Entries of the same row and column add up.
+    What was changed or left out is told to the logger ``klnmf.readers``, as a warning, which Python
+    shows by default.
 
     ==============  ============================================================================
     format          what it is
@@ -129,8 +131,9 @@ def read_counts(
           default NAME.rows.txt and NAME.columns.txt (or NAME.vocab.txt) beside the matrix, if
           there; known classes are in NAME.labels.txt.
         - svmlight: ``zero_based`` and ``n_features``, as in scikit-learn's `load_svmlight_file`.
-        - 10x, 10x-h5: ``feature_names``, "name" (default) or "id"; ``feature_type``, to keep one
-          type of feature only, such as "Gene Expression".
+        - 10x, 10x-h5: ``feature_names``, "name" (default) or "id"; ``feature_type``, the type of
+          features to read, such as "Antibody Capture", or "all". By default it is "Gene
+          Expression" where the file has several types.
         - h5ad: ``labels``, the column of ``obs`` to take as labels.
         - csv, tsv, parquet: ``layout``, "table" or "triplets", where it is not told rightly by
           itself (three columns, and names of rows that come up again or a second column without
@@ -149,7 +152,10 @@ def read_counts(
     -------
     CountTable
         The counts and the names of rows and columns; names are None where the file has none.
-        Triplets give names in the order in which they first appear.
+        Triplets give names in the order in which they first appear. Names of features that occur
+        more than once, as symbols of genes do, are made unique as AnnData does it: the second
+        "MATR3" becomes "MATR3-1". The ids of genes that files have beside names are in
+        ``column_ids``.
 
     Raises
     ------
@@ -179,7 +185,9 @@ def read_counts(
         options["layer"] = layer
     name = format_to_read(path, format, options)
     table = FORMATS[name].read(path, **options)
-    return table.transposed() if transpose else table
+    table = table.transposed() if transpose else table
+    table.column_names = unique_features(table.column_names, str(path))
+    return table
 
 
 def write_counts(table: CountTable, path: PathLike, *, format: str | None = None) -> None:
@@ -189,7 +197,8 @@ def write_counts(table: CountTable, path: PathLike, *, format: str | None = None
 
     - .npz, .mtx, .mtx.gz: names and labels go into NAME.rows.txt, NAME.columns.txt and
       NAME.labels.txt beside the matrix.
-    - .h5ad: names are those of ``obs`` and ``var``, labels the column ``label`` of ``obs``.
+    - .h5ad: names are those of ``obs`` and ``var``, labels the column ``label`` of ``obs``, ids of
+      features the column ``gene_ids`` of ``var``.
     - .csv, .tsv (also .gz), .parquet: triplets of row, column and count; labels are left out. Rows
       without names are numbered from 0. The first row is written with its zeros, so that names
       keep their order. In .csv and .tsv, a name that a spreadsheet would run as a formula (it

@@ -8,45 +8,95 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import scipy.sparse as sp
 
 from klnmf.option_names import option
 from klnmf.readers.files import ReadError, require
+from klnmf.readers.hdf5_items import Array, Group, opened
 from klnmf.readers.table import CountTable, table_of_file
 
-# Entries of a dense data set that are in memory at a time.
+# Entries of a dense array that are in memory at a time.
 DENSE_BLOCK = 1 << 22
 # Where the writers of loom files put names, in the order of preference.
 _LOOM_CELLS = ("CellID", "obs_names", "cell_names", "barcode")
 _LOOM_GENES = ("Gene", "var_names", "gene_names", "Accession")
+# Column of ``var`` in which scanpy keeps the ids of genes.
+GENE_IDS = "gene_ids"
+_SPARSE = {"csr_matrix": "csr", "csc_matrix": "csc", "csr": "csr", "csc": "csc"}
 
 
-@contextmanager
-def opened(path: Path) -> Iterator[Any]:
-    """HDF5 file, for reading."""
-    h5py = require("h5py", f"Reading {path.suffix} files")
-    try:
-        file = h5py.File(path, "r")
-    except OSError as error:
-        raise ReadError(path, f"this is not an HDF5 file, or it is cut off: {error}") from error
-    with file:
-        try:
-            yield file
-        except OSError as error:  # pieces of it that are damaged
-            raise ReadError(path, f"the HDF5 file is damaged: {error}") from error
+# ---- matrices ------------------------------------------------------------------------------------
 
 
-def strings(dataset: Any) -> list[str]:
-    """Names of a data set, which are bytes in HDF5."""
-    values = dataset[:].tolist()
-    return [v.decode("utf-8", "replace") if isinstance(v, bytes) else str(v) for v in values]
+class Compressed(NamedTuple):
+    """A sparse matrix in a file: where it begins and ends is checked, its entries are not read."""
+
+    form: str  # "csr" or "csc"
+    shape: tuple[int, int]
+    data: Array
+    indices: Array
+    indptr: npt.NDArray[np.int64]
+
+    def read(self) -> Any:
+        """All of it, as a valid matrix of SciPy."""
+        indices = self.indices[:]
+        n_minor = self.shape[1 if self.form == "csr" else 0]
+        if len(indices) and not (indices.min() >= 0 and indices.max() < n_minor):
+            raise self.indices.refuse(f"holds numbers that are not from 0 to {n_minor - 1:,}.")
+        kind = sp.csr_array if self.form == "csr" else sp.csc_array
+        return kind((self.data[:], indices, self.indptr), shape=self.shape)
+
+
+def compressed(group: Group, form: str, shape: tuple[int, int]) -> Compressed:
+    """Matrix of the arrays data, indices and indptr."""
+    indices = group.array("indices")
+    indices.check_numbers(1, "iu")
+    data = group.array("data", indices.shape)
+    data.check_numbers(1)
+    places = group.array("indptr", (shape[0 if form == "csr" else 1] + 1,))
+    indptr = places.numbers("iu").astype(np.int64)
+    if indptr[0] != 0 or indptr[-1] != len(indices) or (np.diff(indptr) < 0).any():
+        raise places.refuse(f"does not rise from 0 to {len(indices):,}, the number of entries.")
+    return Compressed(form, shape, data, indices, indptr)
+
+
+def sparse_rows(array: Array) -> sp.csr_array:
+    """CSR form of a dense array; each stored piece of it is unpacked once."""
+    n_rows, n_columns = array.shape
+    if not n_rows or not n_columns:
+        return sp.csr_array((n_rows, n_columns))
+    height, width = _tile(n_columns, array.chunks)
+    bands = []
+    for top in range(0, n_rows, height):
+        tiles = [
+            sp.csr_array(_wide_enough(array[top : top + height, left : left + width]))
+            for left in range(0, n_columns, width)
+        ]
+        bands.append(sp.hstack(tiles, format="csr") if len(tiles) > 1 else tiles[0])
+    return sp.csr_array(sp.vstack(bands, format="csr"))
+
+
+def _tile(n_columns: int, chunk: tuple[int, ...]) -> tuple[int, int]:
+    """Height and width of whole chunks, about DENSE_BLOCK entries; whole rows if possible."""
+    height, width = chunk
+    width = min(n_columns, width * max(1, DENSE_BLOCK // (height * width)))
+    return height * max(1, DENSE_BLOCK // (height * width)), width
+
+
+def _wide_enough(block: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """SciPy has no half floats."""
+    return block.astype(np.float32) if block.dtype == np.float16 else block
+
+
+# ---- AnnData -------------------------------------------------------------------------------------
 
 
 class H5adParts(NamedTuple):
     """A matrix of an open AnnData file, and what belongs to it."""
 
-    element: Any  # data set, or group of a sparse matrix
-    names: dict[str, Any]  # row_names, column_names, labels
+    matrix: Array | Compressed
+    names: dict[str, Any]  # row_names, column_names, labels, column_ids
     others: list[str]  # the other matrices of the file, by the layers that read them
 
     @property
@@ -63,75 +113,115 @@ def read_h5ad(path: Path, *, layer: str | None = None, labels: str | None = None
 
     Only what is asked for is read, not the whole AnnData object.
     """
-    read_element = require("anndata.io", "Reading .h5ad files").read_elem
     with h5ad_parts(path, layer, labels) as parts:
-        element = parts.element
-        matrix = sparse_rows(element) if hasattr(element, "shape") else read_element(element)
+        stored = parts.matrix
+        matrix = sparse_rows(stored) if isinstance(stored, Array) else stored.read()
     return table_of_file(path, matrix, **parts.names, hint=parts.hint)
 
 
 @contextmanager
 def h5ad_parts(path: Path, layer: str | None, labels: str | None) -> Iterator[H5adParts]:
     """Open an AnnData file at ``X``, one of its layers, or ``raw``."""
-    read_element = require("anndata.io", "Reading .h5ad files").read_elem
     with opened(path) as file:
-        if not {"obs", "var"} <= set(file):
+        if "obs" not in file or "var" not in file:
             raise ReadError(path, "this is not an AnnData file: it has no obs and var.")
         # A layer that has the name "X" or "raw" comes before what AnnData calls so.
-        places = {"X": "X", "raw": "raw/X"} | {k: f"layers/{k}" for k in file.get("layers", ())}
-        places = {name: place for name, place in places.items() if place in file}
+        raw, layers = (file.group(k) if k in file else None for k in ("raw", "layers"))
+        places = {"X": (file, "X")} if "X" in file else {}
+        places |= {"raw": (raw, "X")} if raw is not None and "X" in raw else {}
+        places |= {} if layers is None else {name: (layers, name) for name in layers.names()}
         asked = "X" if layer is None else layer
-        place = "X" if layer is None else places.get(layer)
-        if place is None or place not in file:
+        holder, name = (file, "X") if layer is None else places.get(layer, (file, ""))
+        if name not in holder:
             there = ", ".join(places) or "no matrix"
             raise ReadError(path, f"it has no {asked!r}. It has: {there}.")
         others = [name for name in places if name != asked]
-        try:
-            names = {
-                "row_names": _index(file["obs"], read_element),
-                "column_names": _index(
-                    file["raw/var" if place == "raw/X" else "var"], read_element
-                ),
-                "labels": None
-                if labels is None
-                else _column(path, file["obs"], labels, read_element),
-            }
-            yield H5adParts(file[place], names, others)
-        except (KeyError, TypeError) as error:
-            raise ReadError(path, f"anndata cannot read {asked!r}: {error}") from error
+        obs, var = file.item("obs"), (raw if holder is raw else file).item("var")
+        rows, columns = _index(obs), _index(var)
+        names = {
+            "row_names": rows,
+            "column_names": columns,
+            "labels": None if labels is None else _column(obs, labels),
+            "column_ids": _column(var, GENE_IDS) if GENE_IDS in _columns(var) else None,
+        }
+        yield H5adParts(_matrix(holder, name, (len(rows), len(columns))), names, others)
 
 
-def read_loom(path: Path, *, layer: str | None = None) -> CountTable:
-    """Loom file, which holds genes × cells; what is returned is cells × genes."""
-    with opened(path) as file:
-        layers = list(file["layers"]) if "layers" in file else []
-        if "matrix" not in file or "row_attrs" not in file or "col_attrs" not in file:
-            raise ReadError(path, "this is not a loom file: it lacks matrix, row_attrs, col_attrs.")
-        if layer is not None and layer not in layers:
-            raise ReadError(
-                path, f"there is no layer {layer!r}. It has: {', '.join(layers) or 'none'}."
-            )
-        matrix = sparse_rows(file["matrix"] if layer is None else file["layers"][layer])
-        genes = _first_attribute(file["row_attrs"], _LOOM_GENES)
-        cells = _first_attribute(file["col_attrs"], _LOOM_CELLS)
-    return table_of_file(path, matrix.T, cells, genes)
+def _matrix(holder: Group, name: str, shape: tuple[int, int]) -> Array | Compressed:
+    """Dense or sparse matrix, which has as many rows and columns as there are names."""
+    group = holder.item(name)
+    if isinstance(group, Array):
+        dense = holder.array(name)
+        dense.check_numbers(2)
+        if dense.shape != shape:
+            raise _other_shape(dense, dense.shape, shape)
+        return dense
+    kind = group.text("encoding-type") or group.text("h5sparse_format")
+    if kind not in _SPARSE:
+        raise group.refuse(f"has the type {kind!r}; expected was a dense or sparse matrix.")
+    said = group.shape_in("shape") or group.shape_in("h5sparse_shape")
+    if said != shape:
+        raise _other_shape(group, said, shape)
+    return compressed(group, _SPARSE[kind], shape)
 
 
-def sparse_rows(dataset: Any) -> sp.csr_array:
-    """CSR form of a dense data set, a block of rows at a time."""
-    n_rows, n_columns = dataset.shape
-    height = max(1, DENSE_BLOCK // max(1, n_columns))
-    blocks = []
-    for start in range(0, n_rows, height):
-        block = dataset[start : start + height]
-        if block.dtype == np.float16:
-            block = block.astype(np.float32)
-        blocks.append(sp.csr_array(block))
-    return sp.vstack(blocks, format="csr") if blocks else sp.csr_array((n_rows, n_columns))
+def _other_shape(item: Array | Group, said: Any, shape: tuple[int, int]) -> ReadError:
+    return item.refuse(f"has the shape {said}; there are names of {shape[0]:,} × {shape[1]:,}.")
+
+
+def _columns(frame: Array | Group) -> list[str]:
+    """Names of the columns that can be read, which those of old versions cannot."""
+    if isinstance(frame, Array):  # one compound data set, before anndata 0.7
+        return []
+    return [n for n in frame.names() if n not in (frame.text("_index"), "__categories")]
+
+
+def _index(frame: Array | Group) -> list[str]:
+    """Names of the rows of a data frame."""
+    if isinstance(frame, Array):
+        frame.check_stored()
+        return frame.strings()
+    name = frame.text("_index")
+    if name is None:
+        raise frame.refuse("has no attribute '_index', which tells the column of names.")
+    return _values(frame, name)
+
+
+def _column(frame: Array | Group, name: str) -> list[str]:
+    there = _columns(frame)
+    if isinstance(frame, Array) or name not in there:
+        raise frame.refuse(f"has no column {name!r}. It has: {', '.join(there) or 'none'}.")
+    return _values(frame, name)
+
+
+def _values(frame: Group, name: str) -> list[str]:
+    """Column of a data frame as texts; what is missing is "nan"."""
+    column = frame.item(name)
+    if isinstance(column, Group):
+        if "codes" in column:
+            return _decoded(column.array("codes"), column.array("categories"))
+        values = column.array("values").strings()
+        if "mask" not in column:
+            return values
+        mask = column.array("mask", (len(values),)).numbers()
+        return ["nan" if gone else value for value, gone in zip(values, mask, strict=True)]
+    if "__categories" in frame and name in frame.group("__categories"):  # anndata 0.7
+        return _decoded(frame.array(name), frame.group("__categories").array(name))
+    return frame.array(name).strings()
+
+
+def _decoded(codes: Array, categories: Array) -> list[str]:
+    numbers, texts = codes.numbers("iu").astype(np.int64), categories.strings()
+    if len(numbers) and numbers.max() >= len(texts):
+        raise codes.refuse(f"holds codes of more than {len(texts):,} categories.")
+    return ["nan" if code < 0 else texts[code] for code in numbers]
 
 
 def write_h5ad(table: CountTable, path: Path) -> None:
-    """AnnData file with the counts as ``X``; labels become the column ``label`` of ``obs``."""
+    """AnnData file with the counts as ``X``.
+
+    Labels become the column ``label`` of ``obs``, the ids of features ``gene_ids`` of ``var``.
+    """
     anndata = require("anndata", "Writing .h5ad files")
     pandas = require("pandas", "Writing .h5ad files")
     frames = []
@@ -140,23 +230,32 @@ def write_h5ad(table: CountTable, path: Path) -> None:
         frames.append(pandas.DataFrame(index=pandas.Index(index, dtype=object)))
     if table.labels is not None:
         frames[0]["label"] = pandas.Categorical(table.labels)
+    if table.column_ids is not None:
+        frames[1][GENE_IDS] = table.column_ids
     anndata.AnnData(sp.csr_matrix(table.X), obs=frames[0], var=frames[1]).write_h5ad(path)
 
 
-def _index(frame: Any, read_element: Any) -> Any:
-    """Names of the rows of a data frame, without its columns where the file allows it."""
-    if hasattr(frame, "dtype"):  # one compound data set, before anndata 0.7
-        return strings(frame[:][frame.dtype.names[0]])
-    return read_element(frame[frame.attrs["_index"]])
+# ---- loom ----------------------------------------------------------------------------------------
 
 
-def _column(path: Path, frame: Any, name: str, read_element: Any) -> Any:
-    columns = read_element(frame) if not hasattr(frame, "dtype") else {}
-    if name not in columns:
-        there = ", ".join(columns) or "none"
-        raise ReadError(path, f"obs has no column {name!r}. It has: {there}.")
-    return columns[name].to_numpy()
+def read_loom(path: Path, *, layer: str | None = None) -> CountTable:
+    """Loom file, which holds genes × cells; what is returned is cells × genes."""
+    with opened(path) as file:
+        if any(name not in file for name in ("matrix", "row_attrs", "col_attrs")):
+            raise ReadError(path, "this is not a loom file: it lacks matrix, row_attrs, col_attrs.")
+        layers = file.group("layers") if "layers" in file else None
+        there = [] if layers is None else layers.names()
+        if layer is not None and layer not in there:
+            raise ReadError(
+                path, f"there is no layer {layer!r}. It has: {', '.join(there) or 'none'}."
+            )
+        dense = file.array("matrix") if layers is None or layer is None else layers.array(layer)
+        dense.check_numbers(2)
+        genes = _first_attribute(file.group("row_attrs"), _LOOM_GENES)
+        cells = _first_attribute(file.group("col_attrs"), _LOOM_CELLS)
+        matrix = sparse_rows(dense)
+    return table_of_file(path, matrix.T, cells, genes)
 
 
-def _first_attribute(group: Any, names: tuple[str, ...]) -> list[str] | None:
-    return next((strings(group[name]) for name in names if name in group), None)
+def _first_attribute(group: Group, names: tuple[str, ...]) -> list[str] | None:
+    return next((group.array(name).strings() for name in names if name in group), None)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +18,9 @@ from klnmf.readers.files import ReadError
 
 Array = npt.NDArray[Any]
 Names = Sequence[str] | npt.NDArray[Any] | None
+
+# Tells what readers changed or left out; Python shows it by default.
+LOGGER = logging.getLogger("klnmf.readers")
 
 
 @dataclass(eq=False, repr=False)
@@ -36,12 +41,14 @@ class CountTable:
     open_features : bool, default=False
         Whether the features are those that occur, as the words of texts are: one that is not
         among them has the count 0, where otherwise it has not been counted.
+    column_ids : sequence of str, optional
+        One id a feature, where files have ids beside names, as those of genes have.
 
     Attributes
     ----------
     X : scipy.sparse.csr_array
         The counts.
-    row_names, column_names, labels : ndarray of str (dtype object), or None
+    row_names, column_names, labels, column_ids : ndarray of str (dtype object), or None
         What was given.
 
     Examples
@@ -59,12 +66,14 @@ class CountTable:
     column_names: Any = None
     labels: Any = None
     open_features: bool = False
+    column_ids: Any = None
 
     def __post_init__(self) -> None:
         n_rows, n_columns = _shape(self.X)
         self.row_names = _as_names(self.row_names, n_rows, "row_names", "row")
         self.column_names = _as_names(self.column_names, n_columns, "column_names", "column")
         self.labels = _as_names(self.labels, n_rows, "labels", "row")
+        self.column_ids = _as_names(self.column_ids, n_columns, "column_ids", "column")
         self.X = self._counts(self.X)
 
     @property
@@ -73,13 +82,14 @@ class CountTable:
         return _shape(self.X)
 
     def transposed(self) -> CountTable:
-        """Table with rows and columns exchanged; labels are of rows and are left out."""
+        """Table with rows and columns exchanged; labels and ids are left out."""
         return CountTable(
             self.X.T, self.column_names, self.row_names, open_features=self.open_features
         )
 
     def __repr__(self) -> str:
-        known = [f for f in ("row_names", "column_names", "labels") if getattr(self, f) is not None]
+        fields = ("row_names", "column_names", "column_ids", "labels")
+        known = [field for field in fields if getattr(self, field) is not None]
         names = f", with {', '.join(known)}" if known else ""
         n_rows, n_columns = self.shape
         return f"CountTable({n_rows:,} × {n_columns:,}, {self.X.nnz:,} nonzeros{names})"
@@ -116,6 +126,39 @@ def table_of_file(path: Path, *arguments: Any, hint: str = "", **named: Any) -> 
         raise
     except (TypeError, ValueError) as error:
         raise ReadError(path, f"{error}{hint}") from error
+
+
+def unique_features(given: Names, whose: str) -> Array | None:
+    """Names of features, of which repeated ones get -1, -2, ...; a line in the log says so.
+
+    The first of each keeps its name, and no name that is there is given to another: the names are
+    those of ``AnnData.var_names_make_unique``.
+
+    Examples
+    --------
+    >>> unique_features(["a", "a", "b"], "counts.mtx").tolist()
+    ['a', 'a-1', 'b']
+    """
+    if given is None:
+        return None
+    names: Array = np.asarray(given, dtype=object)
+    taken, seen, repeats = set(names), set[str](), Counter[str]()
+    unique, example = names.copy(), ""
+    for position, name in enumerate(names):
+        if name not in seen:
+            seen.add(name)
+            continue
+        while unique[position] in taken:
+            repeats[name] += 1
+            unique[position] = f"{name}-{repeats[name]}"
+        taken.add(unique[position])
+        example = example or f"a second {name!r} is now {unique[position]!r}"
+    if example:
+        n_changed = int((unique != names).sum())
+        LOGGER.warning(
+            "%s: %s repeated feature names were made unique (%s)", whose, f"{n_changed:,}", example
+        )
+    return unique
 
 
 def first_wrong(values: Array) -> int | None:

@@ -5,19 +5,24 @@ Both hold features × cells; what is returned is cells × features.
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 
-from klnmf.matrix_checks import csr_from_parts
 from klnmf.option_names import option
-from klnmf.readers.files import ReadError, check_number_of_names, require, text_lines
-from klnmf.readers.hdf5 import opened, strings
+from klnmf.readers.files import ReadError, check_number_of_names, text_lines
+from klnmf.readers.hdf5 import compressed
+from klnmf.readers.hdf5_items import Group, opened
 from klnmf.readers.matrix_files import read_matrix_market
-from klnmf.readers.table import CountTable, table_of_file
+from klnmf.readers.table import LOGGER, CountTable, table_of_file
 
 FeatureNames = Literal["name", "id"]
+# What is read by default where a file has several types of features.
+GENES = "Gene Expression"
+ALL_TYPES = "all"
 MATRIX_NAMES = ("matrix.mtx", "matrix.mtx.gz")
 
 
@@ -59,7 +64,7 @@ def read_10x(
     ids, names, types = (
         [fields[min(position, len(fields) - 1)] for fields in features] for position in range(3)
     )
-    columns = {"id": ids, "name": names, "type": types if _have_types(features) else None}
+    columns = {"id": ids, "name": names} | ({"type": types} if _have_types(features) else {})
     return _cells_by_features(path, counts.T, barcodes, columns, feature_names, feature_type)
 
 
@@ -67,9 +72,9 @@ def read_10x_h5(
     path: Path, *, feature_names: FeatureNames = "name", feature_type: str | None = None
 ) -> CountTable:
     """HDF5 file of Cell Ranger, of version 3 and later or of version 2 (one genome)."""
-    h5py = require("h5py", "Reading 10x .h5 files")
     with opened(path) as file:
-        groups = [k for k, v in file.items() if isinstance(v, h5py.Group) and "barcodes" in v]
+        items = {name: file.item(name) for name in file.names()}
+        groups = {k: v for k, v in items.items() if isinstance(v, Group) and "barcodes" in v}
         if len(groups) != 1:
             problem = (
                 f"{len(groups)} genomes ({', '.join(groups)}); a file with one is expected."
@@ -79,21 +84,26 @@ def read_10x_h5(
                 f"{option('format', 'loom')}."
             )
             raise ReadError(path, problem)
-        group = file[groups[0]]
-        try:
-            if "features" in group:
-                features = group["features"]
-                kinds = (("id", "id"), ("name", "name"), ("type", "feature_type"))
-                columns = {kind: strings(features[k]) for kind, k in kinds if k in features}
-            else:
-                columns = {"id": strings(group["genes"]), "name": strings(group["gene_names"])}
-            barcodes = strings(group["barcodes"])
-            n_features, n_cells = (int(size) for size in group["shape"][:2])
-            # Compressed columns of features × cells are compressed rows of cells × features.
-            parts = {key: group[key][:] for key in ("data", "indices", "indptr")}
-            counts = csr_from_parts("csr", parts, (n_cells, n_features), "it")
-        except (KeyError, TypeError, ValueError) as error:
-            raise ReadError(path, f"group {groups[0]!r} is not a 10x matrix: {error}") from error
+        (group,) = groups.values()
+        if "features" in group:
+            holder, kinds = group.group("features"), ("id", "name", "feature_type")
+        else:
+            holder, kinds = group, ("genes", "gene_names", "")
+        columns = {
+            kind: holder.array(key).strings()
+            for kind, key in zip(("id", "name", "type"), kinds, strict=True)
+            if key in holder
+        }
+        barcodes = group.array("barcodes").strings()
+        n_features, n_cells = (int(n) for n in group.array("shape", (2,)).numbers("iu"))
+        for what, names, size in (
+            ("barcodes", barcodes, n_cells),
+            *((f"{kind}s of features", names, n_features) for kind, names in columns.items()),
+        ):
+            if len(names) != size:
+                raise group.refuse(f"has {len(names):,} {what} where {size:,} are needed.")
+        # Compressed columns of features × cells are compressed rows of cells × features.
+        counts = compressed(group, "csr", (n_cells, n_features)).read()
     return _cells_by_features(path, counts, barcodes, columns, feature_names, feature_type)
 
 
@@ -101,21 +111,50 @@ def _cells_by_features(
     path: Path,
     counts: Any,
     barcodes: list[str],
-    columns: dict[str, Any],
+    columns: dict[str, list[str]],
     feature_names: str,
     feature_type: str | None,
 ) -> CountTable:
     if feature_names not in ("name", "id"):
         raise ValueError(f"feature_names must be 'name' or 'id'; got {feature_names!r}.")
-    table = table_of_file(path, counts, barcodes, columns.get(feature_names) or columns["id"])
-    if feature_type is None:
+    ids = columns.get("id")
+    names = columns.get(feature_names, ids)
+    table = table_of_file(path, counts, barcodes, names, column_ids=ids)
+    kept = _features_of_type(path, np.array(columns.get("type", []), dtype=object), feature_type)
+    if kept is None:
         return table
-    types = np.array(columns.get("type") or [], dtype=object)
-    kept = np.flatnonzero(types == feature_type)
+    names, ids = (None if n is None else n[kept] for n in (table.column_names, table.column_ids))
+    return CountTable(table.X[:, kept], barcodes, names, column_ids=ids)
+
+
+def _features_of_type(
+    path: Path, types: npt.NDArray[Any], wanted: str | None
+) -> npt.NDArray[np.intp] | None:
+    """Positions of the features to keep, None being all; by default those of genes."""
+    there = Counter(types.tolist())
+    if wanted == ALL_TYPES or (wanted is None and len(there) < 2):
+        return None
+    if wanted is None and GENES not in there:
+        LOGGER.warning(
+            "%s: features of several types are read together: %s; choose one with feature_type",
+            path,
+            _listed(there),
+        )
+        return None
+    kept = np.flatnonzero(types == (wanted or GENES))
     if not kept.size:
-        there = ", ".join(sorted(set(types.tolist()))) or "none"
-        raise ReadError(path, f"no feature is of the type {feature_type!r}; there are: {there}.")
-    return CountTable(table.X[:, kept], table.row_names, table.column_names[kept])
+        known = ", ".join(sorted(there)) or "none"
+        raise ReadError(path, f"no feature is of the type {wanted!r}; there are: {known}.")
+    if wanted is None:
+        del there[GENES]
+        LOGGER.warning("%s: left out %s; feature_type='all' reads them", path, _listed(there))
+    return kept
+
+
+def _listed(types: Counter[str]) -> str:
+    return ", ".join(
+        f"{n:,} feature{'s' * (n != 1)} of type {name!r}" for name, n in sorted(types.items())
+    )
 
 
 def _needed(matrix: Path, *kinds: str) -> Path:

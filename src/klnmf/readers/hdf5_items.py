@@ -1,0 +1,265 @@
+"""Groups and arrays of an HDF5 file, each checked as it is fetched.
+
+A file from elsewhere may say anything: that an array has 1e12 entries, that a matrix is a text, or
+that its numbers are in another file. Formats see an HDF5 file through these classes alone, and
+whatever is wrong with it becomes a `ReadError`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from klnmf.readers.files import ReadError, require
+
+# An array may be this large whatever the file holds: what was never written reads as zeros.
+_SMALL = 1 << 26
+# The most that gzip packs into a byte, and a little.
+_BEST_COMPRESSION = 1100
+# HDF5 holds a chunk in memory as a whole.
+_LARGEST_CHUNK = 1 << 30
+# Strings that are read at a time. Many may share one place in the file, so that the length of all
+# of them is checked after each block.
+_STRINGS = 256
+_SOFT_LINKS = 8
+# What h5py raises for files that are damaged.
+_DAMAGED = (OSError, RuntimeError, ValueError, TypeError, LookupError, OverflowError)
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Group]:
+    """HDF5 file, for reading."""
+    h5py = require("h5py", f"Reading {path.suffix} files")
+    try:
+        file = h5py.File(path, "r")
+    except _DAMAGED as error:
+        raise ReadError(path, f"this is not an HDF5 file, or it is cut off: {error}") from error
+    with file:
+        try:
+            yield Group(path, "", file)
+        except ReadError:
+            raise
+        except _DAMAGED as error:
+            raise ReadError(path, f"the HDF5 file is damaged: {error}") from error
+
+
+class _Item:
+    """What groups and arrays have in common: a place in a file, and attributes."""
+
+    def __init__(self, path: Path, place: str, found: Any) -> None:
+        self.path, self.place, self._found = path, place, found
+
+    def refuse(self, problem: str) -> ReadError:
+        """Return an error about this place of the file."""
+        return ReadError(self.path, f"{self.place or 'the file'} {problem}")
+
+    def text(self, attribute: str) -> str | None:
+        """Attribute that is one text; None where there is none."""
+        value = self._attribute(attribute)
+        value = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+        if value is not None and not isinstance(value, str):
+            raise self.refuse(f"has an attribute {attribute!r} that is not a text.")
+        return value
+
+    def shape_in(self, attribute: str) -> tuple[int, int] | None:
+        """Attribute that gives rows and columns; None where there is none."""
+        value = self._attribute(attribute)
+        if value is None:
+            return None
+        sizes = np.asarray(value)
+        if sizes.shape != (2,) or sizes.dtype.kind not in "iu" or (sizes < 0).any():
+            raise self.refuse(f"has an attribute {attribute!r} that is not rows and columns.")
+        return int(sizes[0]), int(sizes[1])
+
+    def _attribute(self, name: str) -> Any:
+        attributes = self._found.attrs
+        if name not in attributes:
+            return None
+        shape = attributes.get_id(name).shape
+        if shape is None or math.prod(shape) > 2:
+            raise self.refuse(f"has an attribute {name!r} of the shape {shape}.")
+        return attributes[name]
+
+
+class Group(_Item):
+    """Group of an HDF5 file."""
+
+    def names(self) -> list[str]:
+        """Names of what is in it."""
+        return list(self._found)
+
+    def __contains__(self, name: str) -> bool:
+        return _has(self._found, name)
+
+    def item(self, name: str) -> Group | Array:
+        """Fetch what has this name; it must lie in this file."""
+        h5py = require("h5py", "Reading HDF5 files")
+        place = f"{self.place}/{name}" if self.place else name
+        found = self._followed(self._found, name, _SOFT_LINKS)
+        if isinstance(found, h5py.Dataset):
+            return Array(self.path, place, found)
+        if isinstance(found, h5py.Group):
+            return Group(self.path, place, found)
+        raise ReadError(self.path, f"{place} is neither an array nor a group.")
+
+    def group(self, name: str) -> Group:
+        """Fetch a group."""
+        found = self.item(name)
+        if not isinstance(found, Group):
+            raise found.refuse("is an array where a group was expected.")
+        return found
+
+    def array(self, name: str, shape: tuple[int, ...] | None = None) -> Array:
+        """Fetch an array, of this shape or else as large as what is stored of it may be."""
+        found = self.item(name)
+        if not isinstance(found, Array):
+            raise found.refuse("is a group where an array was expected.")
+        if shape is None:
+            found.check_stored()
+        elif found.shape != shape:
+            raise found.refuse(f"has the shape {found.shape}; expected was {shape}.")
+        return found
+
+    def _followed(self, parent: Any, name: str, links: int) -> Any:
+        """Item behind hard and soft links; what leads to another file is refused."""
+        h5py = require("h5py", "Reading HDF5 files")
+        for part in name.strip("/").split("/"):
+            where = f"{self.place}/{name}".strip("/")
+            if not isinstance(parent, h5py.Group) or not _has(parent, part):
+                raise ReadError(self.path, f"it has no {where!r}.")
+            link = parent.get(part, getlink=True)
+            if isinstance(link, h5py.ExternalLink):
+                raise ReadError(
+                    self.path,
+                    f"{where} is a link to another file ({link.filename}), which is not followed. "
+                    "Copy the data into this file.",
+                )
+            if isinstance(link, h5py.SoftLink):
+                if not links:
+                    raise ReadError(self.path, f"{where} is a link that leads nowhere.")
+                start = parent.file if link.path.startswith("/") else parent
+                parent = self._followed(start, link.path, links - 1)
+            else:
+                parent = parent[part]
+        return parent
+
+
+class Array(_Item):
+    """Data set of an HDF5 file; a slice of it is read when it is asked for."""
+
+    def __init__(self, path: Path, place: str, found: Any) -> None:
+        super().__init__(path, place, found)
+        if found.shape is None:
+            raise self.refuse("holds nothing.")
+        self._check_is_here()
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Its shape, as the file says."""
+        return tuple(int(size) for size in self._found.shape)
+
+    @cached_property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the entries."""
+        dtype: np.dtype[Any] = self._found.dtype
+        return dtype
+
+    @property
+    def chunks(self) -> tuple[int, ...]:
+        """Shape of the pieces that can be read without touching others."""
+        return tuple(self._found.chunks or (1,) * len(self.shape))
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, places: Any) -> npt.NDArray[Any]:
+        found: npt.NDArray[Any] = self._found[places]
+        return found.astype(found.dtype.newbyteorder("="), copy=False)
+
+    def numbers(self, kinds: str = "biuf") -> npt.NDArray[Any]:
+        """All of it: numbers of these kinds, in one dimension."""
+        self.check_numbers(1, kinds)
+        return self[:]
+
+    def check_numbers(self, n_dimensions: int, kinds: str = "biuf") -> None:
+        """Refuse anything but numbers of these kinds in so many dimensions."""
+        if self.dtype.kind not in kinds:
+            wanted = "numbers" if "f" in kinds else "whole numbers"
+            raise self.refuse(f"holds entries of the type {self.dtype}; expected were {wanted}.")
+        if len(self.shape) != n_dimensions:
+            raise self.refuse(
+                f"has the shape {self.shape}; expected were {n_dimensions} dimensions."
+            )
+
+    def strings(self) -> list[str]:
+        """All of it as names; of a table, the first column."""
+        source, dtype = self._found, self.dtype
+        if dtype.names is not None:
+            source, dtype = source.fields(dtype.names[0]), dtype[0]
+        h5py = require("h5py", "Reading HDF5 files")
+        kind = h5py.check_string_dtype(dtype)
+        if dtype.kind not in "biufS" and kind is None:
+            raise self.refuse(f"holds entries of the type {dtype}; expected were names.")
+        if len(self.shape) != 1:
+            raise self.refuse(f"has the shape {self.shape}; expected was one name after another.")
+        room = self.path.stat().st_size if dtype.kind == "O" else math.inf
+        names: list[str] = []
+        for start in range(0, len(self), _STRINGS):
+            block = [_text(value) for value in source[start : start + _STRINGS]]
+            room -= sum(map(len, block))
+            if room < 0:
+                raise self.refuse("holds more text than the whole file: the file is damaged.")
+            names += block
+        return names
+
+    def check_stored(self) -> None:
+        """Refuse an array that is far larger than what is stored of it can be."""
+        size = math.prod(max(1, n) for n in self.shape) * self.dtype.itemsize
+        stored = min(int(self._found.id.get_storage_size()), self.path.stat().st_size)
+        if size > max(_SMALL, _BEST_COMPRESSION * stored):
+            shape = " × ".join(f"{n:,}" for n in self.shape)
+            raise self.refuse(
+                f"is said to have {shape} entries ({size:,} bytes), and {stored:,} bytes of them "
+                "are stored: the file was not written to its end, or is damaged."
+            )
+
+    def _check_is_here(self) -> None:
+        """Refuse entries that are in other files, and those that nothing here can unpack."""
+        h5z = require("h5py", "Reading HDF5 files").h5z
+        creation = self._found.id.get_create_plist()
+        if creation.get_external_count() or self._found.is_virtual:
+            raise self.refuse(
+                "is stored in other files, which are not read. Copy the data into this file."
+            )
+        for number in range(creation.get_nfilters()):
+            code, _, _, name = creation.get_filter(number)
+            if not h5z.filter_avail(code):
+                label = name.decode("utf-8", "replace") or "without a name"
+                raise self.refuse(
+                    f"is compressed by the HDF5 filter {code} ({label}), which is not installed. "
+                    "If the package hdf5plugin has it, import hdf5plugin first; or write the file "
+                    "again with gzip."
+                )
+        if self._found.chunks is not None:
+            chunk = math.prod(self._found.chunks) * self.dtype.itemsize
+            if chunk > _LARGEST_CHUNK:
+                raise self.refuse(
+                    f"is stored in pieces of {chunk:,} bytes; up to {_LARGEST_CHUNK:,} are read. "
+                    "Write the file again with smaller chunks."
+                )
+
+
+def _has(group: Any, name: str) -> bool:
+    """Whether a group has a link of this name; unlike h5py's ``in``, it is not followed."""
+    return name not in ("", ".") and group.id.links.exists(name.encode("utf-8", "surrogateescape"))
+
+
+def _text(value: Any) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)

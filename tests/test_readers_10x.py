@@ -1,0 +1,187 @@
+"""What Cell Ranger writes: folders and .h5, types of features, names that occur more than once."""
+
+from __future__ import annotations
+
+import gzip
+from contextlib import nullcontext
+from pathlib import Path
+
+import anndata
+import h5py
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+
+from klnmf.on_disk import prepare
+from klnmf.readers import CountTable, ReadError, read_counts, write_counts
+from klnmf.readers.table import unique_features
+from reader_checks import COLUMNS, COUNTS, assert_same
+
+CELLS = CountTable(COUNTS, ["AAAC-1", "AAAG-1", "AAAT-1"], COLUMNS)
+GENES, ANTIBODIES = "Gene Expression", "Antibody Capture"
+REPEATED = ["MATR3", "sea", "MATR3", "MATR3-1"]
+
+
+def write_folder(
+    folder: Path,
+    *,
+    version: int,
+    prefix: str = "",
+    names: list[str] = COLUMNS,
+    types: tuple[str, ...] = (GENES,) * 4,
+) -> Path:
+    """The three files as Cell Ranger lays them out: features × cells, packed since version 3."""
+    folder.mkdir(exist_ok=True)
+    header = (
+        '%%MatrixMarket matrix coordinate integer general\n%metadata_json: {"format_version": 2}\n'
+    )
+    matrix = sp.coo_array(COUNTS.T)
+    entries = zip(matrix.row + 1, matrix.col + 1, matrix.data, strict=True)
+    body = f"4 3 {matrix.nnz}\n" + "".join(f"{i} {j} {v}\n" for i, j, v in entries)
+    genes = [f"ENSG{i}\t{name}" for i, name in enumerate(names)]
+    if version >= 3:
+        genes = [f"{gene}\t{kind}" for gene, kind in zip(genes, types, strict=True)]
+    files = {
+        "matrix.mtx": header + body,
+        "barcodes.tsv": "AAAC-1\nAAAG-1\nAAAT-1\n",
+        "features.tsv" if version >= 3 else "genes.tsv": "\n".join(genes) + "\n",
+    }
+    for name, content in files.items():
+        if version >= 3:
+            (folder / f"{prefix}{name}.gz").write_bytes(gzip.compress(content.encode()))
+        else:
+            (folder / f"{prefix}{name}").write_text(content)
+    return folder
+
+
+def write_h5(
+    path: Path,
+    *,
+    version: int = 3,
+    names: list[str] = COLUMNS,
+    types: tuple[str, ...] = (GENES,) * 4,
+) -> Path:
+    csc = sp.csc_array(COUNTS.T)
+    with h5py.File(path, "w") as file:
+        group = file.create_group("matrix" if version == 3 else "GRCh38")
+        for key in ("data", "indices", "indptr"):
+            group[key] = getattr(csc, key)
+        group["shape"] = csc.shape
+        group["barcodes"] = np.array(list(CELLS.row_names), dtype="S")
+        keys = ("features/id", "features/name") if version == 3 else ("genes", "gene_names")
+        group[keys[0]] = np.array([f"ENSG{i}" for i in range(4)], "S")
+        group[keys[1]] = np.array(names, "S")
+        if version == 3:
+            group["features/feature_type"] = np.array(types, "S")
+    return path
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_folders(version: int, tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "filtered_feature_bc_matrix", version=version)
+    assert_same(read_counts(folder), CELLS)
+    matrix = next(folder.glob("matrix.mtx*"))
+    assert_same(read_counts(matrix), CELLS)
+    by_id = read_counts(matrix, feature_names="id")
+    assert list(by_id.column_names) == ["ENSG0", "ENSG1", "ENSG2", "ENSG3"]
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_hdf5(version: int, tmp_path: Path) -> None:
+    path = write_h5(tmp_path / "raw.h5", version=version)
+    assert_same(read_counts(path), CELLS)
+    by_id = read_counts(path, feature_names="id")
+    assert list(by_id.column_names) == ["ENSG0", "ENSG1", "ENSG2", "ENSG3"]
+
+
+def test_one_of_several_matrices(tmp_path: Path) -> None:
+    for prefix in ("GSM1_", "GSM2_"):
+        write_folder(tmp_path, version=3, prefix=prefix)
+    with pytest.raises(ReadError, match=r"several matrices \(GSM1_matrix.mtx.gz, GSM2"):
+        read_counts(tmp_path)
+    assert_same(read_counts(tmp_path / "GSM1_matrix.mtx.gz"), CELLS)
+
+
+@pytest.mark.parametrize("kind", ["folder", "h5"])
+def test_genes_are_read_and_the_rest_is_said_to_be_left_out(
+    kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    types = (GENES, ANTIBODIES, GENES, ANTIBODIES)
+    if kind == "h5":
+        path = write_h5(tmp_path / "a.h5", types=types)
+    else:
+        path = write_folder(tmp_path / "folder", version=3, types=types)
+    found = read_counts(path)
+    assert_same(found, CountTable(COUNTS[:, ::2], CELLS.row_names, COLUMNS[::2]))
+    assert found.column_ids.tolist() == ["ENSG0", "ENSG2"]
+    assert "left out 2 features of type 'Antibody Capture'" in caplog.records[0].getMessage()
+    assert caplog.records[0].levelname == "WARNING"
+    caplog.clear()
+    rest = read_counts(path, feature_type=ANTIBODIES)
+    assert_same(rest, CountTable(COUNTS[:, 1::2], CELLS.row_names, COLUMNS[1::2]))
+    assert_same(read_counts(path, feature_type="all"), CELLS)
+    with pytest.raises(ReadError, match="'Peaks'; there are: Antibody Capture, Gene Expression"):
+        read_counts(path, feature_type="Peaks")
+    assert not caplog.records  # what was asked for need not be told
+
+
+def test_several_types_without_genes_are_read_together(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = write_h5(tmp_path / "a.h5", types=("Peaks", "Peaks", "Peaks", "Custom"))
+    assert_same(read_counts(path), CELLS)
+    assert "1 feature of type 'Custom', 3 features of type 'Peaks'" in caplog.text
+    caplog.clear()
+    assert_same(read_counts(write_h5(path, types=("Peaks",) * 4)), CELLS)
+    assert not caplog.records
+
+
+# ---- names that occur more than once -------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore:Suffix used")  # anndata's, where a new name was taken
+@pytest.mark.parametrize(
+    "names",
+    [REPEATED, ["a"] * 4, ["a", "a-1", "a", "a-1", "a"], ["a-1", "a-1", "a", "a"], ["b", "a"]],
+)
+def test_names_are_made_unique_as_anndata_does(names: list[str]) -> None:
+    found = unique_features(names, "here")
+    index = anndata.utils.make_index_unique(pd.Index(names))
+    assert found is not None
+    assert found.tolist() == index.tolist()
+
+
+@pytest.mark.parametrize("kind", ["folder", "h5", "h5ad", "loom", "npz", "transposed"])
+def test_repeated_names_are_made_unique_and_it_is_said(
+    kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path, options = tmp_path / f"a.{kind}", {}
+    table = CountTable(COUNTS, CELLS.row_names, REPEATED)
+    if kind == "folder":
+        write_folder(path, version=3, names=REPEATED)
+    elif kind == "h5":
+        write_h5(path, names=REPEATED)
+    elif kind == "loom":
+        with h5py.File(path, "w") as file:
+            file["matrix"] = COUNTS.T
+            file["row_attrs/Gene"] = np.array(REPEATED, "S")
+            file["col_attrs/CellID"] = np.array(list(CELLS.row_names), "S")
+    elif kind == "transposed":
+        path, options = tmp_path / "t.npz", {"transpose": True}
+        write_counts(table.transposed(), path)
+    else:
+        with pytest.warns(UserWarning, match="unique") if kind == "h5ad" else nullcontext():
+            write_counts(table, path)
+    found = read_counts(path, **options)
+    unique = ["MATR3", "sea", "MATR3-2", "MATR3-1"]
+    assert_same(found, CountTable(COUNTS, CELLS.row_names, unique))
+    (line,) = [record.getMessage() for record in caplog.records]
+    said = "1 repeated feature names were made unique (a second 'MATR3' is now 'MATR3-2')"
+    assert line == f"{path}: {said}"
+    if kind in ("folder", "h5"):
+        assert found.column_ids.tolist() == ["ENSG0", "ENSG1", "ENSG2", "ENSG3"]
+    caplog.clear()
+    matrix = prepare(path, tmp_path / "prepared", **options)
+    assert matrix.column_names.tolist() == unique
+    assert len(caplog.records) == 1

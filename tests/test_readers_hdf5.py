@@ -1,0 +1,384 @@
+"""HDF5 files that are not what they seem: every one is an error, in no time and little memory."""
+
+from __future__ import annotations
+
+import os
+import time
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from klnmf.on_disk import prepare
+from klnmf.readers import CountTable, ReadError, hdf5, hdf5_items, read_counts, write_counts
+from reader_checks import COLUMNS, COUNTS, ROWS, assert_same
+
+Change = Callable[[h5py.File], None]
+
+
+def write_annotated(path: Path, form: str = "csr") -> None:
+    """AnnData file, as anndata writes it."""
+    with h5py.File(path, "w") as file:
+        for name, index in (("obs", ROWS), ("var", COLUMNS)):
+            file[f"{name}/_index"] = np.array(index, dtype=h5py.string_dtype())
+            file[name].attrs["_index"] = "_index"
+        if form == "dense":
+            file["X"] = COUNTS
+            return
+        matrix = sp.csr_array(COUNTS) if form == "csr" else sp.csc_array(COUNTS)
+        write_compressed(file.create_group("X"), matrix)
+        file["X"].attrs["encoding-type"] = f"{form}_matrix"
+        file["X"].attrs["shape"] = COUNTS.shape
+
+
+def write_compressed(group: h5py.Group, matrix: Any) -> None:
+    for key in ("data", "indices", "indptr"):
+        group[key] = getattr(matrix, key)
+
+
+def write_loom(path: Path) -> None:
+    with h5py.File(path, "w") as file:
+        file["matrix"] = COUNTS.T
+        file["row_attrs/Gene"] = np.array(COLUMNS, dtype=h5py.string_dtype())
+        file["col_attrs/CellID"] = np.array(ROWS, dtype=h5py.string_dtype())
+
+
+def write_10x(path: Path) -> None:
+    csc = sp.csc_array(COUNTS.T)
+    with h5py.File(path, "w") as file:
+        group = file.create_group("matrix")
+        write_compressed(group, csc)
+        group["shape"] = csc.shape
+        group["barcodes"] = np.array(["A", "B", "C"], "S")
+        group["features/id"] = np.array(["a", "b", "c", "d"], "S")
+        group["features/name"] = np.array(COLUMNS, "S")
+        group["features/feature_type"] = np.array(["Gene Expression"] * 4, "S")
+
+
+WRITERS = {"a.h5ad": write_annotated, "a.loom": write_loom, "a.h5": write_10x}
+
+
+def replaced(place: str, value: Any) -> Change:
+    """Change that puts a value, or what a function makes, where something else stood."""
+
+    def change(file: h5py.File) -> None:
+        if place in file:
+            del file[place]
+        if callable(value):
+            value(file, place)
+        elif value is not None:
+            file[place] = value
+
+    return change
+
+
+def attribute(place: str, name: str, value: Any) -> Change:
+    def change(file: h5py.File) -> None:
+        if value is None:
+            del file[place].attrs[name]
+        else:
+            file[place].attrs[name] = value
+
+    return change
+
+
+def unwritten(*shape: int, dtype: str = "f4", **how: Any) -> Callable[[h5py.File, str], None]:
+    """Array that is declared, and of which nothing is stored."""
+    return lambda file, place: file.create_dataset(place, shape, dtype, **how)
+
+
+def elsewhere(file: h5py.File, place: str) -> None:
+    """Array whose numbers are the bytes of another file."""
+    file.create_dataset(place, (3, 4), "u1", external=[("/etc/passwd", 0, 12)])
+
+
+def virtual(file: h5py.File, place: str) -> None:
+    layout = h5py.VirtualLayout((3, 4), "f4")
+    layout[:] = h5py.VirtualSource("other.h5", "X", (3, 4))
+    file.create_virtual_dataset(place, layout)
+
+
+def with_unknown_filter(file: h5py.File, place: str) -> None:
+    creation = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    creation.set_chunk((3, 4))
+    creation.set_filter(32015, h5py.h5z.FLAG_OPTIONAL, (3,))
+    space = h5py.h5s.create_simple((3, 4))
+    h5py.h5d.create(file.id, place.encode(), h5py.h5t.NATIVE_INT32, space, creation)
+
+
+def refused(path: Path, message: str, **options: Any) -> None:
+    """Reading and preparing fail with this message, in no time."""
+    started = time.monotonic()
+    for use in (read_counts, lambda p, **o: prepare(p, p.with_name("prepared"), **o)):
+        with pytest.raises(ReadError, match=message) as caught:
+            use(path, **options)
+        assert str(caught.value).startswith(f"{path}: ")
+    assert time.monotonic() - started < 5
+
+
+LIES: dict[str, list[tuple[Change, str]]] = {
+    "a.h5ad": [
+        # what is not there, or something else
+        (replaced("X", None), "it has no 'X'"),
+        (replaced("obs", None), "no obs and var"),
+        (replaced("obs", 5.0), r"obs has the shape \(\)"),
+        (replaced("var", np.eye(3)), r"var has the shape \(3, 3\)"),
+        (replaced("X/data", None), "it has no 'X/data'"),
+        (replaced("X/indices", lambda f, p: f.create_group(p)), "X/indices is a group where an"),
+        (replaced("obs/_index", None), "it has no 'obs/_index'"),
+        (replaced("X", np.dtype("f4")), "X is neither an array nor a group"),
+        (replaced("X", h5py.Empty("f4")), "X holds nothing"),
+        (replaced("layers", 3), "layers is an array where a group was expected"),
+        # attributes
+        (attribute("X", "encoding-type", None), "X has the type None; expected was a dense"),
+        (attribute("X", "encoding-type", "dataframe"), "X has the type 'dataframe'"),
+        (attribute("X", "encoding-type", 5), "attribute 'encoding-type' that is not a text"),
+        (attribute("X", "encoding-type", "csc_matrix"), r"X/indptr has the shape \(4,\)"),
+        (attribute("X", "shape", None), "X has the shape None; there are names of 3 × 4"),
+        (attribute("X", "shape", [3, 10**12]), r"X has the shape \(3, 1000000000000\)"),
+        (attribute("X", "shape", [3, -4]), "'shape' that is not rows and columns"),
+        (attribute("X", "shape", "three"), "'shape' that is not rows and columns"),
+        (attribute("X", "shape", np.ones(1000)), r"'shape' of the shape \(1000,\)"),
+        (attribute("obs", "_index", None), "obs has no attribute '_index'"),
+        (attribute("obs", "_index", "nowhere"), "it has no 'obs/nowhere'"),
+        (attribute("obs", "_index", "."), r"it has no 'obs/\.'"),
+        # types
+        (replaced("X/data", np.array(["x"] * 4, "S")), r"type \|S1; expected were numbers"),
+        (replaced("X/data", np.ones(4, [("a", "f4")])), "X/data holds entries of the type"),
+        (replaced("X/data", np.ones(4, "c8")), "complex64; expected were numbers"),
+        (replaced("X/indices", np.ones(4)), "float64; expected were whole numbers"),
+        (replaced("X/indptr", np.ones(4)), "float64; expected were whole numbers"),
+        (replaced("X", np.array([["a"] * 4] * 3, "S")), "expected were numbers"),
+        (replaced("X", np.ones((3, 4, 1))), r"shape \(3, 4, 1\); expected were 2 dimensions"),
+        (replaced("X", np.ones((4, 3))), r"X has the shape \(4, 3\); there are names of 3 × 4"),
+        (
+            replaced("obs/_index", lambda f, p: f.create_dataset(p, (3,), h5py.ref_dtype)),
+            "obs/_index holds entries of the type object; expected were names",
+        ),
+        (
+            replaced("obs/_index", lambda f, p: f.create_dataset(p, (3,), h5py.vlen_dtype("i4"))),
+            "expected were names",
+        ),
+        # numbers
+        (replaced("X/data", np.ones(3)), r"X/data has the shape \(3,\); expected was \(4,\)"),
+        (replaced("X/data", 1.0), r"X/data has the shape \(\)"),
+        (replaced("X/indices", 1), r"X/indices has the shape \(\); expected were 1 dim"),
+        (replaced("X/indices", np.array([0, 1, 2, 50_000_000])), "that are not from 0 to 3|sparse"),
+        (replaced("X/indices", np.array([0, 1, 2, -1])), "that are not from 0 to 3|sparse"),
+        (replaced("X/indptr", np.array([0, 9, 3, 4])), "X/indptr does not rise from 0 to 4"),
+        (replaced("X/indptr", np.array([1, 2, 3, 4])), "X/indptr does not rise from 0 to 4"),
+        (replaced("X/indptr", np.array([0, 2, 3, 9])), "X/indptr does not rise from 0 to 4"),
+        (replaced("X/indptr", np.array([0, 9, 3, 4], "u8")), "does not rise from 0 to 4"),
+        # arrays of which nothing is stored
+        (replaced("X/indices", unwritten(10**12, dtype="i4")), "1,000,000,000,000 entries"),
+        (replaced("X/indices", unwritten(10**12, dtype="i4", chunks=(1 << 20,))), "0 bytes of"),
+        (replaced("obs/_index", unwritten(10**9, dtype="S20")), "obs/_index is said to have"),
+        (replaced("X", unwritten(10**9, 10**5)), "X is said to have 1,000,000,000 × 100,000"),
+        (replaced("X", unwritten(10**12, 0)), "X is said to have 1,000,000,000,000 × 0"),
+        (
+            replaced("X", unwritten(3, 1 << 29, chunks=(1, 1 << 29), compression="gzip")),
+            "in pieces of 2,147,483,648 bytes",
+        ),
+        # entries that are in other files
+        (replaced("X", elsewhere), "X is stored in other files, which are not read"),
+        (replaced("X", virtual), "X is stored in other files, which are not read"),
+        (replaced("X", h5py.ExternalLink("o.h5", "X")), r"X is a link to another file \(o.h5\)"),
+        (replaced("obs", h5py.ExternalLink("o.h5", "X")), "obs is a link to another file"),
+        (replaced("X", with_unknown_filter), "X is compressed by the HDF5 filter 32015"),
+        (replaced("X", h5py.SoftLink("/X")), "X is a link that leads nowhere"),
+        (replaced("X", h5py.SoftLink("/nothing")), "it has no 'nothing'"),
+    ],
+    "a.loom": [
+        (replaced("matrix", None), "it lacks matrix"),
+        (replaced("matrix", np.array(["a"], "S")), "expected were numbers"),
+        (replaced("matrix", 3.0), r"shape \(\); expected were 2 dimensions"),
+        (replaced("matrix", unwritten(10**9, 10**5)), "matrix is said to have"),
+        (replaced("matrix", elsewhere), "matrix is stored in other files"),
+        (replaced("row_attrs", 1), "row_attrs is an array where a group was expected"),
+        (replaced("row_attrs/Gene", np.eye(4)), "expected was one name after another"),
+        (replaced("col_attrs/CellID", np.array(["a"], "S")), "row_names has 1 names for 3 rows"),
+        (replaced("layers", 3), "layers is an array where a group was expected"),
+    ],
+    "a.h5": [
+        (replaced("matrix/barcodes", None), "no group has barcodes"),
+        (replaced("matrix/barcodes", 1), r"barcodes has the shape \(\)"),
+        (replaced("matrix/barcodes", np.array(["A"], "S")), "1 barcodes where 3 are needed"),
+        (replaced("matrix/features/id", np.array(["A"], "S")), "1 ids of features where 4 are"),
+        (replaced("matrix/features/feature_type", np.array(["A"], "S")), "1 types of features"),
+        (replaced("matrix/features", 4), "features is an array where a group"),
+        (replaced("matrix/shape", np.array([4])), r"shape has the shape \(1,\); expected was"),
+        (replaced("matrix/shape", np.array([4.0, 3.0])), "expected were whole numbers"),
+        (replaced("matrix/shape", np.array([-4, 3])), "where -4 are needed"),
+        (replaced("matrix/shape", np.array([4, 10**15])), "where 1,000,000,000,000,000 are"),
+        (replaced("matrix/data", np.array(["x"] * 4, "S")), "expected were numbers"),
+        (replaced("matrix/indices", np.array([0, 1, 2, 9])), "that are not from 0 to 3"),
+        (replaced("matrix/indices", unwritten(10**12, dtype="i8")), "indices is said to have"),
+        (replaced("matrix/indptr", np.array([0, 5, 1, 4])), "indptr does not rise"),
+        (replaced("matrix", h5py.ExternalLink("o.h5", "X")), "matrix is a link to another file"),
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [(name, *lie) for name, lies in LIES.items() for lie in lies],
+)
+def test_files_that_lie(name: str, change: Change, message: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    WRITERS[name](path)
+    with h5py.File(path, "a") as file:
+        change(file)
+    refused(path, message)
+
+
+def test_columns_of_wrong_indices(tmp_path: Path) -> None:
+    path = tmp_path / "a.h5ad"
+    write_annotated(path, "csc")
+    assert_same(read_counts(path))
+    with h5py.File(path, "a") as file:
+        file["X/indices"][0] = 50_000_000
+    refused(path, "that are not from 0 to 2|sparse")
+
+
+@pytest.mark.parametrize(
+    ("chunks", "shapes"),
+    [
+        (None, [(3, 4), (3, 4), (3, 4), (1, 4)]),
+        ((2, 2), [(2, 4)] * 5),
+        ((10, 1), [(10, 1)] * 4),  # rows would unpack every chunk ten times
+    ],
+)
+def test_dense_hdf5_is_read_in_whole_chunks_a_few_at_a_time(
+    chunks: Any, shapes: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = []
+
+    class Watched(hdf5_items.Array):
+        def __getitem__(self, places: Any) -> Any:
+            found.append(super().__getitem__(places))
+            return found[-1]
+
+    monkeypatch.setattr(hdf5_items, "Array", Watched)
+    monkeypatch.setattr(hdf5, "DENSE_BLOCK", 12)
+    with h5py.File(tmp_path / "a.loom", "w") as file:
+        file.create_dataset("matrix", data=np.eye(10, 4), chunks=chunks)
+        file.create_group("row_attrs")
+        file.create_group("col_attrs")
+    np.testing.assert_array_equal(read_counts(tmp_path / "a.loom").X.toarray(), np.eye(4, 10))
+    assert [block.shape for block in found] == shapes
+
+
+# ---- what is read all the same -------------------------------------------------------------------
+
+
+def test_what_packs_well_or_was_never_written_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "a.loom"
+    with h5py.File(path, "w") as file:
+        packed = {"compression": "gzip", "compression_opts": 9, "chunks": (1000, 1000)}
+        file.create_dataset("matrix", data=np.zeros((2000, 5000)), **packed)
+        file.create_dataset("layers/unwritten", (2000, 5000), "f4")
+        file.create_group("row_attrs")
+        file.create_group("col_attrs")
+        stored = file["matrix"].id.get_storage_size()
+    assert 900 * stored < 2000 * 5000 * 8
+    assert read_counts(path).X.nnz == 0
+    assert read_counts(path, layer="unwritten").shape == (5000, 2000)
+
+
+def test_links_within_the_file_are_followed(tmp_path: Path) -> None:
+    path = tmp_path / "a.h5ad"
+    write_annotated(path)
+    with h5py.File(path, "a") as file:
+        file.move("X", "kept/counts")
+        file["kept/near"] = h5py.SoftLink("counts")
+        file["X"] = h5py.SoftLink("/kept/near")
+    assert_same(read_counts(path))
+    with h5py.File(path, "a") as file:
+        del file["kept/near"]
+        file["kept/near"] = h5py.ExternalLink(str(tmp_path / "other.h5"), "/")
+    refused(path, "kept/near is a link to another file")
+
+
+def test_files_that_links_lead_to_are_not_even_opened(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "other.h5")  # opening it would wait for ever
+    path = tmp_path / "a.h5ad"
+    write_annotated(path)
+    with h5py.File(path, "a") as file:
+        file["layers/counts"] = h5py.ExternalLink("other.h5", "X")
+    assert_same(read_counts(path))
+    refused(path, "layers/counts is a link to another file", layer="counts")
+
+
+def test_texts_that_share_a_place_in_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.h5ad"
+    write_annotated(path)
+    length = 1 << 16
+    with h5py.File(path, "a") as file:
+        del file["obs/_index"]
+        texts = file.create_dataset(
+            "obs/_index", (100_000,), h5py.string_dtype(), chunks=(100_000,)
+        )
+        texts[0] = "x" * length
+        # The reference to the one long text, for every name.
+        chunk = texts.id.read_direct_chunk((0,))[1]
+        texts.id.write_direct_chunk((0,), chunk[:16] * 100_000)
+    tracemalloc.start()
+    try:
+        refused(path, "obs/_index holds more text than the whole file")
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 1000 * length
+
+
+def test_columns_of_data_frames_in_all_their_forms(tmp_path: Path) -> None:
+    path = tmp_path / "a.h5ad"
+    write_annotated(path)
+    kinds = np.array(["B", "T"], dtype=h5py.string_dtype())
+    with h5py.File(path, "a") as file:
+        obs = file["obs"]
+        obs["numbers"], obs["flags"] = np.array([1, 2, 3]), np.array([True, False, True])
+        obs["new/codes"], obs["new/categories"] = np.array([1, -1, 0], "i1"), kinds
+        obs["old"], obs["__categories/old"] = np.array([1, -1, 0], "i1"), kinds
+        obs["maybe/values"] = np.array(["B", "", "T"], dtype=h5py.string_dtype())
+        obs["maybe/mask"] = np.array([False, True, False])
+        obs["wrong/codes"], obs["wrong/categories"] = np.array([7, 0, 0], "i1"), kinds
+    expected = {
+        "numbers": ["1", "2", "3"],
+        "flags": ["True", "False", "True"],
+        "new": ["T", "nan", "B"],
+        "old": ["T", "nan", "B"],
+        "maybe": ["B", "nan", "T"],
+    }
+    for name, labels in expected.items():
+        assert read_counts(path, labels=name).labels.tolist() == labels
+    refused(path, "obs/wrong/codes holds codes of more than 2 categories", labels="wrong")
+    refused(path, "obs has no column '__categories'. It has: flags, maybe", labels="__categories")
+
+
+def test_foreign_byte_order_and_half_floats(tmp_path: Path) -> None:
+    path = tmp_path / "a.h5ad"
+    write_annotated(path)
+    with h5py.File(path, "a") as file:
+        for key in ("data", "indices", "indptr"):
+            values = file["X"][key][:]
+            del file["X"][key]
+            file["X"][key] = values.astype(values.dtype.newbyteorder(">"))
+        file["layers/half"] = (COUNTS > 0).astype(np.float16)
+    assert_same(read_counts(path))
+    matrix = prepare(path, tmp_path / "prepared")
+    np.testing.assert_array_equal(matrix.as_csr().toarray(), COUNTS)
+    assert read_counts(path, layer="half").X.sum() == (COUNTS > 0).sum()
+
+
+def test_ids_of_genes_are_kept(tmp_path: Path) -> None:
+    table = CountTable(COUNTS, ROWS, COLUMNS, column_ids=["a", "b", "c", "d"])
+    write_counts(table, tmp_path / "a.h5ad")
+    found = read_counts(tmp_path / "a.h5ad")
+    assert_same(found)
+    assert found.column_ids.tolist() == ["a", "b", "c", "d"]
