@@ -267,6 +267,8 @@ def test_a_table_leaves_the_given_matrix_as_it_is() -> None:
     [
         (np.array([[2**31]]), np.int64),
         (np.array([[2.0**31]]), np.float64),
+        (np.array([[2.0**31]], np.float32), np.float32),
+        (np.array([[2**64 - 1]], np.uint64), np.float64),
         (np.array([[0.5]], np.float32), np.float32),
         (np.array([[True]]), np.int32),
         (np.array([[7.0]]), np.int32),

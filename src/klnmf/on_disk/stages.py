@@ -34,7 +34,7 @@ from klnmf.on_disk.views import MappedView, open_view
 from klnmf.readers import CountTable
 from klnmf.readers.files import ReadError
 from klnmf.readers.matrix_files import one_a_line
-from klnmf.readers.table import first_wrong, unique_features
+from klnmf.readers.table import first_wrong, type_of_sums, unique_features
 from klnmf.sparse_data import RowView, SparseData
 from klnmf.validation import EXACT_IN_FLOAT32, check_value_range, working_dtype
 
@@ -131,8 +131,7 @@ class RowsSeen:
             raise ValueError(message) if self.place is None else ReadError(self.place, message)
         if not block.has_canonical_format or not block.data.all():
             self.were_canonical = False
-            wide = np.float64 if block.dtype.kind == "f" else np.int64
-            arrays = block.data.astype(wide), block.indices.copy(), block.indptr.copy()
+            arrays = block.data.astype(type_of_sums(block.data)), block.indices.copy(), block.indptr.copy()
             block = sp.csr_array(arrays, shape=block.shape)
             block.sum_duplicates()
             block.eliminate_zeros()

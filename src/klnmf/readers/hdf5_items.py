@@ -131,7 +131,7 @@ class Group(_Item):
         """Item behind hard and soft links; what leads to another file is refused."""
         h5py = require("h5py", "Reading HDF5 files")
         for part in name.strip("/").split("/"):
-            where = f"{self.place}/{name}".strip("/")
+            where = f"{parent.name}/{part}".strip("/")
             if not isinstance(parent, h5py.Group) or not _has(parent, part):
                 raise ReadError(self.path, f"it has no {where!r}.")
             link = parent.get(part, getlink=True)

@@ -110,8 +110,7 @@ class CountTable:
                 "counts are finite numbers of 0 or more."
             )
         if not csr.has_canonical_format or not csr.data.all():
-            wide = np.float64 if csr.dtype.kind == "f" else np.int64  # sums must not wrap
-            arrays = csr.data.astype(wide), csr.indices.copy(), csr.indptr.copy()
+            arrays = csr.data.astype(type_of_sums(csr.data)), csr.indices.copy(), csr.indptr.copy()
             csr = sp.csr_array(arrays, shape=csr.shape)
             csr.sum_duplicates()
             csr.eliminate_zeros()
@@ -176,13 +175,20 @@ def is_count(value: float) -> bool:
     return 0.0 <= value < float("inf")
 
 
+def type_of_sums(values: Array) -> np.dtype[Any]:
+    """Type in which no sum of these values wraps: int64 for whole numbers, else float64."""
+    is_whole = values.dtype.kind != "f" and values.sum(dtype=np.float64) < 2.0**63
+    return np.dtype(np.int64 if is_whole else np.float64)
+
+
 def _narrowest(values: Array) -> np.dtype[Any]:
     """int32 for whole numbers that it holds, else int64 or the float type at hand."""
     if values.dtype.kind == "f" and not (values == np.rint(values)).all():
         return values.dtype
-    if values.max(initial=0) <= np.iinfo(np.int32).max:
+    # As a whole number: in float32, 2**31 is no more than the largest of int32.
+    if int(values.max(initial=0)) <= np.iinfo(np.int32).max:
         return np.dtype(np.int32)
-    return values.dtype if values.dtype.kind == "f" else np.dtype(np.int64)
+    return values.dtype if values.dtype.kind == "f" else type_of_sums(values)
 
 
 def _shape(matrix: Any) -> tuple[int, int]:
