@@ -7,21 +7,26 @@ import logging
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse as sp
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted
 
 from klnmf.estimators import KLNMF
 from klnmf.matrix_checks import checked_matrix
+from klnmf.readers import CountTable
 from klnmf.validation import warn_caller
 
 Positions = npt.NDArray[np.intp]
+AbsentFeatures = Literal["unobserved", "zero"]
 
 _LOGGER = logging.getLogger(__name__)
 _EXAMPLES = 5
+# Share of the model's features below which data are more likely to have other names for them.
+MIN_OVERLAP = 0.1
 
 
 @dataclass(frozen=True)
@@ -38,6 +43,8 @@ class FeatureOverlap:
         Features of the model that the data do not have.
     n_ignored : int
         Columns of the data that the model does not know.
+    absent_features : {"unobserved", "zero"}
+        What is known of the missing features: nothing, or that their counts are 0.
 
     Examples
     --------
@@ -53,6 +60,7 @@ class FeatureOverlap:
     data_positions: Positions
     missing: tuple[Hashable, ...]
     n_ignored: int
+    absent_features: AbsentFeatures = "unobserved"
 
     @property
     def n_found(self) -> int:
@@ -65,12 +73,12 @@ class FeatureOverlap:
         return self.n_found + len(self.missing)
 
     def __str__(self) -> str:
-        others = "other" if self.n_ignored == 1 else "others"
-        return (
-            f"{self.n_found:,} of {self.n_model:,} features of the model found "
-            f"({100 * self.n_found / self.n_model:.1f} %), {len(self.missing):,} missing, "
-            f"{self.n_ignored:,} {others} ignored"
-        )
+        others = f"{self.n_ignored:,} {'other' if self.n_ignored == 1 else 'others'} ignored"
+        of_model = f"{self.n_found:,} of {self.n_model:,} features of the model"
+        if self.absent_features == "zero":
+            return f"{of_model} occur, {others}"
+        share = 100 * self.n_found / self.n_model
+        return f"{of_model} found ({share:.1f} %), {len(self.missing):,} missing, {others}"
 
 
 class Projection(NamedTuple):
@@ -89,7 +97,11 @@ class Projection(NamedTuple):
 
 
 def match_features(
-    model_names: Iterable[Hashable], data_names: Iterable[Hashable]
+    model_names: Iterable[Hashable],
+    data_names: Iterable[Hashable],
+    *,
+    absent_features: AbsentFeatures = "unobserved",
+    min_overlap: float = MIN_OVERLAP,
 ) -> FeatureOverlap:
     """Find the features of a model among the columns of new data, by name.
 
@@ -99,6 +111,11 @@ def match_features(
         Names of the model's features, in its order.
     data_names : iterable of str
         Names of the columns of the data.
+    absent_features : {"unobserved", "zero"}, default="unobserved"
+        What is known of features that the data do not have, see `project`.
+    min_overlap : float, default=0.1
+        Least share of the model's features that must be found. Counts that are complete
+        (``absent_features="zero"``) may have any.
 
     Returns
     -------
@@ -108,8 +125,12 @@ def match_features(
     ------
     ValueError
         If a name that matters occurs twice (which of the columns is meant cannot be told; columns
-        that the model does not know may be called what they like), or no feature is common.
+        that the model does not know may be called what they like), or too few features are common.
     """
+    if absent_features not in ("unobserved", "zero"):
+        raise ValueError(
+            f"absent_features must be 'unobserved' or 'zero'; got {absent_features!r}."
+        )
     model, data = list(model_names), list(data_names)
     _reject_duplicates(model, "The names of the model's features", "Give each its own name")
     known = set(model)
@@ -120,18 +141,29 @@ def match_features(
         "the same feature into one",
     )
     place = {name: column for column, name in enumerate(data) if name in known}
-    if not place:
-        raise ValueError(
-            "The model and the new data have no feature in common. The model's features are called "
-            f"{_examples(model)}; the data's columns {_examples(data)}. Bring both to the same "
-            "kind of names."
-        )
     found = [position for position, name in enumerate(model) if name in place]
-    return FeatureOverlap(
+    overlap = FeatureOverlap(
         model_positions=np.array(found, dtype=np.intp),
         data_positions=np.array([place[model[position]] for position in found], dtype=np.intp),
         missing=tuple(name for name in model if name not in place),
         n_ignored=len(data) - len(found),
+        absent_features=absent_features,
+    )
+    if not found or (absent_features == "unobserved" and len(found) < min_overlap * len(model)):
+        unknown = [name for name in data if name not in known]
+        raise ValueError(_too_few(overlap, unknown, min_overlap))
+    return overlap
+
+
+def _too_few(overlap: FeatureOverlap, unknown: list[Hashable], min_overlap: float) -> str:
+    message = "The model and the new data have no feature in common."
+    way_out = ""
+    if overlap.n_found:
+        message = f"Only {overlap}; at least {100 * min_overlap:g} % are needed."
+        way_out = " Or pass min_overlap=0 to go on with so few."
+    return (
+        f"{message} The model has features such as {_examples(list(overlap.missing))}, the new "
+        f"data {_examples(unknown)}. Use the same kind of names for both.{way_out}"
     )
 
 
@@ -141,28 +173,44 @@ def project(
     feature_names: Sequence[Hashable] | npt.NDArray[Any] | None = None,
     *,
     model_feature_names: Sequence[Hashable] | npt.NDArray[Any] | None = None,
+    absent_features: AbsentFeatures | None = None,
+    min_overlap: float = MIN_OVERLAP,
 ) -> Projection:
     """Return W for new samples whose columns are matched with the model's features by name.
 
-    Columns that the model does not know are left out. Features that the data do not have are
-    treated as not observed, not as zeros: W is solved for with the components restricted to the
-    common features, as if the others had never been counted. Where all features are there, in
-    whatever order, the result is that of ``model.transform``.
+    Columns that the model does not know are left out. What becomes of features that the data do
+    not have depends on the data:
+
+    - In a table of measured features, such as genes, they were not measured. W is solved for with
+      the components restricted to the common features, as if the others had never been counted.
+    - Counts of texts are complete: a word that does not occur has the count 0. The result is that
+      of ``model.transform`` with columns of zeros.
+
+    A `CountTable` knows which of them it is. Where all features are there, in whatever order, the
+    result is that of ``model.transform`` in both cases.
 
     A line says how many features were found; it goes to the logger ``klnmf.projection``, as a
-    warning (which Python shows by default) when features are missing.
+    warning (which Python shows by default) when features were not measured.
 
     Parameters
     ----------
     model : KLNMF
         A fitted model.
-    X : {array-like, sparse matrix or array, DataFrame} of shape (n_samples, n_columns)
+    X : CountTable, or {array-like, sparse matrix or array, DataFrame} of shape \
+            (n_samples, n_columns)
         Counts of the new samples.
     feature_names : sequence of str, default=None
-        Names of the columns of X; None takes those of a DataFrame.
+        Names of the columns of X; None takes those of a DataFrame or a CountTable.
     model_feature_names : sequence of str, default=None
         Names of the model's features, in the order of the columns it was fitted on; None takes
         ``feature_names_in_``, which a model has that was fitted on a DataFrame.
+    absent_features : {"unobserved", "zero"}, default=None
+        What is known of features that X does not have: nothing, or that their counts are 0. None
+        is "zero" for a CountTable with ``open_features``, as `klnmf.readers.read_counts` returns
+        for texts and for triplets, and else "unobserved".
+    min_overlap : float, default=0.1
+        Least share of the model's features that must be found; below it, the names are likely to
+        be of another kind. It does not matter where absent features are zeros.
 
     Returns
     -------
@@ -184,18 +232,27 @@ def project(
     [8.0, 4.0, 0.0, 0.0]
     """
     check_is_fitted(model, "components_")
+    if isinstance(X, CountTable):
+        feature_names = X.column_names if feature_names is None else feature_names
+        if absent_features is None and X.open_features:
+            absent_features = "zero"
+        X = X.X
     X = checked_matrix(X)
     X = X if hasattr(X, "shape") else np.asarray(X)
     overlap = match_features(
-        _names_of_model(model, model_feature_names), _names_of_data(X, feature_names)
+        _names_of_model(model, model_feature_names),
+        _names_of_data(X, feature_names),
+        absent_features=absent_features or "unobserved",
+        min_overlap=min_overlap,
     )
     return Projection(project_common(model, _columns(X, overlap.data_positions), overlap), overlap)
 
 
 def project_common(model: KLNMF, X: Any, overlap: FeatureOverlap) -> Any:
     """Return W for samples of which X has the common features alone, in the model's order."""
-    _LOGGER.log(logging.WARNING if overlap.missing else logging.INFO, "%s", overlap)
-    part = restricted(model, overlap.model_positions, X)
+    is_lost = overlap.missing and overlap.absent_features == "unobserved"
+    _LOGGER.log(logging.WARNING if is_lost else logging.INFO, "%s", overlap)
+    part, counts = model_of_features(model, X, overlap)
     whole_mass, mass = (np.asarray(m.components_.sum(axis=1)).ravel() for m in (model, part))
     unseen = np.flatnonzero((whole_mass > 0) & (mass == 0))
     if len(unseen):
@@ -204,7 +261,27 @@ def project_common(model: KLNMF, X: Any, overlap: FeatureOverlap) -> Any:
             "were found: nothing can be said about them, and their columns of W are 0.",
             UserWarning,
         )
-    return part.transform(X)
+    W = part.transform(counts)
+    if hasattr(W, "index") and hasattr(X, "index"):
+        W.index = X.index
+    return W
+
+
+def model_of_features(model: KLNMF, X: Any, overlap: FeatureOverlap) -> tuple[KLNMF, Any]:
+    """Return model and counts on the features that are known, given counts of the common ones."""
+    if overlap.absent_features == "zero":
+        X = with_zeros(X, overlap)
+        return restricted(model, np.arange(overlap.n_model), X), X
+    return restricted(model, overlap.model_positions, X), X
+
+
+def with_zeros(X: Any, overlap: FeatureOverlap) -> Any:
+    """Return counts of all of the model's features from those of the common ones."""
+    if not overlap.missing:
+        return X
+    common = sp.csr_array(X if sp.issparse(X) else np.asarray(X))
+    arrays = common.data, overlap.model_positions[common.indices], common.indptr
+    return sp.csr_array(arrays, shape=(common.shape[0], overlap.n_model))
 
 
 def restricted(model: KLNMF, positions: Positions, X: Any) -> KLNMF:

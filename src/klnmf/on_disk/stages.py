@@ -85,11 +85,11 @@ def write_rows(partial: Path, source: Source, limit: int, dtype: Any, data: Any)
     for leftover in partial.glob("*.spool"):
         leftover.unlink()
     files = list(ROW_FILES)
-    whose = "data" if rows.place is None else str(rows.place)
-    features = unique_features(source.names.get("column_names"), whose)
     for what, file in NAME_FILES.items():
-        names = features if what == "column_names" else source.names.get(what)
+        names = source.names.get(what)
         if names is not None:
+            if what == "column_names":
+                names = unique_features(names, str(rows.place or "data"))
             (partial / file).write_bytes(one_a_line([str(name) for name in names], what))
             files.append(file)
     return {
@@ -131,7 +131,11 @@ class RowsSeen:
             raise ValueError(message) if self.place is None else ReadError(self.place, message)
         if not block.has_canonical_format or not block.data.all():
             self.were_canonical = False
-            arrays = block.data.astype(type_of_sums(block.data)), block.indices.copy(), block.indptr.copy()
+            arrays = (
+                block.data.astype(type_of_sums(block.data)),
+                block.indices.copy(),
+                block.indptr.copy(),
+            )
             block = sp.csr_array(arrays, shape=block.shape)
             block.sum_duplicates()
             block.eliminate_zeros()

@@ -186,7 +186,8 @@ def read_counts(
     name = format_to_read(path, format, options)
     table = FORMATS[name].read(path, **options)
     table = table.transposed() if transpose else table
-    table.column_names = unique_features(table.column_names, str(path))
+    if table.column_names is not None:
+        table.column_names = unique_features(table.column_names, str(path))
     return table
 
 

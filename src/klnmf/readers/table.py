@@ -127,7 +127,7 @@ def table_of_file(path: Path, *arguments: Any, hint: str = "", **named: Any) -> 
         raise ReadError(path, f"{error}{hint}") from error
 
 
-def unique_features(given: Names, whose: str) -> Array | None:
+def unique_features(given: Sequence[str] | Array, whose: str) -> Array:
     """Names of features, of which repeated ones get -1, -2, ...; a line in the log says so.
 
     The first of each keeps its name, and no name that is there is given to another: the names are
@@ -138,8 +138,6 @@ def unique_features(given: Names, whose: str) -> Array | None:
     >>> unique_features(["a", "a", "b"], "counts.mtx").tolist()
     ['a', 'a-1', 'b']
     """
-    if given is None:
-        return None
     names: Array = np.asarray(given, dtype=object)
     taken, seen, repeats = set(names), set[str](), Counter[str]()
     unique, example = names.copy(), ""

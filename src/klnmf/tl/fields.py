@@ -11,6 +11,7 @@ import scipy.sparse as sp
 
 from klnmf.estimators import KLNMF
 from klnmf.matrix_checks import checked_matrix
+from klnmf.readers.table import unique_features
 from klnmf.solvers import SOLVERS
 from klnmf.tl.counts import check_is_anndata
 
@@ -102,7 +103,8 @@ def fitted_model(adata: AnnData, key: str | None = None) -> KLNMF:
     -------
     KLNMF
         A fitted model with ``feature_names_in_``, ready for ``transform``,
-        `klnmf.projection.project` and `klnmf.frames.components_frame`. A solver that is not one of
+        `klnmf.projection.project` and `klnmf.frames.components_frame`. Names of genes that occur
+        more than once are made unique as ``adata.var_names_make_unique()`` does it. A solver that is not one of
         the named ones is replaced by the default, which makes a difference to a new fit only.
 
     Examples
@@ -137,7 +139,8 @@ def fitted_model(adata: AnnData, key: str | None = None) -> KLNMF:
         used = np.flatnonzero(H.sum(axis=1))
     model.components_ = sp.csr_array(H[used].T) if is_sparse else np.array(H[used].T, order="C")
     model.n_components_, model.n_features_in_ = model.components_.shape
-    model.feature_names_in_ = adata.var_names.to_numpy(dtype=object)[used]
+    names = unique_features(adata.var_names.to_numpy(dtype=object), "adata.var_names")
+    model.feature_names_in_ = names[used]
     for name in _RESULTS:
         setattr(model, name, np.asarray(entries[name.rstrip("_")]).item())
     if len(used) == len(adata.var_names) and "data_checksum" in entries:

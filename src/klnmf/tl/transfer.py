@@ -9,7 +9,8 @@ import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
 from klnmf.estimators import KLNMF
-from klnmf.projection import match_features, project_common
+from klnmf.projection import MIN_OVERLAP, match_features, project_common
+from klnmf.readers.table import unique_features
 from klnmf.tl.counts import check_is_anndata, check_raw_counts, read_counts
 from klnmf.tl.fields import check_can_be_changed, fitted_model, keys_of, stored_parameters
 
@@ -24,13 +25,15 @@ def project(
     layer: str | None = None,
     reference_key: str | None = None,
     key_added: str | None = None,
+    min_overlap: float = MIN_OVERLAP,
     copy: bool = False,
 ) -> AnnData | None:
     """Find the use of known programs by new cells; genes are matched by name.
 
     Genes that the model does not know are left out, and genes of the model that the new cells do
     not have are treated as not observed, see `klnmf.projection.project`. A line in the log says how
-    many were found; Python shows it by default where genes are missing.
+    many were found; Python shows it by default where genes are missing. Names of genes that occur
+    more than once are told apart as ``adata.var_names_make_unique()`` does it.
 
     Parameters
     ----------
@@ -45,6 +48,9 @@ def project(
         The ``key_added`` under which the reference AnnData holds its fit.
     key_added : str, default=None
         Where to put the result, see Returns.
+    min_overlap : float, default=0.1
+        Least share of the model's genes that adata must have. If it has fewer, the names are likely
+        to be of another kind, such as symbols and ids.
     copy : bool, default=False
         Return a changed copy and leave adata alone.
 
@@ -78,7 +84,8 @@ def project(
             "key_added for the projection."
         )
     model = _model_of(reference, reference_key)
-    overlap = match_features(model.feature_names_in_, adata.var_names)
+    names = unique_features(adata.var_names.to_numpy(dtype=object), "adata.var_names")
+    overlap = match_features(model.feature_names_in_, names, min_overlap=min_overlap)
     X = read_counts(adata, layer, overlap.data_positions)
     check_raw_counts(X, adata, layer)
     W = project_common(model, X, overlap)
