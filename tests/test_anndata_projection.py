@@ -122,6 +122,30 @@ def test_projection_checks_for_counts_too(reference: ad.AnnData) -> None:
         tl.project(new, reference)
     tl.project(new, reference, layer="counts")
     assert new.uns["nmf"]["params"]["layer"] == "counts"
-    new.var_names = [*GENES[:39], GENES[0]]
-    with pytest.raises(ValueError, match="var_names_make_unique"):
-        tl.project(new, reference, layer="counts")
+
+
+@pytest.mark.filterwarnings("ignore:Variable names are not unique")  # anndata's
+def test_genes_whose_names_occur_more_than_once(caplog: pytest.LogCaptureFixture) -> None:
+    genes = [*GENES[:38], GENES[0], GENES[3]]
+    adata = cells(genes=genes)
+    expected = plain().fit(COUNTS).transform(COUNTS)
+    nmf(adata)
+    names = tl.fitted_model(adata).feature_names_in_.tolist()
+    assert names == [*GENES[:38], "gene 0-1", "gene 3-1"]
+    order = np.random.default_rng(0).permutation(38)  # the repeated ones stay in their order
+    order = np.concatenate([order, [38, 39]])
+    same = cells(COUNTS[:, order], [genes[j] for j in order])
+    tl.project(same, adata)
+    np.testing.assert_array_equal(same.obsm["X_nmf"], expected)
+    assert "adata.var_names: 2 repeated feature names were made unique" in caplog.text
+    assert adata.var_names.tolist() == genes
+
+
+@pytest.mark.filterwarnings("ignore:The components")  # of which so few genes know nothing
+def test_few_common_genes_are_refused(reference: ad.AnnData) -> None:
+    new = cells(NEW, [*GENES[:3], *(f"ENSG{j}" for j in range(37))])
+    message = r"Only 3 of 40 features .*7.5 %.* such as 'gene 3', .* data 'ENSG0', .*min_overlap=0"
+    with pytest.raises(ValueError, match=message):
+        tl.project(new, reference)
+    tl.project(new, reference, min_overlap=0.05)
+    assert new.uns["nmf"]["overlap"]["found"] == 3

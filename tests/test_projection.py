@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,9 @@ from sklearn.exceptions import NotFittedError
 
 from klnmf import KLNMF
 from klnmf.projection import match_features, project
+from klnmf.readers import CountTable, read_counts
 from klnmf.simulate import simulate_counts
+from klnmf.topics import plsi_probabilities
 
 NAMES = [f"gene {j}" for j in range(40)]
 COUNTS = simulate_counts(60, 40, 3, counts_per_sample=150, sparsity=0.3, random_state=0).X
@@ -144,6 +147,66 @@ def test_components_that_nothing_found_can_tell_about_are_zero_with_a_warning() 
     np.testing.assert_allclose(W @ fitted.components_[:, :10], blocks[:, :10], rtol=1e-3, atol=1e-3)
 
 
+# ---- texts: what is not there is zero ------------------------------------------------------------
+
+LETTERS = ["sea ship sail wave", "sea sea ship", "corn field plough sun", "field corn corn rain"]
+
+
+def write_texts(folder: Path, texts: list[str]) -> Path:
+    folder.mkdir()
+    for number, text in enumerate(texts):
+        (folder / f"{number}.txt").write_text(" ".join([text] * 5))
+    return folder
+
+
+def test_words_that_a_text_does_not_have_are_zeros(tmp_path: Path) -> None:
+    old = read_counts(write_texts(tmp_path / "old", LETTERS))
+    fitted = KLNMF(2, random_state=0).fit(old.X)
+    # One word of the model, which both components have; the sea's other words would be there.
+    fitted.components_[:, list(old.column_names).index("sun")] += 0.5
+    new = read_counts(write_texts(tmp_path / "new", ["field sun moon", "sun"]))
+    zeros = np.zeros((2, old.shape[1]), np.int32)
+    for j, word in enumerate(old.column_names):
+        if word in new.column_names:
+            zeros[:, j] = new.X.toarray()[:, list(new.column_names).index(word)]
+    expected = fitted.transform(zeros)
+    names = {"model_feature_names": old.column_names}
+    W, overlap = project(fitted, new, **names)
+    np.testing.assert_array_equal(W, expected)
+    assert str(overlap) == f"2 of {old.shape[1]} features of the model occur, 1 other ignored"
+    # Words as unobserved features would say that the rest of the texts was lost.
+    unobserved = project(fitted, new, absent_features="unobserved", **names).W
+    shares, wrong = (
+        plsi_probabilities(w, fitted.components_).component_given_sample for w in (W, unobserved)
+    )
+    assert np.abs(shares - wrong).max() > 0.2
+    by_argument = project(fitted, new.X, new.column_names, absent_features="zero", **names)
+    np.testing.assert_array_equal(by_argument.W, expected)
+    with pytest.raises(ValueError, match="absent_features must be 'unobserved' or 'zero'; got 'x'"):
+        project(fitted, new, absent_features="x", **names)
+
+
+def test_zeros_for_all_kinds_of_data_and_results(model: KLNMF) -> None:
+    zeros = NEW.toarray()
+    zeros[:, 10:] = 0
+    expected = model.transform(frame(sp.csr_array(zeros), NAMES))
+    named = KLNMF(3, random_state=0, n_threads=1).set_output(transform="pandas")
+    named.fit(frame(COUNTS, NAMES))
+    part = frame(NEW[:, 9::-1], NAMES[9::-1])
+    with_index = project(named, part, absent_features="zero").W
+    pd.testing.assert_index_equal(with_index.index, part.index)
+    np.testing.assert_array_equal(with_index.to_numpy(), expected)
+    for X in (NEW[:, 9::-1].tocsc(), NEW[:, 9::-1].toarray(), CountTable(NEW[:, 9::-1])):
+        W = project(model, X, NAMES[9::-1], absent_features="zero").W
+        np.testing.assert_array_equal(W, expected)
+
+
+def test_a_table_of_measured_features_keeps_those_unobserved(model: KLNMF) -> None:
+    table = CountTable(NEW[:, :10], None, NAMES[:10])
+    W = project(model, table).W
+    np.testing.assert_array_equal(W, project(model, NEW[:, :10], NAMES[:10]).W)
+
+
 # ---- the overlap ---------------------------------------------------------------------------------
 
 
@@ -182,6 +245,21 @@ def test_no_feature_in_common_shows_both_kinds_of_names(model: KLNMF) -> None:
         project(model, NEW, names)
     for part in ("'gene 0', 'gene 1'", "'ENSG00000', 'ENSG00001'", "..."):
         assert part in str(caught.value)
+
+
+@pytest.mark.filterwarnings("ignore:The components")  # of which so few features know nothing
+def test_an_overlap_of_less_than_a_tenth_is_refused(model: KLNMF) -> None:
+    names = [*NAMES[:3], *(f"ENSG{j}" for j in range(37))]
+    with pytest.raises(ValueError, match="Only 3 of 40 features") as caught:
+        project(model, NEW, names)
+    for part in ("at least 10 % are needed", "'gene 3'", "'ENSG0', 'ENSG1'", "min_overlap=0"):
+        assert part in str(caught.value)
+    assert project(model, NEW, names, min_overlap=0).overlap.n_found == 3
+    assert project(model, NEW[:, :4], NAMES[:4]).overlap.n_found == 4  # a tenth
+    with pytest.raises(ValueError, match="no feature in common"):
+        project(model, NEW, names[3:] + ["x"] * 3, min_overlap=0)
+    # The words of a short text may be few of the model's.
+    assert project(model, NEW, names, absent_features="zero").overlap.n_found == 3
 
 
 def test_names_that_occur_twice_are_refused_where_they_matter(model: KLNMF) -> None:

@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from klnmf.estimators import KLNMF
 from klnmf.matrix_checks import checked_matrix
+from klnmf.option_names import option
 from klnmf.readers import CountTable
 from klnmf.validation import warn_caller
 
@@ -129,7 +130,7 @@ def match_features(
     """
     if absent_features not in ("unobserved", "zero"):
         raise ValueError(
-            f"absent_features must be 'unobserved' or 'zero'; got {absent_features!r}."
+            f"{option('absent_features')} must be 'unobserved' or 'zero'; got {absent_features!r}."
         )
     model, data = list(model_names), list(data_names)
     _reject_duplicates(model, "The names of the model's features", "Give each its own name")
@@ -160,7 +161,7 @@ def _too_few(overlap: FeatureOverlap, unknown: list[Hashable], min_overlap: floa
     way_out = ""
     if overlap.n_found:
         message = f"Only {overlap}; at least {100 * min_overlap:g} % are needed."
-        way_out = " Or pass min_overlap=0 to go on with so few."
+        way_out = f" To go on with so few, pass {option('min_overlap', 0)}."
     return (
         f"{message} The model has features such as {_examples(list(overlap.missing))}, the new "
         f"data {_examples(unknown)}. Use the same kind of names for both.{way_out}"
@@ -234,8 +235,7 @@ def project(
     check_is_fitted(model, "components_")
     if isinstance(X, CountTable):
         feature_names = X.column_names if feature_names is None else feature_names
-        if absent_features is None and X.open_features:
-            absent_features = "zero"
+        absent_features = absent_features or absent_features_of(X)
         X = X.X
     X = checked_matrix(X)
     X = X if hasattr(X, "shape") else np.asarray(X)
@@ -246,6 +246,11 @@ def project(
         min_overlap=min_overlap,
     )
     return Projection(project_common(model, _columns(X, overlap.data_positions), overlap), overlap)
+
+
+def absent_features_of(table: CountTable) -> AbsentFeatures:
+    """Return what is known of features that a table does not have."""
+    return "zero" if table.open_features else "unobserved"
 
 
 def project_common(model: KLNMF, X: Any, overlap: FeatureOverlap) -> Any:

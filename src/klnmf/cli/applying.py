@@ -9,7 +9,7 @@ import numpy as np
 
 from klnmf.cli.data import say
 from klnmf.cli.errors import DONE
-from klnmf.cli.models import on_common_features, open_new, read_model, read_new, represent
+from klnmf.cli.models import on_known_features, open_new, read_model, read_new, represent
 from klnmf.cli.outputs import FACTOR, check_output, write_factor
 from klnmf.evaluation import evaluate as evaluated
 from klnmf.topics import plsi_probabilities
@@ -36,8 +36,7 @@ def evaluate(args: argparse.Namespace) -> int:
     saved = read_model(args.model)
     saved.model.set_params(n_threads=args.n_threads)
     table = read_new(args, saved)
-    model, X, line = on_common_features(saved, table)
-    say(args, line)
+    model, X = on_known_features(args, saved, table)
     scores = evaluated(model, X, n_top=args.top)
     npmi, umass = (_mean(values) for values in (scores.npmi, scores.umass))
     if args.json:

@@ -18,6 +18,7 @@ from klnmf.cli.values import (
     seed,
     several,
     share,
+    share_of_features,
     share_or_count,
     some_ranks,
     workers,
@@ -93,6 +94,10 @@ def add_data(parser: argparse.ArgumentParser, **more: Any) -> None:
     add_not = partial(add, action="store_const", const=False)
     add("--format", choices=FORMATS, help="format of DATA (inferred from its name)")
     add("--layer", help="layer of .h5ad or .loom to read; 'raw' is AnnData's raw")
+    add(
+        "--feature-type", metavar="TYPE", help="features to read of 10x data (Gene Expression); all"
+    )
+    add("--feature-names", choices=("name", "id"), help="what to call features of 10x data (name)")
     add("--transpose", action="store_true", help="samples are the columns of the file")
     add("--row-names", metavar="FILE", help="names of the rows, one per line")
     add("--column-names", metavar="FILE", help="names of the columns, one per line")
@@ -128,6 +133,25 @@ def _add_output(parser: argparse.ArgumentParser, text: str, **more: Any) -> None
 def _add_quiet(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-q", "--quiet", action="store_true", help="nothing on stderr but warnings and errors"
+    )
+
+
+def _add_matching(parser: argparse.ArgumentParser) -> None:
+    """Add how features of DATA are matched with those of MODEL."""
+    add = parser.add_argument_group("how features are matched by name").add_argument
+    add(
+        "--absent-features",
+        choices=("unobserved", "zero"),
+        help="counts of features that DATA does not have (zero for texts and triplets, else "
+        "unobserved)",
+    )
+    add(
+        "--min-overlap",
+        type=share_of_features,
+        default=0.1,
+        metavar="SHARE",
+        help="least share of MODEL's features that DATA must have, unless absent ones are zero "
+        "(0.1)",
     )
 
 
@@ -263,6 +287,7 @@ def _add_transform(commands: Any) -> None:
     )
     parser.add_argument("model", metavar="MODEL", help="a file that klnmf fit wrote")
     add_data(parser)
+    _add_matching(parser)
     _add_output(parser, "W: .csv, .tsv, .npz (sparse) or .npy; - is CSV on stdout", required=True)
     parser.add_argument(
         "--proportions", action="store_true", help="shares of the components that add up to 1"
@@ -299,6 +324,7 @@ def _add_evaluate(commands: Any) -> None:
     )
     parser.add_argument("model", metavar="MODEL", help="a file that klnmf fit wrote")
     add_data(parser)
+    _add_matching(parser)
     parser.add_argument("--top", type=natural, default=10, metavar="N", help="for coherence (10)")
     parser.add_argument("--json", action="store_true", help="as JSON")
     parser.add_argument("--threads", dest="n_threads", type=workers, metavar="N", help="(all CPUs)")
@@ -315,6 +341,7 @@ def _add_report(commands: Any) -> None:
     )
     parser.add_argument("model", metavar="MODEL", help="a file that klnmf fit wrote")
     add_data(parser, nargs="?")
+    _add_matching(parser)
     _add_output(parser, "page to write (MODEL's name with .html)")
     parser.add_argument("--rank", metavar="FILE", help="a result of klnmf rank, to be shown too")
     parser.add_argument("--title", help="heading of the page")

@@ -28,6 +28,7 @@ _OPTIONS = (
     *("row_names", "column_names", "labels", "layout", "columns", "delimiter", "header", "index"),
     *("encoding", "text_field", "id_field", "label_field", "pattern", "min_df", "max_df"),
     *("max_features", "stop_words", "ngram_range", "token_pattern", "lowercase"),
+    *("feature_type", "feature_names"),
 )
 # Entries of another layer that tell whether it holds counts.
 _LOOKED_AT = 1 << 14
@@ -132,6 +133,11 @@ class OpenedTable:
         """Known classes of the samples, or None."""
         return self.X.labels
 
+    @property
+    def open_features(self) -> bool:
+        """Whether the features are those that occur, as words of texts are."""
+        return self.X.open_features
+
     def in_memory(self) -> CountTable:
         """All of it, read into memory."""
         return read_counts(self.X.path, format="prepared")
@@ -215,6 +221,7 @@ def facts_of(args: argparse.Namespace, table: CountTable | OpenedTable) -> dict[
         "nonzeros": int(table.X.nnz),
         "total": float(table.X.sum()),
         "reading": how_read(args),
+        "open_features": table.open_features,
     }
     if table.labels is not None:
         facts["labels"] = [str(label) for label in table.labels]

@@ -48,7 +48,11 @@ def main(arguments: list[str] | None = None) -> int:
     # What the library logs, commands say themselves.
     logging.getLogger("klnmf").addHandler(logging.NullHandler())
     logging.getLogger("klnmf").propagate = False
-    with _warnings_in_one_line(), spelled_by(spelling_of(args.parser)):
+    with (
+        _warnings_in_one_line(),
+        _lines_of_readers(getattr(args, "quiet", False)),
+        spelled_by(spelling_of(args.parser)),
+    ):
         try:
             with redirect_stdout(cast("IO[str]", Answers(sys.stdout))):
                 return _run(args)
@@ -95,3 +99,20 @@ def _warnings_in_one_line() -> Iterator[None]:
         warnings.simplefilter("ignore", ResourceWarning)
         warnings.showwarning = show
         yield
+
+
+@contextmanager
+def _lines_of_readers(quiet: bool) -> Iterator[None]:
+    """Print what readers log, which is what they changed or left out."""
+
+    class Printed(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if not quiet:
+                print(printable(record.getMessage()), file=sys.stderr, flush=True)
+
+    logger, handler = logging.getLogger("klnmf.readers"), Printed()
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)

@@ -9,17 +9,26 @@ from typing import Any
 from klnmf.cli.data import OpenedTable, open_data, read_data, say, stored_reading
 from klnmf.cli.errors import CommandError
 from klnmf.model_files import load_model
-from klnmf.projection import match_features, project, restricted
+from klnmf.projection import (
+    FeatureOverlap,
+    absent_features_of,
+    match_features,
+    model_of_features,
+    project_common,
+    with_zeros,
+)
 from klnmf.readers import CountTable
 from klnmf.readers.formats import recognised
 from klnmf.saved.models import SavedModel
 
-TEXT_FORMATS = ("texts", "jsonl")
 # What a word is, and where the text stands; not which words are left out, the model knows its own.
 _OF_TEXTS = (
     *("encoding", "text_field", "id_field", "label_field", "pattern", "stop_words"),
     *("ngram_range", "token_pattern", "lowercase"),
 )
+_OF_CELLS = ("feature_type", "feature_names")
+# Options that say what features are, by format: those of the model's data hold for new data too.
+_KEPT = {"texts": _OF_TEXTS, "jsonl": _OF_TEXTS, "10x": _OF_CELLS, "10x-h5": _OF_CELLS}
 
 
 def read_model(path: str) -> SavedModel:
@@ -33,78 +42,84 @@ def read_model(path: str) -> SavedModel:
 
 
 def read_new(args: argparse.Namespace, saved: SavedModel) -> CountTable:
-    """Read DATA for a model: texts are taken apart as those were that it was fitted to."""
-    _take_apart_as(args, saved)
+    """Read DATA for a model: features are made as they were made of what it was fitted to."""
+    _take_options(args, saved)
     return read_data(args)
 
 
 def open_new(args: argparse.Namespace, saved: SavedModel) -> CountTable | OpenedTable:
     """Read DATA for a model, or open it where it is a matrix that was prepared on disk."""
-    _take_apart_as(args, saved)
+    _take_options(args, saved)
     return open_data(args)
 
 
-def _take_apart_as(args: argparse.Namespace, saved: SavedModel) -> None:
+def _take_options(args: argparse.Namespace, saved: SavedModel) -> None:
     name = args.format or (recognised(Path(args.data)) if Path(args.data).exists() else None)
-    if name in TEXT_FORMATS:
-        for option, value in stored_reading(saved.metadata).items():
-            if option in _OF_TEXTS and getattr(args, option) is None:
-                setattr(args, option, tuple(value) if isinstance(value, list) else value)
+    for option, value in stored_reading(saved.metadata).items():
+        if option in _KEPT.get(str(name), ()) and getattr(args, option) is None:
+            setattr(args, option, tuple(value) if isinstance(value, list) else value)
 
 
 def represent(args: argparse.Namespace, saved: SavedModel, table: CountTable | OpenedTable) -> Any:
-    """W of new samples: features are matched by name where both sides have names.
-
-    A feature of the model that the data do not have was not counted there, and says nothing; but
-    where the features are those that occur, as in texts, its count is 0.
-    """
+    """W of new samples: features are matched by name where both sides have names."""
     if isinstance(table, OpenedTable):
-        if saved.feature_names is None or table.column_names is None:
+        of_model, of_data = saved.feature_names, table.column_names
+        if of_model is None or of_data is None or list(of_model) == list(of_data):
             _check_width(saved, table)
-            return saved.model.transform(table.X)
-        if list(saved.feature_names) == list(table.column_names):
             return saved.model.transform(table.X)
         say(args, "the features are not the model's: DATA is read into memory to match them")
         table = table.in_memory()
-    if table.open_features or saved.feature_names is None or table.column_names is None:
-        X, line = aligned(saved, table)
-        say(args, line)
-        return saved.model.transform(X)
-    W, overlap = project(
-        saved.model, table.X, table.column_names, model_feature_names=saved.feature_names
-    )
-    say(args, str(overlap))
-    return W
+    overlap = _matched(args, saved, table)
+    say(args, _line(args, saved, overlap))
+    if overlap is None:
+        return saved.model.transform(table.X)
+    return project_common(saved.model, table.X[:, overlap.data_positions], overlap)
 
 
-def aligned(saved: SavedModel, table: CountTable) -> tuple[Any, str]:
-    """Return counts in the model's features, absent ones being 0, and a line on the overlap."""
+def on_known_features(
+    args: argparse.Namespace, saved: SavedModel, table: CountTable
+) -> tuple[Any, Any]:
+    """Return model and counts on the features of which something is known."""
+    overlap = _matched(args, saved, table)
+    say(args, _line(args, saved, overlap))
+    if overlap is None:
+        return saved.model, table.X
+    return model_of_features(saved.model, table.X[:, overlap.data_positions], overlap)
+
+
+def in_models_features(args: argparse.Namespace, saved: SavedModel, table: CountTable) -> Any:
+    """Return counts of the model's features, absent ones being 0."""
+    overlap = _matched(args, saved, table)
+    if overlap is None:
+        return table.X
+    return with_zeros(table.X[:, overlap.data_positions], overlap)
+
+
+def _matched(
+    args: argparse.Namespace, saved: SavedModel, table: CountTable
+) -> FeatureOverlap | None:
+    """Features that both have; None where there are no names, and all are the model's."""
     if saved.feature_names is None or table.column_names is None:
         _check_width(saved, table)
-        return table.X, "features are taken in the order of the model's: there are no names"
-    overlap = match_features(saved.feature_names, table.column_names)
-    selected = table.X[:, overlap.data_positions].tocoo()
-    columns = overlap.model_positions[selected.col]
-    shape = (table.shape[0], saved.model.n_features_in_)
-    line = str(overlap)
-    if table.open_features:
-        line = (
-            f"{overlap.n_found:,} of {overlap.n_model:,} features of the model occur, "
-            f"{overlap.n_ignored:,} others ignored"
+        return None
+    return match_features(
+        saved.feature_names,
+        table.column_names,
+        absent_features=args.absent_features or absent_features_of(table),
+        min_overlap=args.min_overlap,
+    )
+
+
+def _line(args: argparse.Namespace, saved: SavedModel, overlap: FeatureOverlap | None) -> str:
+    if overlap is None:
+        return "features are taken in the order of the model's: there are no names"
+    is_unsure = overlap.missing and overlap.absent_features == "unobserved"
+    if is_unsure and not args.absent_features and saved.metadata.get("open_features") is True:
+        return (
+            f"{overlap}. The model was fitted to complete counts, such as texts: if DATA are "
+            "complete too, add --absent-features zero"
         )
-    return type(table.X)((selected.data, (selected.row, columns)), shape=shape), line
-
-
-def on_common_features(saved: SavedModel, table: CountTable) -> tuple[Any, Any, str]:
-    """Return model, counts and a line on the overlap, on the features that both know.
-
-    Where the features are those that occur, the counts of the others are 0, and all are known.
-    """
-    if table.open_features or saved.feature_names is None or table.column_names is None:
-        return saved.model, *aligned(saved, table)
-    overlap = match_features(saved.feature_names, table.column_names)
-    X = table.X[:, overlap.data_positions]
-    return restricted(saved.model, overlap.model_positions, X), X, str(overlap)
+    return str(overlap)
 
 
 def _check_width(saved: SavedModel, table: CountTable | OpenedTable) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from klnmf.cli.data import reproduction, say, stem_of
 from klnmf.cli.errors import DONE, CommandError
-from klnmf.cli.models import aligned, read_model, read_new, represent
+from klnmf.cli.models import in_models_features, read_model, read_new, represent
 from klnmf.cli.outputs import PAGE, TOPICS, check_output, replaced, write_rows
 from klnmf.model_selection import RankSelection
 from klnmf.readers import CountTable
@@ -80,7 +80,7 @@ def report(args: argparse.Namespace) -> int:
         if not _is_what_was_fitted(saved, table):
             W, labels, sample_names = represent(args, saved, table), None, table.row_names
         labels = labels if table.labels is None else table.labels
-        X, _ = aligned(saved, table)
+        X = in_models_features(args, saved, table)
     if W is None:
         raise CommandError(
             f"{args.model} does not hold W, which a report needs: name the data, as in "

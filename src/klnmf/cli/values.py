@@ -149,3 +149,11 @@ def column_names(text: str) -> list[str]:
             f"must name the columns of row, column and count, or of row and column, got {text!r}"
         )
     return names
+
+
+def share_of_features(text: str) -> float:
+    """Return a number from 0 to 1."""
+    value = number(text)
+    if not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError(f"must be from 0 to 1, got {text}")
+    return value

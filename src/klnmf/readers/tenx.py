@@ -116,7 +116,9 @@ def _cells_by_features(
     feature_type: str | None,
 ) -> CountTable:
     if feature_names not in ("name", "id"):
-        raise ValueError(f"feature_names must be 'name' or 'id'; got {feature_names!r}.")
+        raise ValueError(
+            f"{option('feature_names')} must be 'name' or 'id'; got {feature_names!r}."
+        )
     ids = columns.get("id")
     names = columns.get(feature_names, ids)
     table = table_of_file(path, counts, barcodes, names, column_ids=ids)
@@ -136,9 +138,10 @@ def _features_of_type(
         return None
     if wanted is None and GENES not in there:
         LOGGER.warning(
-            "%s: features of several types are read together: %s; choose one with feature_type",
+            "%s: features of several types are read together: %s; choose one with %s",
             path,
             _listed(there),
+            option("feature_type"),
         )
         return None
     kept = np.flatnonzero(types == (wanted or GENES))
@@ -147,7 +150,8 @@ def _features_of_type(
         raise ReadError(path, f"no feature is of the type {wanted!r}; there are: {known}.")
     if wanted is None:
         del there[GENES]
-        LOGGER.warning("%s: left out %s; feature_type='all' reads them", path, _listed(there))
+        way_out = option("feature_type", ALL_TYPES)
+        LOGGER.warning("%s: left out %s; to read them too, add %s", path, _listed(there), way_out)
     return kept
 
 

@@ -104,8 +104,9 @@ def fitted_model(adata: AnnData, key: str | None = None) -> KLNMF:
     KLNMF
         A fitted model with ``feature_names_in_``, ready for ``transform``,
         `klnmf.projection.project` and `klnmf.frames.components_frame`. Names of genes that occur
-        more than once are made unique as ``adata.var_names_make_unique()`` does it. A solver that is not one of
-        the named ones is replaced by the default, which makes a difference to a new fit only.
+        more than once are made unique as ``adata.var_names_make_unique()`` does it. A solver that
+        is not one of the named ones is replaced by the default, which makes a difference to a new
+        fit only.
 
     Examples
     --------
