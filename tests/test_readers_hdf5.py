@@ -178,6 +178,7 @@ LIES: dict[str, list[tuple[Change, str]]] = {
         (replaced("X/indices", unwritten(10**12, dtype="i4")), "1,000,000,000,000 entries"),
         (replaced("X/indices", unwritten(10**12, dtype="i4", chunks=(1 << 20,))), "0 bytes of"),
         (replaced("obs/_index", unwritten(10**9, dtype="S20")), "obs/_index is said to have"),
+        (replaced("obs/_index", unwritten(10**7, dtype="i4")), "more than the file has bytes"),
         (replaced("X", unwritten(10**9, 10**5)), "X is said to have 1,000,000,000 × 100,000"),
         (replaced("X", unwritten(10**12, 0)), "X is said to have 1,000,000,000,000 × 0"),
         (

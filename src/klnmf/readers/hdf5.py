@@ -211,6 +211,7 @@ def _values(frame: Group, name: str) -> list[str]:
 
 
 def _decoded(codes: Array, categories: Array) -> list[str]:
+    codes.check_list()
     numbers, texts = codes.numbers("iu").astype(np.int64), categories.strings()
     if len(numbers) and numbers.max() >= len(texts):
         raise codes.refuse(f"holds codes of more than {len(texts):,} categories.")

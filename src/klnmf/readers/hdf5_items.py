@@ -207,8 +207,7 @@ class Array(_Item):
         kind = h5py.check_string_dtype(dtype)
         if dtype.kind not in "biufS" and kind is None:
             raise self.refuse(f"holds entries of the type {dtype}; expected were names.")
-        if len(self.shape) != 1:
-            raise self.refuse(f"has the shape {self.shape}; expected was one name after another.")
+        self.check_list()
         room = self.path.stat().st_size if dtype.kind == "O" else math.inf
         names: list[str] = []
         for start in range(0, len(self), _STRINGS):
@@ -218,6 +217,17 @@ class Array(_Item):
                 raise self.refuse("holds more text than the whole file: the file is damaged.")
             names += block
         return names
+
+    def check_list(self) -> None:
+        """Refuse anything but a list with one entry for a sample or feature."""
+        if len(self.shape) != 1:
+            raise self.refuse(f"has the shape {self.shape}; expected was one name after another.")
+        # Every sample and feature has a name and a place in the matrix, which take some bytes.
+        if len(self) > self.path.stat().st_size:
+            raise self.refuse(
+                f"is said to have {len(self):,} entries, more than the file has bytes: it was not "
+                "written to its end, or is damaged."
+            )
 
     def check_stored(self) -> None:
         """Refuse an array that is far larger than what is stored of it can be."""
