@@ -7,7 +7,7 @@ import logging
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,11 +18,10 @@ from sklearn.utils.validation import check_is_fitted
 from klnmf.estimators import KLNMF
 from klnmf.matrix_checks import checked_matrix
 from klnmf.option_names import option
-from klnmf.readers import CountTable
+from klnmf.readers.table import AbsentFeatures, CountTable
 from klnmf.validation import warn_caller
 
 Positions = npt.NDArray[np.intp]
-AbsentFeatures = Literal["unobserved", "zero"]
 
 _LOGGER = logging.getLogger(__name__)
 _EXAMPLES = 5
@@ -235,7 +234,7 @@ def project(
     check_is_fitted(model, "components_")
     if isinstance(X, CountTable):
         feature_names = X.column_names if feature_names is None else feature_names
-        absent_features = absent_features or absent_features_of(X)
+        absent_features = absent_features or X.absent_features
         X = X.X
     X = checked_matrix(X)
     X = X if hasattr(X, "shape") else np.asarray(X)
@@ -246,11 +245,6 @@ def project(
         min_overlap=min_overlap,
     )
     return Projection(project_common(model, _columns(X, overlap.data_positions), overlap), overlap)
-
-
-def absent_features_of(table: CountTable) -> AbsentFeatures:
-    """Return what is known of features that a table does not have."""
-    return "zero" if table.open_features else "unobserved"
 
 
 def project_common(model: KLNMF, X: Any, overlap: FeatureOverlap) -> Any:

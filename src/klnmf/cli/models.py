@@ -11,7 +11,6 @@ from klnmf.cli.errors import CommandError
 from klnmf.model_files import load_model
 from klnmf.projection import (
     FeatureOverlap,
-    absent_features_of,
     match_features,
     model_of_features,
     project_common,
@@ -105,7 +104,7 @@ def _matched(
     return match_features(
         saved.feature_names,
         table.column_names,
-        absent_features=args.absent_features or absent_features_of(table),
+        absent_features=args.absent_features or table.absent_features,
         min_overlap=args.min_overlap,
     )
 

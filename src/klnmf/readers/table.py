@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,7 @@ from klnmf.readers.files import ReadError
 
 Array = npt.NDArray[Any]
 Names = Sequence[str] | npt.NDArray[Any] | None
+AbsentFeatures = Literal["unobserved", "zero"]
 
 # Tells what readers changed or left out; Python shows it by default.
 LOGGER = logging.getLogger("klnmf.readers")
@@ -80,6 +81,11 @@ class CountTable:
     def shape(self) -> tuple[int, int]:
         """Samples and features."""
         return _shape(self.X)
+
+    @property
+    def absent_features(self) -> AbsentFeatures:
+        """What is known of features that are not among these: nothing, or that they are 0."""
+        return "zero" if self.open_features else "unobserved"
 
     def transposed(self) -> CountTable:
         """Table with rows and columns exchanged; labels and ids are left out."""
