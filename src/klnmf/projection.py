@@ -160,7 +160,11 @@ def _too_few(overlap: FeatureOverlap, unknown: list[Hashable], min_overlap: floa
     way_out = ""
     if overlap.n_found:
         message = f"Only {overlap}; at least {100 * min_overlap:g} % are needed."
-        way_out = f" To go on with so few, pass {option('min_overlap', 0)}."
+        way_out = (
+            " If the counts are complete, as those of texts are, and absent features are 0, pass "
+            f"{option('absent_features', 'zero')}; to go on with so few, "
+            f"{option('min_overlap', 0)}."
+        )
     return (
         f"{message} The model has features such as {_examples(list(overlap.missing))}, the new "
         f"data {_examples(unknown)}. Use the same kind of names for both.{way_out}"

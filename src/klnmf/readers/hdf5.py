@@ -13,7 +13,7 @@ import scipy.sparse as sp
 
 from klnmf.option_names import option
 from klnmf.readers.files import ReadError, require
-from klnmf.readers.hdf5_items import Array, Group, opened
+from klnmf.readers.hdf5_items import Array, Group, check_nonzeros, opened
 from klnmf.readers.table import CountTable, table_of_file
 
 # Entries of a dense array that are in memory at a time.
@@ -54,6 +54,7 @@ def compressed(group: Group, form: str, shape: tuple[int, int]) -> Compressed:
     indices.check_numbers(1, "iu")
     data = group.array("data", indices.shape)
     data.check_numbers(1)
+    check_nonzeros(len(indices), indices, data)
     places = group.array("indptr", (shape[0 if form == "csr" else 1] + 1,))
     indptr = places.numbers("iu").astype(np.int64)
     if indptr[0] != 0 or indptr[-1] != len(indices) or (np.diff(indptr) < 0).any():
@@ -67,12 +68,15 @@ def sparse_rows(array: Array) -> sp.csr_array:
     if not n_rows or not n_columns:
         return sp.csr_array((n_rows, n_columns))
     height, width = _tile(n_columns, array.chunks)
-    bands = []
+    bands: list[Any] = []
+    n_nonzeros = 0
     for top in range(0, n_rows, height):
         tiles = [
             sp.csr_array(_wide_enough(array[top : top + height, left : left + width]))
             for left in range(0, n_columns, width)
         ]
+        n_nonzeros += sum(tile.nnz for tile in tiles)
+        check_nonzeros(n_nonzeros, array)
         bands.append(sp.hstack(tiles, format="csr") if len(tiles) > 1 else tiles[0])
     return sp.csr_array(sp.vstack(bands, format="csr"))
 

@@ -23,6 +23,10 @@ from klnmf.readers.files import ReadError, require
 _SMALL = 1 << 26
 # The most that gzip packs into a byte, and a little.
 _BEST_COMPRESSION = 1100
+# Nonzeros that a file may have whatever it holds, and the most that it packs into a byte: counts
+# and their places are not as even as zeros are.
+_FEW_NONZEROS = 1 << 24
+_NONZEROS_PER_BYTE = 100
 # HDF5 holds a chunk in memory as a whole.
 _LARGEST_CHUNK = 1 << 30
 # Strings that are read at a time. Many may share one place in the file, so that the length of all
@@ -176,6 +180,11 @@ class Array(_Item):
         """Shape of the pieces that can be read without touching others."""
         return tuple(self._found.chunks or (1,) * len(self.shape))
 
+    @cached_property
+    def stored(self) -> int:
+        """Bytes that it takes in the file."""
+        return min(int(self._found.id.get_storage_size()), self.path.stat().st_size)
+
     def __len__(self) -> int:
         return self.shape[0]
 
@@ -232,12 +241,11 @@ class Array(_Item):
     def check_stored(self) -> None:
         """Refuse an array that is far larger than what is stored of it can be."""
         size = math.prod(max(1, n) for n in self.shape) * self.dtype.itemsize
-        stored = min(int(self._found.id.get_storage_size()), self.path.stat().st_size)
-        if size > max(_SMALL, _BEST_COMPRESSION * stored):
+        if size > max(_SMALL, _BEST_COMPRESSION * self.stored):
             shape = " × ".join(f"{n:,}" for n in self.shape)
             raise self.refuse(
-                f"is said to have {shape} entries ({size:,} bytes), and {stored:,} bytes of them "
-                "are stored: the file was not written to its end, or is damaged."
+                f"is said to have {shape} entries ({size:,} bytes), and {self.stored:,} bytes of "
+                "them are stored: the file was not written to its end, or is damaged."
             )
 
     def _check_is_here(self) -> None:
@@ -264,6 +272,16 @@ class Array(_Item):
                     f"is stored in pieces of {chunk:,} bytes; up to {_LARGEST_CHUNK:,} are read. "
                     "Write the file again with smaller chunks."
                 )
+
+
+def check_nonzeros(number: int, *arrays: Array) -> None:
+    """Refuse more nonzeros than these arrays can hold in the bytes that are stored."""
+    stored = sum(array.stored for array in arrays)
+    if number > max(_FEW_NONZEROS, _NONZEROS_PER_BYTE * stored):
+        raise arrays[0].refuse(
+            f"has {number:,} nonzeros or more, of which {stored:,} bytes are stored: the file was "
+            "not written to its end, or is damaged."
+        )
 
 
 def _has(group: Any, name: str) -> bool:
