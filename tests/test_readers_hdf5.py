@@ -246,8 +246,10 @@ def test_files_that_links_lead_to_are_not_even_opened(tmp_path: Path) -> None:
     write_annotated(path)
     with h5py.File(path, "a") as file:
         file["layers/counts"] = h5py.ExternalLink("other.h5", "X")
+        file["layers/soft"] = h5py.SoftLink("/layers/counts/X")
     assert_same(read_counts(path))
-    refused(path, "layers/counts is a link to another file", layer="counts")
+    for layer in ("counts", "soft"):
+        refused(path, "layers/counts is a link to another file", layer=layer)
 
 
 def test_texts_that_share_a_place_in_the_file(tmp_path: Path) -> None:

@@ -285,8 +285,8 @@ def check_nonzeros(number: int, *arrays: Array) -> None:
 
 
 def _has(group: Any, name: str) -> bool:
-    """Whether a group has a link of this name; unlike h5py's ``in``, it is not followed."""
-    return name not in ("", ".") and group.id.links.exists(name.encode("utf-8", "surrogateescape"))
+    """Whether a group has a link of this name, wherever that leads; "." is the group itself."""
+    return name not in ("", ".") and name in group
 
 
 def _text(value: Any) -> str:
