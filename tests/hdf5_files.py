@@ -91,6 +91,14 @@ def elsewhere(file: h5py.File, place: str) -> None:
     file.create_dataset(place, (3, 4), "u1", external=[("/etc/passwd", 0, 12)])
 
 
+def many_links(file: h5py.File, place: str) -> None:
+    """Links to links to links, each of which is gone through a thousand times."""
+    names = [place, *(f"link{number}" for number in range(6)), "here"]
+    for name, target in zip(names, names[1:], strict=False):
+        file[name] = h5py.SoftLink("/".join([target] * 1000))
+    file["here"] = file["/"]
+
+
 def virtual(file: h5py.File, place: str) -> None:
     layout = h5py.VirtualLayout((3, 4), "f4")
     layout[:] = h5py.VirtualSource("other.h5", "X", (3, 4))

@@ -106,7 +106,7 @@ class Group(_Item):
         """Fetch what has this name; it must lie in this file."""
         h5py = require("h5py", "Reading HDF5 files")
         place = f"{self.place}/{name}" if self.place else name
-        found = self._followed(self._found, name, _SOFT_LINKS)
+        found = self._followed(name)
         if isinstance(found, h5py.Dataset):
             return Array(self.path, place, found)
         if isinstance(found, h5py.Group):
@@ -131,10 +131,12 @@ class Group(_Item):
             raise found.refuse(f"has the shape {found.shape}; expected was {shape}.")
         return found
 
-    def _followed(self, parent: Any, name: str, links: int) -> Any:
+    def _followed(self, name: str) -> Any:
         """Item behind hard and soft links; what leads to another file is refused."""
         h5py = require("h5py", "Reading HDF5 files")
-        for part in name.strip("/").split("/"):
+        parent, parts, n_links = self._found, name.split("/"), 0
+        while parts:
+            part = parts.pop(0)
             where = f"{parent.name}/{part}".strip("/")
             if not isinstance(parent, h5py.Group) or not _has(parent, part):
                 raise ReadError(self.path, f"it has no {where!r}.")
@@ -145,13 +147,14 @@ class Group(_Item):
                     f"{where} is a link to another file ({link.filename}), which is not followed. "
                     "Copy the data into this file.",
                 )
-            if isinstance(link, h5py.SoftLink):
-                if not links:
-                    raise ReadError(self.path, f"{where} is a link that leads nowhere.")
-                start = parent.file if link.path.startswith("/") else parent
-                parent = self._followed(start, link.path, links - 1)
-            else:
+            if not isinstance(link, h5py.SoftLink):
                 parent = parent[part]
+                continue
+            n_links += 1
+            if n_links > _SOFT_LINKS:
+                raise ReadError(self.path, f"{where} is a link that leads nowhere.")
+            parent = parent.file if link.path.startswith("/") else parent
+            parts = [p for p in link.path.split("/") if p not in ("", ".")] + parts
         return parent
 
 
