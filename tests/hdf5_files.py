@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -94,7 +95,7 @@ def elsewhere(file: h5py.File, place: str) -> None:
 def many_links(file: h5py.File, place: str) -> None:
     """Links to links to links, each of which is gone through a thousand times."""
     names = [place, *(f"link{number}" for number in range(6)), "here"]
-    for name, target in zip(names, names[1:], strict=False):
+    for name, target in pairwise(names):
         file[name] = h5py.SoftLink("/".join([target] * 1000))
     file["here"] = file["/"]
 
