@@ -181,5 +181,5 @@ def test_10x_h5(name: str, tmp_path: Path) -> None:
         group["barcodes"] = [f"c{i}" for i in range(6)]
         for key in ("id", "name"):
             group[f"features/{key}"] = [f"g{j}" for j in range(4)]
-    with pytest.raises(ReadError, match="not a 10x matrix: it is not a valid CSR matrix"):
+    with pytest.raises(ReadError, match="matrix is not a valid CSR matrix"):
         read_counts(tmp_path / "X.h5")

@@ -325,7 +325,7 @@ def _h5ad(path: Path, *, layer: str | None = None, labels: str | None = None) ->
             yield from _compressed_blocks(
                 path,
                 shape if by_rows else shape[::-1],
-                stored.indptr,
+                stored.indptr[:],
                 lambda first, last: (stored.indices[first:last], stored.data[first:last]),
                 limit,
             )

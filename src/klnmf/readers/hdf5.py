@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 
+from klnmf.matrix_checks import csr_from_parts, native_numbers
 from klnmf.option_names import option
 from klnmf.readers.files import ReadError, require
 from klnmf.readers.hdf5_items import Array, Group, check_nonzeros, opened
@@ -30,22 +30,22 @@ _SPARSE = {"csr_matrix": "csr", "csc_matrix": "csc", "csr": "csr", "csc": "csc"}
 
 
 class Compressed(NamedTuple):
-    """A sparse matrix in a file: where it begins and ends is checked, its entries are not read."""
+    """A sparse matrix in a file: sizes and types are checked, entries are not read."""
 
+    group: Group
     form: str  # "csr" or "csc"
     shape: tuple[int, int]
     data: Array
     indices: Array
-    indptr: npt.NDArray[np.int64]
+    indptr: Array
 
-    def read(self) -> Any:
-        """All of it, as a valid matrix of SciPy."""
-        indices = self.indices[:]
-        n_minor = self.shape[1 if self.form == "csr" else 0]
-        if len(indices) and not (indices.min() >= 0 and indices.max() < n_minor):
-            raise self.indices.refuse(f"holds numbers that are not from 0 to {n_minor - 1:,}.")
-        kind = sp.csr_array if self.form == "csr" else sp.csc_array
-        return kind((self.data[:], indices, self.indptr), shape=self.shape)
+    def read(self) -> sp.csr_array:
+        """All of it."""
+        parts = {name: getattr(self, name)[:] for name in ("data", "indices", "indptr")}
+        try:
+            return csr_from_parts(self.form, parts, self.shape, self.group.place)
+        except (TypeError, ValueError) as error:
+            raise ReadError(self.group.path, str(error)) from error
 
 
 def compressed(group: Group, form: str, shape: tuple[int, int]) -> Compressed:
@@ -55,11 +55,9 @@ def compressed(group: Group, form: str, shape: tuple[int, int]) -> Compressed:
     data = group.array("data", indices.shape)
     data.check_numbers(1)
     check_nonzeros(len(indices), indices, data)
-    places = group.array("indptr", (shape[0 if form == "csr" else 1] + 1,))
-    indptr = places.numbers("iu").astype(np.int64)
-    if indptr[0] != 0 or indptr[-1] != len(indices) or (np.diff(indptr) < 0).any():
-        raise places.refuse(f"does not rise from 0 to {len(indices):,}, the number of entries.")
-    return Compressed(form, shape, data, indices, indptr)
+    indptr = group.array("indptr", (shape[0 if form == "csr" else 1] + 1,))
+    indptr.check_numbers(1, "iu")
+    return Compressed(group, form, shape, data, indices, indptr)
 
 
 def sparse_rows(array: Array) -> sp.csr_array:
@@ -72,7 +70,7 @@ def sparse_rows(array: Array) -> sp.csr_array:
     n_nonzeros = 0
     for top in range(0, n_rows, height):
         tiles = [
-            sp.csr_array(_wide_enough(array[top : top + height, left : left + width]))
+            sp.csr_array(native_numbers(array[top : top + height, left : left + width]))
             for left in range(0, n_columns, width)
         ]
         n_nonzeros += sum(tile.nnz for tile in tiles)
@@ -86,11 +84,6 @@ def _tile(n_columns: int, chunk: tuple[int, ...]) -> tuple[int, int]:
     height, width = chunk
     width = min(n_columns, width * max(1, DENSE_BLOCK // (height * width)))
     return height * max(1, DENSE_BLOCK // (height * width)), width
-
-
-def _wide_enough(block: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """SciPy has no half floats."""
-    return block.astype(np.float32) if block.dtype == np.float16 else block
 
 
 # ---- AnnData -------------------------------------------------------------------------------------

@@ -193,7 +193,7 @@ class Array(_Item):
 
     def __getitem__(self, places: Any) -> npt.NDArray[Any]:
         found: npt.NDArray[Any] = self._found[places]
-        return found.astype(found.dtype.newbyteorder("="), copy=False)
+        return found
 
     def numbers(self, kinds: str = "biuf") -> npt.NDArray[Any]:
         """All of it: numbers of these kinds, in one dimension."""
