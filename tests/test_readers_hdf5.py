@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import struct
 import time
 import tracemalloc
 from pathlib import Path
@@ -283,6 +284,33 @@ def test_texts_that_share_a_place_in_the_file(tmp_path: Path) -> None:
     finally:
         tracemalloc.stop()
     assert peak < 1000 * length
+
+
+def test_heaps_of_texts_without_an_end(tmp_path: Path) -> None:
+    path = tmp_path / "a.h5ad"
+    write_annotated(path)
+    content = bytearray(path.read_bytes())
+    heap = content.index(b"GCOL")
+    size = int.from_bytes(content[heap + 8 : heap + 16], "little")
+    place = heap + 16
+    while number := int.from_bytes(content[place : place + 2], "little"):
+        length = int.from_bytes(content[place + 8 : place + 16], "little")
+        place += 16 + -(-length // 8) * 8
+    assert number == 0
+    assert place < heap + size
+    content[place + 8 : place + 16] = bytes(8)  # the free place at the end, now of size 0
+    path.write_bytes(content)
+    refused(path, f"the heap at byte {heap:,} has no end")
+
+
+def test_heaps_within_heaps(tmp_path: Path) -> None:
+    path = tmp_path / "a.h5ad"
+    write_annotated(path)
+    # Objects of 16 bytes, in each of which a heap begins that goes on to the end of the file.
+    head, heap = struct.pack("<HHIQ", 1, 0, 0, 16), struct.pack("<5s3xQ", b"GCOL\x01", 1 << 40)
+    with path.open("ab") as stream:
+        stream.write((head + heap) * 50_000)
+    refused(path, "has no end")
 
 
 def test_columns_of_data_frames_in_all_their_forms(tmp_path: Path) -> None:

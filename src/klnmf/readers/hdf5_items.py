@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from klnmf.readers.files import ReadError, require
+from klnmf.readers.hdf5_heaps import check_heaps
 
 # An array may be this large whatever the file holds: what was never written reads as zeros.
 _SMALL = 1 << 26
@@ -47,6 +48,7 @@ def opened(path: Path) -> Iterator[Group]:
         raise ReadError(path, f"this is not an HDF5 file, or it is cut off: {error}") from error
     with file:
         try:
+            check_heaps(path, file.id.get_create_plist().get_sizes()[1])
             yield Group(path, "", file)
         except ReadError:
             raise
