@@ -24,7 +24,6 @@ from klnmf import KLNMF, load_model
 from klnmf.cli import main
 from klnmf.cli.data import stem_of
 from klnmf.cli.lines import ProgressLines
-from klnmf.cli.outputs import replaced
 from klnmf.simulate import simulate_counts
 
 
@@ -304,18 +303,3 @@ def test_lines_come_at_first_and_then_every_ten_seconds(
     shown = capsys.readouterr().err.splitlines()
     assert [line.split(",")[0] for line in shown] == ["iteration 1", "iteration 11", "iteration 21"]
     assert "89 s left at most" in shown[1]
-
-
-def test_a_file_that_is_not_finished_is_not_there(tmp_path: Path) -> None:
-    path = tmp_path / "table.csv"
-    path.write_text("old")
-
-    def write_half() -> None:
-        with replaced(path) as file:
-            file.write("half")
-            raise RuntimeError
-
-    with pytest.raises(RuntimeError):
-        write_half()
-    assert path.read_text() == "old"
-    assert os.listdir(tmp_path) == ["table.csv"]

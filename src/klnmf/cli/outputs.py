@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
 from klnmf.cli.errors import CommandError
 from klnmf.readers.cells import as_cell, write_lines
+from klnmf.whole_files import writing
 
 
 def check_writable(path: str | Path, *others: str | Path | None) -> Path:
@@ -73,28 +73,13 @@ def check_unused(path: Path, *, may_be_there: bool) -> None:
         raise CommandError(f"{path} exists already; add --force to overwrite it.")
 
 
-@contextmanager
-def replaced(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
-    """Open a temporary file that takes the name when it is complete, and is removed if not."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    encoding = None if "b" in mode else "utf-8"
-    try:
-        with open(
-            temporary, mode, encoding=encoding, newline=None if encoding is None else ""
-        ) as file:
-            yield file
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
 def write_rows(path: str | None, rows: Iterable[Sequence[Any]], delimiter: str = ",") -> None:
     """Write a table as CSV to a file, or to stdout for None and "-"."""
     lines = ([as_cell(value) for value in row] for row in rows)
     if path is None or path == "-":
         write_lines(sys.stdout, lines, delimiter)
         return
-    with replaced(check_writable(path)) as file:
+    with writing(check_writable(path), "w") as file:
         write_lines(file, lines, delimiter)
 
 
@@ -102,10 +87,10 @@ def write_factor(path: str, W: Any, sample_names: Sequence[str] | None) -> None:
     """Write W by the ending of the name: .csv, .tsv, .npz (sparse) or .npy."""
     suffix = Path(path).suffix.lower()
     if suffix == ".npz":
-        with replaced(check_writable(path), "wb") as file:
+        with writing(check_writable(path)) as file:
             sp.save_npz(file, sp.csr_array(W))
     elif suffix == ".npy":
-        with replaced(check_writable(path), "wb") as file:
+        with writing(check_writable(path)) as file:
             np.save(file, _dense(W), allow_pickle=False)
     else:
         write_rows(path, _rows(W, sample_names), delimiter="\t" if suffix == ".tsv" else ",")

@@ -19,9 +19,9 @@ from klnmf.cli.outputs import (
     check_output,
     check_unused,
     check_writable,
-    replaced,
 )
 from klnmf.saved.container import SavedFileError
+from klnmf.whole_files import writing
 
 
 class SearchFiles(NamedTuple):
@@ -84,7 +84,7 @@ def check_pictures_can_be_drawn() -> None:
 
 def save_picture(ax: Any, path: Path) -> None:
     """Write the figure of these axes."""
-    with replaced(path, "wb") as file:
+    with writing(path) as file:
         ax.figure.savefig(file, format=path.suffix[1:].lower(), dpi=150)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,11 +11,12 @@ import numpy as np
 from klnmf.cli.data import reproduction, say, stem_of
 from klnmf.cli.errors import DONE, CommandError
 from klnmf.cli.models import in_models_features, read_model, read_new, represent
-from klnmf.cli.outputs import PAGE, TOPICS, check_output, replaced, write_rows
+from klnmf.cli.outputs import PAGE, TOPICS, check_output, write_rows
 from klnmf.model_selection import RankSelection
 from klnmf.readers import CountTable
 from klnmf.saved.models import SavedModel
 from klnmf.topics import component_shares, format_topics, top_features
+from klnmf.whole_files import writing
 
 
 def topics(args: argparse.Namespace) -> int:
@@ -123,5 +123,5 @@ def _print(path: str | None, text: str) -> None:
     if path is None or path == "-":
         print(text, end="")
         return
-    with replaced(Path(path)) as file:
+    with writing(path, "w") as file:
         file.write(text)

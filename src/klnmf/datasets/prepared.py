@@ -21,6 +21,7 @@ from sklearn.utils import Bunch
 
 from klnmf.datasets.files import find, search_folders
 from klnmf.matrix_checks import checked_matrix
+from klnmf.whole_files import writing
 
 Array = npt.NDArray[Any]
 Folder = str | os.PathLike[str] | None
@@ -81,22 +82,10 @@ def write_prepared(folder: Path, name: str, table: Table) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for names, kind in ((table.labels, "labels"), (table.feature_names, "vocab")):
         if names is not None:
-            _replace(folder / f"{name}.{kind}.txt", "\n".join(map(str, names)).encode() + b"\n")
-    temporary = folder / f"{name}.{os.getpid()}.tmp.npz"
-    try:
-        sp.save_npz(temporary, table.counts)
-        os.replace(temporary, folder / f"{name}.npz")
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def _replace(path: Path, content: bytes) -> None:
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    try:
-        temporary.write_bytes(content)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+            with writing(folder / f"{name}.{kind}.txt") as stream:
+                stream.write("\n".join(map(str, names)).encode() + b"\n")
+    with writing(folder / f"{name}.npz") as stream:
+        sp.save_npz(stream, table.counts)
 
 
 def _lines(path: Path, kind: str) -> Array | None:

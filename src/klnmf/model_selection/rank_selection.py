@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 import textwrap
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -13,7 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from klnmf.saved.container import SavedFileError, replacing
+from klnmf.saved.container import SavedFileError
+from klnmf.whole_files import writing
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -122,11 +122,7 @@ class RankSelection:
             for name, value in asdict(self).items()
         }
         text = json.dumps({"format": FORMAT, "version": VERSION, **content}, indent=1)
-        target = Path(os.path.realpath(path))
-        if not target.parent.is_dir():
-            raise FileNotFoundError(f"There is no folder {target.parent} to write to.")
-        part = target.with_name(f".{target.name}.{secrets.token_hex(6)}.part")
-        with replacing(target, part) as stream:
+        with writing(path) as stream:
             stream.write((text + "\n").encode())
 
     @classmethod

@@ -33,7 +33,7 @@ class ArrayWriter:
 
     def append(self, values: Array) -> None:
         """Write more entries."""
-        np.ascontiguousarray(values, dtype=self.dtype).tofile(self._stream)
+        self._stream.write(np.ascontiguousarray(values, dtype=self.dtype).view(np.uint8).data)
         self.length += len(values)
 
     def convert(self, dtype: npt.DTypeLike) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from klnmf.readers.files import ReadError
+from klnmf.whole_files import writing
 
 Array = npt.NDArray[Any]
 
@@ -83,12 +83,8 @@ def sha256(path: Path) -> str:
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
     """Write a small file so that the old one or the new one is there, whole."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    with part.open("w", encoding="utf-8") as stream:
+    with writing(path, "w") as stream:
         json.dump(content, stream, indent=1, allow_nan=False)
-        stream.flush()
-        os.fsync(stream.fileno())
-    os.replace(part, path)
 
 
 def is_prepared(path: Path) -> bool:

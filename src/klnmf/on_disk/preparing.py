@@ -29,6 +29,7 @@ from klnmf.option_names import option
 from klnmf.readers import CountTable, read_counts
 from klnmf.readers.formats import format_to_read
 from klnmf.validation import working_dtype
+from klnmf.whole_files import naming
 
 PathLike = str | os.PathLike[str]
 Say = Callable[[str], None]
@@ -152,7 +153,8 @@ def _held(partial: Path) -> Iterator[None]:
             "name."
         ) from None
     try:
-        yield
+        with naming(partial):
+            yield
     except KeyboardInterrupt:
         raise  # what is there can be gone on with
     except Exception:

@@ -70,7 +70,7 @@ class Buckets:
         ends = np.concatenate([[0], np.cumsum(np.bincount(bucket, minlength=len(self.files)))])
         for number in np.flatnonzero(np.diff(ends)):
             with self.files[number].open("ab") as stream:  # closed again: there may be thousands
-                records[ends[number] : ends[number + 1]].tofile(stream)
+                stream.write(records[ends[number] : ends[number + 1]].view(np.uint8).data)
 
     def read(self, number: int) -> Array:
         """All records of a file, which is then removed."""
@@ -96,7 +96,7 @@ class Spool:
             return
         records = np.empty(len(rows), dtype=self.dtype)
         records["row"], records["column"], records["value"] = rows, columns, values
-        records.tofile(self._stream)
+        self._stream.write(records.view(np.uint8).data)
         counts = np.bincount(rows)
         if len(counts) > len(self.row_counts):
             grown = np.zeros(max(len(counts), 2 * len(self.row_counts)), dtype=np.int64)

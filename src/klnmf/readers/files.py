@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import gzip
 import io
-import os
 import zlib
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from itertools import chain
 from pathlib import Path
@@ -180,21 +179,6 @@ def base_name(path: Path, suffixes: Iterable[str]) -> str:
 
 
 # ---- writing -------------------------------------------------------------------------------------
-
-
-@contextmanager
-def replacing(paths: Sequence[Path]) -> Iterator[list[Path]]:
-    """Temporary names in the same folders, which take the place of ``paths`` when all went well."""
-    # The ending stays, because writers go by it.
-    temporary = [path.with_name(f".{os.getpid()}.tmp.{path.name}") for path in paths]
-    try:
-        yield temporary
-        for new, path in zip(temporary, paths, strict=True):
-            os.replace(new, path)
-    finally:
-        for new in temporary:
-            with suppress(FileNotFoundError):
-                new.unlink()
 
 
 @contextmanager

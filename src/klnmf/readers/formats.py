@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 from klnmf.option_names import option, options_in_use
 from klnmf.readers.delimited import read_delimited, write_triplets
 from klnmf.readers.documents import VECTORIZER_OPTIONS, read_jsonl, read_texts
-from klnmf.readers.files import ReadError, replacing
+from klnmf.readers.files import ReadError
 from klnmf.readers.hdf5 import read_h5ad, read_loom, write_h5ad
 from klnmf.readers.matrix_files import (
     SVMLIGHT_SUFFIXES,
@@ -28,6 +29,7 @@ from klnmf.readers.matrix_files import (
 from klnmf.readers.parquet import read_parquet, write_parquet
 from klnmf.readers.table import CountTable, table_of_file, unique_features
 from klnmf.readers.tenx import MATRIX_NAMES, companion, matrices_in, read_10x, read_10x_h5
+from klnmf.whole_files import naming, replacing
 
 PathLike = str | os.PathLike[str]
 
@@ -234,10 +236,12 @@ def write_counts(table: CountTable, path: PathLike, *, format: str | None = None
     if not path.parent.is_dir():
         raise FileNotFoundError(f"{path.parent}: there is no such folder to write to.")
     beside = files_beside(table, path) if name in _NAMES_BESIDE else {}
-    with replacing([*beside, path]) as temporary:  # the matrix last: what has one is complete
-        for file, content in zip(temporary, beside.values(), strict=False):
-            file.write_bytes(content)
-        write(table, temporary[-1])
+    with ExitStack() as stack:
+        temporary = stack.enter_context(replacing(path))  # replaced last: what has one is complete
+        for file, content in beside.items():
+            stack.enter_context(replacing(file)).write_bytes(content)
+        with naming(path, instead_of=temporary):
+            write(table, temporary)
 
 
 def format_to_write(path: Path, format: str | None = None) -> str:

@@ -230,7 +230,10 @@ def write_h5ad(table: CountTable, path: Path) -> None:
         frames[0]["label"] = pandas.Categorical(table.labels)
     if table.column_ids is not None:
         frames[1][GENE_IDS] = table.column_ids
-    anndata.AnnData(sp.csr_matrix(table.X), obs=frames[0], var=frames[1]).write_h5ad(path)
+    data = anndata.AnnData(sp.csr_matrix(table.X), obs=frames[0], var=frames[1])
+    # No lock of HDF5's: klnmf.whole_files has one on the same file.
+    with require("h5py", "Writing .h5ad files").File(path, "w", locking=False) as file:
+        anndata.io.write_elem(file, "/", data)
 
 
 # ---- loom ----------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from klnmf.report import gathering, reproduce, summary
+from klnmf.whole_files import writing
 
 Names = Sequence[str] | npt.NDArray[np.str_]
 
@@ -193,15 +194,9 @@ def _content_hash(text: str) -> str:
 
 
 def _written(path: Path, html: str) -> Path:
-    """Write under a temporary name in the same folder first."""
+    """Write the page, if there is a place for it."""
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder; name a file in it, such as report.html.")
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"The folder {path.parent} for the report does not exist.")
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    try:
-        temporary.write_text(html, encoding="utf-8", newline="\n")
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with writing(path, "w") as stream:
+        stream.write(html)
     return path

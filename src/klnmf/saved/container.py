@@ -11,11 +11,8 @@ import json
 import math
 import os
 import re
-import secrets
 import struct
 import zipfile
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -26,6 +23,7 @@ import numpy.lib.format as npy
 import numpy.typing as npt
 
 from klnmf.option_names import option
+from klnmf.whole_files import writing
 
 Array = npt.NDArray[Any]
 
@@ -61,50 +59,9 @@ class Container:
 # ---- writing -------------------------------------------------------------------------------------
 
 
-@contextmanager
-def replacing(path: Path, part: Path) -> Iterator[IO[bytes]]:
-    """Write to ``part`` and give it the name ``path`` once all of it is on the disk."""
-    stream = part.open("wb")
-    try:
-        with stream:
-            yield stream
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(part, path)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
-    if os.name == "posix":  # the new name has to reach the disk, too
-        with suppress(OSError):  # not every file system can do that for a folder
-            folder = os.open(path.parent, os.O_RDONLY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
-
-
-def write_container(path: Path, container: Container, *, is_only_writer: bool = False) -> None:
-    """Write a file so that, whatever happens, the old one or the new one is there.
-
-    Parameters
-    ----------
-    path : Path
-        Where; a file of that name is replaced.
-    container : Container
-        What.
-    is_only_writer : bool, default=False
-        Whether nobody else writes to this path. The temporary name is then always the same, so that
-        a process which is killed again and again leaves one such file at most.
-    """
-    path = Path(os.path.realpath(path))  # a link stays a link
-    if not path.parent.is_dir():
-        raise FileNotFoundError(
-            f"There is no folder {path.parent} to write {path.name} to. Make it first, or choose "
-            "another path."
-        )
-    unique = "" if is_only_writer else f".{secrets.token_hex(6)}"
-    part = path.with_name(f".{path.name}{unique}.part")
-    with replacing(path, part) as stream, zipfile.ZipFile(stream, "w") as archive:
+def write_container(path: Path, container: Container) -> None:
+    """Write a file so that, whatever happens, the old one or the new one is there."""
+    with writing(path) as stream, zipfile.ZipFile(stream, "w") as archive:
         checksums = {
             name: {"sha256": _write_array(archive, name, array)}
             for name, array in container.arrays.items()

@@ -52,7 +52,7 @@ class PeriodicFile(ABC, Generic[Work]):
             )
 
     def _write(self, work: Work) -> None:
-        write_container(self.path, self.packed(work), is_only_writer=True)
+        write_container(self.path, self.packed(work))
         self.was_read()
 
     def was_read(self) -> None:

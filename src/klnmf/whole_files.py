@@ -1,0 +1,102 @@
+"""Files that appear under their names when they are whole: the one way in which klnmf writes files.
+
+A file is written under a temporary name in the same folder, ``.XXXXXXXX.part.NAME``, brought to the
+disk, and renamed. Whatever happens, the old file or the new one is there. A process that is killed
+leaves its temporary file behind; the next one that writes NAME removes it. A lock tells such
+leftovers from the file of a writer that is still at work: the system releases it with the process.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any
+
+
+@contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Temporary name to write to, which becomes ``path`` when the block ends without an error.
+
+    The temporary name has the same ending: some writers go by it. An ``OSError`` of the block that
+    names no file, as that of a full disk, names ``path``.
+    """
+    given, path = Path(path), Path(os.path.realpath(path))  # a link stays a link
+    if not path.parent.is_dir():
+        raise FileNotFoundError(
+            f"There is no folder {path.parent} to write {path.name} to. Make it first, or choose "
+            "another path."
+        )
+    with naming(given):
+        _remove_leftovers(path)
+        part, descriptor = _new_part(path)
+        try:
+            with naming(given, instead_of=part):
+                yield part
+                os.fsync(descriptor)  # of the file, whoever wrote to it
+                os.replace(part, path)
+        finally:
+            part.unlink(missing_ok=True)
+            os.close(descriptor)
+        _sync_folder(path.parent)
+
+
+@contextmanager
+def writing(path: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO[Any]]:
+    """Stream to write to, bytes or (with mode "w") UTF-8 text; see `replacing`."""
+    text = {} if "b" in mode else {"encoding": "utf-8", "newline": ""}
+    with replacing(path) as part, part.open(mode, **text) as stream:  # type: ignore[call-overload]
+        yield stream
+
+
+@contextmanager
+def naming(path: Path, instead_of: Path | None = None) -> Iterator[None]:
+    """Let errors of the system that name no file, or ``instead_of``, name ``path``."""
+    try:
+        yield
+    except OSError as error:
+        unnamed = error.filename is None or error.filename == str(instead_of)
+        if error.errno is None or not unnamed:
+            raise
+        raise OSError(error.errno, os.strerror(error.errno), str(path)) from error
+
+
+def _new_part(path: Path) -> tuple[Path, int]:
+    """Temporary file of our own, locked while the descriptor is open."""
+    while True:
+        part = path.with_name(f".{secrets.token_hex(4)}.part.{path.name}")
+        descriptor = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.fstat(descriptor).st_nlink:
+            return part, descriptor
+        os.close(descriptor)  # another writer found it before it was locked, and removed it
+
+
+def _remove_leftovers(path: Path) -> None:
+    """Remove the temporary files that dead writers of ``path`` have left."""
+    pattern = re.compile(rf"\.[0-9a-f]{{8}}\.part\.{re.escape(path.name)}", re.DOTALL)
+    with os.scandir(path.parent) as entries:
+        parts = [e.path for e in entries if pattern.fullmatch(e.name) and e.is_file()]
+    for part in parts:
+        with suppress(OSError):  # it is gone, or being written, or cannot be locked
+            descriptor = os.open(part, os.O_RDWR | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                os.unlink(part)
+            finally:
+                os.close(descriptor)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Bring the new name to the disk."""
+    with suppress(OSError):  # not every file system can do that for a folder
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,173 @@
+"""Files appear under their names when they are whole, and dead writers leave nothing for good."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import resource
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from klnmf import KLNMF
+from klnmf.datasets.prepared import Table, write_prepared
+from klnmf.on_disk import prepare
+from klnmf.on_disk.layout import write_json
+from klnmf.readers import CountTable, write_counts
+from klnmf.report import write_report
+from klnmf.whole_files import replacing, writing
+
+# Writes half a file, says so, and waits to be killed.
+HALF = """
+import sys, time
+from klnmf.whole_files import writing
+with writing(sys.argv[1]) as stream:
+    stream.write(b"half")
+    stream.flush()
+    print("half", flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "counts [1].npz"  # a name that a pattern would misunderstand
+
+
+def writer_of_half(path: Path) -> subprocess.Popen[str]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", HALF, str(path)], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "half\n"
+    return process
+
+
+def test_the_next_writer_removes_what_a_killed_one_left(path: Path) -> None:
+    other = path.with_name("other.npz")
+    writers = [writer_of_half(path), writer_of_half(path), writer_of_half(other)]
+    for process in writers:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        process.stdout.close()  # type: ignore[union-attr]
+    left = os.listdir(path.parent)
+    assert len(left) == 3
+    assert all(re.fullmatch(r"\.[0-9a-f]{8}\.part\..*\.npz", name) for name in left)
+    with writing(path) as stream:
+        stream.write(b"whole")
+    assert path.read_bytes() == b"whole"
+    remaining = [name for name in os.listdir(path.parent) if name != path.name]
+    assert len(remaining) == 1  # that of the other file, for its own next writer
+    assert remaining[0].endswith(".part.other.npz")
+
+
+def test_a_writer_at_work_is_left_alone(path: Path) -> None:
+    process = writer_of_half(path)
+    try:
+        with writing(path) as stream, writing(path) as second:
+            stream.write(b"first")
+            second.write(b"second")
+        assert path.read_bytes() == b"first"
+        assert len(os.listdir(path.parent)) == 2
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()  # type: ignore[union-attr]
+
+
+def test_a_file_that_is_not_finished_is_not_there(path: Path) -> None:
+    path.write_text("old")
+
+    def write_half() -> None:
+        with writing(path, "w") as file:
+            file.write("half")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        write_half()
+    assert path.read_text() == "old"
+    assert os.listdir(path.parent) == [path.name]
+
+
+def test_a_part_that_another_writer_removed_too_early_is_made_anew(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokens = iter(["0" * 8, "1" * 8])
+    monkeypatch.setattr("klnmf.whole_files.secrets.token_hex", lambda n: next(tokens))
+    opened = os.open
+
+    def open_and_lose(name: Any, *how: Any) -> int:
+        descriptor = opened(name, *how)
+        if "0" * 8 in str(name):
+            os.unlink(name)
+        return descriptor
+
+    monkeypatch.setattr("klnmf.whole_files.os.open", open_and_lose)
+    with replacing(path) as part:
+        assert part.name.startswith(".1111")
+        part.write_bytes(b"x")
+    assert path.read_bytes() == b"x"
+
+
+# ---- a full disk ---------------------------------------------------------------------------------
+
+X = sp.csr_array(np.random.default_rng(0).poisson(3.0, (200, 100)))
+TABLE = CountTable(X, [f"r{i}" for i in range(200)])
+
+
+def save_model(path: Path) -> None:
+    model = KLNMF(2, max_iter=1, tol=1e9, n_threads=1).fit(X[:20])
+    model.save(path, sample_names=["name" * 100] * 200)
+
+
+def save_report(path: Path) -> None:
+    model = KLNMF(2, max_iter=1, tol=1e9, n_threads=1)
+    W = model.fit_transform(X[:20])
+    write_report(path, model, W)
+
+
+WRITERS: dict[str, Callable[[Path], Any]] = {
+    "model.klnmf": save_model,
+    "page.html": save_report,
+    "header.json": lambda path: write_json(path, {"names": ["x" * 10_000]}),
+    "data.npz": lambda path: write_prepared(path.parent, "data", Table(X)),
+    **{
+        f"counts.{ending}": lambda path: write_counts(TABLE, path)
+        for ending in ("npz", "mtx", "mtx.gz", "csv", "tsv.gz", "parquet")
+    },
+}
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_a_full_disk_names_the_file(name: str, tmp_path: Path) -> None:
+    """A limit on the size of files is as good as a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2000, before[1]))
+    try:
+        with pytest.raises(OSError, match="File too large") as caught:
+            WRITERS[name](tmp_path / name)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert caught.value.filename == str(tmp_path / name)
+    assert caught.value.strerror == os.strerror(errno.EFBIG)
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_full_disk_while_a_matrix_is_prepared(tmp_path: Path) -> None:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2000, before[1]))
+    try:
+        with pytest.raises(OSError, match="File too large") as caught:
+            prepare(TABLE, tmp_path / "counts")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert caught.value.errno == errno.EFBIG
+    assert caught.value.filename == str(tmp_path / "counts.partial")
