@@ -253,6 +253,8 @@ def test_arrays_that_do_not_fit_are_refused(solver: str, path: Path) -> None:
         ("arrays", {"solved_W": True}),
         ("arrays", {"secret": "W"}),
         ("numbers", {"weight": 1}),
+        ("numbers", {"weight": {"float": "nan"}}),
+        ("numbers", {"weight": 1e6}),
         ("numbers", {"has_failed": 0}),
         ("numbers", {"swap_failures_left": 10**9}),
         ("numbers", {"secret": 1.0}),
@@ -267,6 +269,42 @@ def test_a_memory_that_no_solver_has_is_refused(
     arrays = {**good.arrays, "True": good.arrays["W"]}
     write_container(path, Container(good.kind, content, arrays))
     with pytest.raises(SavedFileError, match=r"solver's|trials of swaps"):
+        model(path).fit(COUNTS)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -1.0])
+@pytest.mark.parametrize("name", ["W", "H", "memory.previous_W"])
+def test_factors_that_are_none_are_refused(name: str, value: float, path: Path) -> None:
+    good = _good_checkpoint()
+    array = good.arrays[name].copy()
+    array[1, 1] = value
+    write_container(path, Container(good.kind, good.content, {**good.arrays, name: array}))
+    with pytest.raises(SavedFileError, match=f"{name} has entries that are negative or not finite"):
+        model(path).fit(COUNTS)
+
+
+def test_factors_that_explain_nothing_are_refused(path: Path) -> None:
+    good = _good_checkpoint()
+    nothing = np.zeros_like(good.arrays["W"])
+    write_container(path, Container(good.kind, good.content, {**good.arrays, "W": nothing}))
+    with pytest.raises(SavedFileError, match="do not belong to these data: the objective is inf"):
+        model(path).fit(COUNTS)
+
+
+def test_a_history_with_other_columns_is_refused(path: Path) -> None:
+    good = _good_checkpoint()
+    columns = ["iteration", *(f"x{i}" for i in range(len(good.content["history"]) - 1))]
+    content = {**good.content, "history": columns}
+    write_container(path, Container(good.kind, content, good.arrays))
+    with pytest.raises(SavedFileError, match="the records of its history are"):
+        model(path).fit(COUNTS)
+
+
+def test_numbers_that_64_bits_do_not_hold_are_refused(path: Path) -> None:
+    good = _good_checkpoint()
+    content = _replaced(good.content, ("state", "iteration"), 10**400)
+    write_container(path, Container(good.kind, content, good.arrays))
+    with pytest.raises(SavedFileError, match=r"iteration must be from 0 to 2\^63 - 1, got 1000"):
         model(path).fit(COUNTS)
 
 

@@ -6,15 +6,15 @@ import json
 import os
 import pickle
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
 from klnmf import KLNMF, open_matrix
-from klnmf.on_disk import layout, prepare, verification
+from klnmf.on_disk import prepare, stages, verification
 from klnmf.on_disk.layout import npy_header, sha256
 from klnmf.readers import CountTable, ReadError
 from on_disk_checks import random_counts
@@ -61,11 +61,11 @@ def reads(monkeypatch):
     """Names of the files that were read to be verified."""
     names: list[str] = []
 
-    def chunks(path: Path) -> Iterator[bytes]:
+    def sha256_of(path: Path) -> str:
         names.append(path.name)
-        return layout.chunks(path)
+        return sha256(path)
 
-    monkeypatch.setattr(verification, "chunks", chunks)
+    monkeypatch.setattr(verification, "sha256", sha256_of)
     return names
 
 
@@ -144,26 +144,99 @@ def test_another_matrix_in_the_place_of_the_one_that_was_opened(folder):
         pickle.loads(pickled)
 
 
-def test_what_compiled_code_follows_is_checked_though_checksums_match(folder):
-    header = json.loads((folder / "header.json").read_text())
-    cases = [
-        ("rows.indptr.npy", 3, 10**6, False, "does not rise"),
-        ("columns.indptr.npy", -1, 0, False, "does not rise"),
-        ("rows.indices.npy", 2, 20, True, "not from 0 to 19"),
-        ("columns.indices.npy", 2, -1, True, "not from 0 to 29"),
-        ("columns.values.npy", 2, np.nan, True, "not positive"),
-    ]
-    for name, place, value, verify, message in cases:
-        before = (folder / name).read_bytes()
-        array = np.load(folder / name)
+def rewrite(folder: Path, name: str, change: Any) -> None:
+    """Change an array, and the header so that the checksum is right."""
+    path, header = folder / name, json.loads((folder / "header.json").read_text())
+    array = np.load(path)
+    change(array)
+    path.write_bytes(path.read_bytes()[:128] + array.tobytes())
+    header["files"][name]["sha256"] = sha256(path)
+    (folder / "header.json").write_text(json.dumps(header))
+
+
+def put(place: int, value: Any) -> Any:
+    def change(array: Any) -> None:
         array[place] = value
-        (folder / name).write_bytes(before[:128] + array.tobytes())
-        changed = json.loads(json.dumps(header))
-        changed["files"][name]["sha256"] = sha256(folder / name)
-        (folder / "header.json").write_text(json.dumps(changed))
-        with pytest.raises(ReadError, match=f"{name}.*{message}"):
-            open_matrix(folder, verify=verify)
-        (folder / name).write_bytes(before)
+
+    return change
+
+
+def swap(array: Any) -> None:
+    array[[0, 1]] = array[[1, 0]]
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "verify", "message"),
+    [
+        ("rows.indptr.npy", put(3, 10**6), False, "does not rise"),
+        ("columns.indptr.npy", put(-1, 0), False, "does not rise"),
+        ("rows.indices.npy", put(2, 20), True, "not from 0 to 19"),
+        ("columns.indices.npy", put(2, -1), True, "not from 0 to 29"),
+        ("rows.indices.npy", swap, True, "indices of a row do not rise"),
+        ("columns.indices.npy", swap, True, "indices of a row do not rise"),
+        ("rows.indices.npy", lambda a: put(1, a[0])(a), True, "indices of a row do not rise"),
+        ("columns.values.npy", put(2, np.nan), True, "not positive"),
+        ("rows.values.npy", put(2, np.inf), True, "not positive"),
+        ("rows.values.npy", put(2, -1.0), True, "not positive"),
+        ("rows.values.npy", put(2, 0.0), True, "not positive"),
+        ("rows.sums.npy", put(2, np.nan), True, "sum is not that of the values"),
+        ("columns.sums.npy", put(2, 0.0), True, "sum is not that of the values"),
+    ],
+)
+def test_what_a_fit_relies_on_is_checked_though_checksums_match(
+    folder, name, change, verify, message
+):
+    rewrite(folder, name, change)
+    with pytest.raises(ReadError, match=f"{name}.*{message}"):
+        open_matrix(folder, verify=verify)
+    with pytest.raises(ReadError, match=f"{name}.*{message}"):
+        open_matrix(folder)  # the stamp is of other files
+
+
+def test_an_entry_on_the_border_of_two_blocks(folder, monkeypatch):
+    for size in (1, 2, 7):
+        monkeypatch.setattr(verification, "_ENTRIES", size)
+        open_matrix(folder, verify=True)
+    rewrite(folder, "rows.indices.npy", swap)
+    monkeypatch.setattr(verification, "_ENTRIES", 1)
+    with pytest.raises(ReadError, match="indices of a row do not rise"):
+        open_matrix(folder)
+
+
+def test_columns_that_are_those_of_another_matrix(folder, tmp_path):
+    """Each mode by itself makes sense, and so do all sums; a fit could divide by 0."""
+    X = np.diag(np.full(4, 2.0))
+    good, other = prepare(X, tmp_path / "good"), prepare(X[::-1], tmp_path / "other")
+    for part in ("indptr", "indices", "values", "sums"):
+        name = f"columns.{part}.npy"
+        shutil.copy(other.path / name, good.path / name)
+        rewrite(good.path, name, lambda array: None)
+    with pytest.raises(ReadError, match="columns do not have the entries of the rows"):
+        open_matrix(good.path)
+
+
+def test_values_that_arithmetic_cannot_hold(tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(stages, "check_value_range", lambda *_: None)
+        patch.setattr(verification, "check_value_range", lambda *_: None)
+        prepare(np.array([[1e-38, 1.0], [1.0, 1e38]], np.float32), tmp_path / "X")
+    (tmp_path / "X" / "verified.json").unlink()
+    with pytest.raises(ReadError, match=r"header.json: The positive values of X run from"):
+        open_matrix(tmp_path / "X")
+
+
+def test_what_an_older_version_verified_is_verified_again(folder, reads):
+    stamp = json.loads((folder / "verified.json").read_text())
+    del stamp["verified"]
+    (folder / "verified.json").write_text(json.dumps(stamp))
+    open_matrix(folder)
+    assert len(reads) == 9
+
+
+def test_float32_values_of_a_float64_matrix_are_verified(tmp_path):
+    X = np.array([[0.1, 16777217.5], [3.0, 1e-3]])
+    assert prepare(X, tmp_path / "X", dtype=np.float32).nnz == 4
+    open_matrix(tmp_path / "X", verify=True)
 
 
 @pytest.mark.parametrize(
@@ -179,7 +252,16 @@ def test_what_compiled_code_follows_is_checked_though_checksums_match(folder):
         ({"dtype": "|O"}, "damaged"),
         ({"total": "much"}, "damaged"),
         ({"whole": 1}, "damaged"),
+        ({"total": 10**400}, "header is damaged .total is not a finite number"),
+        ({"total": float("nan")}, "header is damaged .total is not a finite number"),
+        ({"total": 1.0}, "header.json: total is 1.0, and the values say 4"),
+        ({"divergence_constant": 1e6}, "header.json: divergence_constant is 1000000.0"),
+        ({"smallest": 0.5}, "header.json: smallest is 0.5"),
+        ({"largest": 1}, "header.json: largest is 1"),
+        ({"checksum": 1}, "header.json: checksum is 1"),
+        ({"exact_in_float32": True}, "header.json: exact_in_float32 is True"),
         ({"files": {}}, "damaged"),
+        ({"files": ["rows.indptr.npy"]}, "damaged"),
         ({"files": {"../x": {}}}, "damaged"),
     ],
 )
@@ -197,6 +279,9 @@ def test_folders_that_are_something_else(tmp_path, folder):
         open_matrix(tmp_path / "nowhere")
     with pytest.raises(ReadError, match="not a folder that `klnmf prepare` wrote"):
         open_matrix(tmp_path)
-    (folder / "header.json").write_text("{")
-    with pytest.raises(ReadError, match="damaged"):
-        open_matrix(folder)
+    for text in ("{", "[" * 200_000, " " * (1 << 20) + "{}", "5"):
+        (folder / "header.json").write_text(text)
+        with pytest.raises(ReadError, match="damaged"):
+            open_matrix(folder)
+        with pytest.raises(FileExistsError):
+            prepare(np.eye(2), folder, overwrite=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -158,6 +159,54 @@ def test_leftovers_of_other_data_are_not_gone_on_with(tmp_path, monkeypatch, bib
     matrix = prepare(source, out, dtype=dtype, say=said.append)
     assert not any("going on" in line for line in said)
     assert_is(matrix, bible.astype(dtype or np.float32))
+
+
+def _damage_rows(partial, what):
+    if isinstance(what, dict):
+        progress = json.loads((partial / "progress.json").read_text())
+        progress["facts"] |= what
+        (partial / "progress.json").write_text(json.dumps(progress))
+    elif isinstance(what, str):
+        (partial / "progress.json").write_text(what)
+    else:
+        name, place, value = what
+        array = np.load(partial / name, mmap_mode="r+")
+        array[place] = value
+        array.flush()
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        "[" * 200_000,
+        "[1]",
+        '{"facts": 5, "identity": null}',
+        {"shape": []},
+        {"shape": "ab"},
+        {"nonzeros": 10**15},
+        {"dtype": "|O"},
+        {"sizes": ["rows.values.npy"]},
+        {"whole": False, "largest": 10**400},
+        {"smallest": 0.5},
+        ("rows.indptr.npy", 3, 10**9),
+        ("rows.indices.npy", 3, -7),
+        ("rows.indices.npy", 3, 10**6),
+        ("rows.values.npy", 3, np.nan),
+        ("columns.indptr.npy", 3, 10**9),
+    ],
+    ids=lambda what: str(what)[:30],
+)
+def test_rows_that_are_damaged_are_not_gone_on_with(tmp_path, monkeypatch, bible, what):
+    source, out = tmp_path / "X.npz", tmp_path / "out"
+    sp.save_npz(source, bible[:50])
+    with monkeypatch.context() as patch:
+        patch.setattr(preparing, "write_columns", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            prepare(source, out)
+    _damage_rows(tmp_path / "out.partial", what)
+    said: list[str] = []
+    assert_is(prepare(source, out, say=said.append), bible[:50].astype(np.float32))
+    assert not any("going on" in line for line in said)
 
 
 def test_killed_while_rows_are_written_begins_anew(tmp_path, bible):

@@ -60,7 +60,25 @@ def test_saved_and_loaded_it_is_the_same(found: RankSelection, tmp_path: Path) -
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("format", "x"), ("version", 2), ("deviance", [1.0]), ("best_rank", 99), ("ranks", None)],
+    [
+        ("format", "x"),
+        ("format", ["x"]),
+        ("version", 2),
+        ("deviance", [1.0]),
+        ("deviance", [10**400] * 8),
+        ("deviance", ["1"] * 8),
+        ("seconds", {"a": 1}),
+        ("best_rank", 99),
+        ("best_rank", [1]),
+        ("ranks", None),
+        ("ranks", [10**400] * 8),
+        ("ranks", [1.5] * 8),
+        ("ranks", [[1]] * 8),
+        ("method", 5),
+        ("is_complete", "yes"),
+        ("train_fraction", "half"),
+        ("n_samples", -1),
+    ],
 )
 def test_damaged_files_are_refused(
     found: RankSelection, tmp_path: Path, name: str, value: Any
@@ -71,6 +89,13 @@ def test_damaged_files_are_refused(
     path.write_text(json.dumps(content | {name: value}))
     with pytest.raises(SavedFileError, match="not a rank selection that klnmf wrote"):
         RankSelection.load(path)
+
+
+@pytest.mark.parametrize("text", ["[" * 200_000, "5", "null", "{", "[1, 2]"])
+def test_files_of_something_else_are_refused(text: str, tmp_path: Path) -> None:
+    (tmp_path / "rank.json").write_text(text)
+    with pytest.raises(SavedFileError, match="not a rank selection that klnmf wrote"):
+        RankSelection.load(tmp_path / "rank.json")
 
 
 def test_nothing_is_written_to_a_folder_that_is_not_there(

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from klnmf.saved.arrays import FLOATS, INDICES, array_named
+from klnmf.saved.arrays import FLOATS, INDICES, array_named, is_factor
 from klnmf.saved.container import Container, SavedFileError, read_container, write_container
 from klnmf.saved.fields import Fields, number_to_json
 
@@ -59,6 +59,9 @@ def _check_sizes(values: dict[str, Any]) -> None:
     for name, shape in wanted.items():
         if values[name].shape != shape:
             raise SavedFileError(f"{name} has the shape {values[name].shape}, not {shape}.")
+    for name in ("components", "W", "spectra"):
+        if not is_factor(values[name]):
+            raise SavedFileError(f"{name} has entries that are negative or not finite.")
     labels = values["labels"]
     if len(labels) and not (labels.min() >= -1 and labels.max() < r):
         raise SavedFileError(f"its labels are not those of {r} components.")

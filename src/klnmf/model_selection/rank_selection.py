@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import textwrap
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,15 @@ import numpy as np
 import numpy.typing as npt
 
 from klnmf.saved.container import SavedFileError
+from klnmf.saved.fields import Fields
+from klnmf.untrusted_json import read_json
 from klnmf.whole_files import writing
 
 FloatArray = npt.NDArray[np.float64]
 
 FORMAT = "klnmf rank selection"
 VERSION = 1
+_WHOLE = ("best_rank", "lowest_rank", "n_splits", "random_state", "n_samples", "n_features")
 _COLUMNS = ("deviance", "difference", "standard_error", "stability", "background", "seconds")
 
 
@@ -139,29 +143,36 @@ class RankSelection:
         RankSelection
         """
         try:
-            return cls._from_json(json.loads(Path(path).read_bytes()))
-        except (ValueError, TypeError, KeyError) as error:
+            return cls._from_json(read_json(Path(path)))
+        except ValueError as error:
             raise SavedFileError(
                 f"{path} is not a rank selection that klnmf wrote, or it is damaged ({error})."
             ) from error
 
     @classmethod
     def _from_json(cls, content: Any) -> RankSelection:
-        if not isinstance(content, dict) or content.get("format") != FORMAT:
+        stored = Fields(content, "content")
+        if stored.take("format", str) != FORMAT:
             raise ValueError(f"its format is not {FORMAT!r}")
-        if content["version"] != VERSION:
-            raise ValueError(f"version {content['version']!r} instead of {VERSION}")
-        values: dict[str, Any] = {field.name: content[field.name] for field in fields(cls)}
-        values["ranks"] = np.array([int(rank) for rank in values["ranks"]], dtype=np.int64)
+        if stored.whole("version") != VERSION:
+            raise ValueError(f"version {stored.whole('version')} instead of {VERSION}")
+        ranks = stored.take("ranks", list)
+        if not ranks or not all(type(rank) is int and 0 < rank < 2**53 for rank in ranks):
+            raise ValueError("its ranks are not positive whole numbers")
+        values: dict[str, Any] = {"ranks": np.array(ranks, dtype=np.int64)}
         for name in _COLUMNS:
-            entries = [float("nan") if entry is None else float(entry) for entry in values[name]]
-            values[name] = np.array(entries)
-            if len(entries) != len(values["ranks"]):
-                raise ValueError(f"{name} has {len(entries)} entries")
+            values[name] = _column(stored.take(name, list), len(ranks), name)
+        for name in _WHOLE:
+            values[name] = stored.whole(name)
         for name in ("best_rank", "lowest_rank"):
-            if values[name] not in values["ranks"]:
-                raise ValueError(f"{name} is {values[name]!r}, which is none of its ranks")
-        return cls(**values)
+            if values[name] not in ranks:
+                raise ValueError(f"{name} is {values[name]}, which is none of its ranks")
+        return cls(
+            is_complete=stored.take("is_complete", bool),
+            method=stored.take("method", str),
+            train_fraction=stored.number("train_fraction"),
+            **values,
+        )
 
     def __str__(self) -> str:
         """Return the table and the choice in words."""
@@ -198,6 +209,16 @@ class RankSelection:
         if not self.is_complete:
             found.append(f"Beyond {self.ranks[-1]} nothing was tried: it had clearly risen.")
         return found
+
+
+def _column(entries: list[Any], length: int, name: str) -> FloatArray:
+    """Numbers of a column; null stands for NaN."""
+    numbers = [math.nan if entry is None else entry for entry in entries]
+    if len(numbers) != length or not all(type(number) in (int, float) for number in numbers):
+        raise ValueError(f"{name} is not a list of {length} numbers")
+    if not all(abs(number) < 2**53 for number in numbers if type(number) is int):
+        raise ValueError(f"{name} has a number that is too large")
+    return np.array(numbers, dtype=np.float64)
 
 
 def _to_json(value: Any) -> Any:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from klnmf.model_selection.restarts import Fit
-from klnmf.saved.arrays import FLOATS, INDICES, array_named
+from klnmf.saved.arrays import FLOATS, INDICES, array_named, is_factor
 from klnmf.saved.container import Container, SavedFileError, read_container
 from klnmf.saved.fields import Fields
 from klnmf.saved.periodic_file import PeriodicFile, check_identity, klnmf_version
@@ -77,7 +77,7 @@ class RunsFile(PeriodicFile[Runs]):
         is_whole = (
             len(numbers) == len(objectives) == len(np.unique(numbers))
             and spectra.shape == (len(numbers) * rank, width)
-            and np.isfinite(spectra).all()
+            and is_factor(spectra)
         )
         if not is_whole:
             raise SavedFileError(

@@ -9,9 +9,9 @@ import numpy.typing as npt
 
 from klnmf.model_selection.growth import Factors
 from klnmf.model_selection.search import Held, Plan, Search
-from klnmf.saved.arrays import FLOATS, array_named
+from klnmf.saved.arrays import FLOATS, array_named, is_factor
 from klnmf.saved.container import Container, SavedFileError, read_container
-from klnmf.saved.fields import Fields
+from klnmf.saved.fields import Fields, shortened
 from klnmf.saved.periodic_file import PeriodicFile, check_identity, klnmf_version
 from klnmf.sparse_data import SparseData
 
@@ -99,8 +99,8 @@ def _search(plan: Plan, content: Fields, arrays: dict[str, Array]) -> Search:
     of_samples = array_named(arrays, "of_samples", FLOATS, 2)
     done = len(of_samples)
     splits = content.take("current_splits", list)
-    if splits != sorted(set(splits) & set(range(plan.n_splits))):
-        raise SavedFileError(f"its current splits are {splits}.")
+    if splits != [split for split in range(plan.n_splits) if split in splits]:
+        raise SavedFileError(f"its current splits are {shortened(splits)}.")
     shapes: dict[str, tuple[int, ...]] = {
         "of_samples": (done, n),
         **dict.fromkeys(("of_splits", "seconds"), (done, plan.n_splits)),
@@ -145,4 +145,8 @@ def _factors(plan: Plan, arrays: dict[str, Array], name: str, rank: int) -> Fact
     W, H = (array_named(arrays, name.format(letter), FLOATS, 2) for letter in "WH")
     if (W.shape, H.shape) != ((plan.X.shape[0], rank), (plan.X.shape[1], rank)):
         raise SavedFileError(f"{name.format('W')} and H do not have {rank} components.")
+    if not (is_factor(W) and is_factor(H)):
+        raise SavedFileError(
+            f"{name.format('W')} or H has entries that are negative or not finite."
+        )
     return W, H

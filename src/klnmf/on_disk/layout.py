@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from klnmf.readers.files import ReadError
+from klnmf.untrusted_json import read_json
 from klnmf.whole_files import writing
 
 Array = npt.NDArray[Any]
@@ -29,6 +32,8 @@ NAME_FILES = {
     "column_names": "column_names.txt",
     "labels": "labels.txt",
 }
+# What there is when the rows are written.
+ROW_FILES = ("rows.indptr.npy", "rows.indices.npy", "rows.values.npy", "columns.indptr.npy")
 # Bytes before the entries of every array.
 NPY_HEADER = 128
 CHUNK = 1 << 22
@@ -90,15 +95,10 @@ def write_json(path: Path, content: dict[str, Any]) -> None:
 def is_prepared(path: Path) -> bool:
     """Whether this is the folder of a prepared matrix, by the look of it."""
     try:
-        header = json.loads(_header_text(path / HEADER))
+        header = read_json(path / HEADER, HEADER_LIMIT)
     except (OSError, ValueError):
         return False
     return isinstance(header, dict) and header.get("format") == FORMAT
-
-
-def _header_text(path: Path) -> bytes:
-    with path.open("rb") as stream:
-        return stream.read(HEADER_LIMIT)
 
 
 def read_header(folder: Path) -> dict[str, Any]:
@@ -118,7 +118,7 @@ def read_header(folder: Path) -> dict[str, Any]:
             folder, f"this is not a folder that `klnmf prepare` wrote: no {HEADER}.{hint}"
         )
     try:
-        header = json.loads(_header_text(path))
+        header = read_json(path, HEADER_LIMIT)
         if not isinstance(header, dict) or header.get("format") != FORMAT:
             raise ValueError(f"its format is not {FORMAT!r}")
         number = header["version"]
@@ -140,22 +140,43 @@ def read_header(folder: Path) -> dict[str, Any]:
     return header
 
 
-def _check_fields(header: dict[str, Any]) -> None:
-    n, m = header["shape"]
-    counts = [n, m, header["nonzeros"], header["checksum"]]
-    if any(type(count) is not int or count < 0 for count in counts) or not n or not m:
-        raise ValueError("shape, nonzeros or checksum are no sizes")
-    if header["dtype"] not in ("<f4", "<f8"):
-        raise ValueError(f"dtype is {header['dtype']!r}")
-    for name in ("total", "divergence_constant", "smallest", "largest"):
-        if type(header[name]) not in (int, float):
-            raise ValueError(f"{name} is no number")
-    for name in ("exact_in_float32", "whole", "open_features"):
-        if type(header[name]) is not bool:
+def check_facts(facts: dict[str, Any]) -> None:
+    """Check the types of what is known of a matrix when its rows are written.
+
+    Raises
+    ------
+    ValueError, KeyError, TypeError
+        If they are others.
+    """
+    n, m = facts["shape"]
+    sizes = [n, m, facts["nonzeros"]]
+    if any(type(size) is not int or size < 0 for size in sizes) or not n or not m:
+        raise ValueError("shape or nonzeros are not sizes")
+    if facts["dtype"] not in ("<f4", "<f8"):
+        raise ValueError(f"dtype is {facts['dtype']!r}")
+    _check_types(facts, numbers=("smallest", "largest"), flags=("whole", "open_features"))
+
+
+def _check_types(
+    facts: dict[str, Any], *, numbers: tuple[str, ...], flags: tuple[str, ...]
+) -> None:
+    for name in numbers:
+        if type(facts[name]) not in (int, float) or not abs(facts[name]) <= sys.float_info.max:
+            raise ValueError(f"{name} is not a finite number")
+    for name in flags:
+        if type(facts[name]) is not bool:
             raise ValueError(f"{name} is neither true nor false")
-    arrays = arrays_of((n, m), header["nonzeros"], np.dtype(header["dtype"]))
+
+
+def _check_fields(header: dict[str, Any]) -> None:
+    check_facts(header)
+    numbers = ("total", "divergence_constant")
+    _check_types(header, numbers=numbers, flags=("exact_in_float32",))
+    if type(header["checksum"]) is not int:
+        raise ValueError("checksum is not a whole number")
+    arrays = arrays_in(header)
     known = {*arrays, *NAME_FILES.values()}
-    if not set(arrays) <= set(header["files"]) <= known:
+    if type(header["files"]) is not dict or not set(arrays) <= set(header["files"]) <= known:
         raise ValueError("it does not list the files of a matrix")
     for about in header["files"].values():
         if type(about["bytes"]) is not int or type(about["sha256"]) is not str:
@@ -176,12 +197,21 @@ def check_files(folder: Path, header: dict[str, Any]) -> None:
                 f"the file is {cut}: {found:,} bytes, and the header says {about['bytes']:,}. "
                 "Copy it again, or prepare the matrix again.",
             )
-    arrays = arrays_of(tuple(header["shape"]), header["nonzeros"], np.dtype(header["dtype"]))
+    check_arrays(folder, arrays_in(header))
+
+
+def arrays_in(facts: dict[str, Any]) -> dict[str, tuple[np.dtype[Any], int]]:
+    """Type and length of each array of a matrix of which so much is known."""
+    return arrays_of(tuple(facts["shape"]), facts["nonzeros"], np.dtype(facts["dtype"]))
+
+
+def check_arrays(folder: Path, arrays: dict[str, tuple[np.dtype[Any], int]]) -> None:
+    """Check size and beginning of files that hold arrays."""
     for name, (dtype, length) in arrays.items():
         with (folder / name).open("rb") as stream:
-            start = stream.read(NPY_HEADER)
+            start, found = stream.read(NPY_HEADER), os.fstat(stream.fileno()).st_size
         size = NPY_HEADER + length * dtype.itemsize
-        if start != npy_header(dtype, length) or header["files"][name]["bytes"] != size:
+        if start != npy_header(dtype, length) or found != size:
             raise ReadError(
                 folder / name,
                 f"it is not an array of {length:,} numbers of the type {dtype.name}, as the header "

@@ -7,7 +7,6 @@ rows are complete is gone on with.
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -25,9 +24,11 @@ from klnmf.on_disk.matrix import OnDiskMatrix, open_matrix
 from klnmf.on_disk.sizes import parse_bytes
 from klnmf.on_disk.sources import Source, source_of_matrix, source_of_table, stream
 from klnmf.on_disk.stages import write_columns, write_header, write_rows
+from klnmf.on_disk.verification import check_rows
 from klnmf.option_names import option
 from klnmf.readers import CountTable, read_counts
 from klnmf.readers.formats import format_to_read
+from klnmf.untrusted_json import read_json
 from klnmf.validation import working_dtype
 from klnmf.whole_files import naming
 
@@ -187,13 +188,17 @@ def _identity(data: Any, reading: dict[str, Any], dtype: Any) -> dict[str, Any] 
 def _resumed(partial: Path, identity: dict[str, Any] | None) -> dict[str, Any] | None:
     """Facts on rows that are complete and of the same data."""
     try:
-        progress = json.loads((partial / PROGRESS).read_text(encoding="utf-8"))
+        progress = read_json(partial / PROGRESS)
         facts: dict[str, Any] = progress["facts"]
+        if identity is None or progress["identity"] != identity:
+            return None
         sizes = {name: (partial / name).stat().st_size for name in facts["sizes"]}
+        if sizes != facts["sizes"]:
+            return None
+        check_rows(partial, facts)
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    same = identity is not None and progress.get("identity") == identity
-    return facts if same and sizes == facts["sizes"] else None
+    return facts
 
 
 def _clear(partial: Path) -> None:

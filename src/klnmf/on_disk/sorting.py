@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -97,12 +97,12 @@ class Spool:
         records = np.empty(len(rows), dtype=self.dtype)
         records["row"], records["column"], records["value"] = rows, columns, values
         self._stream.write(records.view(np.uint8).data)
-        counts = np.bincount(rows)
-        if len(counts) > len(self.row_counts):
-            grown = np.zeros(max(len(counts), 2 * len(self.row_counts)), dtype=np.int64)
+        found, counts = np.unique(rows, return_counts=True)
+        if found[-1] >= len(self.row_counts):  # memory that nothing is written to costs nothing
+            grown = np.zeros(max(found[-1] + 1, 2 * len(self.row_counts)), dtype=np.int64)
             grown[: len(self.row_counts)] = self.row_counts
             self.row_counts = grown
-        self.row_counts[: len(counts)] += counts
+        self.row_counts[found] += counts
         self.n_entries += len(rows)
         self.n_columns = max(self.n_columns, int(records["column"].max()) + 1)
 
@@ -146,7 +146,7 @@ def transposed_blocks(
     """
     dtype = record_dtype((view.n_rows, view.n_columns), view.values.dtype)
     buckets = Buckets(folder, "column", counts, limit, dtype)
-    for entries in _entries(view, limit):
+    for entries in entries_of(view, limit):
         buckets.add(entries)
     for number, (start, stop) in enumerate(buckets.ranges):
         if stop == start + 1:  # one column: in the order of its rows already, however long
@@ -161,7 +161,7 @@ def transposed_blocks(
         yield records["row"][order], records["value"][order]
 
 
-def _entries(view: MappedView, limit: int) -> Iterable[Entries]:
+def entries_of(view: MappedView, limit: int) -> Iterator[Entries]:
     """Entries of a view, row after row, at most ``limit`` at a time."""
     for start in range(0, len(view.values), limit):
         stop = min(start + limit, len(view.values))

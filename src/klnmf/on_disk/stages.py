@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import zlib
 from contextlib import ExitStack
 from importlib.metadata import version
 from pathlib import Path
@@ -13,20 +12,20 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from klnmf.on_disk.arrays import ArrayWriter, MappedArray
+from klnmf.on_disk.arrays import ArrayWriter
 from klnmf.on_disk.layout import (
     FORMAT,
     HEADER,
     MODES,
     NAME_FILES,
-    NPY_HEADER,
+    ROW_FILES,
     VERSION,
     arrays_of,
-    chunks,
     index_dtype,
     sha256,
     write_json,
 )
+from klnmf.on_disk.measuring import measured_facts, row_sums
 from klnmf.on_disk.sorting import Spool, transposed_blocks
 from klnmf.on_disk.sources import Source, source_of_table
 from klnmf.on_disk.verification import remember
@@ -35,11 +34,9 @@ from klnmf.readers import CountTable
 from klnmf.readers.files import ReadError
 from klnmf.readers.matrix_files import one_a_line
 from klnmf.readers.table import first_wrong, type_of_sums, unique_features
-from klnmf.sparse_data import RowView, SparseData
 from klnmf.validation import EXACT_IN_FLOAT32, check_value_range, working_dtype
 
 Array = npt.NDArray[Any]
-ROW_FILES = ("rows.indptr.npy", "rows.indices.npy", "rows.values.npy", "columns.indptr.npy")
 
 
 def write_rows(partial: Path, source: Source, limit: int, dtype: Any, data: Any) -> dict[str, Any]:
@@ -185,42 +182,13 @@ def write_columns(partial: Path, facts: dict[str, Any], limit: int) -> None:
             values.append(entries)
 
 
-class _ReadWhenSliced:
-    """Values on disk for code that goes over slices of an array: only these are in memory."""
-
-    def __init__(self, stored: MappedArray) -> None:
-        self._stored = stored
-
-    def __len__(self) -> int:
-        return self._stored.length
-
-    def __getitem__(self, places: slice) -> Array:
-        start, stop, _ = places.indices(len(self))
-        return self._stored.read(start, stop)
-
-
-class _Measured(SparseData):
-    """The same sums as of a matrix in memory, taken by the same code."""
-
-    def __init__(self, view: MappedView, shape: tuple[int, int]) -> None:
-        self.shape, self.dtype = shape, view.values.dtype
-        values: Any = _ReadWhenSliced(view.stored[1])
-        self._by_rows = RowView(view.indptr, view.indices, values, view.n_columns)
-
-
 def write_header(partial: Path, facts: dict[str, Any]) -> None:
     """Write sums, then the header with the checksums of everything."""
     shape = tuple(facts["shape"])
-    measured = [_Measured(_view(partial, facts, mode), shape) for mode in (0, 1)]
     for mode, name in enumerate(MODES):
         with ArrayWriter(partial / f"{name}.sums.npy", "<f8") as sums:
-            sums.append(measured[mode].view(0).row_sums)
-    known = {
-        "total": measured[0].total,
-        "divergence_constant": measured[0].divergence_constant,
-        "exact_in_float32": measured[0].is_exact_in_float32,
-        "checksum": _fingerprint(partial),
-    }
+            sums.append(row_sums(_view(partial, facts, mode)))
+    known = measured_facts(partial, _view(partial, facts, 0))
     arrays = arrays_of(shape, facts["nonzeros"], np.dtype(facts["dtype"]))
     names = [*arrays, *(file for file in NAME_FILES.values() if (partial / file).exists())]
     files = {
@@ -232,14 +200,3 @@ def write_header(partial: Path, facts: dict[str, Any]) -> None:
     header = {**header, **content, **known, "files": files}
     write_json(partial / HEADER, header)
     remember(partial, header)
-
-
-def _fingerprint(partial: Path) -> int:
-    """Checksum that :attr:`SparseData.fingerprint` of the same matrix in memory has."""
-    checksum = 0
-    for name in ROW_FILES[:3]:
-        skipped = NPY_HEADER
-        for piece in chunks(partial / name):
-            checksum = zlib.crc32(piece[skipped:], checksum)
-            skipped = 0
-    return checksum

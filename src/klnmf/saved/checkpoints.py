@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,12 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 from klnmf.option_names import option
-from klnmf.saved.arrays import FLOATS, array_named, pack_history, unpack_history
+from klnmf.saved.arrays import FLOATS, array_named, is_factor, pack_history, unpack_history
 from klnmf.saved.container import Container, SavedFileError, read_container
 from klnmf.saved.fields import Fields, number_from_json, number_to_json
 from klnmf.saved.periodic_file import PeriodicFile, check_identity, klnmf_version
 from klnmf.solvers import Solver
-from klnmf.solvers.alternating import RowSolve, Run
+from klnmf.solvers.alternating import RECORD_FIELDS, RowSolve, Run
 from klnmf.solvers.base import Problem, State
 from klnmf.solvers.memory import StoredMemory
 from klnmf.validation import check_start
@@ -119,6 +120,8 @@ class Checkpoint(PeriodicFile[Run]):
             state = _state(content, container.arrays, problem, solver)
             history = unpack_history(container.arrays, content.members.get("history"))
             iterations = [record["iteration"] for record in history]
+            if any(record.keys() != RECORD_FIELDS for record in history[:1]):
+                raise SavedFileError(f"the records of its history are {sorted(history[0])}.")
             if iterations != list(range(state.iteration - len(history) + 1, state.iteration + 1)):
                 raise SavedFileError("its history does not belong to its iterations.")
             if len(history) > self.max_iter:
@@ -153,10 +156,10 @@ class Checkpoint(PeriodicFile[Run]):
 
 def _state(content: Fields, arrays: dict[str, Array], problem: Problem, solver: Solver) -> State:
     """State of a fit of this problem, checked."""
+    _check_factors(arrays, problem, content.fields("identity").whole("n_components"))
     restored = {
         name: problem.backend.restore(array) for name, array in arrays.items() if name != "history"
     }
-    _check_factors(arrays, problem, content.fields("identity").whole("n_components"))
     stored = content.fields("state")
     state = State(
         factors=[restored["W"], restored["H"]],
@@ -179,6 +182,10 @@ def _state(content: Fields, arrays: dict[str, Array], problem: Problem, solver: 
         {name: restored[place] for name, place in places.items()},
     )
     solver.restore_memory(problem, state, stored_memory)
+    # A start may have zeros that the first iteration takes away.
+    must_be_finite = solver.never_rises and state.iteration > 0
+    if must_be_finite and not math.isfinite(problem.objective(state.factors)):
+        raise SavedFileError("its factors do not belong to these data: the objective is infinite.")
     return state
 
 
@@ -186,6 +193,9 @@ def _check_factors(arrays: dict[str, Array], problem: Problem, n_components: int
     data = problem.backend.data
     narrow = problem.backend.narrow_dtype or data.dtype
     W, H = (array_named(arrays, name, FLOATS, 2) for name in "WH")
+    wrong = [name for name in arrays if name != "history" and not is_factor(arrays[name])]
+    if wrong:
+        raise SavedFileError(f"{wrong[0]} has entries that are negative or not finite.")
     shapes = [(n_rows, n_components) for n_rows in data.shape]
     if [W.shape, H.shape] != shapes or W.dtype != H.dtype or W.dtype not in (data.dtype, narrow):
         raise SavedFileError(

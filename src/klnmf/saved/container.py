@@ -23,6 +23,7 @@ import numpy.lib.format as npy
 import numpy.typing as npt
 
 from klnmf.option_names import option
+from klnmf.untrusted_json import parse_json
 from klnmf.whole_files import writing
 
 Array = npt.NDArray[Any]
@@ -197,7 +198,7 @@ def _read_header(archive: zipfile.ZipFile, entries: dict[str, zipfile.ZipInfo]) 
     if HEADER not in entries or entries[HEADER].file_size > HEADER_LIMIT:
         raise SavedFileError(f"it has no {HEADER} of at most {HEADER_LIMIT:,} bytes.")
     _check_stored(entries[HEADER])
-    header = json.loads(archive.read(HEADER), parse_constant=_refuse_constant)
+    header = parse_json(archive.read(HEADER), parse_constant=_refuse_constant)
     if not isinstance(header, dict) or header.get("format") != FORMAT:
         raise SavedFileError(f"its {HEADER} is not that of a klnmf file.")
     number = header.get("version")

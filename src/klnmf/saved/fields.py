@@ -61,10 +61,12 @@ class Fields:
         return value
 
     def whole(self, name: str) -> int:
-        """Return a whole number that is not negative."""
+        """Return a whole number that is not negative and that 64 bits hold."""
         value = self.take(name, int)
-        if value < 0:
-            raise SavedFileError(f"{self.name}.{name} must not be negative, got {value}.")
+        if not 0 <= value < 2**63:
+            raise SavedFileError(
+                f"{self.name}.{name} must be from 0 to 2^63 - 1, got {shortened(value)}."
+            )
         return value
 
     def number(self, name: str) -> float:

@@ -17,6 +17,9 @@ from klnmf.interrupts import held_interrupts
 from klnmf.solvers.base import Evaluation, Problem, Solver, State
 
 Record = dict[str, Any]
+RECORD_FIELDS = frozenset(
+    ("iteration", "seconds", "divergence", "objective", "kkt_residual", "zeros_W", "zeros_H")
+)
 
 # Residual that nearly every row reaches, in units of the rounding of its type.
 ROUNDING_OF_RESIDUALS = 16

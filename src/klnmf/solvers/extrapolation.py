@@ -74,6 +74,8 @@ class Momentum:
         """Momentum of a state whose factors are there already."""
         momentum = cls(state, weights)
         momentum.weight = stored.number("weight", float)
+        if not 0 <= momentum.weight <= max(weights.first, weights.largest):
+            raise ValueError(f"the solver's weight is {momentum.weight}")
         momentum.restarted = stored.number("restarted", bool)
         momentum.has_failed = stored.number("has_failed", bool)
         for mode, letter in enumerate("WH"):

@@ -55,6 +55,8 @@ class ExtrapolatedMultiplicativeUpdates(Solver):
     def restore_memory(self, problem: Problem, state: State, stored: StoredMemory) -> None:
         """See :class:`Solver`."""
         stored.check_names(["t"], ["previous_W", "previous_H"])
+        if not 1 <= stored.number("t", float) < math.inf:
+            raise ValueError(f"the solver's t is {stored.numbers['t']}")
         state.memory = {
             "previous": [
                 stored.array(f"previous_{letter}", factor.shape, factor.dtype)

@@ -1,0 +1,76 @@
+"""JSON from files of strangers: bounded in size and depth, and ValueError for all that is wrong."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+# Lists and objects inside each other. Far fewer are ever written; more would exhaust the stack of
+# whatever compares, prints or writes them.
+DEPTH_LIMIT = 100
+SIZE_LIMIT = 1 << 24
+
+
+def parse_json(text: str | bytes, parse_constant: Callable[[str], Any] | None = None) -> Any:
+    """Value of a JSON text.
+
+    Parameters
+    ----------
+    text : str or bytes
+        The text; bytes are UTF-8, or UTF-16 or 32 as JSON recognises them.
+    parse_constant : callable, optional
+        As in `json.loads`; by default NaN and Infinity are the numbers that Python writes so.
+
+    Raises
+    ------
+    ValueError
+        If it is not JSON, or nested more than ``DEPTH_LIMIT`` deep.
+
+    Examples
+    --------
+    >>> parse_json('{"a": [1, 2]}')
+    {'a': [1, 2]}
+    >>> parse_json("[" * 200_000)
+    Traceback (most recent call last):
+    ...
+    ValueError: its lists and objects are nested more than 100 deep
+    """
+    try:
+        value = json.loads(text, parse_constant=parse_constant)
+    except RecursionError:
+        raise _too_deep() from None
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{error.msg}, at character {error.pos + 1}") from error
+    text = text if isinstance(text, str) else text.decode("latin-1")
+    if text.count("[") + text.count("{") > DEPTH_LIMIT:  # else it cannot be that deep
+        _check_depth(value)
+    return value
+
+
+def read_json(path: Path, limit: int = SIZE_LIMIT) -> Any:
+    """Value in a JSON file of at most ``limit`` bytes; see `parse_json`."""
+    with path.open("rb") as stream:
+        text = stream.read(limit + 1)
+    if len(text) > limit:
+        raise ValueError(f"it has more than {limit:,} bytes")
+    return parse_json(text)
+
+
+def _check_depth(value: Any) -> None:
+    level = [value]
+    for _ in range(DEPTH_LIMIT + 1):
+        inner = [member for member in level if isinstance(member, list | dict)]
+        if not inner:
+            return
+        level = [
+            member
+            for each in inner
+            for member in (each.values() if isinstance(each, dict) else each)
+        ]
+    raise _too_deep()
+
+
+def _too_deep() -> ValueError:
+    return ValueError(f"its lists and objects are nested more than {DEPTH_LIMIT} deep")
