@@ -15,6 +15,7 @@ import scipy.sparse as sp
 
 from klnmf import datasets
 from klnmf.datasets import images, prepared, single_cells, texts
+from klnmf.readers import entries
 from local_server import offer
 
 pytest.importorskip("pooch", reason="downloading is an extra: klnmf[datasets]")
@@ -142,26 +143,26 @@ def test_uci_bag_of_words(server: Any, tmp_path: Path, monkeypatch: pytest.Monke
 def test_a_docword_file_is_read_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "docword.x.txt"
     path.write_bytes(docword())
-    blocks = texts._number_blocks
-    monkeypatch.setattr(
-        texts, "_number_blocks", lambda stream, width: blocks(stream, width, size=10)
-    )
+    monkeypatch.setattr(entries, "_TEXT", 10)
     np.testing.assert_array_equal(texts.read_docword(path).toarray(), COUNTS.toarray())
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda text: b"12\nx\n3\n" + text, "three lines D, W, NNZ"),
+        (lambda text: b"12\nx\n3\n" + text, r"line 2: found .x. where a whole number belong: W"),
         (lambda text: text.rsplit(b"\n", 2)[0] + b"\n", "it is cut off"),
-        (lambda text: text + b"12 7 1\n", "more lines than that"),
-        (lambda text: text.replace(b"\n1 ", b"\n99 ", 1), "document numbers must rise"),
+        (lambda text: text + b"12 7 1\n", "promises 42 entries and has more"),
+        (lambda text: text.replace(b"\n1 ", b"\n99 ", 1), "row 99 is not from 1 to 12"),
         (
             lambda text: text[: text.rfind(b" ", 0, -4)] + b" 99 1\n",
-            "word numbers must be from 1 to 7",
+            "column 99 is not from 1 to 7",
         ),
         # 2³² + 1 would be 1 in 32 bits.
-        (lambda text: text[: text.rfind(b" ")] + b" 4294967297\n", "counts must be from 0"),
+        (
+            lambda text: text[: text.rfind(b" ")] + b" 4294967297\n",
+            "counts must be at most 2147483647",
+        ),
     ],
     ids=["header", "cut off", "too long", "document", "word", "count"],
 )

@@ -400,7 +400,7 @@ def test_file_is_replaced_when_complete(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_places_that_cannot_be_written_to_are_named(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="no folder .*nowhere to write report.html to"):
+    with pytest.raises(FileNotFoundError, match=r"no folder .*nowhere to write report.html to"):
         write_report(tmp_path / "nowhere" / "report.html", model_of(np.eye(2)), np.eye(2))
     with pytest.raises(IsADirectoryError, match=r"is a folder; name a file in it"):
         write_report(tmp_path, model_of(np.eye(2)), np.eye(2))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import tarfile
 import zlib
 from collections.abc import Iterator
@@ -18,6 +17,8 @@ from sklearn.utils import Bunch
 from klnmf.datasets.files import RemoteFile, find, obtain, search_folders
 from klnmf.datasets.prepared import Folder, Source, Table, checked_csr, load
 from klnmf.datasets.weighting import tf_idf as weigh
+from klnmf.readers import entries
+from klnmf.readers.files import ReadError
 
 Array = npt.NDArray[Any]
 
@@ -270,44 +271,11 @@ def _member(tar: tarfile.TarFile, name: str) -> Any:
 
 
 def read_docword(path: Path) -> sp.csr_array:
-    """UCI's ``docword`` file, packed or not: D, W and NNZ, then lines of document, word, count.
-
-    It is read in blocks: what is in memory at any time is the result and one block.
-    """
+    """Read UCI's ``docword`` file, packed or not."""
     try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
-            return _read_docword(stream, str(path))
-    except (EOFError, ValueError, zlib.error, gzip.BadGzipFile) as error:
-        raise OSError(f"{path} is damaged or cut off: {error}. Download it again.") from error
-
-
-def _read_docword(stream: Any, path: str) -> sp.csr_array:
-    try:
-        n, m, nnz = (int(stream.readline()) for _ in range(3))
-    except ValueError as error:
-        raise OSError(
-            f"{path} does not begin with the three lines D, W, NNZ of a docword file: {error}."
-        ) from error
-    rows_at = np.zeros(n + 1, dtype=np.int64)
-    columns, values = np.empty(nnz, np.int32), np.empty(nnz, np.int32)
-    done, last = 0, 1
-    for block in _number_blocks(stream, 3):
-        size = len(block)
-        if done + size > nnz:
-            raise OSError(f"{path} says NNZ = {nnz:,} and has more lines than that.")
-        documents = block[:, 0]
-        if documents[0] < last or (np.diff(documents) < 0).any() or documents[-1] > n:
-            raise OSError(f"{path}: document numbers must rise from 1 to {n:,}.")
-        if block[:, 1].min() < 1 or block[:, 1].max() > m:
-            raise OSError(f"{path}: word numbers must be from 1 to {m:,}.")
-        if block[:, 2].min() < 0 or block[:, 2].max() > np.iinfo(np.int32).max:
-            raise OSError(f"{path}: counts must be from 0 to 2147483647.")
-        rows_at[1:] += np.bincount(documents - 1, minlength=n)
-        columns[done : done + size], values[done : done + size] = block[:, 1] - 1, block[:, 2]
-        done, last = done + size, int(documents[-1])
-    if done != nnz:
-        raise OSError(f"{path} says NNZ = {nnz:,} and has {done:,} lines: it is cut off.")
-    return checked_csr(sp.csr_array((values, columns, np.cumsum(rows_at)), shape=(n, m)))
+        return checked_csr(entries.read_docword(path))
+    except ReadError as error:
+        raise OSError(f"{error} The file is damaged or cut off. Download it again.") from error
 
 
 def _number_blocks(stream: BinaryIO | Any, width: int, size: int = 1 << 24) -> Iterator[Array]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -17,8 +16,8 @@ import scipy.sparse as sp
 from klnmf.matrix_checks import checked_indptr, checked_matrix, csr_from_parts
 from klnmf.on_disk.sorting import Spool
 from klnmf.readers.delimited import collect_delimited
-from klnmf.readers.diagnosis import explain_docword, explain_matrix_market
-from klnmf.readers.files import ReadError, open_binary
+from klnmf.readers.entries import EntryFile, docword, matrix_market
+from klnmf.readers.files import ReadError
 from klnmf.readers.hdf5 import Compressed, h5ad_parts
 from klnmf.readers.matrix_files import (
     PathLike,
@@ -30,7 +29,7 @@ from klnmf.readers.matrix_files import (
     vocabulary_of,
 )
 from klnmf.readers.parquet import collect_parquet
-from klnmf.readers.table import CountTable, first_wrong
+from klnmf.readers.table import CountTable
 from klnmf.readers.triplets import TripletTable
 from klnmf.sparse_data import row_ranges
 
@@ -38,8 +37,6 @@ Array = npt.NDArray[Any]
 Names = dict[str, Any]
 Blocks = Callable[[int], Iterator[sp.csr_array]]  # of so many entries, rows in order
 Fill = Callable[[Spool, int], "tuple[tuple[int, int], Names] | CountTable"]
-# Bytes of a text that are made into numbers at a time.
-_TEXT = 1 << 20
 
 
 @dataclass
@@ -200,98 +197,31 @@ def _npz_blocks(path: Path, shape: tuple[int, int], limit: int) -> Iterator[sp.c
 # ---- text ----------------------------------------------------------------------------------------
 
 
-def _number_blocks(stream: Any, width: int) -> Iterator[Array]:
-    """Lines of ``width`` numbers, a block of them at a time."""
-    rest = b""
-    while True:
-        piece = stream.read(_TEXT)
-        text = rest + piece
-        cut = text.rfind(b"\n") + 1 if piece else len(text)
-        numbers = np.array(text[:cut].split(), dtype=np.float64)
-        rest = text[cut:]
-        if len(numbers) % width:
-            raise ValueError(f"a line does not have {width} numbers")
-        if len(numbers):
-            yield numbers.reshape(-1, width)
-        if not piece:
-            return
+def _entries(
+    open_file: Callable[[Path], EntryFile], path: Path, suffix: str, *names: Any
+) -> Source:
+    """Source on a text with an entry a line."""
+    file = open_file(path)
 
+    def fill(spool: Spool, limit: int) -> tuple[tuple[int, int], Names]:
+        for block in file.blocks():
+            spool.add(*block)
+        return file.shape, names_beside(path, file.shape, suffix, *names)
 
-def _fill_from_text(
-    spool: Spool, stream: Any, sizes: list[int], width: int, *, whole: bool, rising: bool = False
-) -> None:
-    """Entries of lines of row, column and perhaps count, numbered from 1."""
-    n, m, expected = sizes
-    done, last = 0, 1.0
-    for block in _number_blocks(stream, width):
-        rows, columns = block[:, 0], block[:, 1]
-        counts = block[:, 2] if width == 3 else np.ones(len(block))
-        done += len(block)
-        is_right = (
-            first_wrong(counts) is None
-            and (not whole or (counts == np.rint(counts)).all())
-            and all(
-                ((x >= 1) & (x <= high) & (x == np.rint(x))).all()
-                for x, high in ((rows, n), (columns, m))
-            )
-            and (not rising or (rows[0] >= last and (np.diff(rows) >= 0).all()))
-        )
-        if not is_right or done > expected:
-            raise ValueError("a number is not as it should be, or there are too many")
-        last = rows[-1]
-        spool.add(rows.astype(np.int64) - 1, columns.astype(np.int64) - 1, counts)
-    if done != expected:
-        raise ValueError(f"{done:,} entries where {expected:,} were expected")
+    return Source(fill=fill)
 
 
 def _mtx(
     path: Path, *, row_names: PathLike | None = None, column_names: PathLike | None = None
-) -> Source | None:
-    with open_binary(path) as stream:
-        try:
-            words = stream.readline().decode("latin-1").lower().split()
-        except (EOFError, OSError, zlib.error):
-            return None  # the reader says what is wrong
-    fields = {"integer": 3, "unsigned-integer": 3, "real": 3, "double": 3, "pattern": 2}
-    if words[:3] != ["%%matrixmarket", "matrix", "coordinate"] or words[4:] != ["general"]:
-        return None
-    if words[3] not in fields:
-        return None
-
-    def fill(spool: Spool, limit: int) -> tuple[tuple[int, int], Names]:
-        try:
-            with open_binary(path) as stream:
-                stream.readline()
-                line = b"%"
-                while line and (line.startswith(b"%") or not line.strip()):
-                    line = stream.readline()
-                n, m, nnz = (int(size) for size in line.split())
-                whole = words[3].endswith("integer")
-                _fill_from_text(spool, stream, [n, m, nnz], fields[words[3]], whole=whole)
-        except (ValueError, EOFError, zlib.error) as error:
-            explain_matrix_market(path)
-            raise ReadError(path, f"it cannot be read as Matrix Market: {error}") from error
-        return (n, m), names_beside(path, (n, m), ".mtx", row_names, column_names)
-
-    return Source(fill=fill)
+) -> Source:
+    return _entries(matrix_market, path, ".mtx", row_names, column_names)
 
 
 def _uci(
     path: Path, *, row_names: PathLike | None = None, column_names: PathLike | None = None
 ) -> Source:
     words = vocabulary_of(path) if column_names is None else column_names
-
-    def fill(spool: Spool, limit: int) -> tuple[tuple[int, int], Names]:
-        try:
-            with open_binary(path) as stream:
-                n, m, nnz = (int(stream.readline()) for _ in range(3))
-                _fill_from_text(spool, stream, [n, m, nnz], 3, whole=True, rising=True)
-        except (ValueError, EOFError, zlib.error) as error:
-            explain_docword(path)
-            raise ReadError(path, f"it cannot be read as a docword file: {error}") from error
-        return (n, m), names_beside(path, (n, m), ".txt", row_names, words)
-
-    return Source(fill=fill)
+    return _entries(docword, path, ".txt", row_names, words)
 
 
 def _triplets(collect: Callable[..., CountTable | None], path: Path, **options: Any) -> Source:

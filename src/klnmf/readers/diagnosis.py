@@ -1,12 +1,13 @@
 """Which line of a file is wrong, once a quick reader has refused it.
 
-The quick readers of SciPy, scikit-learn and `klnmf.datasets` say little about where a file is
-broken. These go through it again line by line and stop at the first line that is not as it should
-be. They return without an error where they find nothing.
+The quick readers say little about where a file is broken. These go through it again line by line
+and stop at the first line that is not as it should be. They return without an error where they find
+nothing.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,12 @@ from klnmf.readers.table import is_count
 
 Lines = Iterator[tuple[int, bytes]]
 _SHOWN = 60
+FIELDS = ("integer", "unsigned-integer", "real", "double", "pattern")
+_NUMBER = re.compile(
+    r"[+-]?(?:(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:e[+-]?[0-9]+)?|nan|inf(?:inity)?)", re.IGNORECASE
+)
+# Rows or columns that a file may claim whatever it holds; beyond, one entry must come to so many.
+PLAUSIBLE_SIZE, PLAUSIBLE_EMPTY = 10_000_000, 100
 
 
 def explain_matrix_market(path: Path) -> None:
@@ -32,17 +39,19 @@ def explain_matrix_market(path: Path) -> None:
     layout, field, symmetry = words[2:]
     for value, known in (
         (layout, ("coordinate", "array")),
-        (field, ("integer", "unsigned-integer", "real", "double", "pattern")),
+        (field, FIELDS),
         (symmetry, ("general", "symmetric")),
     ):
         if value not in known:
             raise ReadError(path, f"{value!r} is not one of {', '.join(known)}.", number)
-    entries = ((number, line) for number, line in lines if line.strip() and line[:1] != b"%")
-    number, line = next(entries, (number + 1, b""))
+    entries = ((number, line) for number, line in lines if _fields(line))
+    heading = (entry for entry in entries if entry[1][:1] != b"%")  # comments stand above the sizes
+    number, line = next(heading, (number + 1, b""))
     sizes = _whole_numbers(path, line, number, 3 if layout == "coordinate" else 2, "sizes")
     if layout == "array":
-        _check_values(path, entries, sizes[0] * sizes[1])
+        _check_values(path, entries, sizes[0] * sizes[1], field.endswith("integer"))
         return
+    _check_size(path, sizes, number)
     width, whole = (2 if field == "pattern" else 3), field.endswith("integer")
     _check_triplets(path, entries, sizes, width=width, whole=whole)
 
@@ -54,7 +63,8 @@ def explain_docword(path: Path) -> None:
     for expected in "D (documents)", "W (words)", "NNZ (lines that follow)":
         number, line = next(lines, (len(sizes) + 1, b""))
         sizes += _whole_numbers(path, line, number, 1, expected)
-    entries = ((number, line) for number, line in lines if line.strip())
+    _check_size(path, sizes, 3)
+    entries = ((number, line) for number, line in lines if _fields(line))
     _check_triplets(path, entries, sizes, width=3, whole=True, rising=True)
 
 
@@ -79,6 +89,28 @@ def explain_svmlight(path: Path) -> None:
             last = int(index)
 
 
+def implausible_size(n_rows: int, n_columns: int, n_entries: int) -> str | None:
+    """Say what is wrong with the sizes that a file claims, or None.
+
+    A matrix takes memory for each of its rows, empty or not: a few bytes must not claim it all.
+    """
+    size = max(n_rows, n_columns)
+    if size <= max(PLAUSIBLE_SIZE, PLAUSIBLE_EMPTY * n_entries):
+        return None
+    return (
+        f"the file claims {n_rows:,} rows and {n_columns:,} columns for {n_entries:,} entries: "
+        "nearly all of them would be empty. Are these the right sizes?"
+    )
+
+
+def whole_numbers(line: bytes, width: int) -> list[int] | None:
+    """So many whole numbers, of at most 18 digits each; None where something else stands."""
+    fields = _fields(line)
+    if len(fields) != width or not all(field.isdigit() and len(field) <= 18 for field in fields):
+        return None
+    return [int(field) for field in fields]
+
+
 def shown(content: bytes | str) -> str:
     """Quote a line for an error message."""
     text = content if isinstance(content, str) else content.decode("utf-8", "backslashreplace")
@@ -95,7 +127,7 @@ def _check_triplets(
     n_rows, n_columns, promised = sizes
     number, found, last = 0, 0, 1
     for number, line in entries:
-        fields = line.split()
+        fields = _fields(line)
         if len(fields) != width:
             raise ReadError(path, f"found {shown(line)} where {width} numbers belong.", number)
         row, column = _whole_numbers(path, b" ".join(fields[:2]), number, 2, "row and column")
@@ -117,11 +149,11 @@ def _check_triplets(
         )
 
 
-def _check_values(path: Path, entries: Lines, promised: int) -> None:
+def _check_values(path: Path, entries: Lines, promised: int, whole: bool) -> None:
     number, found = 0, 0
     for number, line in entries:
-        for field in line.split():
-            _check_count(path, field, number)
+        for field in _fields(line):
+            _check_count(path, field, number, whole)
             found += 1
     if found != promised:
         raise ReadError(path, f"{found:,} values up to the end; {promised:,} expected.", number)
@@ -129,7 +161,7 @@ def _check_values(path: Path, entries: Lines, promised: int) -> None:
 
 def _check_count(path: Path, field: bytes, line: int, whole: bool = False) -> None:
     value = _number(field)
-    if value is None or (whole and not field.lstrip(b"+-").isdigit()):
+    if value is None or (whole and is_count(value) and not value.is_integer()):
         kind = "whole number" if whole else "number"
         raise ReadError(path, f"{shown(field)} is not a {kind}; a count was expected.", line)
     if not is_count(value):
@@ -137,15 +169,25 @@ def _check_count(path: Path, field: bytes, line: int, whole: bool = False) -> No
 
 
 def _whole_numbers(path: Path, line: bytes, number: int, width: int, what: str) -> list[int]:
-    fields = line.split()
-    if len(fields) != width or not all(field.isdigit() for field in fields):
+    found = whole_numbers(line, width)
+    if found is None:
         numbers = "a whole number" if width == 1 else f"{width} whole numbers"
         raise ReadError(path, f"found {shown(line)} where {numbers} belong: {what}.", number)
-    return [int(field) for field in fields]
+    return found
+
+
+def _check_size(path: Path, sizes: list[int], line: int) -> None:
+    n_rows, n_columns, n_entries = sizes
+    problem = implausible_size(n_rows, n_columns, n_entries)
+    if problem is not None:
+        raise ReadError(path, problem, line)
+
+
+def _fields(line: bytes) -> list[bytes]:
+    """Split a line at blanks; bytes.split knows more kinds of them than the formats do."""
+    return re.findall(rb"[^ \t\r\n]+", line)
 
 
 def _number(field: bytes | str) -> float | None:
-    try:
-        return float(field)
-    except ValueError:
-        return None
+    text = field if isinstance(field, str) else field.decode("latin-1")
+    return float(text) if _NUMBER.fullmatch(text) else None

@@ -6,7 +6,6 @@ time.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,8 +15,9 @@ from sklearn.feature_extraction.text import CountVectorizer
 
 from klnmf.option_names import option
 from klnmf.readers.diagnosis import shown
-from klnmf.readers.files import ReadError, text_blocks, text_lines
+from klnmf.readers.files import ReadError, text_lines, whole_text
 from klnmf.readers.table import CountTable, table_of_file
+from klnmf.untrusted_json import parse_json
 
 # Options that say where the text comes from, which is decided here.
 _OURS = frozenset(("input", "encoding", "decode_error", "dtype"))
@@ -40,7 +40,7 @@ def read_texts(
 
     def documents() -> Iterator[str]:
         for file in files:
-            yield "".join(block.getvalue() for block in text_blocks(file, encoding))
+            yield whole_text(file, encoding)
 
     X, words = _counted(path, documents(), options)
     return table_of_file(path, X, names, words, labels, open_features=True)
@@ -83,11 +83,9 @@ def read_jsonl(
 
 def _record(path: Path, line: int, content: str) -> dict[str, Any]:
     try:
-        record = json.loads(content)
-    except json.JSONDecodeError as error:
-        raise ReadError(
-            path, f"{shown(content)} is not JSON: {error.msg}, at character {error.pos + 1}.", line
-        ) from error
+        record = parse_json(content)
+    except ValueError as error:
+        raise ReadError(path, f"{shown(content)} cannot be read as JSON: {error}.", line) from error
     if not isinstance(record, dict):
         raise ReadError(
             path, f"{shown(content)} is not an object; expected is {{...}} on each line.", line

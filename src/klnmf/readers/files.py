@@ -6,7 +6,7 @@ import gzip
 import io
 import zlib
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from itertools import chain
@@ -15,8 +15,13 @@ from typing import Any, BinaryIO, cast
 
 from klnmf.option_names import option
 
+# Bytes of a line, or characters of a document: a hundred novels, or ten million fields.
+LONGEST_LINE = 1 << 26
+# Bytes that are unpacked however few they were.
+UNPACKED_LIMIT = 1 << 25
+# What the reader of gzip files raises.
+DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile)
 _BLOCK = 1 << 16
-_DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile)
 
 
 class ReadError(ValueError):
@@ -66,18 +71,96 @@ def require(module: str, for_what: str, extra: str = "files") -> Any:
         ) from error
 
 
+@contextmanager
+def parsed_by_others(
+    path: Path, problem: str, explain: Callable[[Path], None] | None = None
+) -> Iterator[None]:
+    """Turn every error of another package's parser into a `ReadError` that begins so.
+
+    On damaged or made-up files those parsers raise errors of any class. This is the one place that
+    catches them all. ``explain`` is called first, and may raise a better error.
+    """
+    try:
+        yield
+    except (ReadError, ImportError, FileNotFoundError, PermissionError):
+        raise
+    except Exception as error:
+        if explain is not None:
+            explain(path)
+        if isinstance(error, MemoryError):
+            problem = "it needs more memory than there is"
+        raise ReadError(path, f"{problem}: {str(error) or type(error).__name__}") from error
+
+
+def check_unpacked(path: Path, packed: int, unpacked: int, times: int = 500) -> None:
+    """Refuse bytes of a file that are few and would be a great many in memory.
+
+    Counts are rarely compressed to less than a twentieth; what is far beyond that is a mistake or
+    an attack.
+    """
+    if unpacked > max(UNPACKED_LIMIT, times * packed):
+        raise ReadError(
+            path,
+            f"{packed:,} bytes of this file become {unpacked:,}, more than {times} times as many. "
+            "This cannot be a file of counts. If it is, unpack it yourself first.",
+        )
+
+
 # ---- streams -------------------------------------------------------------------------------------
+
+
+class _Lines(io.BufferedReader):
+    """Buffered bytes of a file in which no line may be longer than ``LONGEST_LINE``."""
+
+    def __init__(self, path: Path, raw: Any) -> None:
+        super().__init__(raw, _BLOCK)
+        self.path = path
+
+    def readline(self, size: int | None = -1) -> bytes:  # iteration calls it, too
+        line = super().readline(LONGEST_LINE + 1 if size is None or size < 0 else size)
+        if len(line) > LONGEST_LINE:
+            raise ReadError(
+                self.path,
+                f"the line has more than {LONGEST_LINE:,} bytes, the most that is read. Is this a "
+                "file of another format, or are its line ends missing?",
+                self._number_at(self.tell() - len(line)),
+            )
+        return line
+
+    def _number_at(self, place: int) -> int:
+        """Line that begins at this place, which was read before."""
+        number = 1
+        with open_binary(self.path) as stream:
+            while place > 0 and (content := stream.read(min(place, _BLOCK))):
+                number += content.count(b"\n")
+                place -= len(content)
+        return number
+
+
+class _Unpacked(gzip.GzipFile):
+    """Content of a gzip file, as far as it is not out of all proportion."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, "rb")
+        self.path, self._n_read = path, 0
+
+    def read(self, size: int | None = -1) -> bytes:
+        content = super().read(size)
+        self._n_read += len(content)
+        if self._n_read > UNPACKED_LIMIT:
+            check_unpacked(self.path, cast("Any", self.fileobj).tell(), self._n_read)
+        return content
 
 
 def open_binary(path: Path) -> BinaryIO:
     """Bytes of a file, unpacked where it begins as a gzip file does, whatever its name."""
-    stream = path.open("rb")
-    packed = stream.read(2) == b"\x1f\x8b"
-    stream.seek(0)
-    if not packed:
-        return stream
-    stream.close()
-    return cast("BinaryIO", io.BufferedReader(cast("Any", gzip.open(path)), _BLOCK))
+    raw = path.open("rb", buffering=0)
+    packed = raw.read(2) == b"\x1f\x8b"
+    raw.seek(0)
+    if packed:
+        raw.close()
+        return _Lines(path, _Unpacked(path))
+    return _Lines(path, raw)
 
 
 def byte_lines(path: Path) -> Iterator[tuple[int, bytes]]:
@@ -93,12 +176,18 @@ def byte_lines(path: Path) -> Iterator[tuple[int, bytes]]:
         try:
             for number, line in enumerate(stream, 1):
                 yield number, line
-        except _DAMAGED as error:
+        except DAMAGED as error:
             raise ReadError(
                 path,
                 f"the compressed data are damaged or cut off: {error}. Get the file again.",
                 number + 1,
             ) from error
+
+
+def line_blocks(stream: BinaryIO, size: int) -> Iterator[bytes]:
+    """Rest of a stream in blocks of about this size, each of whole lines."""
+    while content := stream.read(size):
+        yield content if content.endswith(b"\n") else content + stream.readline()
 
 
 def text_blocks(path: Path, encoding: str | None = None) -> Iterator[io.StringIO]:
@@ -109,14 +198,28 @@ def text_blocks(path: Path, encoding: str | None = None) -> Iterator[io.StringIO
     line = 1
     with open_binary(path) as stream:
         try:
-            while content := stream.read(_BLOCK):
-                content += stream.readline()
+            for content in line_blocks(stream, _BLOCK):
                 text = decoded(path, content, encoding, line)
                 yield io.StringIO(text.removeprefix("\ufeff") if line == 1 else text, newline="\n")
                 line += content.count(b"\n")
-        except _DAMAGED:
+        except DAMAGED:
             deque(byte_lines(path), maxlen=0)  # which says in what line
             raise
+
+
+def whole_text(path: Path, encoding: str | None = None) -> str:
+    """Text of a file that is one document."""
+    blocks, length = [], 0
+    for block in text_blocks(path, encoding):
+        blocks.append(block.getvalue())
+        length += len(blocks[-1])
+        if length > LONGEST_LINE:
+            raise ReadError(
+                path,
+                f"the text has more than {LONGEST_LINE:,} characters, the most that a document may "
+                "have. Split it into several documents.",
+            )
+    return "".join(blocks)
 
 
 def text_lines(path: Path, encoding: str | None = None) -> Iterator[tuple[int, str]]:

@@ -7,29 +7,31 @@ is optional.
 
 from __future__ import annotations
 
-import gzip
+import math
 import os
-import zlib
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, BinaryIO
-from zipfile import BadZipFile
 
 import numpy as np
 import numpy.lib.format as npy
 import scipy.io
 import scipy.sparse as sp
 
-from klnmf.datasets.texts import read_docword
 from klnmf.matrix_checks import csr_from_parts
 from klnmf.option_names import option
-from klnmf.readers.diagnosis import explain_docword, explain_matrix_market, explain_svmlight
+from klnmf.readers.diagnosis import explain_svmlight, implausible_size
+from klnmf.readers.entries import read_docword, read_matrix_market
 from klnmf.readers.files import (
     ReadError,
     base_name,
+    byte_lines,
+    check_unpacked,
     compressed_if_named_so,
     open_binary,
+    parsed_by_others,
     read_names,
 )
 from klnmf.readers.table import CountTable, first_wrong, table_of_file
@@ -42,14 +44,8 @@ BESIDE = {
     "column_names": (".columns.txt", ".vocab.txt"),
     "labels": (".labels.txt",),
 }
-_DAMAGED = (ValueError, OverflowError, EOFError, zlib.error, gzip.BadGzipFile)
 # Arrays of a sparse matrix in a .npz file; which of them there are depends on its format.
 SPARSE_PARTS = ("data", "indices", "indptr", "offsets", "coords", "row", "col")
-_DAMAGED_ARCHIVE = (
-    *(OSError, EOFError, ValueError, TypeError, KeyError, AttributeError, MemoryError),
-    *(ArithmeticError, NotImplementedError, RuntimeError, BadZipFile, zlib.error),
-)
-_BLOCK = 1 << 22
 
 
 def read_npz(
@@ -69,16 +65,11 @@ def read_npz(
 @contextmanager
 def opened_npz(path: Path) -> Iterator[Any]:
     """Archive of NumPy's arrays; whatever goes wrong while it is open is an error of the file."""
-    try:
-        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
+    problem = "this is not a matrix that scipy.sparse.save_npz wrote, or it is cut off"
+    with parsed_by_others(path, problem), path.open("rb") as stream:
+        _check_archive(path, stream)
+        with np.load(stream, allow_pickle=False) as archive:
             yield archive
-    except ReadError:
-        raise
-    except _DAMAGED_ARCHIVE as error:
-        raise ReadError(
-            path,
-            f"this is not a matrix that scipy.sparse.save_npz wrote, or it is cut off: {error}",
-        ) from error
 
 
 def npz_header(path: Path, archive: Any) -> tuple[str, tuple[int, int]]:
@@ -103,7 +94,11 @@ def npz_header(path: Path, archive: Any) -> tuple[str, tuple[int, int]]:
             f"its shape is {tuple(shape.ravel().tolist())}; counts have two dimensions, samples × "
             "features.",
         )
-    return str(kind.astype("U")), (int(shape[0]), int(shape[1]))
+    n_rows, n_columns = (int(size) for size in shape)
+    implausible = implausible_size(n_rows, n_columns, math.prod(npy_header(archive, "data")[1]))
+    if implausible is not None:
+        raise ReadError(path, implausible)
+    return str(kind.astype("U")), (n_rows, n_columns)
 
 
 def npy_header(archive: Any, name: str) -> tuple[np.dtype[Any], tuple[int, ...]]:
@@ -120,6 +115,26 @@ def read_npy_header(member: IO[bytes]) -> tuple[np.dtype[Any], tuple[int, ...]]:
     if dtype.hasobject:
         raise ValueError("it holds Python objects")
     return dtype, shape
+
+
+def _check_archive(path: Path, stream: BinaryIO) -> None:
+    """Refuse a .npz file whose arrays claim other sizes than they have, or are out of proportion.
+
+    NumPy asks for all the memory that the head of an array claims.
+    """
+    unpacked = 0
+    with zipfile.ZipFile(stream) as archive:
+        for entry in archive.infolist():
+            if entry.filename.removesuffix(".npy") not in ("format", "shape", *SPARSE_PARTS):
+                continue  # it is not read
+            with archive.open(entry) as member:
+                dtype, shape = read_npy_header(member)
+                expected = member.tell() + math.prod(shape) * dtype.itemsize
+            if entry.file_size != expected:
+                raise ValueError(f"{entry.filename} does not have the size that its head claims")
+            unpacked += entry.file_size
+    check_unpacked(path, path.stat().st_size, unpacked)
+    stream.seek(0)
 
 
 def read_mtx(
@@ -144,15 +159,10 @@ def read_svmlight(
     name_file = _beside(path, suffix, "column_names", column_names)
     if n_features is None and name_file is not None and name_file.is_file():
         # Features that no sample has are in the names alone.
-        n_features = len(name_file.read_bytes().splitlines())
-    try:
-        with open_binary(path) as stream:
-            matrix, labels = load_svmlight_file(
-                stream, n_features=n_features, zero_based=zero_based
-            )
-    except _DAMAGED as error:
-        explain_svmlight(path)
-        raise ReadError(path, f"scikit-learn cannot read it as svmlight: {error}") from error
+        n_features = sum(1 for _ in byte_lines(name_file))
+    problem = "scikit-learn cannot read it as svmlight"
+    with parsed_by_others(path, problem, explain_svmlight), open_binary(path) as stream:
+        matrix, labels = load_svmlight_file(stream, n_features=n_features, zero_based=zero_based)
     if first_wrong(matrix.data) is not None:
         explain_svmlight(path)
     shown = [f"{label:.12g}" for label in labels]
@@ -164,14 +174,7 @@ def read_uci(
 ) -> CountTable:
     """UCI's ``docword.NAME.txt`` with ``vocab.NAME.txt`` beside it."""
     column_names = vocabulary_of(path) if column_names is None else column_names
-    try:
-        matrix = read_docword(path)
-    except (FileNotFoundError, PermissionError):
-        raise
-    except (OSError, MemoryError) as error:
-        explain_docword(path)
-        raise ReadError(path, str(error)) from error
-    return _with_names(path, matrix, ".txt", row_names, column_names)
+    return _with_names(path, read_docword(path), ".txt", row_names, column_names)
 
 
 def vocabulary_of(path: Path) -> Path:
@@ -186,85 +189,6 @@ def vocabulary_of(path: Path) -> Path:
             f"another file, add {option('column_names', 'FILE')}.",
         )
     return words
-
-
-def read_matrix_market(path: Path) -> sp.csr_array:
-    """Matrix of a Matrix Market file; every value of it is a count."""
-    try:
-        with open_binary(path) as stream:
-            banner = stream.readline().split()
-            if b"array" in (word.lower() for word in banner):
-                return _read_array(path)
-            # SciPy reads 1.5 as 1 where the banner says integer: it is told real, and checked.
-            told = [b"real" if w.lower().endswith(b"integer") else w for w in banner]
-            source = _Forward(stream, b" ".join(told) + b"\n")
-            matrix = scipy.io.mmread(source)
-        if source.error is not None:
-            raise source.error
-        if matrix.dtype.kind == "c" or first_wrong(matrix.data) is not None:
-            raise ValueError("values are not counts")
-        if told != banner and not (matrix.data == np.rint(matrix.data)).all():
-            raise ValueError("values are not whole numbers")
-    except (*_DAMAGED, MemoryError) as error:
-        explain_matrix_market(path)
-        raise ReadError(path, f"SciPy cannot read it as Matrix Market: {error}") from error
-    return sp.csr_array(matrix)
-
-
-class _Forward:
-    """A line and then a stream, as SciPy's reader can stand it.
-
-    That reader, in C++, ends the process when a method of the stream raises while it closes, as
-    ``seek`` may: there is none here, and an error in ``read`` is kept and looks like the end.
-    """
-
-    def __init__(self, stream: BinaryIO, line: bytes) -> None:
-        self.stream, self.line = stream, line
-        self.error: Exception | None = None
-
-    def read(self, size: int = -1) -> bytes:
-        if self.line:
-            return self.readline()
-        try:
-            return self.stream.read(size)
-        except (OSError, EOFError, zlib.error) as error:
-            self.error = error
-            return b""
-
-    def readline(self) -> bytes:  # for SciPy before 1.12
-        line, self.line = self.line, b""
-        return line or self.stream.readline()
-
-
-def _read_array(path: Path) -> sp.csr_array:
-    """Dense Matrix Market file, column after column, of which only the nonzeros are kept."""
-    positions, counts, done, rest = [], [], 0, b""
-    with open_binary(path) as stream:
-        line = banner = stream.readline()
-        while line and (not line.strip() or line.startswith(b"%")):
-            line = stream.readline()
-        n_rows, n_columns = (int(size) for size in line.split())
-        if banner.lower().split()[4:] != [b"general"]:
-            raise ValueError("array files must be general")
-        while rest or not done:
-            piece = stream.read(_BLOCK)
-            text = rest + piece
-            cut = text.rfind(b"\n") + 1 if piece else len(text)
-            values = np.array(text[:cut].split(), dtype=np.float64)
-            rest = text[cut:]
-            nonzero = np.flatnonzero(values)
-            positions.append(nonzero + done)
-            counts.append(values[nonzero])
-            done += len(values)
-            if not piece:
-                break
-    if done != n_rows * n_columns:
-        raise ValueError(f"{done} values where {n_rows} × {n_columns} were expected")
-    where, values = np.concatenate(positions), np.concatenate(counts)
-    if first_wrong(values) is not None:
-        raise ValueError("a value is not a count")
-    places = (where % n_rows, where // n_rows)
-    return sp.csr_array(sp.coo_array((values, places), shape=(n_rows, n_columns)))
 
 
 # ---- names beside --------------------------------------------------------------------------------

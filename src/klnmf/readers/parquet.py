@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from klnmf.readers.files import ReadError, require
+from klnmf.readers.files import ReadError, check_unpacked, parsed_by_others, require
 from klnmf.readers.table import CountTable, first_wrong, table_of_file
 from klnmf.readers.triplets import (
     PEEK,
@@ -21,6 +22,7 @@ from klnmf.readers.triplets import (
     positions_of,
     triplet_blocks,
 )
+from klnmf.untrusted_json import parse_json
 
 # Cells of a table, or fields of triplets, that are in memory at a time.
 BATCH = 1 << 22
@@ -51,18 +53,15 @@ def collect_parquet(
     check_layout(layout, columns)
     pyarrow = require("pyarrow", "Reading .parquet files")
     parquet = require("pyarrow.parquet", "Reading .parquet files")
-    try:
-        with parquet.ParquetFile(path) as file:
-            if columns is None and layout is None:
-                layout = "triplets" if _is_triplets(file, pyarrow) else "table"
-            if columns is not None or layout == "triplets":
-                _read_triplets(path, file, columns, found)
-                return None
-            return _read_table(path, file, index, pyarrow)
-    except (pyarrow.ArrowException, OSError) as error:
-        if isinstance(error, FileNotFoundError | PermissionError):
-            raise
-        raise ReadError(path, f"this is not a Parquet file, or it is damaged: {error}") from error
+    problem = "this is not a Parquet file, or it is damaged"
+    with parsed_by_others(path, problem), parquet.ParquetFile(path) as file:
+        _check_columns(path, file)
+        if columns is None and layout is None:
+            layout = "triplets" if _is_triplets(file, pyarrow) else "table"
+        if columns is not None or layout == "triplets":
+            _read_triplets(path, file, columns, found, pyarrow)
+            return None
+        return _read_table(path, file, index, pyarrow)
 
 
 def write_parquet(table: CountTable, path: Path) -> None:
@@ -78,10 +77,27 @@ def write_parquet(table: CountTable, path: Path) -> None:
             writer.write_table(pyarrow.table(list(block), schema=schema))
 
 
+def _check_columns(path: Path, file: Any) -> None:
+    names = file.schema_arrow.names
+    if not names:
+        raise ReadError(path, "there are no columns in this file.")
+    repeated = [name for name, times in Counter(names).items() if times > 1]
+    if repeated:
+        raise ReadError(path, f"two columns have the name {repeated[0]!r}; rename one of them.")
+    # What is repeated takes next to no room in a file, and eight bytes each time in memory.
+    n_bytes = 8 * file.metadata.num_rows * len(names)
+    check_unpacked(path, path.stat().st_size, n_bytes, times=2000)
+
+
 def _index_column(file: Any) -> str | None:
-    """Column in which pandas keeps the names of the rows."""
-    described = (file.schema_arrow.pandas_metadata or {}).get("index_columns", [])
-    return next((name for name in described if isinstance(name, str)), None)
+    """Column in which pandas keeps the names of the rows; anyone may write what pandas writes."""
+    text = (file.schema_arrow.metadata or {}).get(b"pandas", b"{}")
+    try:
+        described = parse_json(text)["index_columns"]
+    except (ValueError, TypeError, KeyError):
+        return None
+    names = described if isinstance(described, list) else []
+    return next((name for name in names if name in file.schema_arrow.names), None)
 
 
 def _is_string(kind: Any, pyarrow: Any) -> bool:
@@ -122,7 +138,7 @@ def _batches(file: Any, width: int, columns: Any = None) -> Iterator[tuple[int, 
 
 
 def _read_triplets(
-    path: Path, file: Any, columns: Sequence[str] | None, found: TripletTable
+    path: Path, file: Any, columns: Sequence[str] | None, found: TripletTable, pyarrow: Any
 ) -> None:
     schema_names = file.schema_arrow.names
     if columns is None:
@@ -134,7 +150,7 @@ def _read_triplets(
         rows = _numbered(path, batch.column(columns[0]), columns[0], start, found.rows)
         where = _numbered(path, batch.column(columns[1]), columns[1], start, found.columns)
         counts = (
-            _counts(path, batch.column(columns[2]), columns[2], start)
+            _counts(path, batch.column(columns[2]), columns[2], start, pyarrow)
             if len(columns) == 3
             else np.ones(batch.num_rows)
         )
@@ -151,7 +167,7 @@ def _read_table(path: Path, file: Any, index: bool | None, pyarrow: Any) -> Coun
     row_names: list[str] = []
     for start, batch in _batches(file, len(columns)):
         for j, name in enumerate(columns):
-            values = _counts(path, batch.column(name), name, start)
+            values = _counts(path, batch.column(name), name, start, pyarrow)
             rows = np.flatnonzero(values)
             entries.add(rows + start, np.full(len(rows), j), values[rows])
         if names_in is not None:
@@ -171,16 +187,16 @@ def _numbered(path: Path, column: Any, name: str, start: int, number: Numbering)
     return numbers[encoded.indices.to_numpy(zero_copy_only=False)]
 
 
-def _counts(path: Path, column: Any, name: str, start: int) -> Any:
+def _counts(path: Path, column: Any, name: str, start: int, pyarrow: Any) -> Any:
+    column = column.dictionary_decode() if hasattr(column, "dictionary") else column
+    if not _is_number(column.type, pyarrow):  # dates can be made into numbers, and are no counts
+        raise ReadError(
+            path, f"column {name!r} is of the type {column.type}; counts were expected."
+        )
     _refuse_nulls(path, column, name, start)
     values = column.to_numpy(zero_copy_only=False)
     if values.dtype.kind not in "biuf":
-        try:
-            values = values.astype(np.float64)  # decimal numbers
-        except (TypeError, ValueError):
-            raise ReadError(
-                path, f"column {name!r} is of the type {column.type}; counts were expected."
-            ) from None
+        values = values.astype(np.float64)  # decimal numbers
     wrong = first_wrong(values)
     if wrong is not None:
         raise ReadError(

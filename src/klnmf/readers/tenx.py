@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from klnmf.option_names import option
+from klnmf.readers.entries import read_matrix_market
 from klnmf.readers.files import ReadError, check_number_of_names, text_lines
 from klnmf.readers.hdf5 import compressed
 from klnmf.readers.hdf5_items import Group, opened
-from klnmf.readers.matrix_files import read_matrix_market
 from klnmf.readers.table import LOGGER, CountTable, table_of_file
 
 FeatureNames = Literal["name", "id"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from array import array
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -40,23 +39,27 @@ class Numbering:
 
 
 class Entries:
-    """Rows, columns and counts of a matrix in compact arrays: 16 bytes an entry."""
+    """Rows, columns and counts of a matrix in compact arrays: 16 bytes an entry.
 
-    def __init__(self) -> None:
-        self._rows, self._columns, self._counts = array("i"), array("i"), array("d")
+    Parameters
+    ----------
+    wide : bool, default=False
+        Whether there are more than 2³¹ rows or columns: 24 bytes an entry.
+    """
+
+    def __init__(self, wide: bool = False) -> None:
+        self._index = np.dtype(np.int64 if wide else np.int32)
+        self._rows, self._columns, self._counts = bytearray(), bytearray(), bytearray()
 
     def add(self, rows: Any, columns: Any, counts: Any) -> None:
         """Add a block of entries."""
-        for where, values in (
-            (self._rows, np.asarray(rows, dtype=np.int32)),
-            (self._columns, np.asarray(columns, dtype=np.int32)),
-            (self._counts, np.asarray(counts, dtype=np.float64)),
-        ):
-            where.frombytes(values.tobytes())
+        self._rows += np.asarray(rows, dtype=self._index).tobytes()
+        self._columns += np.asarray(columns, dtype=self._index).tobytes()
+        self._counts += np.asarray(counts, dtype=np.float64).tobytes()
 
     def matrix(self, shape: tuple[int, int]) -> sp.coo_array:
         """Entries as a matrix; those of the same place add up."""
-        rows, columns = (np.frombuffer(a, dtype=np.int32) for a in (self._rows, self._columns))
+        rows, columns = (np.frombuffer(a, self._index) for a in (self._rows, self._columns))
         counts = np.frombuffer(self._counts, dtype=np.float64)
         return sp.coo_array((counts, (rows, columns)), shape=shape)
 
