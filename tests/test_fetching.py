@@ -161,7 +161,7 @@ def test_a_docword_file_is_read_in_blocks(tmp_path: Path, monkeypatch: pytest.Mo
         # 2³² + 1 would be 1 in 32 bits.
         (
             lambda text: text[: text.rfind(b" ")] + b" 4294967297\n",
-            "counts must be at most 2147483647",
+            "the count 4294967297.0 is beyond 2147483647",
         ),
     ],
     ids=["header", "cut off", "too long", "document", "word", "count"],

@@ -190,6 +190,7 @@ def test_search_in_a_folder_that_is_not_there_fails_at_once(tmp_path: Path) -> N
         ({"back": 0}, "its way back is at 0"),
         ({"back": "up"}, "content.back must be of type int"),
         ({"current_splits": [2]}, r"current splits are \[2\]"),
+        ({"current_splits": [[1]]}, r"current splits are \[\[1\]\]"),
     ],
 )
 def test_search_that_does_not_add_up_is_refused(
@@ -208,6 +209,17 @@ def test_search_that_does_not_add_up_is_refused(
     assert whole.arrays["top_W0"].shape == (120, 4)
     write_container(path, Container("rank search", whole.content | change, whole.arrays))
     with pytest.raises(SavedFileError, match=message):
+        select_rank(counts(), **arguments, random_state=0, checkpoint=path)
+    for name, value in (("of_samples", np.nan), ("of_splits", -1.0), ("objectives", 1e200)):
+        arrays = whole.arrays | {name: np.full_like(whole.arrays[name], value)}
+        write_container(path, Container("rank search", whole.content, arrays))
+        with pytest.raises(
+            SavedFileError, match=f"{name} has numbers that are negative, too large"
+        ):
+            select_rank(counts(), **arguments, random_state=0, checkpoint=path)
+    arrays = whole.arrays | {"W0": -whole.arrays["W0"]}
+    write_container(path, Container("rank search", whole.content, arrays))
+    with pytest.raises(SavedFileError, match="W0 or H has entries that are negative"):
         select_rank(counts(), **arguments, random_state=0, checkpoint=path)
 
 

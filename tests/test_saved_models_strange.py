@@ -144,6 +144,10 @@ def section(name: str, **changes: Any) -> bytes:
     return with_header(lambda header: header["content"][name].update(changes))
 
 
+def filled(value: float) -> bytes:
+    return np.full((3, 40), value, dtype="<f4").tobytes()
+
+
 def swapped(first: str, second: str) -> bytes:
     members = members_of(good_bytes())
     return zipped({**members, first: members[second], second: members[first]})
@@ -192,6 +196,10 @@ EVIL_FILES = {
     "integers": lambda: components(described("3, 40", "<i4"), bytes(480)),
     "negative entries": lambda: components(described("3, 40"), MINUS_ONES),
     "transposed": lambda: components(described("40, 3"), bytes(480)),
+    "components of next to nothing": lambda: components(described("3, 40"), filled(1e-44)),
+    "components that are far too large": lambda: components(described("3, 40"), filled(1e30)),
+    "deep": lambda: zipped({**members_of(good_bytes()), "header.json": "[" * 200_000}),
+    "deep metadata": lambda: content(metadata=json.loads("[" * 200 + "]" * 200)),
     "objects": lambda: with_array("components", _pickled()),
     "not NumPy": lambda: with_array("components", b"PK" * 100),
     "long header of an array": lambda: components(" " * 20_000),

@@ -18,7 +18,6 @@ from klnmf.datasets.files import RemoteFile, find, obtain, search_folders
 from klnmf.datasets.prepared import Folder, Source, Table, checked_csr, load
 from klnmf.datasets.weighting import tf_idf as weigh
 from klnmf.readers import entries
-from klnmf.readers.files import ReadError
 
 Array = npt.NDArray[Any]
 
@@ -274,8 +273,9 @@ def read_docword(path: Path) -> sp.csr_array:
     """Read UCI's ``docword`` file, packed or not."""
     try:
         return checked_csr(entries.read_docword(path))
-    except ReadError as error:
-        raise OSError(f"{error} The file is damaged or cut off. Download it again.") from error
+    except ValueError as error:
+        problem = str(error).rstrip(".")
+        raise OSError(f"{path} is damaged or cut off. {problem}. Download it again.") from error
 
 
 def _number_blocks(stream: BinaryIO | Any, width: int, size: int = 1 << 24) -> Iterator[Array]:

@@ -18,6 +18,9 @@ from klnmf.sparse_data import SparseData
 Array = npt.NDArray[Any]
 
 KIND = "rank search"
+# Of deviances, objectives and seconds; deviances and seconds are not negative.
+_LARGEST, _ROUNDING = 1e100, 1e-6
+_SIGNED = ("objectives", "current_objectives", "stability")
 
 
 def identity(plan: Plan) -> dict[str, Any]:
@@ -112,6 +115,7 @@ def _search(plan: Plan, content: Fields, arrays: dict[str, Array]) -> Search:
     for name, shape in shapes.items():
         if found[name].shape != shape or done > len(plan.ranks):
             raise SavedFileError(f"{name} has the shape {found[name].shape} instead of {shape}.")
+    _check_numbers(found)
     search = Search.new(plan)
     search.of_samples, search.of_splits = list(of_samples), list(found["of_splits"])
     search.seconds, search.stability = list(found["seconds"]), found["stability"].tolist()
@@ -139,6 +143,16 @@ def _search(plan: Plan, content: Fields, arrays: dict[str, Array]) -> Search:
         if position >= 0:
             search.factors[split] = _factors(plan, arrays, "{}" + str(split), plan.ranks[position])
     return search
+
+
+def _check_numbers(found: dict[str, Array]) -> None:
+    """Refuse numbers that no fit gives, and whose squares and sums would not be finite."""
+    for name, array in found.items():
+        # There is no stability of a single split.
+        numbers = array[~np.isnan(array)] if name == "stability" else array
+        least = -_LARGEST if name in _SIGNED else -_ROUNDING
+        if not ((numbers >= least) & (numbers <= _LARGEST)).all():  # NaN neither
+            raise SavedFileError(f"{name} has numbers that are negative, too large or not finite.")
 
 
 def _factors(plan: Plan, arrays: dict[str, Array], name: str, rank: int) -> Factors:

@@ -27,7 +27,7 @@ from klnmf.readers.diagnosis import (
     implausible_size,
     whole_numbers,
 )
-from klnmf.readers.files import ReadError, line_blocks, open_binary, parsed_by_others
+from klnmf.readers.files import line_blocks, open_binary, parsed_by_others
 from klnmf.readers.table import first_wrong
 from klnmf.readers.triplets import Entries
 
@@ -235,15 +235,17 @@ def read_docword(path: Path) -> sp.csr_array:
     n, m = file.shape
     index = np.dtype(np.int32 if m <= _LARGEST else np.int64)
     columns, counts, lengths = bytearray(), bytearray(), []
+    kind: np.dtype[Any] = np.dtype(np.int32)
     for block in file.blocks():
-        if block.counts.max() > _LARGEST:
-            raise ReadError(path, f"counts must be at most {_LARGEST}; one is larger.")
+        if kind == np.int32 and block.counts.max() > _LARGEST:
+            kind = np.dtype(np.float64)
+            counts = bytearray(np.frombuffer(counts, np.int32).astype(kind).tobytes())
         columns += block.columns.astype(index).tobytes()
-        counts += block.counts.astype(np.int32).tobytes()
+        counts += block.counts.astype(kind).tobytes()
         lengths.append(np.unique(block.rows, return_counts=True))
     indptr = np.zeros(n + 1, dtype=np.int64)  # of a size that the entries have shown to be right
     for rows, numbers in lengths:
         indptr[rows + 1] += numbers
     np.cumsum(indptr, out=indptr)
-    arrays = np.frombuffer(counts, np.int32), np.frombuffer(columns, index), indptr
+    arrays = np.frombuffer(counts, kind), np.frombuffer(columns, index), indptr
     return sp.csr_array(arrays, shape=(n, m))

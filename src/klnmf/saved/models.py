@@ -22,6 +22,8 @@ from klnmf.saved.parameters import parameters_from_json, parameters_to_json
 from klnmf.validation import checked_input
 
 Array = npt.NDArray[Any]
+# Beyond these, products with data that can be fitted (validation.VALUE_RANGE) may not be finite.
+COMPONENT_SUMS = {"float32": (1e-20, 1e20), "float64": (1e-150, 1e150)}
 
 
 @dataclass(frozen=True)
@@ -264,6 +266,7 @@ def _unpack(container: Container, estimator: Any) -> SavedModel:
     shape = (model.n_components_, model.n_features_in_)
     about = content.fields("components")
     model.components_ = packed.unpack_matrix(arrays, "components", about, shape)
+    _check_scale(model.components_)
     model.history_ = packed.unpack_history(arrays, content.members.get("history"))
     if len(model.history_) != model.n_iter_ or min(shape) < 1:
         raise SavedFileError(
@@ -289,6 +292,17 @@ def _unpack(container: Container, estimator: Any) -> SavedModel:
         not_stored,
         container.klnmf_version,
     )
+
+
+def _check_scale(components: Any) -> None:
+    """Refuse components of a size that no fit gives: what is divided by them would be infinite."""
+    low, high = COMPONENT_SUMS[components.dtype.name]
+    sums = np.asarray(components.sum(axis=1, dtype=np.float64)).ravel()
+    wrong = sums[(sums != 0) & ~((sums >= low) & (sums <= high))]
+    if len(wrong):
+        raise SavedFileError(
+            f"the sum of a component is {wrong[0]:g}; it must be 0, or from {low:g} to {high:g}."
+        )
 
 
 def _unpack_known(model: Any, content: Fields, arrays: dict[str, Array]) -> None:
