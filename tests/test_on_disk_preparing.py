@@ -209,6 +209,15 @@ def test_rows_that_are_damaged_are_not_gone_on_with(tmp_path, monkeypatch, bible
     assert not any("going on" in line for line in said)
 
 
+@pytest.mark.parametrize("kind", ["csr", "csc"])
+def test_complex_numbers_are_not_counts(tmp_path, kind):
+    X = sp.csr_array(np.eye(3)).astype(np.complex64).asformat(kind)
+    sp.save_npz(tmp_path / "X.npz", X)
+    for read in (read_counts, lambda path: prepare(path, tmp_path / "out")):
+        with pytest.raises(ReadError, match="Counts must be real numbers; got the type complex64"):
+            read(tmp_path / "X.npz")
+
+
 def test_killed_while_rows_are_written_begins_anew(tmp_path, bible):
     """The leftovers of a process that was killed are cleared; another one at work is noticed."""
     partial = tmp_path / "out.partial"

@@ -41,6 +41,8 @@ Array = npt.NDArray[Any]
 
 def write_rows(partial: Path, source: Source, limit: int, dtype: Any, data: Any) -> dict[str, Any]:
     """Write the rows, and where the columns will begin; returns what is known of the matrix."""
+    if source.dtype.kind not in "biuf":
+        raise _wrong(data, f"Counts must be real numbers; got the type {source.dtype}.")
     if source.blocks is None:
         assert source.fill is not None
         spool = Spool(partial / "entries.spool")
@@ -101,6 +103,12 @@ def write_rows(partial: Path, source: Source, limit: int, dtype: Any, data: Any)
     }
 
 
+def _wrong(data: Any, message: str) -> ValueError:
+    """Error of a file, where the data are one."""
+    is_file = isinstance(data, str | os.PathLike)
+    return ReadError(Path(data), message) if is_file else ValueError(message)
+
+
 def _is_exact(values: Array) -> bool:
     with np.errstate(over="ignore"):
         return bool(np.array_equal(values.astype(np.float32), values))
@@ -110,7 +118,7 @@ class RowsSeen:
     """Blocks of rows in canonical form, and what has been seen in them."""
 
     def __init__(self, shape: tuple[int, int], data: Any) -> None:
-        self.place = Path(data) if isinstance(data, str | os.PathLike) else None
+        self.data = data
         self.column_counts = np.zeros(shape[1], dtype=np.int64)
         self.done = 0
         self.smallest, self.largest, self.total = float("inf"), 0.0, 0.0
@@ -125,7 +133,7 @@ class RowsSeen:
                 f"row {row}, column {block.indices[wrong]} holds {block.data[wrong]}; counts are "
                 "finite numbers of 0 or more."
             )
-            raise ValueError(message) if self.place is None else ReadError(self.place, message)
+            raise _wrong(self.data, message)
         if not block.has_canonical_format or not block.data.all():
             self.were_canonical = False
             arrays = (
