@@ -53,7 +53,7 @@ LIES: dict[str, list[tuple[Change, str]]] = {
         (replaced("X/indices", lambda f, p: f.create_group(p)), "X/indices is a group where an"),
         (replaced("obs/_index", None), "it has no 'obs/_index'"),
         (replaced("X", np.dtype("f4")), "X is neither an array nor a group"),
-        (replaced("X", h5py.Empty("f4")), "X holds nothing"),
+        (replaced("X", h5py.Empty("f4")), "it has no 'X'"),
         (replaced("layers", 3), "layers is an array where a group was expected"),
         # attributes
         (attribute("X", "encoding-type", None), "X has the type None; expected was a dense"),

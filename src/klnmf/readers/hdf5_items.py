@@ -10,13 +10,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from klnmf.caching import cached_property
 from klnmf.readers.files import ReadError, require
 from klnmf.readers.hdf5_heaps import check_heaps
 
@@ -102,7 +102,8 @@ class Group(_Item):
         return list(self._found)
 
     def __contains__(self, name: str) -> bool:
-        return _has(self._found, name)
+        """Whether there is anything of this name; AnnData stores None as an array without shape."""
+        return _has(self._found, name) and not _is_null(self._found, name)
 
     def item(self, name: str) -> Group | Array:
         """Fetch what has this name; it must lie in this file."""
@@ -292,6 +293,14 @@ def check_nonzeros(number: int, *arrays: Array) -> None:
 def _has(group: Any, name: str) -> bool:
     """Whether a group has a link of this name, wherever that leads; "." is the group itself."""
     return name not in ("", ".") and name in group
+
+
+def _is_null(group: Any, name: str) -> bool:
+    h5py = require("h5py", "Reading HDF5 files")
+    if not isinstance(group.get(name, getlink=True), h5py.HardLink):
+        return False  # where it leads is looked at when it is fetched
+    found = group[name]
+    return isinstance(found, h5py.Dataset) and found.shape is None
 
 
 def _text(value: Any) -> str:
