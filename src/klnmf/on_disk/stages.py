@@ -88,7 +88,7 @@ def write_rows(partial: Path, source: Source, limit: int, dtype: Any, data: Any)
         names = source.names.get(what)
         if names is not None:
             if what == "column_names":
-                names = unique_features(names, str(rows.place or "data"))
+                names = unique_features(names, str(data) if _is_path(data) else "data")
             (partial / file).write_bytes(one_a_line([str(name) for name in names], what))
             files.append(file)
     return {
@@ -105,8 +105,11 @@ def write_rows(partial: Path, source: Source, limit: int, dtype: Any, data: Any)
 
 def _wrong(data: Any, message: str) -> ValueError:
     """Error of a file, where the data are one."""
-    is_file = isinstance(data, str | os.PathLike)
-    return ReadError(Path(data), message) if is_file else ValueError(message)
+    return ReadError(Path(data), message) if _is_path(data) else ValueError(message)
+
+
+def _is_path(data: Any) -> bool:
+    return isinstance(data, str | os.PathLike)
 
 
 def _is_exact(values: Array) -> bool:
