@@ -24,14 +24,14 @@ HEADER = "header.json"
 
 def change_container(random: Random, content: bytes) -> bytes:
     """Change a model or a checkpoint: its header, its arrays or its bytes."""
-    if random.random() < 0.1:
+    if random.random() < 0.05:
         return change_bytes(random, content)
     try:
         members = members_of(content)
     except Exception:
         return change_bytes(random, content)
     for _ in range(random.choice((1, 1, 2, 3))):
-        name = random.choice([HEADER] * 4 + sorted(members))
+        name = random.choice([HEADER] * len(members) + sorted(members))
         if name == HEADER:
             members[HEADER] = change_json(random, members.get(HEADER, b""))
         else:

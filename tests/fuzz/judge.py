@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Literal
 
-from fuzz.targets import ALLOWED, Target
+from fuzz.targets import ALLOWED, Target, WrongResultError
 
 # Bytes that reading a small file may take beyond what the process has.
 MEMORY = 1 << 30
@@ -39,7 +39,8 @@ def judged(target: Target, folder: Path) -> Verdict:
         return Verdict("refused", text=f"{type(error).__name__}: {error}"[:500])
     except BaseException as error:
         text = "".join(traceback.format_exception(error, limit=-12))[-6000:]
-        return Verdict("found", f"{type(error).__name__} {_raised_in(error)}", text)
+        where = str(error) if isinstance(error, WrongResultError) else _raised_in(error)
+        return Verdict("found", f"{type(error).__name__} {where}", text)
     return Verdict("read")
 
 
@@ -47,7 +48,7 @@ def _raised_in(error: BaseException) -> str:
     """Last place in klnmf that the error passed, and the one that raised it."""
     frames = traceback.extract_tb(error.__traceback__)
     ours = [frame for frame in frames if f"/{_OURS}/" in frame.filename]
-    places = [ours[-1]] * bool(ours) + [frames[-1]]
+    places = [*ours[-1:], frames[-1]]
     return " ".join(dict.fromkeys(f"{Path(f.filename).name}:{f.name}" for f in places))
 
 
