@@ -9,11 +9,13 @@ import re
 import sys
 import time
 from collections import Counter
+from dataclasses import asdict
 from pathlib import Path
 from random import Random
 
 from fuzz.children import Tried, Workplace, try_all, workplace
-from fuzz.seeds import Files, files_in, seeds_of
+from fuzz.odd import odd_cases
+from fuzz.seeds import Files, files_in
 from fuzz.targets import TARGETS
 
 BATCH = 100
@@ -31,7 +33,7 @@ def main() -> int:
     end = time.monotonic() + arguments.seconds
     with workplace() as place:
         for name in names:
-            seeds_of(name)  # made once, before there are children
+            _ = TARGETS[name].seeds, odd_cases(name)  # made once, before there are children
         next_try = dict.fromkeys(names, arguments.first)
         while next_try and time.monotonic() < end:
             for name in list(next_try):
@@ -57,9 +59,7 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--target", action="append", choices=list(TARGETS), help="these alone")
     parser.add_argument("--keep", type=Path, default=FOUND, help="folder for what was found")
-    parser.add_argument(
-        "--replay", type=Path, help="read the cases of such a folder again, and print JSON"
-    )
+    parser.add_argument("--replay", type=Path, help="read what such a folder keeps, print JSON")
     return parser.parse_args()
 
 
@@ -116,18 +116,27 @@ def keep(folder: Path, cause: str, files: Files, text: str) -> None:
     (folder / f"{name}.txt").write_text(text)
 
 
+def kept_cases(folder: Path) -> dict[str, dict[str, Files]]:
+    """Cases that once broke something, by target and name: made here, or FOLDER/TARGET/NAME."""
+    cases = {target: dict(odd_cases(target)) for target in TARGETS}
+    for target, known in cases.items():
+        for path in sorted((folder / target).glob("*/")):
+            known[path.name] = files_in(path)
+    return cases
+
+
 def _replay(folder: Path) -> int:
-    """Read kept cases, FOLDER/TARGET/CASE/files, and print a JSON object a line."""
+    """Read kept cases again, and print a JSON object a line."""
     n_found = 0
     with workplace() as place:
-        for target in sorted(set(TARGETS) & {path.name for path in folder.iterdir()}):
-            cases = sorted(path for path in (folder / target).iterdir() if path.is_dir())
-            contents = [files_in(case) for case in cases]
-            for tried in try_all(place, TARGETS[target], range(len(cases)), contents.__getitem__):
-                verdict, case = tried.verdict, cases[tried.number]
-                n_found += verdict.kind == "found"
-                about = {"case": f"{target}/{case.name}", "verdict": verdict.kind}
-                print(json.dumps({**about, "cause": verdict.cause, "text": verdict.text}))
+        for name, cases in kept_cases(folder).items():
+            listed = list(cases.items())
+            for tried in try_all(
+                place, TARGETS[name], range(len(listed)), lambda i, listed=listed: listed[i][1]
+            ):
+                n_found += tried.verdict.kind == "found"
+                about = {"target": name, "case": listed[tried.number][0]}
+                print(json.dumps(about | asdict(tried.verdict)), flush=True)
     return int(n_found > 0)
 
 

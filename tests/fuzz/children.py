@@ -42,12 +42,16 @@ class Workplace:
     def put(self, files: Files) -> None:
         """Write a case twice: reading changes some of them."""
         for folder in (self.case, self.work):
-            shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir()
             for name, content in files.items():
                 path = folder / name
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(content)
+
+    def clear(self) -> None:
+        """Remove the case before this one."""
+        for folder in (self.case, self.work):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager
@@ -69,7 +73,8 @@ def try_all(
         for number, verdict in zip(left, done, strict=False):
             files = {} if verdict.kind != "found" else make(number)
             yield Tried(number, verdict, files)
-        if len(done) < len(left):
+        # Where there is no case, the libraries that change files died, and not those that read.
+        if len(done) < len(left) and place.work.exists():
             yield Tried(left[len(done)], _death(place, status), files_in(place.case))
         left = left[len(done) + 1 :]
 
@@ -103,10 +108,15 @@ def _in_child(
     limit_memory()
     with os.fdopen(writing, "w") as answers, place.log.open("w+") as log:
         for number in numbers:
-            place.put(make(number))
-            verdict = within_time(log, lambda: judged(target, place.work))
+            place.clear()
+            verdict = within_time(log, lambda number=number: _one_try(place, target, make(number)))
             answers.write(json.dumps(asdict(verdict)) + "\n")
             answers.flush()
+
+
+def _one_try(place: Workplace, target: Target, files: Files) -> Verdict:
+    place.put(files)
+    return judged(target, place.work)
 
 
 def _death(place: Workplace, status: int) -> Verdict:

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Literal
 
-from fuzz.targets import ALLOWED, Target, WrongResultError
+from fuzz.readings import ALLOWED, WrongResultError
+from fuzz.targets import Target
 
 # Bytes that reading a small file may take beyond what the process has.
 MEMORY = 1 << 30

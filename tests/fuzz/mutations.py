@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from random import Random
 
 Change = Callable[[Random, bytes], bytes]
@@ -121,10 +121,14 @@ def packed(random: Random, content: bytes) -> bytes:
     return gzip.compress(content, mtime=0)
 
 
-def repeated(random: Random, changes: Sequence[Change], content: bytes) -> bytes:
-    """Apply one to a few changes in a row."""
-    for _ in range(random.choice((1, 1, 1, 2, 3, 8))):
-        content = random.choice(changes)(random, content)
-        if len(content) > LARGE:  # what follows would take long
-            break
-    return content
+def several(*changes: Change) -> Change:
+    """Return the change that applies one to a few of these in a row."""
+
+    def change(random: Random, content: bytes) -> bytes:
+        for _ in range(random.choice((1, 1, 1, 2, 3, 8))):
+            content = random.choice(changes)(random, content)
+            if len(content) > LARGE:  # what follows would take long
+                break
+        return content
+
+    return change

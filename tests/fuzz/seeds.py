@@ -9,9 +9,11 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import os
 import tempfile
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,7 @@ import pyarrow.parquet as pq
 import scipy.sparse as sp
 
 from klnmf import KLNMF
+from klnmf.cli import main
 from klnmf.model_selection import consensus, select_rank
 from klnmf.on_disk import prepare
 from klnmf.readers import CountTable, write_counts
@@ -134,7 +137,7 @@ def _parquet() -> list[Files]:
 def _uci() -> list[Files]:
     text = b"3\n4\n3\n1 2 2\n3 1 3\n3 4 70000\n"
     words = b"sea\ncorn\nnever\nship\n"
-    return [{"docword.x.txt": text}, {"docword.x.txt": text, "vocab.x.txt": words}]
+    return [{"docword.x.txt": text, "vocab.x.txt": words}]
 
 
 def _svmlight() -> list[Files]:
@@ -226,6 +229,46 @@ def _prepared() -> list[Files]:
         files = _files_of(lambda folder, table=table: prepare(table, folder / "x", memory="1M"))
         found.append({name.removeprefix("x/"): content for name, content in files.items()})
     return found
+
+
+# Stand for the path and the time of a file, which differ from case to case.
+FILE_IN_PROGRESS = "@file@"
+TIME_OF_FILE = 10**18
+
+
+def _half_prepared() -> list[Files]:
+    """A folder in which the rows are complete, as a kill during the columns leaves it."""
+
+    def write(folder: Path) -> None:
+        data = folder / "counts.mtx"
+        write_counts(CountTable(COUNTS), data)
+        os.utime(data, ns=(TIME_OF_FILE, TIME_OF_FILE))
+
+        def say(line: str) -> None:
+            if "columns" in line:
+                raise KeyboardInterrupt
+
+        with suppress(KeyboardInterrupt):
+            prepare(data, folder / "matrix", memory="1M", say=say)
+        progress = folder / "matrix.partial" / "progress.json"
+        text = progress.read_text().replace(str(data.resolve()), FILE_IN_PROGRESS)
+        progress.write_text(text)
+
+    return [_files_of(write)]
+
+
+def _models_of_commands() -> list[Files]:
+    """A model with the metadata that the command line keeps, and its data."""
+    texts = {"1.txt": "the sea and the corn", "2.txt": "sea ship sea", "3.txt": "corn and april"}
+
+    def write(folder: Path) -> None:
+        (folder / "texts").mkdir()
+        for name, text in texts.items():
+            (folder / "texts" / name).write_text(text)
+        where = [str(folder / "texts"), "-o", str(folder / "model.klnmf")]
+        main(["fit", *where, "-r", "2", "-q", "--max-iter", "5", "--seed", "0"])
+
+    return [_files_of(write)]
 
 
 def model_to_fit(**parameters: Any) -> KLNMF:
@@ -323,7 +366,9 @@ _SEEDS: dict[str, Callable[[], list[Files]]] = {
     "texts": _texts,
     "jsonl": _jsonl,
     "prepared": _prepared,
+    "half-prepared": _half_prepared,
     "model": _models,
+    "commands": _models_of_commands,
     "fit-checkpoint": _checkpoints,
     "rank-checkpoint": _searches,
     "consensus-checkpoint": _runs,
