@@ -15,7 +15,7 @@ from random import Random
 
 from fuzz.children import Tried, Workplace, try_all, workplace
 from fuzz.odd import odd_cases
-from fuzz.seeds import Files, files_in
+from fuzz.seeds import Files, files_in, seeds_of
 from fuzz.targets import TARGETS
 
 BATCH = 100
@@ -33,7 +33,7 @@ def main() -> int:
     end = time.monotonic() + arguments.seconds
     with workplace() as place:
         for name in names:
-            _ = TARGETS[name].seeds, odd_cases(name)  # made once, before there are children
+            seeds_of(name), odd_cases(name)  # made once, before there are children
         next_try = dict.fromkeys(names, arguments.first)
         while next_try and time.monotonic() < end:
             for name in list(next_try):
@@ -116,26 +116,25 @@ def keep(folder: Path, cause: str, files: Files, text: str) -> None:
     (folder / f"{name}.txt").write_text(text)
 
 
-def kept_cases(folder: Path) -> dict[str, dict[str, Files]]:
-    """Cases that once broke something, by target and name: made here, or FOLDER/TARGET/NAME."""
-    cases = {target: dict(odd_cases(target)) for target in TARGETS}
-    for target, known in cases.items():
-        for path in sorted((folder / target).glob("*/")):
-            known[path.name] = files_in(path)
-    return cases
+def known_cases(folder: Path, target: str) -> list[tuple[str, str, Files]]:
+    """Group, name and files of cases that are known: good, odd, and those of FOLDER/TARGET/NAME."""
+    good = [("good", str(number), files) for number, files in enumerate(seeds_of(target))]
+    odd = [("odd", name, files) for name, files in odd_cases(target).items()]
+    paths = sorted(path for path in (folder / target).glob("*") if path.is_dir())
+    return [*good, *odd, *(("kept", path.name, files_in(path)) for path in paths)]
 
 
 def _replay(folder: Path) -> int:
-    """Read kept cases again, and print a JSON object a line."""
+    """Read known cases again, and print a JSON object a line."""
     n_found = 0
     with workplace() as place:
-        for name, cases in kept_cases(folder).items():
-            listed = list(cases.items())
-            for tried in try_all(
-                place, TARGETS[name], range(len(listed)), lambda i, listed=listed: listed[i][1]
-            ):
+        for name, target in TARGETS.items():
+            cases = known_cases(folder, name)
+            files = [files for _, _, files in cases]
+            for tried in try_all(place, target, range(len(cases)), files.__getitem__):
                 n_found += tried.verdict.kind == "found"
-                about = {"target": name, "case": listed[tried.number][0]}
+                group, case, _ = cases[tried.number]
+                about = {"target": name, "group": group, "case": case}
                 print(json.dumps(about | asdict(tried.verdict)), flush=True)
     return int(n_found > 0)
 

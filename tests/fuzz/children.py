@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from fuzz.judge import Verdict, judged, limit_memory, within_time
+from fuzz.judge import TOO_LONG, Verdict, judged, limit_memory, within_time
 from fuzz.seeds import Files, files_in
 from fuzz.targets import Target
 
@@ -122,10 +122,11 @@ def _one_try(place: Workplace, target: Target, files: Files) -> Verdict:
 def _death(place: Workplace, status: int) -> Verdict:
     """Verdict on a child that did not come to its end."""
     stack = place.log.read_text(errors="replace")
+    how = f"exit status {os.waitstatus_to_exitcode(status)}"
     if os.WIFSIGNALED(status):
         how = signal.Signals(os.WTERMSIG(status)).name
-    else:
-        how = "took too long" if "Timeout" in stack else f"exit status {os.WEXITSTATUS(status)}"
+    if how == TOO_LONG.name or "Timeout" in stack:
+        how = "took too long"
     if how == "exit status 2":
         raise RuntimeError(f"The fuzzer failed:\n{stack}")
     ours = [line for line in stack.splitlines() if "/klnmf/" in line]

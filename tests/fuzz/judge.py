@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import faulthandler
 import resource
+import signal
 import traceback
 import warnings
 from collections.abc import Callable
@@ -16,8 +17,11 @@ from fuzz.targets import Target
 
 # Bytes that reading a small file may take beyond what the process has.
 MEMORY = 1 << 30
-# Seconds that reading a small file may take, on a busy machine.
-SECONDS = 20.0
+# Seconds of computing that reading a small file may take. What waits for something takes none:
+# that may last longer, for the machine may be busy.
+SECONDS = 10.0
+SECONDS_OF_WAITING = 300.0
+TOO_LONG = signal.SIGPROF
 _OURS = "klnmf"
 
 
@@ -61,13 +65,16 @@ def limit_memory(beyond: int = MEMORY) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def within_time(log: IO[str], work: Callable[[], Verdict], seconds: float = SECONDS) -> Verdict:
-    """Do a piece of work; a process that takes longer ends, with its stack in the log."""
+def within_time(log: IO[str], work: Callable[[], Verdict]) -> Verdict:
+    """Do a piece of work; a process that takes too long ends, with its stack in the log."""
     log.seek(0)
     log.truncate()
     faulthandler.enable(log)
-    faulthandler.dump_traceback_later(seconds, exit=True, file=log)
+    faulthandler.register(TOO_LONG, log, chain=True)  # then it ends the process, as by default
+    faulthandler.dump_traceback_later(SECONDS_OF_WAITING, exit=True, file=log)
+    signal.setitimer(signal.ITIMER_PROF, SECONDS)
     try:
         return work()
     finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
         faulthandler.cancel_dump_traceback_later()

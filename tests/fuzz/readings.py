@@ -98,15 +98,14 @@ _OPTIONS: dict[str, tuple[dict[str, Any], ...]] = {
 
 
 def _use_table(format: str, folder: Path) -> None:
-    """Read in every way there is. Where all are refused, the first error is the result."""
+    """Read in every way there is; whether the first of them is refused is the result."""
     path = _entry(folder, format)
-    refused: list[Exception] = []
-    n_ways = len(_OPTIONS.get(format, ({},))) + (format in STREAMED)
+    refused: Exception | None = None
     for options in _OPTIONS.get(format, ({},)):
         try:
             table = read_counts(path, format=format, **options)
         except ALLOWED as error:
-            refused.append(error)
+            refused = refused if options else error
             continue
         _check_table(table)
         if options:
@@ -114,14 +113,10 @@ def _use_table(format: str, folder: Path) -> None:
         with suppress(*ALLOWED):  # nothing but zeros, or counts that are too large
             _check_fit(table.X)
     if format in STREAMED:
-        try:
-            matrix = prepare(path, folder / "prepared", memory="1M", format=format)
-        except ALLOWED as error:
-            refused.append(error)
-        else:
-            matrix.verify()
-    if len(refused) == n_ways:
-        raise refused[0]
+        with suppress(*ALLOWED):
+            prepare(path, folder / "prepared", memory="1M", format=format).verify()
+    if refused is not None:
+        raise refused
 
 
 def _use_prepared(folder: Path) -> None:

@@ -34,14 +34,10 @@ class Target:
 
     def mutated(self, random: Random) -> Files:
         """Files that nobody wrote."""
-        odd = odd_cases(self.name)
-        begun = random.choice(list(odd.values()) if odd and random.random() < ODD else self.seeds)
-        return self.change(random, dict(begun))
-
-    @property
-    def seeds(self) -> tuple[Files, ...]:
-        """Files that are as they should be."""
-        return seeds_of(self.name)
+        begun, odd = seeds_of(self.name), tuple(odd_cases(self.name).values())
+        if odd and random.random() < ODD:
+            begun = odd
+        return self.change(random, dict(random.choice(begun)))
 
 
 # ---- changes -------------------------------------------------------------------------------------
