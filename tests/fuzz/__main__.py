@@ -8,15 +8,17 @@ import os
 import re
 import sys
 import time
+import zipfile
 from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 from random import Random
 
 from fuzz.children import Tried, Workplace, try_all, workplace
-from fuzz.odd import odd_cases
-from fuzz.seeds import Files, files_in, seeds_of
+from fuzz.odd import kept_cases, odd_cases
+from fuzz.seeds import Files, seeds_of
 from fuzz.targets import TARGETS
+from fuzz.trees import zipped
 
 BATCH = 100
 FOUND = Path("build/fuzz")
@@ -25,15 +27,15 @@ FOUND = Path("build/fuzz")
 def main() -> int:
     """Run the command; 1 where something was found."""
     arguments = _arguments()
-    if arguments.replay:
-        return _replay(arguments.replay)
     names = arguments.target or list(TARGETS)
+    if arguments.replay:
+        return _replay(arguments.replay, names)
     report = Report(arguments.keep)
     print(f"seed {arguments.seed}, at most {arguments.tries or 'any number of'} tries per target")
     end = time.monotonic() + arguments.seconds
     with workplace() as place:
         for name in names:
-            seeds_of(name), odd_cases(name)  # made once, before there are children
+            TARGETS[name].begun()  # made once, before there are children
         next_try = dict.fromkeys(names, arguments.first)
         while next_try and time.monotonic() < end:
             for name in list(next_try):
@@ -107,31 +109,32 @@ class Report:
 
 
 def keep(folder: Path, cause: str, files: Files, text: str) -> None:
-    """Write a case into a folder of its own, and beside it how it came about."""
+    """Write a case into an archive, and beside it how it came about."""
     name = re.sub(r"[^A-Za-z0-9]+", "-", cause).strip("-")[:100]
-    for path, content in files.items():
-        target = folder / name / path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(content)
+    folder.mkdir(parents=True, exist_ok=True)
+    packed = zipped(list(files.items()), zipfile.ZIP_DEFLATED)
+    (folder / f"{name}.zip").write_bytes(packed)
     (folder / f"{name}.txt").write_text(text)
 
 
 def known_cases(folder: Path, target: str) -> list[tuple[str, str, Files]]:
-    """Group, name and files of cases that are known: good, odd, and those of FOLDER/TARGET/NAME."""
-    good = [("good", str(number), files) for number, files in enumerate(seeds_of(target))]
-    odd = [("odd", name, files) for name, files in odd_cases(target).items()]
-    paths = sorted(path for path in (folder / target).glob("*") if path.is_dir())
-    return [*good, *odd, *(("kept", path.name, files_in(path)) for path in paths)]
+    """Group, name and files of known cases: good, odd, and those of FOLDER/TARGET/NAME.zip."""
+    groups = {
+        "good": {str(number): files for number, files in enumerate(seeds_of(target))},
+        "odd": odd_cases(target),
+        "kept": kept_cases(target, folder),
+    }
+    return [(group, name, files) for group in groups for name, files in groups[group].items()]
 
 
-def _replay(folder: Path) -> int:
+def _replay(folder: Path, names: list[str]) -> int:
     """Read known cases again, and print a JSON object a line."""
     n_found = 0
     with workplace() as place:
-        for name, target in TARGETS.items():
+        for name in names:
             cases = known_cases(folder, name)
             files = [files for _, _, files in cases]
-            for tried in try_all(place, target, range(len(cases)), files.__getitem__):
+            for tried in try_all(place, TARGETS[name], range(len(cases)), files.__getitem__):
                 n_found += tried.verdict.kind == "found"
                 group, case, _ = cases[tried.number]
                 about = {"target": name, "group": group, "case": case}

@@ -1,6 +1,7 @@
-"""Files that once broke something and are best told by how they are made.
+"""Files that once broke something.
 
-Files that the fuzzer found are kept as they are, in tests/data/broken.
+Those that are best told by how they are made are made here; those that the fuzzer found are kept as
+they are, in tests/data/broken.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import io
 import json
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import h5py
@@ -22,6 +24,7 @@ from fuzz.hdf5_changes import SYSTEM_FILE
 from fuzz.seeds import Files, seeds_of
 from fuzz.trees import members_of, zipped
 
+BROKEN = Path(__file__).parents[1] / "data" / "broken"
 DEEP = b"[" * 200_000
 _MTX = b"%%MatrixMarket matrix coordinate real general\n2 3 2\n"
 
@@ -30,6 +33,12 @@ _MTX = b"%%MatrixMarket matrix coordinate real general\n2 3 2\n"
 def odd_cases(kind: str) -> dict[str, Files]:
     """Odd files of one kind, by name."""
     return {name: make() for name, make in _ODD.get(kind, {}).items()}
+
+
+def kept_cases(kind: str, folder: Path = BROKEN) -> dict[str, Files]:
+    """Files of one kind that are kept in FOLDER/KIND/NAME.zip, by name."""
+    paths = sorted((folder / kind).glob("*.zip"))
+    return {path.stem: members_of(path.read_bytes()) for path in paths}
 
 
 def _bomb(gigabytes: int) -> bytes:
@@ -229,8 +238,8 @@ _ODD: dict[str, dict[str, Callable[[], Files]]] = {
     "parquet": {
         "repeated columns": lambda: _parquet(["a", "a"], [[1, 2], [3, 4]]),
         "no columns": lambda: _parquet([], []),
-        "metadata that are a number": lambda: _parquet(["a"], [[1]], {"pandas": "5"}),
-        "metadata that are deep": lambda: _parquet(["a"], [[1]], {"pandas": DEEP}),
+        "metadata that are a number": lambda: _parquet(["a"], [[-1]], {"pandas": "5"}),
+        "metadata that are deep": lambda: _parquet(["a"], [[-1]], {"pandas": DEEP}),
         "times": lambda: _parquet(["a", "b"], [pa.array([1, 2], pa.timestamp("ns"))] * 2),
     },
     "h5ad": {

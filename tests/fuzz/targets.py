@@ -5,14 +5,14 @@ from __future__ import annotations
 import gzip
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from random import Random
 
 from fuzz.containers import change_container, change_half_prepared, change_prepared
 from fuzz.hdf5_changes import change_hdf5
 from fuzz.mutations import Change, change_bytes, change_text, packed, several
-from fuzz.odd import odd_cases
+from fuzz.odd import kept_cases, odd_cases
 from fuzz.parquet_changes import change_parquet
 from fuzz.readings import use_of
 from fuzz.seeds import Files, seeds_of
@@ -20,8 +20,8 @@ from fuzz.trees import change_json, change_npz
 from klnmf.readers.formats import FORMATS
 
 _TEXT = several(change_text)
-# Share of the cases that begin with one that is odd already.
-ODD = 0.02
+# Share of the tries that begin with a file that once broke something.
+BROKEN = 0.01
 
 
 @dataclass(frozen=True)
@@ -34,10 +34,15 @@ class Target:
 
     def mutated(self, random: Random) -> Files:
         """Files that nobody wrote."""
-        begun, odd = seeds_of(self.name), tuple(odd_cases(self.name).values())
-        if odd and random.random() < ODD:
-            begun = odd
-        return self.change(random, dict(random.choice(begun)))
+        good, broken = self.begun()
+        is_broken = broken and random.random() < BROKEN
+        return self.change(random, dict(random.choice(broken if is_broken else good)))
+
+    @cache  # noqa: B019 -- targets live as long as the process
+    def begun(self) -> tuple[list[Files], list[Files]]:
+        """Files to begin with: good ones, and those that once broke something."""
+        broken = odd_cases(self.name) | kept_cases(self.name)
+        return list(seeds_of(self.name)), list(broken.values())
 
 
 # ---- changes -------------------------------------------------------------------------------------
@@ -83,23 +88,23 @@ def _change_folder(random: Random, files: Files) -> Files:
 
 
 _CHANGES: dict[str, Callable[[Random, Files], Files]] = {
-    "npz": partial(_change_one, several(change_npz)),
+    "npz": partial(_change_one, change_npz),
     "10x": partial(_change_one, _TEXT),
     "uci": _change_packable,
     "10x-h5": partial(_change_one, change_hdf5),
     "h5ad": partial(_change_one, change_hdf5),
     "loom": partial(_change_one, change_hdf5),
-    "parquet": partial(_change_one, several(change_parquet)),
+    "parquet": partial(_change_one, change_parquet),
     "texts": _change_folder,
     "prepared": change_prepared,
     "half-prepared": change_half_prepared,
-    "model": partial(_change_one, several(change_container)),
-    "commands": partial(_change_one, several(change_container)),
-    "fit-checkpoint": partial(_change_one, several(change_container)),
-    "rank-checkpoint": partial(_change_one, several(change_container)),
-    "consensus-checkpoint": partial(_change_one, several(change_container)),
-    "consensus": partial(_change_one, several(change_container)),
-    "rank-selection": partial(_change_one, several(change_json)),
+    "model": partial(_change_one, change_container),
+    "commands": partial(_change_one, change_container),
+    "fit-checkpoint": partial(_change_one, change_container),
+    "rank-checkpoint": partial(_change_one, change_container),
+    "consensus-checkpoint": partial(_change_one, change_container),
+    "consensus": partial(_change_one, change_container),
+    "rank-selection": partial(_change_one, change_json),
 }
 # Every format of tables, those included that come later, and the other files.
 TARGETS = {
