@@ -85,38 +85,47 @@ def _entry(folder: Path, format: str) -> Path:
 
 
 _OPTIONS: dict[str, tuple[dict[str, Any], ...]] = {
-    "10x": ({}, {"feature_names": "id"}),
-    "10x-h5": ({}, {"feature_names": "id"}),
-    "h5ad": ({}, {"layer": "raw"}, {"layer": "counts", "labels": "label"}),
-    "loom": ({}, {"layer": "spliced"}),
-    "jsonl": ({}, {"id_field": "id", "label_field": "label"}),
-    "csv": ({}, {"layout": "table"}, {"layout": "triplets"}),
-    "tsv": ({}, {"layout": "table"}, {"layout": "triplets"}),
-    "parquet": ({}, {"layout": "table"}, {"layout": "triplets"}),
-    "svmlight": ({}, {"zero_based": True}),
+    "10x": ({"feature_names": "id"},),
+    "10x-h5": ({"feature_names": "id"},),
+    "h5ad": ({"layer": "raw"}, {"layer": "counts", "labels": "label"}),
+    "loom": ({"layer": "spliced"},),
+    "jsonl": ({"id_field": "id", "label_field": "label"},),
+    "csv": ({"layout": "table"}, {"layout": "triplets"}),
+    "tsv": ({"layout": "table"}, {"layout": "triplets"}),
+    "parquet": ({"layout": "table"}, {"layout": "triplets"}),
+    "svmlight": ({"zero_based": True},),
 }
 
 
 def _use_table(format: str, folder: Path) -> None:
     """Read in every way there is; whether the first of them is refused is the result."""
     path = _entry(folder, format)
-    refused: Exception | None = None
-    for options in _OPTIONS.get(format, ({},)):
-        try:
-            table = read_counts(path, format=format, **options)
-        except ALLOWED as error:
-            refused = refused if options else error
-            continue
-        _check_table(table)
-        if options:
-            continue
-        with suppress(*ALLOWED):  # nothing but zeros, or counts that are too large
-            _check_fit(table.X)
-    if format in STREAMED:
+    for options in _OPTIONS.get(format, ()):
         with suppress(*ALLOWED):
-            prepare(path, folder / "prepared", memory="1M", format=format).verify()
-    if refused is not None:
-        raise refused
+            _check_table(read_counts(path, format=format, **options))
+    if format in STREAMED:
+        _use_in_pieces(path, format, folder / "prepared")
+    table = read_counts(path, format=format)
+    _check_table(table)
+    with suppress(*ALLOWED):  # nothing but zeros, or counts that are too large
+        _check_fit(table.X)
+
+
+def _use_in_pieces(path: Path, format: str, target: Path) -> None:
+    """Prepare a file; both ways of reading it must come to the same matrix."""
+    try:
+        matrix = prepare(path, target, memory="1M", format=format)
+    except ALLOWED:
+        return
+    matrix.verify()
+    try:
+        X = read_counts(path, format=format).X
+    except ALLOWED as error:
+        raise WrongResultError(f"{format} is prepared, and refused as a whole") from error
+    found = matrix.as_csr()
+    is_same = found.shape == X.shape and not (found != X.astype(found.dtype)).nnz
+    if not is_same:
+        raise WrongResultError(f"{format} is prepared as another matrix than it is read")
 
 
 def _use_prepared(folder: Path) -> None:

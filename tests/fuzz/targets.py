@@ -11,7 +11,7 @@ from random import Random
 
 from fuzz.containers import change_container, change_half_prepared, change_prepared
 from fuzz.hdf5_changes import change_hdf5
-from fuzz.mutations import Change, change_bytes, change_text, packed, several
+from fuzz.mutations import LARGE, Change, change_bytes, change_text, packed, several
 from fuzz.odd import kept_cases, odd_cases
 from fuzz.parquet_changes import change_parquet
 from fuzz.readings import use_of
@@ -58,8 +58,10 @@ def _change_one(change: Change, random: Random, files: Files) -> Files:
     if not name.endswith(".gz"):
         suited = change if name == _main(files) else _TEXT
         files[name] = suited(random, files[name])
-    else:
+    elif len(files[name]) < LARGE:
         files[name] = packed(random, _TEXT(random, gzip.decompress(files[name])))
+    else:  # one that unpacks to gigabytes
+        files[name] = change_bytes(random, files[name])
     return files
 
 
