@@ -16,7 +16,7 @@ from fuzz.seeds import COUNTS, FILE_IN_PROGRESS, RANKS, RUNS, SAME, TIME_OF_FILE
 from klnmf import KLNMF, load_model
 from klnmf.cli import main
 from klnmf.model_selection import Consensus, RankSelection, consensus, select_rank
-from klnmf.on_disk import open_matrix, prepare
+from klnmf.on_disk import OnDiskMatrix, open_matrix, prepare
 from klnmf.readers import CountTable, read_counts
 
 # What may leave a reader, with its subclasses.
@@ -103,29 +103,29 @@ def _use_table(format: str, folder: Path) -> None:
     for options in _OPTIONS.get(format, ()):
         with suppress(*ALLOWED):
             _check_table(read_counts(path, format=format, **options))
-    if format in STREAMED:
-        _use_in_pieces(path, format, folder / "prepared")
-    table = read_counts(path, format=format)
-    _check_table(table)
-    with suppress(*ALLOWED):  # nothing but zeros, or counts that are too large
-        _check_fit(table.X)
-
-
-def _use_in_pieces(path: Path, format: str, target: Path) -> None:
-    """Prepare a file; both ways of reading it must come to the same matrix."""
+    prepared = _read_in_pieces(path, format, folder / "prepared") if format in STREAMED else None
     try:
-        matrix = prepare(path, target, memory="1M", format=format)
-    except ALLOWED:
-        return
-    matrix.verify()
-    try:
-        X = read_counts(path, format=format).X
+        table = read_counts(path, format=format)
     except ALLOWED as error:
-        raise WrongResultError(f"{format} is prepared, and refused as a whole") from error
-    found = matrix.as_csr()
-    is_same = found.shape == X.shape and not (found != X.astype(found.dtype)).nnz
-    if not is_same:
+        if prepared is not None:
+            raise WrongResultError(f"{format} is prepared, and refused as a whole") from error
+        raise
+    _check_table(table)
+    if prepared is not None and not _is_same(prepared.as_csr(), table.X):
         raise WrongResultError(f"{format} is prepared as another matrix than it is read")
+    with suppress(*ALLOWED):  # nothing but zeros, or counts that are too large
+        _check_fit(table.X if prepared is None else prepared)
+
+
+def _read_in_pieces(path: Path, format: str, target: Path) -> OnDiskMatrix | None:
+    try:
+        return prepare(path, target, memory="1M", format=format)
+    except ALLOWED:
+        return None
+
+
+def _is_same(found: sp.csr_array, wanted: sp.csr_array) -> bool:
+    return found.shape == wanted.shape and not (found != wanted.astype(found.dtype)).nnz
 
 
 def _use_prepared(folder: Path) -> None:

@@ -21,7 +21,7 @@ from klnmf.readers.formats import FORMATS
 
 _TEXT = several(change_text)
 # Share of the tries that begin with a file that once broke something.
-BROKEN = 0.01
+BROKEN = 0.003
 
 
 @dataclass(frozen=True)
