@@ -73,9 +73,11 @@ def try_all(
         for number, verdict in zip(left, done, strict=False):
             files = {} if verdict.kind != "found" else make(number)
             yield Tried(number, verdict, files)
-        # Where there is no case, the libraries that change files died, and not those that read.
-        if len(done) < len(left) and place.work.exists():
-            yield Tried(left[len(done)], _death(place, status), files_in(place.case))
+        if len(done) < len(left):
+            verdict = _death(place, status)
+            # Where there is no case, the libraries that change files died, not those that read.
+            if place.work.exists():
+                yield Tried(left[len(done)], verdict, files_in(place.case))
         left = left[len(done) + 1 :]
 
 

@@ -33,24 +33,19 @@ class WrongResultError(AssertionError):
 
 def _check_table(table: CountTable) -> None:
     """Refuse a table that is not what CountTable promises."""
-    X = table.X
-    n, m = table.shape
+    X, (n, m) = table.X, table.shape
+    ends, values = X.indptr, X.data
+    anew = sp.csr_array((values, X.indices, ends), X.shape)  # which does not know what it is yet
     problems = {
         "X is no CSR array": not isinstance(X, sp.csr_array),
-        "the type is not that of counts": X.dtype.kind not in "iuf",
-        "indptr is not right": len(X.indptr) != n + 1
-        or X.indptr[0] != 0
-        or X.indptr[-1] != len(X.data),
-        "a count is not finite and positive": not (
-            np.isfinite(X.data).all() and (X.data > 0).all()
-        ),
-        "it is not canonical": not sp.csr_array(
-            (X.data, X.indices, X.indptr), X.shape
-        ).has_canonical_format,
+        "the type is not that of counts": values.dtype.kind not in "iuf",
+        "indptr is not right": (len(ends), ends[0], ends[-1]) != (n + 1, 0, len(values)),
+        "a count is not finite and positive": not ((values > 0) & np.isfinite(values)).all(),
+        "X is not canonical": not anew.has_canonical_format,
         "an index leads out": X.nnz > 0 and (X.indices.min() < 0 or X.indices.max() >= m),
-        "row_names": not _are_names(table.row_names, n),
-        "column_names": not _are_names(table.column_names, m),
-        "labels": not _are_names(table.labels, n),
+        "row_names are not right": not _are_names(table.row_names, n),
+        "column_names are not right": not _are_names(table.column_names, m),
+        "labels are not right": not _are_names(table.labels, n),
     }
     for problem, is_there in problems.items():
         if is_there:

@@ -21,7 +21,7 @@ from klnmf.readers.formats import FORMATS
 
 _TEXT = several(change_text)
 # Share of the tries that begin with a file that once broke something.
-BROKEN = 0.003
+SHARE_OF_BROKEN = 0.003
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Target:
     def mutated(self, random: Random) -> Files:
         """Files that nobody wrote."""
         good, broken = self.begun()
-        is_broken = broken and random.random() < BROKEN
+        is_broken = broken and random.random() < SHARE_OF_BROKEN
         return self.change(random, dict(random.choice(broken if is_broken else good)))
 
     @cache  # noqa: B019 -- targets live as long as the process
@@ -66,9 +66,9 @@ def _change_one(change: Change, random: Random, files: Files) -> Files:
 
 
 def _main(files: Files) -> str:
-    """The file that the others lie beside: the one with the shortest name but for folders."""
+    """The file that the others lie beside or below."""
     known = [name for name in files if name.startswith(("matrix.", "docword."))]
-    return known[0] if known else min(files, key=lambda name: (len(name), name))
+    return known[0] if known else min(files, key=lambda name: (name.count("/"), len(name), name))
 
 
 def _change_packable(random: Random, files: Files) -> Files:
