@@ -182,27 +182,8 @@ def _with_array(name: str, values: Callable[[Any], Any]) -> Callable[[], Files]:
     return make
 
 
-def _container(kind: str, change: Callable[[Any], None]) -> Callable[[], Files]:
-    """A good file of the container format with another header."""
-
-    def make() -> Files:
-        files = dict(seeds_of(kind)[0])
-        name = next(name for name in files if name.endswith((".klnmf", ".checkpoint")))
-        members = members_of(files[name])
-        header = json.loads(members["header.json"])
-        change(header)
-        members["header.json"] = json.dumps(header).encode()
-        return {**files, name: zipped(list(members.items()))}
-
-    return make
-
-
 def _deep_container(name: str) -> Callable[[], Files]:
     return lambda: {name: zipped([("header.json", DEEP)])}
-
-
-def _reading_is_text(header: Any) -> None:
-    header["content"]["metadata"]["reading"] = "x"
 
 
 _ODD: dict[str, dict[str, Callable[[], Files]]] = {
@@ -276,7 +257,6 @@ _ODD: dict[str, dict[str, Callable[[], Files]]] = {
         "values of another order": _with_array("columns.values.npy", lambda v: v[::-1] * 1e30),
     },
     "model": {"deep header": _deep_container("model.klnmf")},
-    "commands": {"reading that is a text": _container("commands", _reading_is_text)},
     "fit-checkpoint": {"deep header": _deep_container("fit.checkpoint")},
     "rank-checkpoint": {"deep header": _deep_container("search.checkpoint")},
     "consensus-checkpoint": {"deep header": _deep_container("runs.checkpoint")},
