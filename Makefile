@@ -16,7 +16,7 @@ PY_SOURCES   := $(shell find src/klnmf -name '*.py' -o -path 'src/klnmf/data/*' 
 INSTALL := $(PIP) install --quiet --no-build-isolation
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo install test test-slow lint types layers pytest sanitize docs format clean
+.PHONY: help venv demo install test test-slow lint types layers pytest fuzz sanitize docs format clean
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
@@ -83,11 +83,22 @@ pytest: install  ## fast tests and docstring examples
 	@echo "==> fast tests"
 	@$(BIN)/python -m pytest -q -n $(JOBS) -m "not slow" --doctest-modules tests src/klnmf
 
-test-slow: install  ## slow tests, then the sanitizer run
+test-slow: install  ## slow tests (with a quick fuzzing), then the sanitizer run
 	@echo "==> slow tests"
 	@# Exit status 5: no test carries the mark.
 	@$(BIN)/python -m pytest -q -m slow || [ $$? -eq 5 ]
 	@$(MAKE) --no-print-directory sanitize
+
+# ---- fuzzing ----------------------------------------------------------------------------------------
+
+# Seconds that it takes; each run tries other files. Reading is a matter of one thread.
+FUZZ_SECONDS ?= 60
+FUZZ_OPTIONS ?=
+
+fuzz: install  ## mutated files of every format for FUZZ_SECONDS; what breaks is kept in build/fuzz
+	@echo "==> fuzzing for $(FUZZ_SECONDS) s"
+	@PYTHONPATH=tests OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 \
+	    $(BIN)/python -m fuzz --seconds $(FUZZ_SECONDS) $(FUZZ_OPTIONS)
 
 # ---- sanitizers -------------------------------------------------------------------------------------
 
