@@ -41,8 +41,9 @@ Array = npt.NDArray[Any]
 
 def write_rows(partial: Path, source: Source, limit: int, dtype: Any, data: Any) -> dict[str, Any]:
     """Write the rows, and where the columns will begin; returns what is known of the matrix."""
+    place = Path(data) if isinstance(data, str | os.PathLike) else None
     if source.dtype.kind not in "biuf":
-        raise _wrong(data, f"Counts must be real numbers; got the type {source.dtype}.")
+        raise _wrong(place, f"Counts must be real numbers; got the type {source.dtype}.")
     if source.blocks is None:
         assert source.fill is not None
         spool = Spool(partial / "entries.spool")
@@ -66,7 +67,7 @@ def write_rows(partial: Path, source: Source, limit: int, dtype: Any, data: Any)
             ArrayWriter(partial / "rows.indices.npy", index_dtype(shape[1]))
         )
         values = stack.enter_context(ArrayWriter(partial / "rows.values.npy", "<f4"))
-        rows = RowsSeen(shape, data)
+        rows = RowsSeen(shape, place)
         indptr.append(np.zeros(1, np.int64))
         for block in source.blocks(limit):
             block = rows.checked(block)
@@ -88,7 +89,7 @@ def write_rows(partial: Path, source: Source, limit: int, dtype: Any, data: Any)
         names = source.names.get(what)
         if names is not None:
             if what == "column_names":
-                names = unique_features(names, str(data) if _is_path(data) else "data")
+                names = unique_features(names, str(place or "data"))
             (partial / file).write_bytes(one_a_line([str(name) for name in names], what))
             files.append(file)
     return {
@@ -103,13 +104,9 @@ def write_rows(partial: Path, source: Source, limit: int, dtype: Any, data: Any)
     }
 
 
-def _wrong(data: Any, message: str) -> ValueError:
+def _wrong(place: Path | None, message: str) -> ValueError:
     """Error of a file, where the data are one."""
-    return ReadError(Path(data), message) if _is_path(data) else ValueError(message)
-
-
-def _is_path(data: Any) -> bool:
-    return isinstance(data, str | os.PathLike)
+    return ValueError(message) if place is None else ReadError(place, message)
 
 
 def _is_exact(values: Array) -> bool:
@@ -120,8 +117,8 @@ def _is_exact(values: Array) -> bool:
 class RowsSeen:
     """Blocks of rows in canonical form, and what has been seen in them."""
 
-    def __init__(self, shape: tuple[int, int], data: Any) -> None:
-        self.data = data
+    def __init__(self, shape: tuple[int, int], place: Path | None) -> None:
+        self.place = place
         self.column_counts = np.zeros(shape[1], dtype=np.int64)
         self.done = 0
         self.smallest, self.largest, self.total = float("inf"), 0.0, 0.0
@@ -136,7 +133,7 @@ class RowsSeen:
                 f"row {row}, column {block.indices[wrong]} holds {block.data[wrong]}; counts are "
                 "finite numbers of 0 or more."
             )
-            raise _wrong(self.data, message)
+            raise _wrong(self.place, message)
         if not block.has_canonical_format or not block.data.all():
             self.were_canonical = False
             arrays = (

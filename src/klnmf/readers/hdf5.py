@@ -234,6 +234,8 @@ def write_h5ad(table: CountTable, path: Path) -> None:
     # No lock of HDF5's: klnmf.whole_files has one on the same file.
     with require("h5py", "Writing .h5ad files").File(path, "w", locking=False) as file:
         anndata.io.write_elem(file, "/", data)
+        if "raw" in file:
+            del file["raw"]  # which holds nothing
 
 
 # ---- loom ----------------------------------------------------------------------------------------
