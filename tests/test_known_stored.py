@@ -200,7 +200,7 @@ def test_components_in_any_form_can_be_saved(make: Any, tmp_path: Path) -> None:
         ),
         (lambda c: c.content["fitted"].update(known_names_=[3]), "must be names, got"),
         (lambda c: c.content["fitted"].update(n_fixed_W_=5), "5 of 4 columns of W"),
-        (lambda c: c.content["fitted"].update(n_fixed_W_=-1), "must not be negative"),
+        (lambda c: c.content["fitted"].update(n_fixed_W_=-1), "must be from 0 to"),
         (lambda c: c.arrays.update(feature_weight=np.ones(3)), "not 20 nonnegative numbers"),
         (lambda c: c.arrays.update(feature_weight=np.full(20, -1.0)), "not 20 nonnegative numbers"),
     ],
