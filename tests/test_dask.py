@@ -17,8 +17,8 @@ import scipy.sparse as sp
 import klnmf
 from klnmf import KLNMF
 from klnmf.backends.dask import worker
+from klnmf.backends.dask.cluster import Cluster
 from klnmf.backends.dask.partition import Partition, balanced
-from klnmf.backends.dask.session import Session
 from klnmf.simulate import simulate_counts
 from klnmf.sparse_data import ROWS_PER_SUM
 
@@ -216,14 +216,13 @@ def test_driver_never_holds_X_nor_W(client: Client, monkeypatch: pytest.MonkeyPa
     X = as_dask_array(COUNTS, (1000,) * 5)
     model(backend="dask").fit(X)
     sizes: list[int] = []
-    gather, awaited = Client.gather, Session._awaited
+    awaited = Cluster.awaited
 
     def seen(result: Any) -> Any:
         sizes.append(len(pickle.dumps(result)))
         return result
 
-    monkeypatch.setattr(Client, "gather", lambda *a, **k: seen(gather(*a, **k)))
-    monkeypatch.setattr(Session, "_awaited", lambda *a: seen(awaited(*a)))
+    monkeypatch.setattr(Cluster, "awaited", lambda *a: seen(awaited(*a)))
     model(backend="dask", max_iter=3).fit(X)
     of_W = COUNTS.shape[0] * 4 * 4
     of_X = COUNTS.nnz * 8

@@ -29,6 +29,7 @@ from klnmf.backends.dask.array_blocks import (
 )
 from klnmf.backends.dask.arrays import DaskArrayData, DistantView
 from klnmf.backends.dask.checksums import joined_checksum
+from klnmf.backends.dask.cluster import Cluster
 from klnmf.backends.dask.partition import Partition, cut_both
 from klnmf.backends.dask.session import Session
 from klnmf.count_data import warn_of
@@ -46,16 +47,17 @@ Array = npt.NDArray[Any]
 class PartsOfDaskArray:
     """X as the Dask array of somebody: its tasks can be done again, and so can ours after them."""
 
-    def __init__(self, data: DaskArrayData, client: Any) -> None:
+    def __init__(self, data: DaskArrayData, cluster: Cluster) -> None:
         import dask
 
-        self._data, self._client = data, client
+        self._data = data
+        self._submit, self._results = cluster.submit, cluster.results
         X = data.X
         heights = [0 if np.isnan(size) else int(size) for size in X.chunks[0]]
         first_rows = np.concatenate([[0], np.cumsum(heights)])
         rows_of_blocks = X.to_delayed()
         check = dask.delayed(checked_block, pure=False)
-        self._blocks: list[Any] = client.compute(
+        self._blocks: list[Any] = cluster.compute(
             [
                 check(
                     list(blocks),
@@ -99,7 +101,7 @@ class PartsOfDaskArray:
         terms = [None if known is None else known.row_terms(mode, penalties) for mode in (0, 1)]
         self._views = (
             DistantView(0, lengths, int(X.shape[1]), terms[0]),
-            DistantView(1, self._gathered(counts)[0], len(lengths), terms[1]),
+            DistantView(1, self._results(counts)[0], len(lengths), terms[1]),
         )
         self._heights = [len(fact.lengths) for fact in facts]
         is_exact = dtype == np.float64 and all(fact.is_exact for fact in facts)
@@ -109,16 +111,7 @@ class PartsOfDaskArray:
         self._homes: dict[int, str] = {}
 
     def _facts(self) -> list[BlockFacts]:
-        return self._gathered([self._submit(facts_of_block, block) for block in self._blocks])
-
-    def _submit(self, function: Any, *args: Any, at: str | None = None) -> Any:
-        """Submit a task, to a worker if it is still there then."""
-        where = {} if at is None else {"workers": [at], "allow_other_workers": True}
-        return self._client.submit(function, *args, pure=False, **where)
-
-    def _gathered(self, futures: list[Any]) -> list[Any]:
-        gathered: list[Any] = self._client.gather(futures)
-        return gathered
+        return self._results([self._submit(facts_of_block, block) for block in self._blocks])
 
     def partitions(self, shares: list[float]) -> tuple[Partition, Partition]:
         """See :class:`~klnmf.backends.dask.data.Parts`."""
@@ -173,7 +166,7 @@ class PartsOfDaskArray:
         self._blocks, self._by_columns = [], []  # Dask knows how to make them again
         for mode, view in enumerate(self._views):
             sums = [self._submit(sums_of, part) for part in self._in_order(mode)]
-            view.know(session, np.concatenate(self._gathered(sums)))
+            view.know(session, np.concatenate(self._results(sums)))
         self._data.parts = self
         return self._data
 
@@ -181,7 +174,7 @@ class PartsOfDaskArray:
         """Return what a function says of the parts of X by rows."""
         cut = self._cuts[0]
         parts = [part for part in range(cut.n_parts) if cut.size(part)]
-        return self._gathered(
+        return self._results(
             [self._submit(on_rows, function, self._placed[0, p], cut.rows(p)) for p in parts]
         )
 
@@ -201,13 +194,13 @@ class PartsOfDaskArray:
                 if max(start, low) < min(stop, high)
             ]
             sums.append(self._submit(constant_of_pieces, pieces))
-        return sum(self._gathered(sums), 0.0)
+        return sum(self._results(sums), 0.0)
 
     def checksum(self) -> int:
         """Return the checksum of X as :class:`SparseData` has it in its fingerprint."""
         indptr = self._views[0].indptr
         checksum = zlib.crc32(np.ascontiguousarray(indptr).view(np.uint8).data)
-        by_part = self._gathered([self._submit(checksums_of, x) for x in self._in_order(0)])
+        by_part = self._results([self._submit(checksums_of, x) for x in self._in_order(0)])
         for which in (0, 1):
             for sums in by_part:
                 checksum = joined_checksum(checksum, *sums[which])

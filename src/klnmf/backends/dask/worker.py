@@ -28,9 +28,7 @@ from klnmf.backends.dask.operations import (
     Evaluate,
     Keep,
     Layout,
-    Message,
     Operation,
-    Ping,
     Reset,
     Round,
     SumInOwnUnits,
@@ -73,7 +71,7 @@ class Whole(NamedTuple):
 
 
 class FitOnWorker(WorkerPlugin):
-    """The part of one fit that a worker holds; goes with ``unregister_worker_plugin``."""
+    """The part of one fit that a worker holds, from its first :class:`Reset` to :class:`Close`."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -138,6 +136,8 @@ class FitOnWorker(WorkerPlugin):
         layout = self.layout
         if layout is None:
             raise PartMissingError(f"{self._address} knows nothing of this fit")
+        if message.number <= self._round:
+            raise PartMissingError(f"round {message.number} was given up")
         self._round = message.number
         self._announce()
         answer = Answer()
@@ -384,22 +384,3 @@ def _total_sums(rows: Array, partition: Partition, sums: dict[int, list[Array]])
     every = map(pieces, range(partition.n_parts))
     total: Array = partition.total(every, kernels.column_sums, np.zeros(rows.shape[1]))
     return total
-
-
-async def on_worker(name: str, message: Message, dask_worker: Worker) -> Answer | str:
-    """Run by every worker for every message. What went wrong with a worker is no error of ours."""
-    plugin = dask_worker.plugins.get(name)
-    if plugin is None:
-        return f"{dask_worker.address} knows nothing of this fit"
-    try:
-        match message:
-            case Reset():
-                await plugin.reset(message)
-                return Answer()
-            case Ping():
-                return Answer(held=plugin.inventory())
-            case _:
-                answer: Answer = await plugin.answer(message)
-                return answer
-    except PartMissingError as error:
-        return str(error)
