@@ -27,21 +27,12 @@ pytest.importorskip("distributed", reason="needs the extra [dask]")
 import dask.array as da  # noqa: E402
 from distributed import Client, LocalCluster  # noqa: E402
 
+from dask_clusters import local_cluster  # noqa: E402
+
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
 # More rows than a block of sums has, so that parts cut blocks.
 COUNTS = simulate_counts(5000, 300, 4, counts_per_sample=20, random_state=0).X
-
-
-def local_cluster(n_workers: int, processes: bool = False) -> LocalCluster:
-    return LocalCluster(
-        n_workers=n_workers,
-        threads_per_worker=1,
-        processes=processes,
-        dashboard_address=":0",
-        memory_limit=0,
-        silence_logs=50,
-    )
 
 
 @pytest.fixture(scope="module")
