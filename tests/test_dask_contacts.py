@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import itertools
 import os
@@ -29,10 +30,11 @@ from distributed.comm import CommClosedError  # noqa: E402
 
 from dask_clusters import kill, local_cluster, wait_until_killable  # noqa: E402
 from klnmf.backends.dask import cluster as contacts  # noqa: E402
+from klnmf.backends.dask import session  # noqa: E402
 from klnmf.backends.dask.cluster import Cluster  # noqa: E402
 from klnmf.backends.dask.operations import Round, Wants  # noqa: E402
 from klnmf.backends.dask.session import Session  # noqa: E402
-from klnmf.backends.dask.worker import PartMissingError  # noqa: E402
+from klnmf.backends.dask.worker import FitOnWorker, PartMissingError  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -159,6 +161,7 @@ def test_contacts_that_fail_for_ever(client: Client, monkeypatch: pytest.MonkeyP
         return contact(self, ask, workers)
 
     monkeypatch.setattr(Cluster, "_contact", broken)
+    monkeypatch.setattr(session, "SECONDS_BETWEEN_LOSSES", 0.0)
     for X in (COUNTS, dask_array(sp.csr_array)):
         with client.as_current(), pytest.raises(ClusterLostError, match=r"20 times in a row.*logs"):
             model(backend="dask").fit(X)
@@ -230,6 +233,23 @@ def test_a_worker_dies_at_the_end(
         W.compute()
 
 
+def test_a_worker_that_is_closed(monkeypatch: pytest.MonkeyPatch, expected: Any) -> None:
+    """It says good-bye, but has given away what it held before anybody hears of it."""
+    context, closing = FitOnWorker._context, []
+
+    def close_first(self: FitOnWorker, *args: Any) -> Any:
+        if not closing:
+            closing.append(asyncio.ensure_future(self.worker.close()))
+            self.teardown(self.worker)
+        return context(self, *args)
+
+    monkeypatch.setattr(FitOnWorker, "_context", close_first)
+    monkeypatch.setattr(contacts, "SECONDS_TO_RESTART", 0.3)
+    with local_cluster(2) as cluster, Client(cluster):
+        W = model(backend="dask").fit_transform(COUNTS)
+    np.testing.assert_array_equal(W, expected)
+
+
 # ---- nobody is left ------------------------------------------------------------------------------
 
 
@@ -246,24 +266,31 @@ def test_a_cluster_without_workers(
         assert time.monotonic() - started < 20
 
 
-def test_workers_that_leave_and_come(monkeypatch: pytest.MonkeyPatch, expected: Any) -> None:
-    monkeypatch.setattr(contacts, "SECONDS_WITHOUT_WORKERS", 0.3)
+@pytest.mark.parametrize("kind", KINDS)
+def test_workers_that_leave_and_come(
+    kind: str, expected: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    X = as_given(kind, tmp_path)
     with local_cluster(1) as cluster, Client(cluster) as client:
-
-        def grow(record: dict[str, Any]) -> None:
-            cluster.scale(2)
-            client.wait_for_workers(2, timeout=60)
-
-        W = model(backend="dask", callback=grow).fit_transform(COUNTS)
-        np.testing.assert_array_equal(W, expected)
 
         def leave(record: dict[str, Any]) -> None:
             cluster.scale(0)
             while client.nthreads():
                 time.sleep(0.02)
 
+        def change(record: dict[str, Any]) -> None:
+            if record["iteration"] == 1:  # one that comes late
+                cluster.scale(2)
+                client.wait_for_workers(2, timeout=60)
+            if record["iteration"] == 2:  # all others than before
+                leave(record)
+                cluster.scale(1)
+
+        W = model(backend="dask", callback=change).fit_transform(X)
+        np.testing.assert_array_equal(np.asarray(W), expected)
+        monkeypatch.setattr(contacts, "SECONDS_WITHOUT_WORKERS", 0.3)
         with pytest.raises(ClusterLostError, match="has no workers"):
-            model(backend="dask", callback=leave).fit(COUNTS)
+            model(backend="dask", callback=leave).fit(X)
 
 
 def test_own_workers_that_die_as_they_start(monkeypatch: pytest.MonkeyPatch, expected: Any) -> None:

@@ -107,6 +107,7 @@ def kill_later(seconds: float, find_victims: Callable[[], list[int]]) -> threadi
         ("dask array", 4, 3, 1),
         ("on disk", 4, 3, 1),
         ("in memory", 3, 2, 2),  # all that there are; their nannies bring them back
+        ("dask array", 2, 2, 2),
     ],
 )
 def test_workers_killed_at_any_moment(

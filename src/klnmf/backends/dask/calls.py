@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import numpy.typing as npt
 from distributed import Worker, get_worker
 
 from klnmf.backends.dask.operations import Answer, Close, Message, Ping, Reset
-from klnmf.backends.dask.worker import FitOnWorker, PartMissingError
+from klnmf.backends.dask.worker import (
+    NO_ROUND,
+    FitOnWorker,
+    PartMissingError,
+    requested,
+    unpacked,
+)
 
 Array = npt.NDArray[Any]
 
@@ -19,7 +26,7 @@ async def on_worker(name: str, message: Message, dask_worker: Worker) -> Answer 
     if plugin is None and isinstance(message, Reset):
         plugin = FitOnWorker(name)
         await dask_worker.plugin_add(plugin, name=name, catch_errors=False)
-    if plugin is None:
+    if plugin is None or plugin.is_over:
         return f"{dask_worker.address} knows nothing of this fit"
     try:
         match message:
@@ -34,17 +41,19 @@ async def on_worker(name: str, message: Message, dask_worker: Worker) -> Answer 
             case _:
                 answer: Answer = await plugin.answer(message)
                 return answer
+    except Exception as error:
+        if isinstance(error, PartMissingError) or plugin.is_over:  # the worker is closing
+            return str(error)
+        raise
+
+
+async def held_part(name: str, home: str, version: int, part: int) -> Array:
+    """Return a part of a factor as the result of a task, which any worker may do."""
+    try:
+        parcel = await requested(get_worker(), name, home, NO_ROUND, version, part)
     except PartMissingError as error:
-        return str(error)
-
-
-def held_part(name: str, version: int, part: int) -> Array:
-    """Return a part that this worker holds, as the result of a task."""
-    plugin = get_worker().plugins.get(name)
-    if plugin is None:
         raise PartMissingError(
             "A worker that held a part of W is gone, and the fit that made it is over. Call "
             "transform(X) to have W again."
-        )
-    held: Array = plugin.held(version, part)
-    return held
+        ) from error
+    return await asyncio.to_thread(unpacked, parcel.rows)

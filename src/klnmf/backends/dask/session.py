@@ -45,6 +45,8 @@ Result = TypeVar("Result")
 
 # Seconds before it is looked again whether a worker that was lost is there again.
 SECONDS_BETWEEN_WELCOMES = 2.0
+# Seconds to wait after a loss, times the losses in a row before it; 1 s at most.
+SECONDS_BETWEEN_LOSSES = 0.1
 # Copies are made when the time since the last ones is so many times what these took.
 COPIES_EVERY = 40.0
 SECONDS_BEFORE_COPIES = 0.5
@@ -58,6 +60,12 @@ class PlacedParts(Protocol):
 
     def place(self, mode: int, part: int, address: str) -> Any:
         """Return a future of a part that is, or will be, on that worker."""
+
+    def settle(self) -> None:
+        """All parts are where they belong: what they were made from can go."""
+
+    def forget(self) -> None:
+        """All workers are lost, and with them what there was of X: make it again."""
 
 
 class Entry(NamedTuple):
@@ -236,14 +244,18 @@ class Session:
 
         homes = self._layout.homes
         futures = [
-            self._cluster.submit(held_part, self.name, version, part, at=home)
+            self._cluster.submit(held_part, self.name, home, version, part)
             for part, home in enumerate(homes)
         ]
         try:
             self._cluster.wait(futures, homes)
-        except PartMissingError as error:  # its home was lost, and another worker asked
+        except PartMissingError as error:
             raise WorkerLostError(str(error)) from error
         return futures
+
+    def results(self, submit_all: Callable[[], list[Any]]) -> list[Any]:
+        """Return the results of tasks on parts of X, which are submitted again after a loss."""
+        return self._until_done(lambda: self._cluster.gathered(submit_all(), self._layout.homes))
 
     # ---- losses ----------------------------------------------------------------------------------
 
@@ -252,6 +264,8 @@ class Session:
         self._losses_in_a_row += 1
         if self._losses_in_a_row > MOST_LOSSES:
             raise too_many_losses(error) from error
+        # A worker that is closing is on the list for a while.
+        time.sleep(min(SECONDS_BETWEEN_LOSSES * (self._losses_in_a_row - 1), 1.0))
 
     def _recover(self, error: Exception) -> None:
         """Bring all versions back to what they were before the round that failed."""
@@ -266,6 +280,9 @@ class Session:
                 }
                 if set(holders) >= set(self._layout.homes):
                     self._futures.clear()  # all are there, so it was X that was not
+                elif not holders:
+                    self._futures.clear()
+                    self._data.forget()
                 sources = self._sources(holders)
                 entries = self._journal[self._copied_until :]
                 if sources is None:  # from the beginning
@@ -307,6 +324,7 @@ class Session:
             old.generation + 1, self.partitions, homes, (keys[0], keys[1]), keepers_for(homes)
         )
         self._send(Reset(self._layout, dict(versions), dict(sources)))
+        self._data.settle()
 
     def _welcome_workers(self) -> None:
         """Give parts to workers that have come back, if others have several."""
