@@ -17,8 +17,8 @@ import scipy.sparse as sp
 import klnmf
 from klnmf import KLNMF
 from klnmf.backends.dask import worker
+from klnmf.backends.dask.cluster import Cluster
 from klnmf.backends.dask.partition import Partition, balanced
-from klnmf.backends.dask.session import Session
 from klnmf.simulate import simulate_counts
 from klnmf.sparse_data import ROWS_PER_SUM
 
@@ -27,21 +27,12 @@ pytest.importorskip("distributed", reason="needs the extra [dask]")
 import dask.array as da  # noqa: E402
 from distributed import Client, LocalCluster  # noqa: E402
 
+from dask_clusters import local_cluster  # noqa: E402
+
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
 # More rows than a block of sums has, so that parts cut blocks.
 COUNTS = simulate_counts(5000, 300, 4, counts_per_sample=20, random_state=0).X
-
-
-def local_cluster(n_workers: int, processes: bool = False) -> LocalCluster:
-    return LocalCluster(
-        n_workers=n_workers,
-        threads_per_worker=1,
-        processes=processes,
-        dashboard_address=":0",
-        memory_limit=0,
-        silence_logs=50,
-    )
 
 
 @pytest.fixture(scope="module")
@@ -216,14 +207,13 @@ def test_driver_never_holds_X_nor_W(client: Client, monkeypatch: pytest.MonkeyPa
     X = as_dask_array(COUNTS, (1000,) * 5)
     model(backend="dask").fit(X)
     sizes: list[int] = []
-    gather, awaited = Client.gather, Session._awaited
+    awaited = Cluster.awaited
 
     def seen(result: Any) -> Any:
         sizes.append(len(pickle.dumps(result)))
         return result
 
-    monkeypatch.setattr(Client, "gather", lambda *a, **k: seen(gather(*a, **k)))
-    monkeypatch.setattr(Session, "_awaited", lambda *a: seen(awaited(*a)))
+    monkeypatch.setattr(Cluster, "awaited", lambda *a: seen(awaited(*a)))
     model(backend="dask", max_iter=3).fit(X)
     of_W = COUNTS.shape[0] * 4 * 4
     of_X = COUNTS.nnz * 8

@@ -1,4 +1,4 @@
-"""Workers and schedulers that die in mid-fit: real processes, killed with SIGKILL."""
+"""Workers and schedulers that die in a fit: real processes, killed with SIGKILL."""
 
 from __future__ import annotations
 
@@ -26,9 +26,11 @@ from klnmf.simulate import simulate_counts
 dask = pytest.importorskip("dask", reason="needs the extra [dask]")
 pytest.importorskip("distributed", reason="needs the extra [dask]")
 import dask.array as da  # noqa: E402
-from distributed import Client, LocalCluster  # noqa: E402
+import psutil  # noqa: E402
+from distributed import Client  # noqa: E402
 
-from klnmf.backends.dask.cluster import ClusterLostError  # noqa: E402
+from dask_clusters import local_cluster, wait_until_killable, within  # noqa: E402
+from klnmf.backends import ClusterLostError  # noqa: E402
 
 pytestmark = [
     pytest.mark.slow,
@@ -36,11 +38,17 @@ pytestmark = [
 ]
 
 COUNTS = simulate_counts(9000, 1000, 6, counts_per_sample=40, random_state=0).X
-KILLS = 10
+# A fit ends sooner, whatever is killed. The machine may be busy with other things.
+LONGEST = 300.0
 
 
 def model(**parameters: Any) -> KLNMF:
     return KLNMF(6, **{"random_state": 0, "max_iter": 60, "tol": 0, **parameters})
+
+
+@pytest.fixture(scope="module")
+def expected() -> Any:
+    return model().fit_transform(COUNTS)
 
 
 def as_given(kind: str, folder: Path) -> Any:
@@ -57,12 +65,90 @@ def as_given(kind: str, folder: Path) -> Any:
     return COUNTS
 
 
-class Killer:
-    """Kills a random worker at a random moment after every few iterations.
+def fit(X: Any, **parameters: Any) -> Any:
+    with within(LONGEST):
+        return np.asarray(model(backend="dask", **parameters).fit_transform(X))
 
-    A nanny gives up on a worker that dies while it starts. So it is only workers that have been
-    there for a while that are killed, and the next iteration waits for as many as there were.
+
+# ---- at any moment, from the first one on --------------------------------------------------------
+
+SECONDS_OF_START = 1.5
+
+
+def moments(n_in_start: int, n_in_all: int, duration: float) -> list[float]:
+    """Random moments in the start of a fit, most of them early, and in all of it.
+
+    They are others in every run.
     """
+    start = [random.uniform(i, i + 1) / n_in_start for i in range(n_in_start)]
+    whole = [random.uniform(i, i + 1) / n_in_all for i in range(n_in_all)]
+    return [SECONDS_OF_START * x**2 for x in start] + [duration * x for x in whole]
+
+
+def kill_later(seconds: float, find_victims: Callable[[], list[int]]) -> threading.Thread:
+    """Kill processes after a while, as soon as there are some."""
+
+    def kill_them() -> None:
+        time.sleep(seconds)
+        while not (victims := find_victims()):
+            time.sleep(0.01)
+        for victim in victims:
+            os.kill(victim, signal.SIGKILL)
+
+    thread = threading.Thread(target=kill_them)
+    thread.start()
+    return thread
+
+
+@pytest.mark.parametrize(
+    ("kind", "n_in_start", "n_in_all", "n_victims"),
+    [
+        ("in memory", 5, 5, 1),
+        ("dask array", 4, 3, 1),
+        ("on disk", 4, 3, 1),
+        ("in memory", 3, 2, 2),  # all that there are; their nannies bring them back
+        ("dask array", 2, 2, 2),
+    ],
+)
+def test_workers_killed_at_any_moment(
+    kind: str, n_in_start: int, n_in_all: int, n_victims: int, expected: Any, tmp_path: Path
+) -> None:
+    X = as_given(kind, tmp_path)
+    with local_cluster(2, processes=True) as cluster, Client(cluster) as client:
+        fit(X)  # workers import this and that in the first one
+        started = time.monotonic()
+        fit(X)
+        for moment in moments(n_in_start, n_in_all, time.monotonic() - started):
+            wait_until_killable(client, 2)
+            victims = random.sample(list(client.run(os.getpid).values()), n_victims)
+            killer = kill_later(moment, lambda victims=victims: victims)
+            W = fit(X)
+            killer.join()
+            np.testing.assert_array_equal(W, expected, err_msg=f"killed after {moment:.3f} s")
+
+
+def own_workers() -> list[int]:
+    """One of the processes that a cluster of this process has started."""
+    children = psutil.Process().children()
+    return [child.pid for child in children if "spawn_main" in " ".join(child.cmdline())][-1:]
+
+
+def test_own_workers_killed_at_any_moment(expected: Any) -> None:
+    """Where there is no client: while its workers are started, too."""
+    started = time.monotonic()
+    fit(COUNTS, n_threads=2)
+    for moment in moments(3, 3, time.monotonic() - started - 1.0):
+        killer = kill_later(moment, own_workers)
+        W = fit(COUNTS, n_threads=2)
+        killer.join()
+        np.testing.assert_array_equal(W, expected, err_msg=f"killed after {moment:.3f} s")
+
+
+# ---- again and again in one fit ------------------------------------------------------------------
+
+
+class Killer:
+    """Kills a random worker at a random moment after every few iterations."""
 
     def __init__(self, client: Client, n_kills: int, seed: int) -> None:
         self._client, self._random = client, random.Random(seed)
@@ -73,12 +159,7 @@ class Killer:
         self.iterations.append(record["iteration"])
         if record["iteration"] >= self._next and self.n_kills < self._left:
             self._next += self._random.randint(1, 4)
-            try:
-                self._client.wait_for_workers(2, timeout=20)
-            except TimeoutError:  # a nanny has given up
-                self._client.cluster.scale(len(self._client.cluster.worker_spec) + 1)
-                self._client.wait_for_workers(2, timeout=60)
-            time.sleep(2.0)
+            wait_until_killable(self._client, 2)
             victim = self._random.choice(list(self._client.run(os.getpid).values()))
             delay = self._random.uniform(0.0, 0.1)
             threading.Timer(delay, os.kill, (victim, signal.SIGKILL)).start()
@@ -86,22 +167,20 @@ class Killer:
 
 
 @pytest.mark.parametrize(
-    ("kind", "n_kills"), [("in memory", KILLS), ("dask array", 4), ("on disk", 4)]
+    ("kind", "n_kills"), [("in memory", 10), ("dask array", 4), ("on disk", 4)]
 )
-def test_killed_workers_cost_nothing_but_time(kind: str, n_kills: int, tmp_path: Path) -> None:
-    expected = model().fit_transform(COUNTS)
-    with (
-        LocalCluster(
-            n_workers=2, threads_per_worker=1, dashboard_address=":0", silence_logs=50
-        ) as cluster,
-        Client(cluster) as client,
-    ):
+def test_killed_workers_cost_nothing_but_time(
+    kind: str, n_kills: int, expected: Any, tmp_path: Path
+) -> None:
+    with local_cluster(2, processes=True) as cluster, Client(cluster) as client:
         killer = Killer(client, n_kills, seed=len(kind))
-        fitted = model(backend="dask", callback=killer)
-        W = np.asarray(fitted.fit_transform(as_given(kind, tmp_path)))
+        W = fit(as_given(kind, tmp_path), callback=killer)
     assert killer.n_kills == n_kills
     assert killer.iterations == list(range(1, 61))  # nobody hears of an iteration twice
     np.testing.assert_array_equal(W, expected)
+
+
+# ---- the scheduler -------------------------------------------------------------------------------
 
 
 def free_port() -> int:
@@ -161,12 +240,18 @@ def test_a_lost_scheduler_leaves_a_checkpoint(tmp_path: Path) -> None:
         with pytest.raises(ClusterLostError, match=r"scheduler.*fit\.checkpoint"):
             fitted.fit(COUNTS)
         assert time.monotonic() - died[0] < 20  # Dask itself would try for a minute
-    with (
-        LocalCluster(
-            n_workers=3, threads_per_worker=1, processes=False, dashboard_address=":0"
-        ) as cluster,
-        Client(cluster),
-    ):
+    with local_cluster(3) as cluster, Client(cluster):
         resumed = model(backend="dask", checkpoint=path, resume=True).fit(COUNTS)
     np.testing.assert_array_equal(resumed.components_, model().fit(COUNTS).components_)
     assert resumed.n_iter_ == 60
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("kind", ["in memory", "dask array", "on disk"])
+def test_a_scheduler_lost_at_the_start(kind: str, tmp_path: Path) -> None:
+    X = as_given(kind, tmp_path)
+    with cluster_of_processes() as kill_scheduler:
+        threading.Timer(random.uniform(0.0, 0.3), kill_scheduler).start()
+        with within(60.0), pytest.raises(ClusterLostError, match=r"scheduler.*a new Client"):
+            model(backend="dask", max_iter=100_000).fit(X)

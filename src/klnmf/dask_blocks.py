@@ -13,6 +13,7 @@ from klnmf.backends import Backend
 from klnmf.backends.dask.array_blocks import checked_block
 from klnmf.backends.dask.arrays import is_dask_array
 from klnmf.backends.dask.backend import DaskBackend
+from klnmf.backends.dask.cluster import computed
 from klnmf.known import Known
 from klnmf.known_checks import check_names
 from klnmf.known_names import OF_SAMPLES
@@ -47,11 +48,12 @@ def known_on_driver(given: dict[str, Any], X: Any) -> dict[str, Any]:
     found = dict(given)
     for name, value in given.items():
         if is_dask_array(value) and value.ndim == 2 and name in PATTERNS:
-            to_csr = dask.delayed(pattern_block)
-            rows = [[to_csr(block, name) for block in row] for row in value.to_delayed()]
-            found[name] = sp.csr_array(sp.block_array(dask.compute(rows)[0], format="csr"))
+            blocks, to_csr = value.to_delayed(), dask.delayed(pattern_block)
+            sparse = computed([to_csr(block, name) for block in blocks.flat])
+            rows = [sparse[i : i + blocks.shape[1]] for i in range(0, blocks.size, blocks.shape[1])]
+            found[name] = sp.csr_array(sp.block_array(rows, format="csr"))
         elif is_dask_array(value):
-            found[name] = value.compute()
+            (found[name],) = computed([value])
     return found
 
 

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable
 from contextlib import closing
 from numbers import Integral, Real
+from pathlib import Path
 from typing import Any, ClassVar, Self, Unpack
 
 import numpy as np
@@ -372,6 +373,12 @@ class KLNMF(SavedToFiles, FactorModel):
 
     def _fit(self, X: Any, W: Any, H: Any, given: Any, *, wants_W: bool) -> Any:
         """Fit, set the fitted attributes and return W, if it is wanted."""
+        try:
+            return self._fit_on_backend(X, W, H, given, wants_W)
+        except ClusterLostError as error:
+            raise self._cluster_lost(error) from error
+
+    def _fit_on_backend(self, X: Any, W: Any, H: Any, given: Any, wants_W: bool) -> Any:
         solver = make_solver(self.solver)
         solver.check_backend(backend_named(self.backend))
         if self.warm_start and self.backend == "dask":
@@ -395,10 +402,7 @@ class KLNMF(SavedToFiles, FactorModel):
             if known is None or not (known.is_frozen(0) | known.is_frozen(1)).all():
                 warn_if_one_sided(problem.penalties)  # a component that is free can be rescaled
             self._warn_of_data(X, data.view(0).indptr, data.shape, known)
-            try:
-                W = self._run(X, problem, solver, W, H, wants_W)
-            except ClusterLostError as error:
-                raise self._cluster_lost(error) from error
+            W = self._run(X, problem, solver, W, H, wants_W)
         if not wants_W:
             return None
         if isinstance(data, DaskArrayData):
@@ -469,11 +473,13 @@ class KLNMF(SavedToFiles, FactorModel):
 
     def _cluster_lost(self, error: ClusterLostError) -> ClusterLostError:
         advice = "Pass checkpoint='PATH' to fits that should be able to go on after this."
-        if self.checkpoint is not None:
+        if self.checkpoint is not None and Path(self.checkpoint).exists():
             advice = (
                 f"The checkpoint {self.checkpoint} holds what was done: the same fit goes on from "
                 "there, to the same bits."
             )
+        elif self.checkpoint is not None:
+            advice = f"Nothing is in the checkpoint {self.checkpoint} yet: the fit begins anew."
         return ClusterLostError(f"{error} {advice}")
 
     def _penalties(self) -> Penalties:

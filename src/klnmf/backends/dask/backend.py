@@ -110,7 +110,7 @@ class DaskBackend:
     def __init__(self, data: SparseData, n_threads: int | None = None) -> None:
         self._cluster = Cluster(n_threads)
         try:
-            parts = parts_of(data, self._cluster.client)
+            parts = parts_of(data, self._cluster)
             self.session = Session(self._cluster, parts)
             self.data: SparseData = parts.seen_from_driver(self.session)
         except BaseException:

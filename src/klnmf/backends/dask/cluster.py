@@ -1,24 +1,56 @@
-"""Which workers a fit runs on: those of the user's client, or some that are made for it."""
+"""Which workers a fit runs on, and the one way in which its driver talks to them.
+
+A worker may die at any moment, and every contact may fail then. All contacts go through
+:class:`Cluster`. One that fails ends in :class:`WorkerLostError` if what was asked can be done
+again without that worker, and in :class:`ClusterLostError` if nobody is left to do it.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import Awaitable, Callable, Collection
+from concurrent.futures import CancelledError
 from typing import Any
 
 from klnmf.backends.cpu import effective_threads
 
 # Dask would go on trying to reach a scheduler for a minute and more.
 SECONDS_WITHOUT_SCHEDULER = 3.0
+# While an answer is awaited: whether those who are to give it are still there.
+SECONDS_BETWEEN_LOOKS = 0.5
+# Seconds to wait for a lost worker to come back before the others go on without it, and to wait
+# for any worker at all.
+SECONDS_TO_RESTART = 3.0
+SECONDS_WITHOUT_WORKERS = 120.0
+# Losses in a row without anything in between that went through.
+MOST_LOSSES = 20
+# Clusters that are made before it is given up: a worker that dies as it starts takes all with it.
+MOST_STARTS = 3
 
 
 class ClusterLostError(RuntimeError):
     """The cluster, or too much of it, is gone."""
 
 
+class WorkerLostError(Exception):
+    """A worker was lost; what it was asked for can be done without it."""
+
+
 def scheduler_lost(error: BaseException) -> ClusterLostError:
     """Return the error to raise where a scheduler does not answer any more."""
-    return ClusterLostError(f"The scheduler of the Dask cluster does not answer ({error!r}).")
+    return ClusterLostError(
+        f"The scheduler of the Dask cluster does not answer ({error!r}). Start a cluster, connect "
+        "a new Client to it, and make the call again."
+    )
+
+
+def too_many_losses(error: BaseException) -> ClusterLostError:
+    """Return the error to raise where workers die again and again."""
+    return ClusterLostError(
+        f"Workers of the Dask cluster were lost {MOST_LOSSES} times in a row, the last time: "
+        f"{error}. Their logs say why; often they need more memory."
+    )
 
 
 def import_distributed() -> Any:
@@ -49,6 +81,16 @@ def current_client() -> Any:
     return client
 
 
+def computed(collections: list[Any]) -> list[Any]:
+    """Return the values of Dask's collections, from the user's cluster if there is one."""
+    import dask
+
+    if current_client() is None:
+        return list(dask.compute(*collections))
+    cluster = Cluster()
+    return cluster.results(cluster.compute(collections))
+
+
 class Cluster:
     """A client, and the cluster behind it if that was made here.
 
@@ -60,61 +102,189 @@ class Cluster:
     """
 
     def __init__(self, n_threads: int | None = None) -> None:
-        distributed = import_distributed()
         self._own: Any = None
         self.client = current_client()
         if self.client is None:
-            self._own = distributed.LocalCluster(
-                n_workers=effective_threads(n_threads),
-                threads_per_worker=1,
-                processes=True,
-                dashboard_address=":0",  # any free port: nobody is told it
-                memory_limit=0,  # what would not fit here would not fit without workers either
-            )
+            self._start(effective_threads(n_threads))
+
+    def _start(self, n_workers: int) -> None:
+        distributed = import_distributed()
+        for attempt in range(1, MOST_STARTS + 1):
+            try:
+                self._own = distributed.LocalCluster(
+                    n_workers=n_workers,
+                    threads_per_worker=1,
+                    processes=True,
+                    dashboard_address=":0",  # any free port: nobody is told it
+                    memory_limit=0,  # what would not fit here would not fit without workers either
+                )
+                break
+            except (RuntimeError, OSError) as error:
+                if attempt == MOST_STARTS:
+                    raise ClusterLostError(
+                        f"Dask could not start workers on this machine ({error}). In a script, "
+                        "call fit under if __name__ == '__main__': each worker imports the "
+                        "script. Or start a cluster yourself and connect a Client to it."
+                    ) from error
+        try:
             self.client = distributed.Client(self._own, set_as_default=False)
+        except BaseException:
+            self._own.close()
+            raise
 
     @property
     def is_own(self) -> bool:
         """Whether the cluster is made for the fit and goes with it."""
         return self._own is not None
 
-    def threads(self) -> dict[str, int]:
-        """Addresses of the workers that are there now, and their threads."""
-        return dict(self.awaited(lambda: self.client.nthreads()))
-
-    def awaited(self, ask: Callable[[], Awaitable[Any]]) -> Any:
-        """Return the answer to a question, as long as there is a scheduler to hear it.
-
-        Parameters
-        ----------
-        ask : callable
-            Asks, in the client's event loop, and returns something to wait for.
-        """
-
-        async def answer() -> Any:
-            asked = asyncio.ensure_future(ask())
-            seconds_alone = 0.0
-            while not asked.done():
-                await asyncio.wait([asked], timeout=0.5)
-                is_alone = self.client.status != "running"
-                seconds_alone = seconds_alone + 0.5 if is_alone else 0.0
-                if seconds_alone > SECONDS_WITHOUT_SCHEDULER:
-                    asked.cancel()
-                    raise OSError("connection lost")
-            return asked.result()
-
-        try:
-            return self.client.sync(answer)
-        except (OSError, TimeoutError) as error:
-            raise scheduler_lost(error) from error
-
-    def restore(self, n_workers: int) -> None:
-        """Start workers that do not come back by themselves, if the cluster was made here."""
-        if self._own is not None:
-            self._own.scale(n_workers)
-
     def close(self) -> None:
         """Close what was made here."""
         if self._own is not None:
             self.client.close()
             self._own.close()
+
+    # ---- contacts --------------------------------------------------------------------------------
+
+    def threads(self) -> dict[str, int]:
+        """Addresses of the workers that are there now, and their threads."""
+        try:
+            return dict(self._contact(lambda: self.client.nthreads()))
+        except OSError as error:
+            raise scheduler_lost(error) from error
+
+    def awaited(self, ask: Callable[[], Awaitable[Any]], workers: Collection[str] = ()) -> Any:
+        """Return the answer of workers, as long as they and their scheduler are there.
+
+        Parameters
+        ----------
+        ask : callable
+            Asks, in the client's event loop, and returns something to wait for.
+        workers : collection of str
+            Those who must be there for an answer; by default any one.
+
+        Raises
+        ------
+        WorkerLostError
+            A worker is gone, or the connection to it is.
+        ClusterLostError
+            The scheduler is.
+        """
+        try:
+            return self._contact(ask, workers)
+        except Exception as error:
+            gone = set(workers) - set(self.threads())  # an error of its own without a scheduler
+            if gone:
+                raise WorkerLostError(f"{', '.join(sorted(gone))} is gone") from error
+            if isinstance(error, OSError | CancelledError):  # nobody has told the scheduler yet
+                raise WorkerLostError(repr(error)) from error
+            raise
+
+    def _contact(
+        self, ask: Callable[[], Awaitable[Any]], workers: Collection[str] | None = None
+    ) -> Any:
+        if self.client.status in ("closing", "closed"):
+            raise scheduler_lost(ConnectionError("the Client is closed"))
+        return self.client.sync(self._answer, ask, workers)
+
+    async def _answer(
+        self, ask: Callable[[], Awaitable[Any]], workers: Collection[str] | None
+    ) -> Any:
+        """Wait for an answer; without ``workers`` it is the scheduler's alone."""
+        asked = asyncio.ensure_future(ask())
+        seconds_alone = 0.0
+        try:
+            while True:
+                await asyncio.wait([asked], timeout=SECONDS_BETWEEN_LOOKS)
+                if asked.done():
+                    return asked.result()
+                is_alone = self.client.status != "running"
+                seconds_alone = seconds_alone + SECONDS_BETWEEN_LOOKS if is_alone else 0.0
+                if seconds_alone > SECONDS_WITHOUT_SCHEDULER:
+                    raise ConnectionError("connection lost")
+                if workers is not None and not is_alone:
+                    there = await self._answer(lambda: self.client.nthreads(), None)
+                    if not there or not set(workers) <= set(there):
+                        raise ConnectionError("worker lost")
+        finally:
+            asked.cancel()
+
+    def wait_for_workers(self, wanted: int) -> dict[str, int]:
+        """Wait for so many workers, or, after a while, for any; return them as ``threads`` does."""
+        started = time.monotonic()
+        while True:
+            threads, waited = self.threads(), time.monotonic() - started
+            if len(threads) >= wanted or (threads and waited > SECONDS_TO_RESTART):
+                return threads
+            if waited > SECONDS_WITHOUT_WORKERS:
+                raise ClusterLostError(
+                    "The Dask cluster has no workers. Start some, or leave its Client out: "
+                    "workers on this machine are then made for the fit."
+                )
+            if self._own is not None and waited > SECONDS_TO_RESTART / 2:
+                self._own.scale(wanted)  # those that do not come back by themselves
+            time.sleep(0.1)
+
+    # ---- tasks and data --------------------------------------------------------------------------
+
+    def scatter(self, value: Any, address: str) -> Any:
+        """Bring data to a worker, and return their future."""
+        return self.awaited(
+            lambda: self.client.scatter(value, workers=[address], hash=False), [address]
+        )
+
+    def submit(self, function: Any, *args: Any, at: str | None = None) -> Any:
+        """Return the future of a task, which a worker does if it is still there then."""
+        where = {} if at is None else {"workers": [at], "allow_other_workers": True}
+        return self._sent(lambda: self.client.submit(function, *args, pure=False, **where))
+
+    def compute(self, collections: list[Any]) -> list[Any]:
+        """Return futures of Dask's collections."""
+        futures: list[Any] = self._sent(lambda: self.client.compute(collections))
+        return futures
+
+    def _sent(self, send: Callable[[], Any]) -> Any:
+        try:
+            return send()
+        except Exception as error:
+            if self.client.status in ("closing", "closed"):
+                raise scheduler_lost(error) from error
+            raise
+
+    def wait(self, futures: list[Any], workers: Collection[str] = ()) -> None:
+        """Wait until tasks are done and data are there. An error of a task is raised as it is."""
+        from distributed import KilledWorker, wait
+
+        async def all_of_them() -> None:
+            with self.client.as_current():
+                await wait(futures)
+
+        self.awaited(all_of_them, workers)
+        for future in futures:
+            if future.status == "error":
+                try:
+                    future.result()
+                except KilledWorker as error:
+                    raise ClusterLostError(f"{error} Often workers need more memory.") from error
+            elif future.status != "finished":
+                raise WorkerLostError("data on a worker are gone")
+
+    def gathered(self, futures: list[Any], workers: Collection[str] = ()) -> list[Any]:
+        """Return the results of tasks, as long as these workers are there."""
+        self.wait(futures, workers)
+        results: list[Any] = self.awaited(lambda: self.client.gather(futures), workers)
+        return results
+
+    def results(self, futures: list[Any]) -> list[Any]:
+        """Return the results of tasks that any worker can do again if one is lost."""
+        for _ in range(MOST_LOSSES):
+            try:
+                return self.gathered(futures)
+            except WorkerLostError as error:
+                lost = error
+                if any(future.cancelled() for future in futures):
+                    raise ClusterLostError(
+                        f"What X is made from was lost with a worker ({error}), and nothing is "
+                        "there to make it again. Make X anew, and call again."
+                    ) from error
+                self.wait_for_workers(1)
+        raise too_many_losses(lost) from lost

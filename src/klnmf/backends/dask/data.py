@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from klnmf.backends.dask.array_parts import PartsOfDaskArray
 from klnmf.backends.dask.arrays import DaskArrayData
+from klnmf.backends.dask.cluster import Cluster
 from klnmf.backends.dask.partition import Partition, cut_both
 from klnmf.backends.dask.session import Session
 from klnmf.observation import Observation
@@ -31,17 +32,23 @@ class Parts(Protocol):
     def place(self, mode: int, part: int, address: str) -> Any:
         """Return a future of a part that is, or will be, on that worker."""
 
+    def settle(self) -> None:
+        """All parts are where they belong: what they were made from can go."""
+
+    def forget(self) -> None:
+        """All workers are lost, and with them what there was of X: make it again."""
+
     def seen_from_driver(self, session: Session) -> SparseData:
         """Return what solvers see of X."""
 
 
-def parts_of(data: SparseData, client: Any) -> Parts:
+def parts_of(data: SparseData, cluster: Cluster) -> Parts:
     """X in parts, from wherever it is."""
     if isinstance(data, DaskArrayData):
-        return PartsOfDaskArray(data, client)
+        return PartsOfDaskArray(data, cluster)
     if isinstance(data, MappedData | ObservedOnDisk):
-        return PartsOnDisk(data, client)
-    return PartsInMemory(data, client)
+        return PartsOnDisk(data, cluster)
+    return PartsInMemory(data, cluster)
 
 
 def rows_of(view: RowView, rows: slice) -> RowView:
@@ -60,8 +67,8 @@ def rows_of(view: RowView, rows: slice) -> RowView:
 class PartsInMemory:
     """X in this process: parts are sent, and sent again where they were lost."""
 
-    def __init__(self, data: SparseData, client: Any) -> None:
-        self._data, self._client = data, client
+    def __init__(self, data: SparseData, cluster: Cluster) -> None:
+        self._data, self._cluster = data, cluster
 
     def partitions(self, shares: list[float]) -> tuple[Partition, Partition]:
         """See :class:`Parts`."""
@@ -71,7 +78,13 @@ class PartsInMemory:
     def place(self, mode: int, part: int, address: str) -> Any:
         """See :class:`Parts`."""
         rows = rows_of(self._data.view(mode), self._cuts[mode].rows(part))
-        return self._client.scatter(rows, workers=[address], hash=False)
+        return self._cluster.scatter(rows, address)
+
+    def settle(self) -> None:
+        """See :class:`Parts`."""
+
+    def forget(self) -> None:
+        """See :class:`Parts`."""
 
     def seen_from_driver(self, session: Session) -> SparseData:
         """See :class:`Parts`."""
@@ -81,8 +94,8 @@ class PartsInMemory:
 class PartsOnDisk:
     """X in a folder that the workers see too, each of them maps its rows."""
 
-    def __init__(self, data: MappedData | ObservedOnDisk, client: Any) -> None:
-        self._data, self._client = data, client
+    def __init__(self, data: MappedData | ObservedOnDisk, cluster: Cluster) -> None:
+        self._data, self._cluster = data, cluster
 
     def partitions(self, shares: list[float]) -> tuple[Partition, Partition]:
         """See :class:`Parts`."""
@@ -95,7 +108,7 @@ class PartsOnDisk:
         stored, observation = self._data, None
         if isinstance(stored, ObservedOnDisk):
             observation, stored = stored.observations[mode].rows(rows), stored.base
-        return self._client.submit(
+        return self._cluster.submit(
             mapped_rows,
             stored.folder.resolve(),
             stored.fingerprint,
@@ -103,10 +116,14 @@ class PartsOnDisk:
             rows,
             observation,
             None if terms is None else terms.rows(rows),
-            workers=[address],
-            allow_other_workers=True,
-            pure=False,
+            at=address,
         )
+
+    def settle(self) -> None:
+        """See :class:`Parts`."""
+
+    def forget(self) -> None:
+        """See :class:`Parts`."""
 
     def seen_from_driver(self, session: Session) -> SparseData:
         """See :class:`Parts`."""

@@ -211,7 +211,12 @@ class Ping:
     """Nothing but the question what a worker holds."""
 
 
-Message = Round | Reset | Ping
+@dataclass(frozen=True)
+class Close:
+    """The fit is over."""
+
+
+Message = Round | Reset | Ping | Close
 
 
 class Outcome(NamedTuple):

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 
-def homes_for(old: tuple[str, ...], workers: list[str], holders: set[str]) -> tuple[str, ...]:
-    """By part, its worker: the old one where that holds it still, and none idle beside a crowd.
+def homes_for(old: tuple[str, ...], workers: list[str]) -> tuple[str, ...]:
+    """By part, its worker: the old one if it is there still, and none idle beside a crowd.
 
     Examples
     --------
-    >>> homes_for(("a", "b", "c"), ["a", "c", "d"], {"a", "c"})
+    >>> homes_for(("a", "b", "c"), ["a", "c", "d"])
     ('a', 'd', 'c')
-    >>> homes_for(("a", "b", "a"), ["a", "b", "d"], {"a", "b"})
+    >>> homes_for(("a", "b", "a"), ["a", "b", "d"])
     ('a', 'b', 'd')
     """
-    homes = [home if home in workers and home in holders else None for home in old]
+    homes = [home if home in workers else None for home in old]
     load = {address: homes.count(address) for address in workers}
     for part, home in enumerate(homes):
         if home is None:

@@ -14,13 +14,20 @@ import itertools
 import time
 import uuid
 from collections import deque
-from concurrent.futures import CancelledError
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol, TypeVar
 
-from klnmf.backends.dask.cluster import Cluster, ClusterLostError, scheduler_lost
+from klnmf.backends.dask.cluster import (
+    MOST_LOSSES,
+    Cluster,
+    ClusterLostError,
+    WorkerLostError,
+    too_many_losses,
+)
 from klnmf.backends.dask.operations import (
     MAKERS,
     Answer,
+    Close,
     Keep,
     Layout,
     Message,
@@ -34,20 +41,15 @@ from klnmf.backends.dask.operations import (
 from klnmf.backends.dask.partition import Partition
 from klnmf.backends.dask.placement import homes_for, keepers_for
 
-# Seconds to wait for a lost worker to come back before the others go on without it, to look again
-# whether it has, and to wait for any worker at all.
-SECONDS_TO_RESTART = 3.0
-SECONDS_BETWEEN_LOOKS = 2.0
-SECONDS_WITHOUT_WORKERS = 120.0
-# Losses in a row without a round in between that went through.
-MOST_LOSSES = 20
+Result = TypeVar("Result")
+
+# Seconds before it is looked again whether a worker that was lost is there again.
+SECONDS_BETWEEN_WELCOMES = 2.0
+# Seconds to wait after a loss, times the losses in a row before it; 1 s at most.
+SECONDS_BETWEEN_LOSSES = 0.1
 # Copies are made when the time since the last ones is so many times what these took.
 COPIES_EVERY = 40.0
 SECONDS_BEFORE_COPIES = 0.5
-
-
-class WorkerLostError(Exception):
-    """A round could not be done because of a worker; it can be, without that one."""
 
 
 class PlacedParts(Protocol):
@@ -58,6 +60,12 @@ class PlacedParts(Protocol):
 
     def place(self, mode: int, part: int, address: str) -> Any:
         """Return a future of a part that is, or will be, on that worker."""
+
+    def settle(self) -> None:
+        """All parts are where they belong: what they were made from can go."""
+
+    def forget(self) -> None:
+        """All workers are lost, and with them what there was of X: make it again."""
 
 
 class Entry(NamedTuple):
@@ -79,7 +87,7 @@ class Session:
     """
 
     def __init__(self, cluster: Cluster, data: PlacedParts) -> None:
-        from klnmf.backends.dask.worker import FitOnWorker, on_worker
+        from klnmf.backends.dask.calls import on_worker  # needs distributed
 
         self._on_worker = on_worker
         self._cluster, self._client, self._data = cluster, cluster.client, data
@@ -98,7 +106,6 @@ class Session:
         self._last_look = 0.0
         self._last_copies, self._seconds_of_copies = time.monotonic(), 0.0
         self._futures: dict[tuple[int, int], Any] = {}
-        self._client.register_plugin(FitOnWorker(self.name), name=self.name)
         try:
             self._begin()
         except BaseException:
@@ -107,17 +114,14 @@ class Session:
 
     def _begin(self) -> None:
         """Cut X for the workers that are there, and give each its part."""
-        threads = self._wait_for_workers(1)
+        threads = self._cluster.wait_for_workers(1)
         self._n_workers = len(threads)
         self.partitions = self._data.partitions([float(n) for n in threads.values()])
         self._layout = Layout(0, self.partitions, tuple(threads), ((), ()), ())
-        while True:
-            try:
-                self._move_to(dict.fromkeys(threads), {}, {})
-                return
-            except WorkerLostError as error:
-                self._count_loss(error)
-                threads = self._wait_for_workers(self._n_workers)
+        try:
+            self._move_to(list(threads), {}, {})
+        except WorkerLostError as error:
+            self._recover(error)
 
     # ---- rounds ----------------------------------------------------------------------------------
 
@@ -139,12 +143,7 @@ class Session:
             if isinstance(operation, MAKERS) and operation.out not in drops:
                 self.modes[operation.out] = operation.mode
         entry = Entry(list(operations), drops)
-        while True:
-            try:
-                results = self._do(entry)
-                break
-            except WorkerLostError as error:
-                self._recover(error)
+        results = self._until_done(lambda: self._do(entry))
         makers: list[Operation] = [op for op in operations if isinstance(op, MAKERS)]
         if makers or drops:
             self._journal.append(Entry(makers, drops))
@@ -152,6 +151,13 @@ class Session:
         self._welcome_workers()
         self._copy_if_due()
         return results
+
+    def _until_done(self, action: Callable[[], Result]) -> Result:
+        while True:
+            try:
+                return action()
+            except WorkerLostError as error:
+                self._recover(error)
 
     def _do(self, entry: Entry) -> list[dict[int, Any]]:
         self._round += 1
@@ -199,42 +205,57 @@ class Session:
 
     def _run(self, message: Message) -> dict[str, Any]:
         """Run a message on all workers that there are; by address, its answer or an error."""
-        # Not by address: a worker that is gone would be waited for.
-        return self._awaited([{}], [message])[0]
+        # Not by address: Dask would wait for a worker that is gone.
+        return self._answers([message])[0]
 
     def _run_each(self, messages: dict[str, Message]) -> dict[str, Any]:
         """Run a message of its own on each of these workers."""
-        where = [{"workers": [address]} for address in messages]
-        answers = self._awaited(where, list(messages.values()))
+        answers = self._answers(list(messages.values()), list(messages))
         return {address: found for answer in answers for address, found in answer.items()}
 
-    def _awaited(
-        self, where: list[dict[str, Any]], messages: list[Message]
+    def _answers(
+        self, messages: list[Message], addresses: list[str] | None = None
     ) -> list[dict[str, Any]]:
-        """Run messages, as long as there is a scheduler to hear them."""
+        """Run each message on the worker of that address, or on all workers."""
 
         def run_all() -> Any:
             runs = [
                 self._client.run(
-                    self._on_worker, self.name, message, on_error="return", asynchronous=True, **at
+                    self._on_worker,
+                    self.name,
+                    message,
+                    workers=None if addresses is None else [addresses[number]],
+                    on_error="return",
                 )
-                for at, message in zip(where, messages, strict=True)
+                for number, message in enumerate(messages)
             ]
             return asyncio.gather(*runs)
 
-        found: list[dict[str, Any]] = self._cluster.awaited(run_all)
+        found: list[dict[str, Any]] = self._cluster.awaited(run_all, addresses or ())
         return found
 
     def futures_of(self, version: int) -> list[Any]:
         """Return the parts of a version as futures that outlive the session."""
+        return self._until_done(lambda: self._futures_of(version))
+
+    def _futures_of(self, version: int) -> list[Any]:
+        from klnmf.backends.dask.calls import held_part
+        from klnmf.backends.dask.worker import PartMissingError
+
+        homes = self._layout.homes
         futures = [
-            self._client.submit(
-                held_part, self.name, version, part, workers=[home], pure=False, retries=0
-            )
-            for part, home in enumerate(self._layout.homes)
+            self._cluster.submit(held_part, self.name, home, version, part)
+            for part, home in enumerate(homes)
         ]
-        self._client.gather([self._client.submit(len, future) for future in futures])
+        try:
+            self._cluster.wait(futures, homes)
+        except PartMissingError as error:
+            raise WorkerLostError(str(error)) from error
         return futures
+
+    def results(self, submit_all: Callable[[], list[Any]]) -> list[Any]:
+        """Return the results of tasks on parts of X, which are submitted again after a loss."""
+        return self._until_done(lambda: self._cluster.gathered(submit_all(), self._layout.homes))
 
     # ---- losses ----------------------------------------------------------------------------------
 
@@ -242,17 +263,16 @@ class Session:
         self.n_losses += 1
         self._losses_in_a_row += 1
         if self._losses_in_a_row > MOST_LOSSES:
-            raise ClusterLostError(
-                f"Workers of the Dask cluster were lost {MOST_LOSSES} times in a row, the last "
-                f"time: {error}"
-            ) from error
+            raise too_many_losses(error) from error
+        # A worker that is closing is on the list for a while.
+        time.sleep(min(SECONDS_BETWEEN_LOSSES * (self._losses_in_a_row - 1), 1.0))
 
     def _recover(self, error: Exception) -> None:
         """Bring all versions back to what they were before the round that failed."""
         while True:
             self._count_loss(error)
             try:
-                threads = self._wait_for_workers(self._n_workers)
+                threads = self._cluster.wait_for_workers(self._n_workers)
                 holders = {
                     address: answer.held
                     for address, answer in self._run(Ping()).items()
@@ -260,12 +280,15 @@ class Session:
                 }
                 if set(holders) >= set(self._layout.homes):
                     self._futures.clear()  # all are there, so it was X that was not
+                elif not holders:
+                    self._futures.clear()
+                    self._data.forget()
                 sources = self._sources(holders)
                 entries = self._journal[self._copied_until :]
                 if sources is None:  # from the beginning
                     sources, self._copied, self._copied_until = {}, {}, 0
                     entries = self._journal
-                self._move_to(dict.fromkeys(threads), self._copied, sources, set(holders))
+                self._move_to(list(threads), self._copied, sources)
                 for entry in entries:
                     self._do(entry)
                 return
@@ -283,40 +306,17 @@ class Session:
             sources[part] = having[0]
         return sources
 
-    def _wait_for_workers(self, wanted: int) -> dict[str, int]:
-        started = time.monotonic()
-        while True:
-            try:
-                threads = self._cluster.threads()
-                if len(threads) < wanted and time.monotonic() - started > SECONDS_TO_RESTART / 2:
-                    self._cluster.restore(wanted)
-            except (OSError, TimeoutError) as error:
-                raise scheduler_lost(error) from error
-            waited = time.monotonic() - started
-            if len(threads) >= wanted or (threads and waited > SECONDS_TO_RESTART):
-                return threads
-            if waited > SECONDS_WITHOUT_WORKERS:
-                raise ClusterLostError(
-                    "The Dask cluster has no workers. Start some, or leave its Client out: "
-                    "workers on this machine are then made for the fit."
-                )
-            time.sleep(0.1)
-
     def _move_to(
-        self,
-        workers: dict[str, None],
-        versions: dict[int, int],
-        sources: dict[int, str],
-        holders: set[str] | None = None,
+        self, workers: list[str], versions: dict[int, int], sources: dict[int, str]
     ) -> None:
         """Give every part a worker, with X, and tell all of them."""
         old = self._layout
-        homes = homes_for(old.homes, list(workers), set(workers) if holders is None else holders)
+        homes = homes_for(old.homes, workers)
         for mode, (part, home) in itertools.product((0, 1), enumerate(homes)):
-            is_lost = holders is not None and home not in holders
-            if (mode, part) not in self._futures or home != old.homes[part] or is_lost:
-                self._futures[mode, part] = self._placed(mode, part, home)
-        self._wait_for_data(homes)
+            before = self._futures.get((mode, part))
+            if before is None or before.status != "finished" or home != old.homes[part]:
+                self._futures[mode, part] = self._data.place(mode, part, home)
+        self._cluster.wait(list(self._futures.values()), homes)
         keys = tuple(
             tuple(self._futures[mode, part].key for part in range(len(homes))) for mode in (0, 1)
         )
@@ -324,43 +324,13 @@ class Session:
             old.generation + 1, self.partitions, homes, (keys[0], keys[1]), keepers_for(homes)
         )
         self._send(Reset(self._layout, dict(versions), dict(sources)))
-
-    def _placed(self, mode: int, part: int, home: str) -> Any:
-        try:
-            return self._data.place(mode, part, home)
-        except Exception as error:
-            if home in self._cluster.threads():
-                raise
-            raise WorkerLostError(f"{home} is gone") from error
-
-    def _wait_for_data(self, homes: tuple[str, ...]) -> None:
-        from distributed import wait
-
-        futures = list(self._futures.values())
-        while True:
-            try:
-                with self._client.as_current():
-                    wait(futures, timeout=1.0)
-            except TimeoutError:
-                pass
-            except CancelledError as error:  # what was scattered is gone
-                raise WorkerLostError(f"a part of X is gone ({error})") from error
-            gone = set(homes) - set(self._cluster.threads())
-            if gone:
-                raise WorkerLostError(f"{', '.join(sorted(gone))} is gone")
-            if all(future.done() for future in futures):
-                break
-        for future in futures:
-            if future.status == "error":
-                future.result()
-            elif future.status != "finished":
-                raise WorkerLostError("a part of X is gone")
+        self._data.settle()
 
     def _welcome_workers(self) -> None:
         """Give parts to workers that have come back, if others have several."""
         homes = set(self._layout.homes)
         now = time.monotonic()
-        if len(homes) >= self._n_workers or now - self._last_look < SECONDS_BETWEEN_LOOKS:
+        if len(homes) >= self._n_workers or now - self._last_look < SECONDS_BETWEEN_WELCOMES:
             return
         self._last_look = now
         threads = self._cluster.threads()
@@ -369,7 +339,7 @@ class Session:
         sources = dict(enumerate(self._layout.homes))
         self._copied, self._copied_until = dict(self.modes), len(self._journal)
         try:
-            self._move_to(dict.fromkeys(threads), self._copied, sources, homes)
+            self._move_to(list(threads), self._copied, sources)
         except WorkerLostError as error:
             self._recover(error)
 
@@ -406,18 +376,5 @@ class Session:
         if self._client.status != "running":
             return  # if nobody is there any more, nobody holds anything
         # A client hears a moment later than a message that its scheduler is gone.
-        with contextlib.suppress(ClusterLostError):
-            self._cluster.awaited(lambda: self._client.unregister_worker_plugin(self.name))
-
-
-def held_part(name: str, version: int, part: int) -> Any:
-    """Return a part that this worker holds, as the result of a task."""
-    from distributed import get_worker
-
-    plugin = get_worker().plugins.get(name)
-    if plugin is None:
-        raise RuntimeError(
-            "A worker that held a part of W is gone, and the fit that made it is over. Call "
-            "transform(X) to have W again."
-        )
-    return plugin.held(version, part)
+        with contextlib.suppress(ClusterLostError, WorkerLostError):
+            self._run(Close())

@@ -28,9 +28,7 @@ from klnmf.backends.dask.operations import (
     Evaluate,
     Keep,
     Layout,
-    Message,
     Operation,
-    Ping,
     Reset,
     Round,
     SumInOwnUnits,
@@ -49,6 +47,8 @@ PATIENCE = 30.0
 # A request for a part that is not there yet is answered after so many seconds at most.
 LONGEST_WAIT = 5.0
 SECONDS_TO_CONNECT = 5.0
+# Before all rounds: what is wanted is there, or will not be.
+NO_ROUND = -1
 # Workers of one machine copy faster than they pack.
 PACK_ON_ONE_MACHINE = False
 
@@ -73,7 +73,7 @@ class Whole(NamedTuple):
 
 
 class FitOnWorker(WorkerPlugin):
-    """The part of one fit that a worker holds; goes with ``unregister_worker_plugin``."""
+    """The part of one fit that a worker holds, from its first :class:`Reset` to :class:`Close`."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -83,13 +83,14 @@ class FitOnWorker(WorkerPlugin):
     def setup(self, worker: Worker) -> None:
         """See distributed."""
         self.worker = worker
+        self.is_over = False
         self.layout: Layout | None = None
         self._parts: dict[Place, Array] = {}
         self._modes: dict[int, int] = {}
         self._data: dict[tuple[int, int], RowView] = {}  # by mode and part
         self._parcels: dict[tuple[int, int, bool], Parcel] = {}
         self._whole: dict[int, Whole] = {}
-        self._round = self._failed = -1
+        self._round = self._failed = NO_ROUND
         self._news = asyncio.Event()
         # One thread: one kernel at a time, on as many cores as the worker has threads.
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="klnmf")
@@ -97,6 +98,7 @@ class FitOnWorker(WorkerPlugin):
 
     def teardown(self, worker: Worker) -> None:
         """See distributed."""
+        self.is_over = True
         worker.handlers.pop(self.name, None)
         self._data, self._parts, self._parcels, self._whole = {}, {}, {}, {}
         self.layout = None
@@ -126,18 +128,19 @@ class FitOnWorker(WorkerPlugin):
         self._hold_data(layout)
         held = set(layout.parts_at(self._address))
         held |= {part for part, keeper in enumerate(layout.keepers) if keeper == self._address}
-        for version, mode in message.versions.items():
+        for version in message.versions:
             for part in held:
                 if (version, part) not in self._parts:
                     parcel = await self._request(message.sources[part], version, part)
-                    shape = (layout.partitions[mode].size(part), *_row_shape(parcel.rows))
-                    await self._put_unpacked(version, part, parcel.rows, shape)
+                    self._put(version, part, await self._in_thread(unpacked, parcel.rows))
 
     async def answer(self, message: Round) -> Answer:
         """Do the operations of a round."""
         layout = self.layout
         if layout is None:
             raise PartMissingError(f"{self._address} knows nothing of this fit")
+        if message.number <= self._round:
+            raise PartMissingError(f"round {message.number} was given up")
         self._round = message.number
         self._announce()
         answer = Answer()
@@ -209,10 +212,6 @@ class FitOnWorker(WorkerPlugin):
                 raise PartMissingError(f"{self._address} does not have its part of X")
             self._data[mode, part] = self.worker.data[key]
 
-    def held(self, version: int, part: int) -> Array:
-        """Return the rows of a part."""
-        return self._own(version, part)
-
     def _own(self, version: int, part: int) -> Array:
         try:
             return self._parts[version, part]
@@ -225,13 +224,6 @@ class FitOnWorker(WorkerPlugin):
         rows.flags.writeable = False
         self._parts[version, part] = rows
         self._announce()
-
-    async def _put_unpacked(
-        self, version: int, part: int, rows: Array | Packed, shape: tuple[int, ...]
-    ) -> None:
-        target = np.empty(shape, dtype=_dtype(rows))
-        await self._in_thread(unpack, rows, target)
-        self._put(version, part, target)
 
     async def _in_thread(self, function: Callable[..., Any], *args: Any) -> Any:
         return await asyncio.get_running_loop().run_in_executor(self._pool, function, *args)
@@ -274,31 +266,7 @@ class FitOnWorker(WorkerPlugin):
 
     async def _request(self, address: str, version: int, part: int) -> Parcel:
         """Ask a peer for a part until it is there, or the peer is gone."""
-        is_near = get_address_host(address) == get_address_host(self._address)
-        may_pack = PACK_ON_ONE_MACHINE or not is_near
-        round, started = self._round, time.monotonic()
-        while True:
-            try:
-                reply = await self._call(
-                    address, version=version, part=part, round=round, may_pack=may_pack
-                )
-            except Exception as error:
-                raise PartMissingError(f"{address} does not answer: {error!r}") from error
-            if reply["status"] == "ready":
-                return Parcel(reply["rows"], reply["sums"])
-            has_heard = reply.get("round", -1) >= round
-            if reply["status"] == "lost" or (
-                not has_heard and time.monotonic() - started > PATIENCE
-            ):
-                raise PartMissingError(f"{address} does not have part {part} of {version}")
-
-    async def _call(self, address: str, **arguments: Any) -> Any:
-        # A worker that is gone is tried again for half a minute, unless somebody says stop.
-        comm = await asyncio.wait_for(self.worker.rpc.connect(address), SECONDS_TO_CONNECT)
-        try:
-            return await send_recv(comm, op=self.name, **arguments)
-        finally:
-            self.worker.rpc.reuse(address, comm)
+        return await requested(self.worker, self.name, address, self._round, version, part)
 
     async def _assembled(self, version: int, mode: int, layout: Layout, answer: Answer) -> Whole:
         """Return all rows of a version; those of the peers are fetched, all at the same time."""
@@ -319,7 +287,7 @@ class FitOnWorker(WorkerPlugin):
             else:
                 parcel = await self._request(layout.homes[part], version, part)
                 answer.bytes_received += parcel.rows.nbytes
-            shape = (partition.n_rows, *_row_shape(parcel.rows))
+            shape = (partition.n_rows, *parcel.rows.shape[1:])
             if rows is None or rows.shape != shape or rows.dtype != _dtype(parcel.rows):
                 rows = np.empty(shape, dtype=_dtype(parcel.rows))
             await self._in_thread(unpack, parcel.rows, rows[partition.rows(part)])
@@ -340,9 +308,46 @@ class FitOnWorker(WorkerPlugin):
             if keeper == self._address and place not in self._parts:
                 parcel = await self._request(layout.homes[part], *place)
                 answer.bytes_received += parcel.rows.nbytes
-                size = layout.partitions[operation.mode].size(part)
                 self._modes[operation.x] = operation.mode
-                await self._put_unpacked(*place, parcel.rows, (size, *_row_shape(parcel.rows)))
+                self._put(*place, await self._in_thread(unpacked, parcel.rows))
+
+
+async def requested(
+    worker: Worker, name: str, address: str, round: int, version: int, part: int
+) -> Parcel:
+    """Return a part that a peer holds, or will hold once it has done that round."""
+    is_near = get_address_host(address) == get_address_host(worker.address)
+    wanted = {"version": version, "part": part, "round": round}
+    wanted["may_pack"] = PACK_ON_ONE_MACHINE or not is_near
+    started = time.monotonic()
+    while True:
+        try:
+            reply = await _called(worker, address, op=name, **wanted)
+        except Exception as error:
+            raise PartMissingError(f"{address} does not answer: {error!r}") from error
+        if reply is None:  # it is closing
+            raise PartMissingError(f"{address} gives no answer")
+        if reply["status"] == "ready":
+            return Parcel(reply["rows"], reply["sums"])
+        has_heard = reply.get("round", -1) >= round
+        if reply["status"] == "lost" or (not has_heard and time.monotonic() - started > PATIENCE):
+            raise PartMissingError(f"{address} does not have part {part} of {version}")
+
+
+async def _called(worker: Worker, address: str, **message: Any) -> Any:
+    # A worker that is gone is tried again for half a minute, unless somebody says stop.
+    comm = await asyncio.wait_for(worker.rpc.connect(address), SECONDS_TO_CONNECT)
+    try:
+        return await send_recv(comm, **message)
+    finally:
+        worker.rpc.reuse(address, comm)
+
+
+def unpacked(rows: Array | Packed) -> Array:
+    """Rows of a parcel."""
+    target = np.empty(rows.shape, dtype=_dtype(rows))
+    unpack(rows, target)
+    return target
 
 
 async def _all_or_none(jobs: list[Any]) -> None:
@@ -355,10 +360,6 @@ async def _all_or_none(jobs: list[Any]) -> None:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         raise
-
-
-def _row_shape(rows: Array | Packed) -> tuple[int, ...]:
-    return tuple(rows.shape[1:])
 
 
 def _dtype(rows: Array | Packed) -> np.dtype[Any]:
@@ -384,22 +385,3 @@ def _total_sums(rows: Array, partition: Partition, sums: dict[int, list[Array]])
     every = map(pieces, range(partition.n_parts))
     total: Array = partition.total(every, kernels.column_sums, np.zeros(rows.shape[1]))
     return total
-
-
-async def on_worker(name: str, message: Message, dask_worker: Worker) -> Answer | str:
-    """Run by every worker for every message. What went wrong with a worker is no error of ours."""
-    plugin = dask_worker.plugins.get(name)
-    if plugin is None:
-        return f"{dask_worker.address} knows nothing of this fit"
-    try:
-        match message:
-            case Reset():
-                await plugin.reset(message)
-                return Answer()
-            case Ping():
-                return Answer(held=plugin.inventory())
-            case _:
-                answer: Answer = await plugin.answer(message)
-                return answer
-    except PartMissingError as error:
-        return str(error)
