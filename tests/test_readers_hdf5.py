@@ -33,7 +33,7 @@ from reader_checks import COLUMNS, COUNTS, ROWS, assert_same
 
 
 def refused(path: Path, message: str, **options: Any) -> None:
-    """Reading and preparing fail with this message, in no time (of the processor: it may be busy)."""
+    """Reading and preparing fail with this message, in no time of the processor."""
     started = time.process_time()
     for use in (read_counts, lambda p, **o: prepare(p, p.with_name("prepared"), **o)):
         with pytest.raises(ReadError, match=message) as caught:
