@@ -137,3 +137,21 @@ def test_a_model_of_texts_asks_about_matrices(capsys: Any) -> None:
     assert values(alone) == pytest.approx(
         values(outcome(capsys, "transform", "m.klnmf", "texts", "-o", "-")[1]), rel=1e-4, abs=1e-6
     )
+
+
+def test_samples_without_a_known_word_are_named(tmp_path: Path, capsys: Any) -> None:
+    for folder, texts in {
+        "old": ["sea ship sea", "corn field corn", "sea ship", "field corn"],
+        "new": ["the sea", "nothing known here"],
+    }.items():
+        (tmp_path / folder).mkdir()
+        for number, text in enumerate(texts):
+            (tmp_path / folder / f"{number}.txt").write_text(text)
+    model = tmp_path / "model.klnmf"
+    outcome(capsys, "fit", tmp_path / "old", "-r", 2, "-o", model, "-q")
+    code, _, err = outcome(capsys, "transform", model, tmp_path / "new", "-o", tmp_path / "W.csv")
+    assert code == 0
+    assert (
+        "klnmf: warning: 1 of 2 samples has no counts of features that the model has: row 1 "
+        "('1.txt')." in err
+    )

@@ -195,7 +195,7 @@ def test_a_wrong_pattern_is_one_line(counts: Path, capsys: Any) -> None:
     Path("docs.jsonl").write_text('{"text": "sea"}\n')
     code, _, err = outcome(capsys, "fit", "docs.jsonl", "--token-pattern", "(")
     assert code == 1
-    assert "CountVectorizer cannot count words" in err
+    assert "the words cannot be counted" in err
 
 
 # ---- convert, info, demo, completion -------------------------------------------------------------

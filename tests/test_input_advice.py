@@ -55,6 +55,19 @@ OTHERS: dict[str, Callable[..., Any]] = {
 }
 
 
+# ---- what holds a matrix and is none -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [*TAKES_MISSING, *WITHOUT_MISSING])
+def test_a_path_or_a_table_in_place_of_a_matrix_says_what_to_pass(name: str) -> None:
+    call = {**TAKES_MISSING, **WITHOUT_MISSING}[name]
+    for path in ("counts.npz", Path("counts.npz")):
+        with pytest.raises(TypeError, match=r"X is a path\..*read_counts\('counts\.npz'\)\.X"):
+            call(path)
+    with pytest.raises(TypeError, match=r"X is a CountTable\. Pass its counts, table\.X"):
+        call(CountTable(COUNTS))
+
+
 # ---- AnnData -------------------------------------------------------------------------------------
 
 

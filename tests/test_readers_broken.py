@@ -149,7 +149,7 @@ def test_svmlight(text: str, line: int, message: str, tmp_path: Path) -> None:
         ),
         ('{"text": "a b"}\n{"body": "a"}\n', 2, "no field 'text'; the fields are: 'body'.*text_fi"),
         ('{"text": "a b"}\n{"text": null}\n', 2, "field 'text' holds 'None', not a text"),
-        ('{"text": "a b"}\n', None, "CountVectorizer cannot count words: empty vocabulary"),
+        ('{"text": "a b"}\n', None, "the words cannot be counted: empty vocabulary"),
     ],
 )
 def test_json_lines(text: str, line: int | None, message: str, tmp_path: Path) -> None:

@@ -95,5 +95,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """Return the names above and the modules."""
-    return sorted({*globals(), *__all__, *_MODULES})
+    """Return the public names and modules."""
+    return sorted({*__all__, *_MODULES})

@@ -6,6 +6,7 @@ memory that is not theirs, and nothing that is checked afterwards can help.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Mapping
 from itertools import chain
@@ -44,7 +45,7 @@ def checked_matrix(X: Any, name: str = "X") -> Any:
     ValueError
         If the parts of a sparse matrix do not fit together, or it does not have two dimensions.
     TypeError
-        If a sparse matrix does not hold numbers, or X is an AnnData.
+        If a sparse matrix does not hold numbers, or X is a path, a CountTable or an AnnData.
 
     Examples
     --------
@@ -57,7 +58,7 @@ def checked_matrix(X: Any, name: str = "X") -> Any:
     Traceback (most recent call last):
     ValueError: X is not a valid CSC matrix: indices holds 7, which is not in [0, 2).
     """
-    _refuse_anndata(X, name)
+    _refuse_other_objects(X, name)
     if not sp.issparse(X):
         return X
     return csr_from_parts(X.format, _parts_of(X), X.shape, name)
@@ -100,15 +101,25 @@ def native_numbers(values: Array) -> Array:
     return values.astype(values.dtype.newbyteorder("="), copy=False)
 
 
-def _refuse_anndata(X: Any, name: str) -> None:
-    """Refuse an AnnData, which NumPy would take apart cell by cell, for hours."""
-    module = sys.modules.get("anndata")  # who has one has imported it
-    if module is not None and isinstance(X, getattr(module, "AnnData", ())):
+def _refuse_other_objects(X: Any, name: str) -> None:
+    """Refuse what holds a matrix and is none; NumPy would take an AnnData apart, for hours."""
+    if isinstance(X, str | os.PathLike):
+        raise TypeError(
+            f"{name} is a path. Read the file first: klnmf.readers.read_counts({str(X)!r}).X"
+        )
+    if _is_a(X, "klnmf.readers.table", "CountTable"):
+        raise TypeError(f"{name} is a CountTable. Pass its counts, table.X.")
+    if _is_a(X, "anndata", "AnnData"):
         raise TypeError(
             f"{name} is an AnnData object. Use klnmf.tl.nmf(adata, ...) to fit it and "
             "klnmf.tl.project to apply a model, or pass its matrix of counts, such as adata.X or "
             "adata.layers['counts']."
         )
+
+
+def _is_a(X: Any, module: str, kind: str) -> bool:
+    """Whether X is of a class that whoever has such an object has imported."""
+    return isinstance(X, getattr(sys.modules.get(module), kind, ()))
 
 
 def _checked_shape(shape: Any, name: str) -> Shape:

@@ -196,7 +196,9 @@ def warn_of_empty_samples(is_empty: Array, names: Any = None) -> None:
         warn_caller(message, EmptySamplesWarning)
 
 
-def empty_samples_message(is_empty: Array, names: Any = None) -> str | None:
+def empty_samples_message(
+    is_empty: Array, names: Any = None, lack: str = "no counts"
+) -> str | None:
     """Say how many samples have no counts, and which are the first; None if there are none.
 
     Parameters
@@ -205,6 +207,8 @@ def empty_samples_message(is_empty: Array, names: Any = None) -> str | None:
         Whether a sample has no counts.
     names : sequence, default=None
         Names of the samples; None shows their numbers alone.
+    lack : str
+        What they have not, for the message.
 
     Examples
     --------
@@ -221,9 +225,9 @@ def empty_samples_message(is_empty: Array, names: Any = None) -> str | None:
     listed = ", ".join(shown) + (", ..." if len(rows) > EXAMPLES else "")
     of_all = f"{len(rows):,} of {len(is_empty):,} samples"
     if len(rows) == 1:
-        told = f"{of_all} has no counts: row {listed}. Its row"
+        told = f"{of_all} has {lack}: row {listed}. Its row"
     else:
-        told = f"{of_all} have no counts: rows {listed}. Their rows"
+        told = f"{of_all} have {lack}: rows {listed}. Their rows"
     return f"{told} of W {'is' if len(rows) == 1 else 'are'} 0 in all learned components."
 
 

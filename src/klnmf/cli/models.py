@@ -6,6 +6,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from klnmf.cli.data import OpenedTable, open_data, read_data, say, stored_reading
 from klnmf.cli.errors import CommandError
 from klnmf.model_files import load_model
@@ -19,6 +21,7 @@ from klnmf.projection import (
 from klnmf.readers import CountTable
 from klnmf.readers.formats import recognised
 from klnmf.saved.models import SavedModel
+from klnmf.validation import empty_samples_message, warn_caller
 
 # What a word is, and where the text stands; not which words are left out, the model knows its own.
 _OF_TEXTS = (
@@ -72,7 +75,7 @@ def represent(args: argparse.Namespace, saved: SavedModel, table: CountTable | O
     say(args, _line(args, saved, overlap))
     if overlap is None:
         return saved.model.transform(table.X)
-    return project_common(saved.model, table.X[:, overlap.data_positions], overlap)
+    return project_common(saved.model, _common_counts(table, overlap), overlap)
 
 
 def on_known_features(
@@ -83,7 +86,7 @@ def on_known_features(
     say(args, _line(args, saved, overlap))
     if overlap is None:
         return saved.model, table.X
-    return model_of_features(saved.model, table.X[:, overlap.data_positions], overlap)
+    return model_of_features(saved.model, _common_counts(table, overlap), overlap)
 
 
 def in_models_features(args: argparse.Namespace, saved: SavedModel, table: CountTable) -> Any:
@@ -107,6 +110,17 @@ def _matched(
         absent_features=args.absent_features or table.absent_features,
         min_overlap=args.min_overlap,
     )
+
+
+def _common_counts(table: CountTable, overlap: FeatureOverlap) -> Any:
+    """Return counts of the common features; samples that have others alone are named."""
+    X = table.X[:, overlap.data_positions]
+    is_unknown = (np.diff(X.indptr) == 0) & (np.diff(table.X.indptr) > 0)
+    lack = "no counts of features that the model has"
+    message = empty_samples_message(is_unknown, table.row_names, lack)
+    if message is not None:
+        warn_caller(message, UserWarning)
+    return X
 
 
 def _line(args: argparse.Namespace, saved: SavedModel, overlap: FeatureOverlap | None) -> str:

@@ -113,7 +113,9 @@ def _counted(path: Path, documents: Iterator[str], options: dict[str, Any]) -> t
     except ReadError:
         raise
     except (ValueError, re.error) as error:
+        given = ", ".join(option(name, value) for name, value in options.items()) or "none"
+        problem = str(error).rstrip(".")
         raise ReadError(
-            path, f"CountVectorizer cannot count words: {error}. Its options: {options or 'none'}."
+            path, f"the words cannot be counted: {problem}. Options that were given: {given}."
         ) from error
     return X, vectorizer.get_feature_names_out()

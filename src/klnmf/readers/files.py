@@ -239,8 +239,9 @@ def decoded(path: Path, content: bytes, encoding: str | None = None, line: int =
         advice = "This file must be UTF-8: convert it, for example with iconv."
         if encoding is not None:
             advice = (
-                "If the file is in another encoding, name it, for example "
-                f"{option('encoding', 'latin-1')}."
+                "If all files to be read are in another encoding, name it, for example "
+                f"{option('encoding', 'latin-1')}. If this one alone is, convert it to "
+                f"{encoding}, for example with iconv."
             )
         raise ReadError(
             path,
