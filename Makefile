@@ -121,16 +121,18 @@ $(SAN_VENV)/.stamp: $(CORE_SOURCES) $(PY_SOURCES) $(VENV)/.stamp-dev
 # The thread pool by itself, under ThreadSanitizer.
 STRESS := build/sanitize/thread_pool_stress
 
-$(STRESS): tests/cpp/thread_pool_stress.cpp cpp/thread_pool.cpp cpp/thread_pool.hpp
+$(STRESS): SANITIZER := -fsanitize=thread
+# ThreadSanitizer does not follow a fork beside threads: with forks, it goes without.
+$(STRESS) $(STRESS)_forked: tests/cpp/thread_pool_stress.cpp cpp/thread_pool.cpp cpp/thread_pool.hpp
 	@mkdir -p $(@D)
-	@$(CXX) -std=c++20 -O1 -g -Wall -Wextra -Werror -fsanitize=thread -pthread -Icpp \
-	    $(filter %.cpp,$^) -o $@
+	@$(CXX) -std=c++20 -O1 -g -Wall -Wextra -Werror $(SANITIZER) -pthread -Icpp $(filter %.cpp,$^) -o $@
 
 # The runtimes must be loaded before Python, with libstdc++ so that ASan finds the real throw. Python
 # itself never frees everything: no leak check. Capturing sys only keeps a crash report visible.
-sanitize: $(SAN_VENV)/.stamp $(STRESS)  ## thread pool under TSan, kernel tests under ASan and UBSan
+sanitize: $(SAN_VENV)/.stamp $(STRESS) $(STRESS)_forked  ## thread pool under TSan, kernel tests under ASan and UBSan
 	@echo "==> thread pool and kernel tests under sanitizers"
 	@$(STRESS)
+	@$(STRESS)_forked 5000 50
 	@LD_PRELOAD="$(foreach lib,asan ubsan stdc++,$$($(CXX) -print-file-name=lib$(lib).so))" \
 	    ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
 	    $(SAN_VENV)/bin/python -m pytest -q -p no:cacheprovider --capture=sys $(SAN_TESTS)

@@ -3,9 +3,9 @@
 #include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <exception>
 #include <mutex>
 #include <new>
-#include <system_error>
 #include <thread>
 
 #if defined(__unix__) || defined(__APPLE__)
@@ -104,7 +104,7 @@ private:
         while (n_workers_ < wanted) {
             try {
                 start_worker();
-            } catch (const std::system_error&) {
+            } catch (const std::exception&) { // no thread, or no memory for one
                 return;
             }
             ++n_workers_;

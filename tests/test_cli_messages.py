@@ -393,10 +393,13 @@ def test_layers_with_counts_are_named_where_fractions_are_read(counts: Path, cap
     layers = {"raw counts": X, "again": logs}
     anndata.AnnData(logs, layers=layers).write_h5ad("cells.h5ad")
     line = (
-        f"klnmf: warning: X of cells.h5ad holds fractions (for instance {logs.data[0]:.4g}); the "
+        f"klnmf: warning: X of cells.h5ad holds fractions (for instance {logs.data[0]:.4g}) and "
+        "looks log-transformed: the values are log(1 + x) of counts or of normalised counts. The "
         "model is for raw counts. Whole numbers are in: --layer 'raw counts'.\n"
     )
-    assert line in outcome(capsys, "fit", "cells.h5ad", "-r", 2)[2]
+    err = outcome(capsys, "fit", "cells.h5ad", "-r", 2)[2]
+    assert line in err
+    assert err.count("looks log-transformed") == 1  # the fit does not say it again
     assert line in outcome(capsys, "rank", "cells.h5ad", "--ranks", "1-2", "--splits", 2)[2]
     words = ["fit", "cells.h5ad", "-r", 2, "--force", "--layer"]
     assert "Whole numbers" not in outcome(capsys, *words, "raw counts")[2]

@@ -12,6 +12,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from klnmf import KLNMF, MiniBatchKLNMF
 from klnmf.evaluation import evaluate
@@ -222,3 +225,22 @@ def test_samples_of_weight_0_are_not_empty() -> None:
         KLNMF(R, random_state=0).fit(with_empty(3), sample_weight=weights)
         MiniBatchKLNMF(R, random_state=0).partial_fit(with_empty(3))  # streams may have these
         bootstrap(MODEL, COUNTS, 3, random_state=0)
+
+
+# ---- ordinary data -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["counts", "sparse", "DataFrame"])
+def test_ordinary_data_get_no_warning_at_all(how: str) -> None:
+    X: Any = simulate_counts(60, 40, 3, counts_per_sample=200, random_state=0).X.toarray() + 1
+    X = {"counts": X, "sparse": sp.csr_array(X), "DataFrame": pd.DataFrame(X).add_prefix("w")}[how]
+    model = KLNMF(3, random_state=0, tol=0.01)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # those too that the configuration of the tests ignores
+        W = model.fit_transform(X)
+        model.transform(X)
+        model.score(X)
+        model.inverse_transform(W)
+        MiniBatchKLNMF(3, random_state=0).partial_fit(X).partial_fit(X)
+        GridSearchCV(model, {"n_components": [2, 3]}, cv=2).fit(X)
+        make_pipeline(model, StandardScaler()).fit(X)

@@ -19,7 +19,7 @@ import scipy.sparse as sp
 from hypothesis import strategies as st
 
 import klnmf
-from klnmf import KLNMF, MiniBatchKLNMF, plots, tl, topics
+from klnmf import KLNMF, MiniBatchKLNMF, objective, plots, tl, topics
 from klnmf.backends.dask.array_blocks import checked_block
 from klnmf.dask_blocks import pattern_block
 from klnmf.datasets import tf_idf
@@ -83,6 +83,8 @@ OF_COUNTS: dict[str, Callable[[Any], Any]] = {
     "blocks side by side": lambda X: checked_block([COUNTS, X], None, "KLNMF", 0),
     "a pattern as a Dask array": lambda X: pattern_block(X, "missing"),
     "write_report": lambda X: write_report(Path("nowhere"), MODEL, W, X),
+    "kl_divergence": lambda X: objective.kl_divergence(X, W + 0.1, H.T + 0.1),
+    "kkt_residual": lambda X: objective.kkt_residual(X, W + 0.1, H.T + 0.1),
 }
 OF_W: dict[str, Callable[[Any], Any]] = {
     "start": lambda W: new().fit(COUNTS, W=W),

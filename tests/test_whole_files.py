@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import re
 import resource
 import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -113,6 +116,35 @@ def test_a_part_that_another_writer_removed_too_early_is_made_anew(
     monkeypatch.setattr("klnmf.whole_files.os.open", open_and_lose)
     with replacing(path) as part:
         assert part.name.startswith(".1111")
+        part.write_bytes(b"x")
+    assert path.read_bytes() == b"x"
+
+
+def test_a_part_that_another_writer_is_about_to_remove_is_made_anew(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokens = iter(["0" * 8, "1" * 8])
+    monkeypatch.setattr("klnmf.whole_files.secrets.token_hex", lambda n: next(tokens))
+    opened, removers = os.open, []
+
+    def open_beside_a_remover(name: Any, *how: Any) -> int:
+        descriptor = opened(name, *how)
+        if "0" * 8 in str(name):
+            other = opened(name, os.O_RDWR)
+            fcntl.flock(other, fcntl.LOCK_EX)
+
+            def remove() -> None:
+                time.sleep(0.2)  # the writer has come to its lock by then
+                os.unlink(name)
+                os.close(other)
+
+            removers.append(threading.Thread(target=remove))
+            removers[0].start()
+        return descriptor
+
+    monkeypatch.setattr("klnmf.whole_files.os.open", open_beside_a_remover)
+    with replacing(path) as part:
+        removers[0].join()
         part.write_bytes(b"x")
     assert path.read_bytes() == b"x"
 

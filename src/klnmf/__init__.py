@@ -60,22 +60,26 @@ _MODULES = (
 # logging must not wait for a fork that has it.
 _importing = threading.RLock()
 _PATIENCE = 60.0  # seconds; other libraries may have such locks as well
-_is_held = False
+_forking = threading.local()
 
 
 def _wait_for_imports() -> None:
-    global _is_held
-    _is_held = _importing.acquire(timeout=_PATIENCE)
+    _forking.is_waited_for = _importing.acquire(timeout=_PATIENCE)
 
 
 def _allow_imports() -> None:
-    if _is_held:
+    if _forking.is_waited_for:
         _importing.release()
+
+
+def _forget_imports() -> None:
+    global _importing
+    _importing = threading.RLock()  # whoever had the old one may not be here to release it
 
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
-        before=_wait_for_imports, after_in_parent=_allow_imports, after_in_child=_allow_imports
+        before=_wait_for_imports, after_in_parent=_allow_imports, after_in_child=_forget_imports
     )
 
 

@@ -313,8 +313,7 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         return Problem(backend, penalties, known)
 
     def _row_solve(self) -> RowSolve:
-        # Tighter than the fit, so that fit + transform and fit_transform agree to its tolerance,
-        # but not beyond what float32 can tell.
+        # Tighter than the fit, so that fit + transform and fit_transform agree to its tolerance.
         return RowSolve(tolerance=min(1e-5, max(0.01 * self.tol, 1e-7)))
 
     def _transformed(self, data: SparseData, given: Any) -> Array:

@@ -41,6 +41,10 @@ _SHARE_NEAR_WHOLE = 0.9
 _LARGEST_LOGARITHM = 40.0
 
 
+# What is said of fractions that tell nothing themselves, beside a layer with counts.
+NOT_RAW = "is probably not the raw counts"
+
+
 class NotCountsWarning(UserWarning):
     """X looks like counts that were transformed: normalised, weighted or logarithmised.
 
@@ -80,6 +84,27 @@ def not_counts(transformation: str) -> str:
         f"X {transformation}. The model treats values as Poisson counts, whose size says how "
         "certain they are; a transformation changes that, and with it the components. Fit the raw "
         "counts if you have them; if the transformation is intended, ignore this warning."
+    )
+
+
+def warn_of_fractions(place: str, fraction: float, looks: str, where: str) -> None:
+    """Warn of fractions in a file or an object that may have the counts elsewhere.
+
+    Parameters
+    ----------
+    place : str
+        What holds the fractions.
+    fraction : float
+        One of them.
+    looks : str
+        What :func:`transformation_of` says, or what else tells.
+    where : str
+        A sentence about where the counts are.
+    """
+    warn_caller(
+        f"{place} holds fractions (for instance {fraction:.4g}) and {looks}. The model is for raw "
+        f"counts. {where}",
+        NotCountsWarning,
     )
 
 

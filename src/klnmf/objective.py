@@ -17,6 +17,8 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from scipy.special import gammaln, xlogy
 
+from klnmf.matrix_checks import checked_matrix
+
 Array = npt.NDArray[Any]
 
 
@@ -64,7 +66,7 @@ NO_PENALTIES = Penalties()
 
 def _nonzeros(X: Any) -> sp.csr_array:
     """X in float64 with its nonzeros alone, as a copy."""
-    csr = sp.csr_array(X).astype(np.float64, copy=True)
+    csr = sp.csr_array(checked_matrix(X)).astype(np.float64, copy=True)
     csr.sum_duplicates()
     csr.eliminate_zeros()
     return csr
@@ -113,7 +115,8 @@ def kl_divergence(
     >>> round(kl_divergence(X, ones, ones, missing=[[0, 1], [1, 0]]), 6)  # 4 log 2 − 2
     0.772589
     """
-    n, m = np.shape(X)
+    X = _nonzeros(X)
+    n, m = X.shape
     w, v, e = (
         np.ones(size) if weights is None else np.asarray(weights, dtype=np.float64)
         for weights, size in ((sample_weight, n), (feature_weight, m), (exposure, n))
@@ -122,7 +125,6 @@ def kl_divergence(
     unseen = _nonzeros(sp.csr_array((n, m)) if missing is None else missing)
     unseen.data = w[_rows(unseen)] * v[unseen.indices] * products_at_nonzeros(unseen, W, H)
     fitted = _column_sums(w[:, None] * W) @ _column_sums(v[:, None] * H) - unseen.data.sum()
-    X = _nonzeros(X)
     if missing is not None:
         X = X - X.multiply(_nonzeros(missing).astype(bool))
         X.eliminate_zeros()

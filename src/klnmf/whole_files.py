@@ -71,7 +71,7 @@ def _new_part(path: Path) -> tuple[Path, int]:
         part = path.with_name(f".{secrets.token_hex(4)}.part.{path.name}")
         descriptor = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
         with suppress(OSError):  # a file system without locks
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)  # another writer may hold it, to remove it
         if os.fstat(descriptor).st_nlink:
             return part, descriptor
         os.close(descriptor)  # another writer found it before it was locked, and removed it

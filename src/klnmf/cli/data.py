@@ -15,11 +15,13 @@ import numpy as np
 
 from klnmf.cli.arguments import add_data
 from klnmf.cli.parsing import words_for
+from klnmf.count_data import NOT_RAW, NotCountsWarning, transformation_of, warn_of_fractions
 from klnmf.on_disk import OnDiskMatrix, open_matrix
 from klnmf.on_disk.sources import stream
 from klnmf.readers import CountTable, read_counts
 from klnmf.readers.formats import checked_options, format_of
 from klnmf.readers.hdf5 import h5ad_parts
+from klnmf.sparse_data import view_of
 from klnmf.validation import EmptySamplesWarning, warn_of_empty_samples
 
 # Options of the readers; those that were not given are left to the readers' defaults, and one that
@@ -183,20 +185,17 @@ def _name_empty_samples(table: CountTable | OpenedTable, indptr: Any) -> None:
 def _warn_of_counts_elsewhere(args: argparse.Namespace, table: CountTable) -> None:
     """Name the layers of a file that hold whole numbers, where fractions were read."""
     path, values = Path(args.data).expanduser(), table.X.data
-    if values.dtype.kind != "f" or format_of(path, args.format) != "h5ad":
+    fractions = values[values != np.floor(values)]
+    if not len(fractions) or format_of(path, args.format) != "h5ad":
         return
     with h5ad_parts(path, args.layer, None) as parts:
         others = parts.others
     layers = [words_for(args.parser, "layer", name) for name in others if _holds_counts(path, name)]
     if layers:
-        fraction = values[values != np.floor(values)][:1]
-        example = f" (for instance {fraction[0]:.4g})" if len(fraction) else ""
-        warnings.warn(
-            f"{args.layer or 'X'} of {args.data} holds fractions{example}; the model is for raw "
-            f"counts. Whole numbers are in: {', '.join(shlex.join(w) for w in layers if w)}.",
-            UserWarning,
-            stacklevel=2,
-        )
+        where = f"Whole numbers are in: {', '.join(shlex.join(w) for w in layers if w)}."
+        looks = transformation_of(view_of(table.X)) or NOT_RAW
+        warn_of_fractions(f"{args.layer or 'X'} of {args.data}", fractions[0], looks, where)
+        warnings.simplefilter("ignore", NotCountsWarning)  # it has been said
 
 
 def _holds_counts(path: Path, layer: str) -> bool:

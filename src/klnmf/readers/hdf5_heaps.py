@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import mmap
 import re
+from functools import lru_cache
 from pathlib import Path
 from struct import Struct
 
@@ -23,8 +24,16 @@ _NUMBER_AND_LENGTH = {2: Struct("<H6xH"), 4: Struct("<H6xI"), 8: Struct("<H6xQ")
 def check_heaps(path: Path, length_size: int) -> None:
     """Refuse a file with a heap that has no end.
 
-    Heaps are found by their signature: one pass over the file, about a second for a gigabyte.
+    Heaps are found by their signature: one pass over the file, about a second for a gigabyte. A
+    file that is opened again is not gone over again, unless it has changed.
     """
+    status = path.stat()
+    version = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+    _go_over_heaps(path, length_size, version)
+
+
+@lru_cache(maxsize=64)
+def _go_over_heaps(path: Path, length_size: int, version: tuple[int, ...]) -> None:
     head = _NUMBER_AND_LENGTH[length_size].unpack_from
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         # Heaps do not overlap: no file has more objects than this.

@@ -199,12 +199,11 @@ def _cheapest_merge(
 
 
 def _products(F: Array) -> Array:
-    """Return Fᵀ F of a factor, most of which is 0.
+    """Return Fᵀ F.
 
     Without BLAS: with threads it sums in an order of its own, and its locks do not survive a fork.
     """
-    sparse = sp.csr_array(F)
-    products: Array = (sparse.T @ sparse).toarray()
+    products: Array = np.einsum("ij,ik->jk", F, F)
     return products
 
 

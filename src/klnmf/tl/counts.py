@@ -8,10 +8,9 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from klnmf.count_data import NotCountsWarning, transformation_of
+from klnmf.count_data import NOT_RAW, transformation_of, warn_of_fractions
 from klnmf.matrix_checks import checked_matrix
 from klnmf.sparse_data import view_of
-from klnmf.validation import warn_caller
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -93,13 +92,9 @@ def check_raw_counts(X: sp.csr_array, adata: AnnData, layer: str | None) -> None
     if layer is None and "log1p" in adata.uns:
         looks = "looks log-transformed: adata.uns['log1p'] says so"
     elif looks is None and where is not None:
-        looks = "is probably not the raw counts"
+        looks = NOT_RAW
     if looks is not None:
-        warn_caller(
-            f"{_place(layer)} holds fractions (for instance {fractions[0]:.4g}) and {looks}. The "
-            f"model is for raw counts. {where or _NO_COUNTS}",
-            NotCountsWarning,
-        )
+        warn_of_fractions(_place(layer), fractions[0], looks, where or _NO_COUNTS)
 
 
 def _chosen_matrix(adata: AnnData, layer: str | None) -> Any:
