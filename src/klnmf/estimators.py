@@ -483,7 +483,10 @@ class KLNMF(SavedToFiles, FactorModel):
         return ClusterLostError(f"{error} {advice}")
 
     def _penalties(self) -> Penalties:
-        return Penalties(*map(float, (self.l1_W, self.l2_W, self.l1_H, self.l2_H)))
+        try:
+            return Penalties(*map(float, (self.l1_W, self.l2_W, self.l1_H, self.l2_H)))
+        except OverflowError as error:
+            raise ValueError(f"A penalty is larger than a float can be: {error}.") from error
 
     def _set_fitted(self, run: Run, solution: Solution) -> None:
         """Set the fitted attributes."""

@@ -66,6 +66,10 @@ def _checksum(array: Array) -> int:
     return zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
 
 
+# Rounding of an objective, and much more.
+SAME_OBJECTIVE = 1e-5
+
+
 @dataclass
 class Checkpoint(PeriodicFile[Run]):
     """The file of one fit."""
@@ -118,6 +122,7 @@ class Checkpoint(PeriodicFile[Run]):
         self._check_identity(content, container.klnmf_version)
         try:
             state = _state(content, container.arrays, problem, solver)
+            _check_objective(problem, solver, state)
             history = unpack_history(container.arrays, content.members.get("history"))
             iterations = [record["iteration"] for record in history]
             if any(record.keys() != RECORD_FIELDS for record in history[:1]):
@@ -152,6 +157,21 @@ class Checkpoint(PeriodicFile[Run]):
         wanted["seed from random_state"] = seed if self.seed is None else self.seed
         way_out = f"start again with {option('resume', False)}, which overwrites it"
         check_identity(self.path, found, wanted, "fit", way_out)
+
+
+def _check_objective(problem: Problem, solver: Solver, state: State) -> None:
+    """Refuse factors whose objective is not the one in the file, whatever its checksums say."""
+    if state.iteration == 0:
+        return  # the objective of a start is not known
+    found = problem.objective(state.factors)
+    if found == state.objective and not solver.never_rises:
+        return  # it may be infinite
+    scale = problem.backend.data.total + abs(state.objective)
+    if not abs(found - state.objective) <= SAME_OBJECTIVE * scale < np.inf:
+        raise SavedFileError(
+            f"the objective of its factors is {found:g}, and it says {state.objective:g}: the file "
+            "was changed."
+        )
 
 
 def _state(content: Fields, arrays: dict[str, Array], problem: Problem, solver: Solver) -> State:

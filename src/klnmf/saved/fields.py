@@ -25,6 +25,8 @@ def number_from_json(value: Any, name: str) -> bool | int | float:
         return NOT_FINITE[value["float"]]
     if not isinstance(value, bool | int | float):
         raise SavedFileError(f"{name} must be a number, got {shortened(value)}.")
+    if isinstance(value, int) and abs(value) >= 2**63:
+        raise SavedFileError(f"{name} must be below 2^63, got {shortened(value)}.")
     return value
 
 
