@@ -28,7 +28,7 @@ import dask.array as da  # noqa: E402
 from distributed import Client, KilledWorker, LocalCluster  # noqa: E402
 from distributed.comm import CommClosedError  # noqa: E402
 
-from dask_clusters import kill, local_cluster, wait_until_killable  # noqa: E402
+from dask_clusters import kill, local_cluster, wait_until_killable, within  # noqa: E402
 from klnmf.backends.dask import cluster as contacts  # noqa: E402
 from klnmf.backends.dask import session  # noqa: E402
 from klnmf.backends.dask.cluster import Cluster  # noqa: E402
@@ -140,7 +140,7 @@ def test_transform(client: Client) -> None:
             np.testing.assert_array_equal(fitted.transform(COUNTS), expected)
 
 
-def test_what_is_known_as_a_dask_array(client: Client) -> None:
+def test_what_is_known_as_a_dask_array(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     missing = np.zeros(COUNTS.shape, dtype=bool)
     missing[::7, 3] = True
     X, given = dask_array(sp.csr_array), da.from_array(missing, chunks=(250, 40))
@@ -150,6 +150,11 @@ def test_what_is_known_as_a_dask_array(client: Client) -> None:
             break_contact(patch, number)
             many = model(backend="dask").fit(X, missing=given)
             np.testing.assert_array_equal(many.components_, one.components_)
+    monkeypatch.setattr(contacts, "SECONDS_WITHOUT_WORKERS", 0.3)
+    with local_cluster(0) as cluster, Client(cluster), within(60):
+        for known in ({"missing": given}, {"exposure": da.ones(COUNTS.shape[0])}):
+            with pytest.raises(ClusterLostError, match="has no workers"):
+                model(backend="dask").fit(X, **known)
 
 
 def test_contacts_that_fail_for_ever(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -211,6 +216,20 @@ def test_a_worker_dies_at_the_start(
     assert victim not in killable.nthreads()
 
 
+@pytest.mark.parametrize("kind", ["in memory", "dask array"])
+def test_all_workers_die(killable: Client, kind: str, expected: Any, tmp_path: Path) -> None:
+    """Those that come back have other addresses, and nothing of X."""
+
+    def kill_all(record: dict[str, Any]) -> None:
+        if record["iteration"] == 2:
+            for address in killable.nthreads():
+                kill(killable, address)
+
+    with within(120):
+        W = model(backend="dask", callback=kill_all).fit_transform(as_given(kind, tmp_path))
+    np.testing.assert_array_equal(np.asarray(W), expected)
+
+
 def test_a_worker_dies_at_the_end(
     killable: Client, expected: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -229,7 +248,7 @@ def test_a_worker_dies_at_the_end(
     holders = {address for held in killable.who_has().values() for address in held}
     for address in holders:
         kill(killable, address)
-    with pytest.raises(RuntimeError, match=r"Call transform\(X\)"):
+    with within(120), pytest.raises(RuntimeError, match=r"Call transform\(X\)"):
         W.compute()
 
 

@@ -268,17 +268,13 @@ class Cluster:
             elif future.status != "finished":
                 raise WorkerLostError("data on a worker are gone")
 
-    def gathered(self, futures: list[Any], workers: Collection[str] = ()) -> list[Any]:
-        """Return the results of tasks, as long as these workers are there."""
-        self.wait(futures, workers)
-        results: list[Any] = self.awaited(lambda: self.client.gather(futures), workers)
-        return results
-
     def results(self, futures: list[Any]) -> list[Any]:
-        """Return the results of tasks that any worker can do again if one is lost."""
+        """Return the results of tasks; Dask does again what was lost with a worker."""
         for _ in range(MOST_LOSSES):
             try:
-                return self.gathered(futures)
+                self.wait(futures)
+                gathered: list[Any] = self.awaited(lambda: self.client.gather(futures))
+                return gathered
             except WorkerLostError as error:
                 lost = error
                 if any(future.cancelled() for future in futures):

@@ -32,12 +32,6 @@ class Parts(Protocol):
     def place(self, mode: int, part: int, address: str) -> Any:
         """Return a future of a part that is, or will be, on that worker."""
 
-    def settle(self) -> None:
-        """All parts are where they belong: what they were made from can go."""
-
-    def forget(self) -> None:
-        """All workers are lost, and with them what there was of X: make it again."""
-
     def seen_from_driver(self, session: Session) -> SparseData:
         """Return what solvers see of X."""
 
@@ -80,12 +74,6 @@ class PartsInMemory:
         rows = rows_of(self._data.view(mode), self._cuts[mode].rows(part))
         return self._cluster.scatter(rows, address)
 
-    def settle(self) -> None:
-        """See :class:`Parts`."""
-
-    def forget(self) -> None:
-        """See :class:`Parts`."""
-
     def seen_from_driver(self, session: Session) -> SparseData:
         """See :class:`Parts`."""
         return self._data
@@ -118,12 +106,6 @@ class PartsOnDisk:
             None if terms is None else terms.rows(rows),
             at=address,
         )
-
-    def settle(self) -> None:
-        """See :class:`Parts`."""
-
-    def forget(self) -> None:
-        """See :class:`Parts`."""
 
     def seen_from_driver(self, session: Session) -> SparseData:
         """See :class:`Parts`."""

@@ -61,12 +61,6 @@ class PlacedParts(Protocol):
     def place(self, mode: int, part: int, address: str) -> Any:
         """Return a future of a part that is, or will be, on that worker."""
 
-    def settle(self) -> None:
-        """All parts are where they belong: what they were made from can go."""
-
-    def forget(self) -> None:
-        """All workers are lost, and with them what there was of X: make it again."""
-
 
 class Entry(NamedTuple):
     """What a round did to the versions."""
@@ -253,10 +247,6 @@ class Session:
             raise WorkerLostError(str(error)) from error
         return futures
 
-    def results(self, submit_all: Callable[[], list[Any]]) -> list[Any]:
-        """Return the results of tasks on parts of X, which are submitted again after a loss."""
-        return self._until_done(lambda: self._cluster.gathered(submit_all(), self._layout.homes))
-
     # ---- losses ----------------------------------------------------------------------------------
 
     def _count_loss(self, error: Exception) -> None:
@@ -280,9 +270,6 @@ class Session:
                 }
                 if set(holders) >= set(self._layout.homes):
                     self._futures.clear()  # all are there, so it was X that was not
-                elif not holders:
-                    self._futures.clear()
-                    self._data.forget()
                 sources = self._sources(holders)
                 entries = self._journal[self._copied_until :]
                 if sources is None:  # from the beginning
@@ -324,7 +311,6 @@ class Session:
             old.generation + 1, self.partitions, homes, (keys[0], keys[1]), keepers_for(homes)
         )
         self._send(Reset(self._layout, dict(versions), dict(sources)))
-        self._data.settle()
 
     def _welcome_workers(self) -> None:
         """Give parts to workers that have come back, if others have several."""
