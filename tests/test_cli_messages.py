@@ -7,6 +7,7 @@ import ast
 import errno
 import json
 import os
+import shlex
 import subprocess
 import sys
 import warnings
@@ -386,11 +387,14 @@ def test_warnings_name_options_of_the_command_line(counts: Path, capsys: Any) ->
     assert "stopped at --max-iter 1 with a KKT residual" in err
 
 
-def test_layers_with_counts_are_named_where_fractions_are_read(counts: Path, capsys: Any) -> None:
+@pytest.mark.parametrize("is_dense", [False, True])
+def test_layers_with_counts_are_named_where_fractions_are_read(
+    is_dense: bool, counts: Path, capsys: Any
+) -> None:
     anndata = pytest.importorskip("anndata")
     X = sp.csr_matrix(sp.load_npz(counts))
     logs = X.astype(np.float64).log1p()
-    layers = {"raw counts": X, "again": logs}
+    layers = {"raw counts": X.toarray() if is_dense else X, "again": logs}
     anndata.AnnData(logs, layers=layers).write_h5ad("cells.h5ad")
     line = (
         f"klnmf: warning: X of cells.h5ad holds fractions (for instance {logs.data[0]:.4g}) and "
@@ -404,3 +408,22 @@ def test_layers_with_counts_are_named_where_fractions_are_read(counts: Path, cap
     words = ["fit", "cells.h5ad", "-r", 2, "--force", "--layer"]
     assert "Whole numbers" not in outcome(capsys, *words, "raw counts")[2]
     assert "again of cells.h5ad holds fractions" in outcome(capsys, *words, "again")[2]
+
+
+@pytest.mark.parametrize("closed", ["2>&-", ">&-"])
+def test_closed_streams_cost_no_model(counts: Path, closed: str) -> None:
+    words = [sys.executable, "-m", "klnmf", "fit", str(counts), "-r", "2", "-o", "m.klnmf"]
+    code = subprocess.run(["sh", "-c", f"{shlex.join(words)} {closed}"], check=False).returncode
+    assert code == 0
+    assert Path("m.klnmf").exists()
+
+
+def test_names_that_begin_with_a_tilde_are_files(counts: Path, capsys: Any) -> None:
+    name = counts.rename("~nobody-has-this-name.npz")
+    assert outcome(capsys, "fit", name, "-r", 2, "-o", "m.klnmf")[0] == 0
+
+
+def test_a_pattern_from_the_root_is_refused(capsys: Any, tmp_path: Path) -> None:
+    code, _, err = outcome(capsys, "convert", tmp_path, "o.npz", "--pattern", "/etc/*")
+    assert code == 1
+    assert "--pattern '/etc/*' is not a pattern of names in this folder" in err

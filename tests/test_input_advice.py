@@ -69,6 +69,8 @@ def test_a_path_or_a_table_in_place_of_a_matrix_says_what_to_pass(name: str) -> 
             call(path)
     with pytest.raises(TypeError, match=r"X is a CountTable\. Pass its counts, table\.X"):
         call(CountTable(COUNTS))
+    with pytest.raises(TypeError, match=r"masked array.*X\.filled\(0\).*missing=X\.mask"):
+        call(np.ma.array(COUNTS, mask=COUNTS > 3))
 
 
 # ---- AnnData -------------------------------------------------------------------------------------

@@ -210,3 +210,10 @@ def test_parquet_of_nothing_but_repetitions(
     table = pa.table({"x": pa.array(np.ones(10_000_000, np.int8))})
     pq.write_table(table, tmp_path / "a.parquet", compression="zstd")
     refused(tmp_path / "a.parquet", None, r"become 80,000,000, more than 2000 times")
+
+
+def test_svmlight_with_one_far_feature(tmp_path: Path) -> None:
+    path = tmp_path / "a.svm"
+    path.write_text("1 2147483646:1\n")
+    with pytest.raises(ReadError, match="nearly all of them would be empty"):
+        read_counts(path)

@@ -203,3 +203,13 @@ def test_a_full_disk_while_a_matrix_is_prepared(tmp_path: Path) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert caught.value.errno == errno.EFBIG
     assert caught.value.filename == str(tmp_path / "counts.partial")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no FIFOs")
+def test_what_is_not_a_file_is_not_replaced(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(OSError, match="pipe is a folder or a device"), writing(pipe):
+        pass
+    assert pipe.is_fifo()
+    assert os.listdir(tmp_path) == ["pipe"]

@@ -38,6 +38,9 @@ from klnmf.validation import warn_if_one_sided
 
 Array = npt.NDArray[Any]
 
+# More than any matrix has rows or columns.
+MOST_COMPONENTS = 2**31 - 1
+
 
 class KLNMF(SavedToFiles, FactorModel):
     """Nonnegative matrix factorisation of sparse counts under the Kullback-Leibler divergence.
@@ -176,7 +179,7 @@ class KLNMF(SavedToFiles, FactorModel):
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        "n_components": [Interval(Integral, 1, None, closed="left")],
+        "n_components": [Interval(Integral, 1, MOST_COMPONENTS, closed="both")],
         "solver": [StrOptions(set(SOLVERS)), Solver],
         "fixed_components": [None, "array-like", "sparse matrix"],
         "init": [StrOptions(set(STARTS))],

@@ -107,6 +107,11 @@ def _refuse_other_objects(X: Any, name: str) -> None:
         raise TypeError(
             f"{name} is a path. Read the file first: klnmf.readers.read_counts({str(X)!r}).X"
         )
+    if isinstance(X, np.ma.MaskedArray):
+        raise TypeError(
+            f"{name} is a masked array, and masks are not used. Pass {name}.filled(0); in fit, "
+            f"transform and score, missing={name}.mask says which cells were not observed."
+        )
     if _is_a(X, "klnmf.readers.table", "CountTable"):
         raise TypeError(f"{name} is a CountTable. Pass its counts, table.X.")
     if _is_a(X, "anndata", "AnnData"):

@@ -31,6 +31,10 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
             f"There is no folder {path.parent} to write {path.name} to. Make it first, or choose "
             "another path."
         )
+    if path.exists() and not path.is_file():
+        raise OSError(
+            f"{given} is a folder or a device. Only files are written: choose another path."
+        )
     with naming(given):
         _remove_leftovers(path)
         part, descriptor = _new_part(path)

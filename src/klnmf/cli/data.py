@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shlex
 import sys
 import warnings
@@ -14,13 +15,13 @@ from typing import Any
 import numpy as np
 
 from klnmf.cli.arguments import add_data
+from klnmf.cli.errors import printable
 from klnmf.cli.parsing import words_for
 from klnmf.count_data import NOT_RAW, NotCountsWarning, transformation_of, warn_of_fractions
 from klnmf.on_disk import OnDiskMatrix, open_matrix
-from klnmf.on_disk.sources import stream
 from klnmf.readers import CountTable, read_counts
 from klnmf.readers.formats import checked_options, format_of
-from klnmf.readers.hdf5 import h5ad_parts
+from klnmf.readers.hdf5 import Compressed, h5ad_parts
 from klnmf.sparse_data import view_of
 from klnmf.validation import EmptySamplesWarning, warn_of_empty_samples
 
@@ -34,6 +35,7 @@ _OPTIONS = (
 )
 # Entries of another layer that tell whether it holds counts.
 _LOOKED_AT = 1 << 14
+_ROWS_LOOKED_AT = 20
 
 
 def reading_options(args: argparse.Namespace) -> dict[str, Any]:
@@ -184,7 +186,7 @@ def _name_empty_samples(table: CountTable | OpenedTable, indptr: Any) -> None:
 
 def _warn_of_counts_elsewhere(args: argparse.Namespace, table: CountTable) -> None:
     """Name the layers of a file that hold whole numbers, where fractions were read."""
-    path, values = Path(args.data).expanduser(), table.X.data
+    path, values = Path(os.path.expanduser(args.data)), table.X.data
     fractions = values[values != np.floor(values)]
     if not len(fractions) or format_of(path, args.format) != "h5ad":
         return
@@ -199,15 +201,17 @@ def _warn_of_counts_elsewhere(args: argparse.Namespace, table: CountTable) -> No
 
 
 def _holds_counts(path: Path, layer: str) -> bool:
-    """Whether the first rows of a sparse layer are whole numbers; others are not looked at."""
+    """Whether the first values of a layer are whole numbers."""
     try:
-        source = stream(path, "h5ad", {"layer": layer})
-        if source is None or source.blocks is None:
-            return False
-        values = next(source.blocks(_LOOKED_AT)).data
-    except (ValueError, StopIteration):  # this layer is damaged or empty, and was not asked for
+        with h5ad_parts(path, layer, None) as parts:
+            found = parts.matrix
+            if isinstance(found, Compressed):
+                values = found.data[:_LOOKED_AT]
+            else:
+                values = found[:_ROWS_LOOKED_AT]
+    except ValueError:  # this layer is damaged, and was not asked for
         return False
-    return bool(len(values)) and bool((values == np.floor(values)).all())
+    return bool(values.any()) and bool((values == np.floor(values)).all())
 
 
 def facts_of(args: argparse.Namespace, table: CountTable | OpenedTable) -> dict[str, Any]:
@@ -230,7 +234,7 @@ def facts_of(args: argparse.Namespace, table: CountTable | OpenedTable) -> dict[
 def say(args: argparse.Namespace, line: str) -> None:
     """Tell the user something, unless it is to be quiet."""
     if not getattr(args, "quiet", False):
-        print(line, file=sys.stderr, flush=True)
+        print(printable(line), file=sys.stderr, flush=True)
 
 
 def stem_of(path: str) -> str:

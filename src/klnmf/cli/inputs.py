@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shlex
 from pathlib import Path
 
@@ -37,7 +38,7 @@ def check_inputs(args: argparse.Namespace) -> None:
 
 
 def _check_is_there(path: str, *, may_be_folder: bool) -> None:
-    file = Path(path).expanduser()
+    file = Path(os.path.expanduser(path))
     if not path:
         raise CommandError("the name of an input file is empty.")
     if not file.exists():
@@ -54,7 +55,7 @@ def _check_is_there(path: str, *, may_be_folder: bool) -> None:
 
 def _looks_like_data(path: str) -> str | None:
     try:
-        return recognised(Path(path).expanduser())
+        return recognised(Path(os.path.expanduser(path)))
     except ValueError:
         return None
 

@@ -44,6 +44,9 @@ def main(arguments: list[str] | None = None) -> int:
     >>> main(["topics", "nowhere.klnmf"])
     1
     """
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed, as by `2>&-`
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115, as long as the process
     args = build_parser(version("klnmf")).parse_args(arguments)
     # What the library logs, commands say themselves.
     logging.getLogger("klnmf").addHandler(logging.NullHandler())

@@ -32,9 +32,9 @@ def search_folders(data_home: str | os.PathLike[str] | None) -> list[Path]:
     The last one is where downloads go. Without pooch there is no cache, and no download.
     """
     if data_home is not None:
-        return [Path(data_home).expanduser()]
+        return [Path(os.path.expanduser(data_home))]
     named = os.environ.get(DATA_VARIABLE)
-    folders = [Path(named).expanduser()] if named else []
+    folders = [Path(os.path.expanduser(named))] if named else []
     if not folders or installed_version("pooch"):
         folders.append(Path(_pooch().os_cache("klnmf")))
     return folders

@@ -200,7 +200,7 @@ def open_matrix(
     if not isinstance(verify, bool) and verify != "auto":
         raise ValueError(f"verify must be True, False or 'auto'; got {verify!r}.")
     budget = parse_bytes(memory, least=1)
-    folder = Path(path).expanduser()
+    folder = Path(os.path.expanduser(path))
     if not folder.exists() and not folder.with_name(f"{folder.name}.partial").exists():
         raise FileNotFoundError(f"{folder}: there is no such folder.")
     header = read_header(folder)

@@ -101,7 +101,7 @@ def prepare(
     ((2, 2), 3, 'float32', ['sea', 'corn'])
     """
     limit = max(1, parse_bytes(memory) // BYTES_PER_ENTRY)
-    target = Path(path).expanduser()
+    target = Path(os.path.expanduser(path))
     if dtype is not None:
         dtype = working_dtype(np.zeros(0), dtype)
     if target.exists() and not (overwrite and is_prepared(target)):
@@ -170,7 +170,7 @@ def _identity(data: Any, reading: dict[str, Any], dtype: Any) -> dict[str, Any] 
     """Return what a half-written folder must come from; None for what is in memory."""
     if not isinstance(data, str | os.PathLike):
         return None
-    file = Path(data).expanduser()
+    file = Path(os.path.expanduser(data))
     if not file.exists():
         raise FileNotFoundError(f"{file}: there is no such file or folder.")
     about = file.stat()
@@ -229,7 +229,7 @@ def _source(
     options: dict[str, Any],
 ) -> Source:
     if isinstance(data, str | os.PathLike):
-        file = Path(data).expanduser()
+        file = Path(os.path.expanduser(data))
         if layer is not None:
             options = options | {"layer": layer}
         name = format_to_read(file, format, options)

@@ -32,7 +32,12 @@ def read_texts(
     Rows are named by the path below the folder. Where every file is in a subfolder, the first
     subfolder is its label.
     """
-    files = sorted(file for file in path.rglob(pattern) if file.is_file())
+    try:
+        files = sorted(file for file in path.rglob(pattern) if file.is_file())
+    except (NotImplementedError, ValueError) as error:
+        raise ReadError(
+            path, f"{option('pattern', pattern)} is not a pattern of names in this folder: {error}."
+        ) from error
     if not files:
         raise ReadError(path, f"no file in this folder has a name like {pattern}.")
     names = [file.relative_to(path).as_posix() for file in files]

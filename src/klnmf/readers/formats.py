@@ -182,7 +182,7 @@ def read_counts(
     >>> table.column_names.tolist()
     ['sea', 'corn']
     """
-    path = Path(path).expanduser()
+    path = Path(os.path.expanduser(path))
     if layer is not None:
         options["layer"] = layer
     name = format_to_read(path, format, options)
@@ -229,7 +229,7 @@ def write_counts(table: CountTable, path: PathLike, *, format: str | None = None
     ['counts.columns.txt', 'counts.mtx', 'counts.rows.txt']
     CountTable(2 × 2, 3 nonzeros, with row_names, column_names)
     """
-    path = Path(path).expanduser()
+    path = Path(os.path.expanduser(path))
     name = format_to_write(path, format)
     write = FORMATS[name].write
     assert write is not None

@@ -231,11 +231,15 @@ def write_h5ad(table: CountTable, path: Path) -> None:
     if table.column_ids is not None:
         frames[1][GENE_IDS] = table.column_ids
     data = anndata.AnnData(sp.csr_matrix(table.X), obs=frames[0], var=frames[1])
-    # No lock of HDF5's: klnmf.whole_files has one on the same file.
-    with require("h5py", "Writing .h5ad files").File(path, "w", locking=False) as file:
+    h5py = require("h5py", "Writing .h5ad files")
+    # In memory first: HDF5's library crashes where the disk is full.
+    with h5py.File(path, "w", driver="core", backing_store=False) as file:
         anndata.io.write_elem(file, "/", data)
         if "raw" in file:
             del file["raw"]  # which holds nothing
+        file.flush()
+        image = file.id.get_file_image()
+    path.write_bytes(image)
 
 
 # ---- loom ----------------------------------------------------------------------------------------

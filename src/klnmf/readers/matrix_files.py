@@ -165,6 +165,10 @@ def read_svmlight(
         matrix, labels = load_svmlight_file(stream, n_features=n_features, zero_based=zero_based)
     if first_wrong(matrix.data) is not None:
         explain_svmlight(path)
+    n_rows, n_columns = matrix.shape
+    strange = implausible_size(n_rows, n_columns, matrix.nnz)
+    if strange is not None:
+        raise ReadError(path, strange)
     shown = [f"{label:.12g}" for label in labels]
     return _with_names(path, matrix, suffix, row_names, column_names, labels=shown)
 
@@ -197,7 +201,7 @@ def vocabulary_of(path: Path) -> Path:
 def _beside(path: Path, suffix: str, what: str, given: PathLike | None = None) -> Path | None:
     """File of names: the one that was given, else the one beside the matrix, if there is one."""
     if given is not None:
-        return Path(given).expanduser()
+        return Path(os.path.expanduser(given))
     name = base_name(path, (suffix,))
     files = [path.with_name(name + ending) for ending in BESIDE[what]]
     return next((file for file in files if file.is_file()), None)

@@ -134,6 +134,8 @@ def read_container(path: Path, kind: str) -> Container:
     OSError
         If it cannot be opened.
     """
+    if path.exists() and not path.is_file():
+        raise SavedFileError(f"{path} is not a file.")
     with path.open("rb") as stream:
         try:
             with zipfile.ZipFile(stream) as archive:
