@@ -103,11 +103,10 @@ def kill_later(seconds: float, find_victims: Callable[[], list[int]]) -> threadi
 @pytest.mark.parametrize(
     ("kind", "n_in_start", "n_in_all", "n_victims"),
     [
-        ("in memory", 5, 5, 1),
-        ("dask array", 4, 3, 1),
-        ("on disk", 4, 3, 1),
-        ("in memory", 3, 2, 2),  # all that there are; their nannies bring them back
-        ("dask array", 2, 2, 2),
+        ("in memory", 3, 2, 1),
+        ("dask array", 2, 1, 1),
+        ("on disk", 2, 1, 1),
+        ("in memory", 1, 1, 2),  # all that there are; their nannies bring them back
     ],
 )
 def test_workers_killed_at_any_moment(
@@ -137,7 +136,7 @@ def test_own_workers_killed_at_any_moment(expected: Any) -> None:
     """Where there is no client: while its workers are started, too."""
     started = time.monotonic()
     fit(COUNTS, n_threads=2)
-    for moment in moments(3, 3, time.monotonic() - started - 1.0):
+    for moment in moments(2, 1, time.monotonic() - started - 1.0):
         killer = kill_later(moment, own_workers)
         W = fit(COUNTS, n_threads=2)
         killer.join()
@@ -166,9 +165,7 @@ class Killer:
             self.n_kills += 1
 
 
-@pytest.mark.parametrize(
-    ("kind", "n_kills"), [("in memory", 10), ("dask array", 4), ("on disk", 4)]
-)
+@pytest.mark.parametrize(("kind", "n_kills"), [("in memory", 5), ("dask array", 2), ("on disk", 2)])
 def test_killed_workers_cost_nothing_but_time(
     kind: str, n_kills: int, expected: Any, tmp_path: Path
 ) -> None:
@@ -248,7 +245,7 @@ def test_a_lost_scheduler_leaves_a_checkpoint(tmp_path: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-@pytest.mark.parametrize("kind", ["in memory", "dask array", "on disk"])
+@pytest.mark.parametrize("kind", ["in memory", "dask array"])
 def test_a_scheduler_lost_at_the_start(kind: str, tmp_path: Path) -> None:
     X = as_given(kind, tmp_path)
     with cluster_of_processes() as kill_scheduler:
