@@ -158,7 +158,7 @@ class KLNMF(SavedToFiles, FactorModel):
     feature_weight_ : ndarray of shape (`n_features_in_`,) or None
         Weights of the features, which ``transform`` uses as well.
     data_checksum_ : int
-        Checksum of the row and column sums of X, which tells `klnmf.uncertainty` whether it is
+        Checksum of the row and column sums of X, which tells ``klnmf.uncertainty`` whether it is
         given the X of the fit.
     n_features_in_ : int
         Number of features seen in ``fit``.

@@ -87,7 +87,7 @@ class MiniBatchKLNMF(FactorModel):
     n_components_ : int
         Number of components.
     data_checksum_ : int or None
-        Checksum of the row and column sums of X, which tells `klnmf.uncertainty` whether it is
+        Checksum of the row and column sums of X, which tells ``klnmf.uncertainty`` whether it is
         given the X of the fit; None after ``partial_fit``.
     n_features_in_ : int
         Number of features seen in ``fit``.
