@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import dask
 from distributed import Client, LocalCluster, Nanny, Status
+
+# Else a worker that is down 15 seconds after a loss, for the second time, is not started again.
+dask.config.set({"distributed.deploy.lost-worker-timeout": "1 hour"})
 
 
 def local_cluster(n_workers: int, processes: bool = False) -> LocalCluster:
@@ -23,21 +27,22 @@ def local_cluster(n_workers: int, processes: bool = False) -> LocalCluster:
     )
 
 
-def _is_there(nanny: Nanny) -> bool:
-    return nanny.is_alive() and nanny.process.status == Status.running
-
-
-def wait_until_killable(client: Client, n_workers: int) -> None:
-    """Wait for so many workers whose nannies would restart them.
+def killable_workers(client: Client, n_workers: int, killed: Collection[int] = ()) -> list[int]:
+    """Wait for so many workers whose nannies would restart them; return their processes.
 
     A nanny may give up on a worker that dies as it starts. Another one takes its place then.
+    Processes that were killed a moment ago may not be missed by anybody yet.
     """
+
+    def is_there(nanny: Nanny) -> bool:
+        is_running = nanny.is_alive() and nanny.process.status == Status.running
+        return bool(is_running and nanny.pid not in killed)
+
     cluster, started = client.cluster, time.monotonic()
     while True:
-        nannies = list(cluster.workers.values())
-        n_there = sum(_is_there(nanny) for nanny in nannies)
-        if n_there >= n_workers and len(client.nthreads()) == n_there:
-            return
+        there = [nanny.pid for nanny in list(cluster.workers.values()) if is_there(nanny)]
+        if len(there) >= n_workers and len(client.nthreads()) == len(there):
+            return there
         if time.monotonic() - started > 20:
             cluster.scale(len(cluster.worker_spec) + 1)
             started = time.monotonic()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import gc
 import itertools
 import os
 import signal
@@ -28,7 +29,7 @@ import dask.array as da  # noqa: E402
 from distributed import Client, KilledWorker, LocalCluster  # noqa: E402
 from distributed.comm import CommClosedError  # noqa: E402
 
-from dask_clusters import kill, local_cluster, wait_until_killable, within  # noqa: E402
+from dask_clusters import kill, killable_workers, local_cluster, within  # noqa: E402
 from klnmf.backends.dask import cluster as contacts  # noqa: E402
 from klnmf.backends.dask import session  # noqa: E402
 from klnmf.backends.dask.cluster import Cluster  # noqa: E402
@@ -83,7 +84,7 @@ def of_processes() -> Iterator[Client]:
 @pytest.fixture
 def killable(of_processes: Client, monkeypatch: pytest.MonkeyPatch) -> Client:
     """As many as there were at first; the fit does not wait until those that died are back."""
-    wait_until_killable(of_processes, 2)
+    killable_workers(of_processes, 2)
     monkeypatch.setattr(contacts, "SECONDS_TO_RESTART", 0.3)
     return of_processes
 
@@ -216,8 +217,7 @@ def test_a_worker_dies_at_the_start(
     assert victim not in killable.nthreads()
 
 
-@pytest.mark.parametrize("kind", ["in memory", "dask array"])
-def test_all_workers_die(killable: Client, kind: str, expected: Any, tmp_path: Path) -> None:
+def test_all_workers_die(killable: Client, expected: Any) -> None:
     """Those that come back have other addresses, and nothing of X."""
 
     def kill_all(record: dict[str, Any]) -> None:
@@ -226,7 +226,7 @@ def test_all_workers_die(killable: Client, kind: str, expected: Any, tmp_path: P
                 kill(killable, address)
 
     with within(120):
-        W = model(backend="dask", callback=kill_all).fit_transform(as_given(kind, tmp_path))
+        W = model(backend="dask", callback=kill_all).fit_transform(dask_array(sp.csr_array))
     np.testing.assert_array_equal(np.asarray(W), expected)
 
 
@@ -244,7 +244,7 @@ def test_a_worker_dies_at_the_end(
     monkeypatch.setattr(Session, "_futures_of", killing)
     W = model(backend="dask").fit_transform(dask_array(sp.csr_array))
     np.testing.assert_array_equal(W.compute(), expected)
-    wait_until_killable(killable, 2)
+    killable_workers(killable, 2)
     holders = {address for held in killable.who_has().values() for address in held}
     for address in holders:
         kill(killable, address)
@@ -349,8 +349,21 @@ def test_errors_of_tasks(client: Client) -> None:
     with client.as_current():
         with pytest.raises(FileNotFoundError, match=r"counts\.npz"):
             model(backend="dask").fit(dask_array(no_file))
-        with pytest.raises(ClusterLostError, match=r"all those workers died.*more memory"):
+        with pytest.raises(ClusterLostError, match=r"workers died.*more memory.*allowed-failures"):
             model(backend="dask").fit(dask_array(no_memory))
+
+
+def test_a_fit_lets_go_of_what_is_on_workers() -> None:
+    """Dask counts losses by task, and would go on counting in the next fit of the same array."""
+    X = dask_array(sp.csr_array)
+    with local_cluster(1) as cluster, Client(cluster), within(60):
+        gc.disable()
+        try:
+            model(backend="dask").fit(X)
+            while cluster.scheduler.tasks:
+                time.sleep(0.02)
+        finally:
+            gc.enable()
 
 
 def test_data_that_cannot_be_made_again(expected: Any) -> None:

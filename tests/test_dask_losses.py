@@ -29,7 +29,7 @@ import dask.array as da  # noqa: E402
 import psutil  # noqa: E402
 from distributed import Client  # noqa: E402
 
-from dask_clusters import local_cluster, wait_until_killable, within  # noqa: E402
+from dask_clusters import killable_workers, local_cluster, within  # noqa: E402
 from klnmf.backends import ClusterLostError  # noqa: E402
 
 pytestmark = [
@@ -117,9 +117,9 @@ def test_workers_killed_at_any_moment(
         fit(X)  # workers import this and that in the first one
         started = time.monotonic()
         fit(X)
+        victims: list[int] = []
         for moment in moments(n_in_start, n_in_all, time.monotonic() - started):
-            wait_until_killable(client, 2)
-            victims = random.sample(list(client.run(os.getpid).values()), n_victims)
+            victims = random.sample(killable_workers(client, 2, killed=victims), n_victims)
             killer = kill_later(moment, lambda victims=victims: victims)
             W = fit(X)
             killer.join()
@@ -153,15 +153,16 @@ class Killer:
         self._client, self._random = client, random.Random(seed)
         self.n_kills, self._left, self._next = 0, n_kills, 3
         self.iterations: list[int] = []
+        self._killed: list[int] = []
 
     def __call__(self, record: dict[str, Any]) -> None:
         self.iterations.append(record["iteration"])
         if record["iteration"] >= self._next and self.n_kills < self._left:
             self._next += self._random.randint(1, 4)
-            wait_until_killable(self._client, 2)
-            victim = self._random.choice(list(self._client.run(os.getpid).values()))
+            workers = killable_workers(self._client, 2, killed=self._killed)
+            self._killed = [self._random.choice(workers)]
             delay = self._random.uniform(0.0, 0.1)
-            threading.Timer(delay, os.kill, (victim, signal.SIGKILL)).start()
+            threading.Timer(delay, os.kill, (self._killed[0], signal.SIGKILL)).start()
             self.n_kills += 1
 
 

@@ -133,6 +133,11 @@ class PartsOfDaskArray:
         self._placed[mode, part] = future
         return future
 
+    def release(self) -> None:
+        """See :class:`~klnmf.backends.dask.data.Parts`."""
+        self._blocks, self._by_columns = [], []
+        self._placed.clear()
+
     def _pieces(self, rows: slice) -> list[tuple[Any, int, int]]:
         """Blocks that have some of the rows, and which."""
         pieces, begin = [], 0

@@ -49,7 +49,7 @@ def too_many_losses(error: BaseException) -> ClusterLostError:
     """Return the error to raise where workers die again and again."""
     return ClusterLostError(
         f"Workers of the Dask cluster were lost {MOST_LOSSES} times in a row, the last time: "
-        f"{error}. Their logs say why; often they need more memory."
+        f"{str(error).rstrip('.')}. Their logs say why; often they need more memory."
     )
 
 
@@ -264,23 +264,28 @@ class Cluster:
                 try:
                     future.result()
                 except KilledWorker as error:
-                    raise ClusterLostError(f"{error} Often workers need more memory.") from error
+                    raise ClusterLostError(
+                        f"{error} Often workers need more memory. If they are stopped for other "
+                        "reasons, increase distributed.scheduler.allowed-failures."
+                    ) from error
             elif future.status != "finished":
                 raise WorkerLostError("data on a worker are gone")
 
     def results(self, futures: list[Any]) -> list[Any]:
         """Return the results of tasks; Dask does again what was lost with a worker."""
-        for _ in range(MOST_LOSSES):
+        n_losses = 0
+        while True:
             try:
                 self.wait(futures)
                 gathered: list[Any] = self.awaited(lambda: self.client.gather(futures))
                 return gathered
             except WorkerLostError as error:
-                lost = error
                 if any(future.cancelled() for future in futures):
                     raise ClusterLostError(
                         f"What X is made from was lost with a worker ({error}), and nothing is "
                         "there to make it again. Make X anew, and call again."
                     ) from error
+                n_losses += 1
+                if n_losses > MOST_LOSSES:
+                    raise too_many_losses(error) from error
                 self.wait_for_workers(1)
-        raise too_many_losses(lost) from lost

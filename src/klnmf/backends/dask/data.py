@@ -32,6 +32,9 @@ class Parts(Protocol):
     def place(self, mode: int, part: int, address: str) -> Any:
         """Return a future of a part that is, or will be, on that worker."""
 
+    def release(self) -> None:
+        """Let go of what is on workers."""
+
     def seen_from_driver(self, session: Session) -> SparseData:
         """Return what solvers see of X."""
 
@@ -74,6 +77,9 @@ class PartsInMemory:
         rows = rows_of(self._data.view(mode), self._cuts[mode].rows(part))
         return self._cluster.scatter(rows, address)
 
+    def release(self) -> None:
+        """See :class:`Parts`: nothing is held."""
+
     def seen_from_driver(self, session: Session) -> SparseData:
         """See :class:`Parts`."""
         return self._data
@@ -106,6 +112,9 @@ class PartsOnDisk:
             None if terms is None else terms.rows(rows),
             at=address,
         )
+
+    def release(self) -> None:
+        """See :class:`Parts`: nothing is held."""
 
     def seen_from_driver(self, session: Session) -> SparseData:
         """See :class:`Parts`."""

@@ -61,6 +61,9 @@ class PlacedParts(Protocol):
     def place(self, mode: int, part: int, address: str) -> Any:
         """Return a future of a part that is, or will be, on that worker."""
 
+    def release(self) -> None:
+        """Let go of what is on workers."""
+
 
 class Entry(NamedTuple):
     """What a round did to the versions."""
@@ -359,6 +362,7 @@ class Session:
     def close(self) -> None:
         """Free what the workers hold for this fit."""
         self._futures.clear()
+        self._data.release()
         if self._client.status != "running":
             return  # if nobody is there any more, nobody holds anything
         # A client hears a moment later than a message that its scheduler is gone.
