@@ -274,7 +274,7 @@ def test_warm_start_with_other_penalties_or_solver_keeps_the_components() -> Non
 @pytest.mark.parametrize(
     ("parameter", "value", "message"),
     [
-        ("n_components", 0, r"int in the range \[1, inf\). Got 0"),
+        ("n_components", 0, r"int in the range \[1, 2147483647\]. Got 0"),
         ("n_components", 2.5, "Got 2.5"),
         ("n_components", None, "Got None"),
         ("solver", "newton", r"'solver' parameter of KLNMF must be a str among .*'srcd'"),
