@@ -10,7 +10,7 @@ JOBS   ?= 2
 
 CORE_SOURCES := CMakeLists.txt pyproject.toml $(wildcard cpp/*.cpp cpp/*.hpp)
 CPP_FILES    := $(wildcard cpp/*.cpp cpp/*.hpp tests/cpp/*.cpp)
-PY_SOURCES   := $(shell find src/klnmf -name '*.py' -o -path 'src/klnmf/data/*' -type f)
+PY_SOURCES   := $(shell find src/klnmf -name '*.py' -o -path 'src/klnmf/datasets/embedded/*' -type f)
 
 # Without build isolation the tools stay in place, so that builds are incremental.
 INSTALL := $(PIP) install --quiet --no-build-isolation

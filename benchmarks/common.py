@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 
-from klnmf.initialization import STARTS
-from klnmf.sparse_data import SparseData
-from klnmf.validation import check_counts
+from klnmf.data.sparse_data import SparseData
+from klnmf.data.validation import check_counts
+from klnmf.starts.initialization import STARTS
 
 
 def add_data_argument(parser: argparse.ArgumentParser) -> None:

@@ -36,9 +36,9 @@ from benchmarks.common import add_data_argument, load_matrix, start_pair
 from klnmf import KLNMF
 from klnmf.backends.base import GuardedRule, MultiplicativeRule, Rule
 from klnmf.backends.cpu import CpuBackend
+from klnmf.data.sparse_data import SparseData
 from klnmf.objective import Penalties
 from klnmf.solvers.base import Problem
-from klnmf.sparse_data import SparseData
 
 Array = npt.NDArray[Any]
 Figure = dict[str, Any]

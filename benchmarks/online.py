@@ -24,10 +24,10 @@ from threadpoolctl import threadpool_limits
 from benchmarks.common import add_data_argument, load_matrix
 from klnmf import KLNMF, MiniBatchKLNMF
 from klnmf.backends import make_backend
+from klnmf.data.sparse_data import SparseData
 from klnmf.objective import Penalties
 from klnmf.solvers.alternating import RowSolve, solved_rows
 from klnmf.solvers.base import Problem
-from klnmf.sparse_data import SparseData
 
 ROW_SOLVE = RowSolve(tolerance=1e-5)
 

@@ -27,8 +27,8 @@ from benchmarks.memory import settle
 from benchmarks.peer_clock import Meter
 from benchmarks.peer_sets import load_set
 from benchmarks.peer_solvers import SOLVERS, Job, quiet
+from klnmf.data.validation import check_counts
 from klnmf.simulate import simulate_counts
-from klnmf.validation import check_counts
 
 Array = npt.NDArray[Any]
 

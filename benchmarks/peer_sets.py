@@ -10,9 +10,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from benchmarks.common import load_matrix
+from klnmf.data.validation import check_counts
 from klnmf.datasets import load_bible
 from klnmf.simulate import simulate_counts
-from klnmf.validation import check_counts
 
 EMBEDDED = "bible"
 REAL = ("reuters21578", "tdt2_top30", "20newsgroups_qwone", "mnist_train", "pbmc3k")

@@ -24,6 +24,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from klnmf.backends import make_backend
+from klnmf.data.sparse_data import SparseData
+from klnmf.data.validation import check_counts
 from klnmf.model_selection import RankSelection, select_rank
 from klnmf.model_selection.deviance import BACKGROUNDS
 from klnmf.model_selection.growth import descended
@@ -33,8 +35,6 @@ from klnmf.simulate import simulate_counts
 from klnmf.solvers.base import Problem
 from klnmf.solvers.coordinate_descent import SparseCoordinateDescent
 from klnmf.solvers.start import start_state
-from klnmf.sparse_data import SparseData
-from klnmf.validation import check_counts
 
 
 @dataclass(frozen=True)

@@ -24,11 +24,11 @@ from benchmarks.scaling import counts
 from klnmf.backends import BACKENDS
 from klnmf.backends.base import Backend
 from klnmf.backends.dask.packing import Packed, pack, unpack
+from klnmf.data.sparse_data import SparseData
 from klnmf.objective import NO_PENALTIES
 from klnmf.solvers.base import Problem, State
 from klnmf.solvers.coordinate_descent import SparseCoordinateDescent
 from klnmf.solvers.start import start_state
-from klnmf.sparse_data import SparseData
 
 RANK = 20
 BANDWIDTH = 10e9 / 8  # bytes a second of a link

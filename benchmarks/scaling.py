@@ -24,11 +24,11 @@ import joblib
 import numpy as np
 import scipy.sparse as sp
 
-from klnmf.backends import CpuBackend
 from klnmf.backends.base import GuardedRule
+from klnmf.backends.cpu import CpuBackend
+from klnmf.data.sparse_data import SparseData
 from klnmf.objective import NO_PENALTIES
 from klnmf.solvers.base import Problem
-from klnmf.sparse_data import SparseData
 
 Array = np.ndarray
 NONZEROS_PER_ROW = 100

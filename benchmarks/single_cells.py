@@ -44,14 +44,14 @@ from threadpoolctl import threadpool_limits
 from benchmarks.common import add_data_argument, load_matrix
 from klnmf import KLNMF
 from klnmf.backends import make_backend
+from klnmf.data.sparse_data import SparseData
+from klnmf.data.validation import check_counts
 from klnmf.model_selection import Consensus, consensus
 from klnmf.objective import Penalties, kl_divergence
 from klnmf.simulate import simulate_counts
 from klnmf.solvers.base import Problem
 from klnmf.solvers.coordinate_descent import SparseCoordinateDescent
 from klnmf.solvers.start import start_state
-from klnmf.sparse_data import SparseData
-from klnmf.validation import check_counts
 
 SETS = ("simulated", "pbmc3k")
 

@@ -25,11 +25,11 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.common import add_data_argument, load_matrix
 from klnmf import KLNMF
-from klnmf.backends import CpuBackend
+from klnmf.backends.cpu import CpuBackend
+from klnmf.data.sparse_data import SparseData
 from klnmf.objective import NO_PENALTIES, kl_divergence
 from klnmf.solvers.alternating import RowSolve, solved_rows
 from klnmf.solvers.base import Problem
-from klnmf.sparse_data import SparseData
 
 # From rough to fine: more relaxed multiplicative steps, then more steps of Newton's method.
 EFFORTS = [

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from klnmf.backends import CpuBackend, ReferenceBackend
 from klnmf.backends.base import (
     DenseRule,
     GuardedRule,
@@ -17,9 +16,11 @@ from klnmf.backends.base import (
     RowTotals,
     Rule,
 )
+from klnmf.backends.cpu import CpuBackend
 from klnmf.backends.numpy_factors import NumpyFactors
+from klnmf.backends.reference import ReferenceBackend
+from klnmf.data.sparse_data import SparseData
 from klnmf.objective import NO_PENALTIES, Penalties
-from klnmf.sparse_data import SparseData
 from strategies import Case, random_case
 
 Array = np.ndarray

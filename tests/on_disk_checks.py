@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 
-from klnmf.on_disk import OnDiskMatrix
-from klnmf.sparse_data import SparseData
-from klnmf.validation import check_counts
+from klnmf.data.sparse_data import SparseData
+from klnmf.data.validation import check_counts
+from klnmf.preparing import OnDiskMatrix
 
 
 def random_counts(n: int, m: int, density: float, seed: int = 0) -> sp.csr_array:

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from klnmf.data.validation import check_counts
 from klnmf.simulate import simulate_counts
-from klnmf.validation import check_counts
 
 
 def counts(n: int = 120, m: int = 80, rank: int = 4, depth: float = 200, seed: int = 0) -> Any:

@@ -19,15 +19,15 @@ from sklearn.exceptions import ConvergenceWarning
 from klnmf import KLNMF
 from klnmf.backends import make_backend
 from klnmf.backends.base import MultiplicativeRule
-from klnmf.initialization import cover_columns
+from klnmf.data.sparse_data import SparseData
+from klnmf.data.validation import check_counts
 from klnmf.objective import NO_PENALTIES, Penalties
 from klnmf.solvers import SOLVERS, SparseCoordinateDescent, make_solver
 from klnmf.solvers.alternating import RowSolve, Run
 from klnmf.solvers.base import Problem, State, alternate
 from klnmf.solvers.extrapolation import ExtrapolationWeights
 from klnmf.solvers.multiplicative import MultiplicativeUpdates
-from klnmf.sparse_data import SparseData
-from klnmf.validation import check_counts
+from klnmf.starts.initialization import cover_columns
 
 Array = np.ndarray
 DTYPES = (np.float32, np.float64)

@@ -12,7 +12,7 @@ import pytest
 import scipy.sparse as sp
 
 from klnmf import KLNMF, tl
-from klnmf.projection import project
+from klnmf.named_features import project
 from klnmf.simulate import simulate_counts
 
 COUNTS = simulate_counts(60, 40, 3, counts_per_sample=150, sparsity=0.3, random_state=0).X

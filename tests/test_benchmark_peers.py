@@ -29,9 +29,9 @@ from benchmarks.peer_tables import (
 )
 from sklearn.decomposition import non_negative_factorization
 
+from klnmf.data.validation import check_counts
 from klnmf.objective import kl_divergence
 from klnmf.simulate import simulate_counts
-from klnmf.validation import check_counts
 
 GROUP = Group("set", 20, "float32", 1, 60.0)
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from commands import outcome
 from klnmf import KLNMF, load_model
-from klnmf.on_disk import prepare
+from klnmf.preparing import prepare
 from klnmf.readers import CountTable, read_counts, write_counts
 from klnmf.readers.cells import as_cell, from_cell
 from reader_checks import assert_same

@@ -28,8 +28,8 @@ from klnmf.cli.arguments import build_parser
 from klnmf.cli.data import words_of_reading
 from klnmf.cli.errors import one_line
 from klnmf.cli.parsing import words_for
-from klnmf.option_names import option, options_in_use, spelled_by
 from klnmf.readers import CountTable, write_counts
+from klnmf.support.option_names import option, options_in_use, spelled_by
 
 
 @pytest.fixture(name="counts")

@@ -9,11 +9,11 @@ import pytest
 import scipy.sparse as sp
 
 from klnmf import KLNMF
+from klnmf.data.sparse_data import SparseData
 from klnmf.model_selection import Consensus, consensus
 from klnmf.model_selection.clusters import clustered, distances, mean_distance_to_neighbours
 from klnmf.objective import kl_divergence
 from klnmf.simulate import simulate_counts
-from klnmf.sparse_data import SparseData
 from klnmf.topics import match_components
 
 PLANTED = simulate_counts(150, 80, 4, counts_per_sample=300, random_state=0)

@@ -15,11 +15,11 @@ from sklearn.feature_extraction.text import TfidfTransformer, TfidfVectorizer
 
 from commands import outcome
 from klnmf import KLNMF, MiniBatchKLNMF, NotCountsWarning
-from klnmf.count_data import transformation_of
+from klnmf.data.not_counts import transformation_of
+from klnmf.data.sparse_data import view_of
 from klnmf.datasets import load_bible, tf_idf
 from klnmf.model_selection import consensus, select_rank
-from klnmf.on_disk import prepare
-from klnmf.sparse_data import view_of
+from klnmf.preparing import prepare
 from klnmf.uncertainty import bootstrap
 
 GENERATOR = np.random.default_rng(0)

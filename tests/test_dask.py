@@ -19,8 +19,8 @@ from klnmf import KLNMF
 from klnmf.backends.dask import worker
 from klnmf.backends.dask.cluster import Cluster
 from klnmf.backends.dask.partition import Partition, balanced
+from klnmf.data.sparse_data import ROWS_PER_SUM
 from klnmf.simulate import simulate_counts
-from klnmf.sparse_data import ROWS_PER_SUM
 
 dask = pytest.importorskip("dask", reason="needs the extra [dask]")
 pytest.importorskip("distributed", reason="needs the extra [dask]")
@@ -184,7 +184,7 @@ class LikeSparse:
 
 
 def test_matrix_on_disk(client: Client, tmp_path: Path) -> None:
-    matrix = klnmf.on_disk.prepare(COUNTS, tmp_path / "matrix")
+    matrix = klnmf.preparing.prepare(COUNTS, tmp_path / "matrix")
     fitted = assert_same_fit(matrix)
     np.testing.assert_array_equal(fitted.transform(matrix), fitted.transform(COUNTS))
 

@@ -54,7 +54,7 @@ def expected() -> Any:
 
 def as_given(kind: str, folder: Path) -> Any:
     if kind == "on disk":
-        return klnmf.on_disk.prepare(COUNTS, folder / "matrix")
+        return klnmf.preparing.prepare(COUNTS, folder / "matrix")
     if kind == "dask array":
         return dask_array(sp.csr_array)
     return COUNTS

@@ -53,7 +53,7 @@ def expected() -> Any:
 
 def as_given(kind: str, folder: Path) -> Any:
     if kind == "on disk":
-        return klnmf.on_disk.prepare(COUNTS, folder / "matrix")
+        return klnmf.preparing.prepare(COUNTS, folder / "matrix")
     if kind == "dask array":
         rows = [COUNTS[start : start + 2000] for start in range(0, COUNTS.shape[0], 2000)]
         return da.concatenate(

@@ -12,9 +12,9 @@ import pytest
 import scipy.sparse as sp
 
 from klnmf import KLNMF, MiniBatchKLNMF, load_model
-from klnmf.on_disk import prepare
+from klnmf.data.sparse_data import SparseData, counts_checksum
+from klnmf.preparing import prepare
 from klnmf.simulate import simulate_counts
-from klnmf.sparse_data import SparseData, counts_checksum
 from klnmf.uncertainty import bootstrap, differential_features
 
 COUNTS = sp.csr_array(simulate_counts(50, 30, 3, counts_per_sample=200, random_state=0).X)

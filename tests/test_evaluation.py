@@ -14,8 +14,8 @@ from sklearn.decomposition import NMF
 from sklearn.exceptions import NotFittedError
 
 from klnmf import KLNMF
+from klnmf.estimators.completion import BACKGROUND_SHARE, likelihood, split_for_completion
 from klnmf.evaluation import evaluate
-from klnmf.held_out import BACKGROUND_SHARE, likelihood, split_for_completion
 from klnmf.simulate import simulate_counts
 from klnmf.topics import coherence
 

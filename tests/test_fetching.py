@@ -14,7 +14,7 @@ import scipy.io
 import scipy.sparse as sp
 
 from klnmf import datasets
-from klnmf.datasets import images, prepared, single_cells, texts
+from klnmf.datasets import images, named_npz, single_cells, texts
 from klnmf.readers import entries
 from local_server import offer
 
@@ -54,7 +54,7 @@ def triplets(matrix: sp.csr_array) -> bytes:
 
 def sized(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every data set have the size of COUNTS."""
-    full = prepared.Source
+    full = named_npz.Source
 
     def small(name: str, description: str, shape: Any = None, nnz: Any = None) -> Any:
         return full(name, description, shape and COUNTS.shape, nnz and COUNTS.nnz)
@@ -253,7 +253,7 @@ def test_a_prepared_matrix_is_found_by_name(
 ) -> None:
     sized(monkeypatch)
     names = np.array([f"g{k}" for k in range(7)])
-    prepared.write_prepared(tmp_path, "pbmc3k", prepared.Table(COUNTS, LABELS, names))
+    named_npz.write_prepared(tmp_path, "pbmc3k", named_npz.Table(COUNTS, LABELS, names))
     monkeypatch.setenv("KLNMF_DATA", str(tmp_path))
     bunch = datasets.fetch_pbmc3k(download_if_missing=False)
     check_bunch(bunch, names=True)
@@ -264,7 +264,7 @@ def test_a_prepared_matrix_is_found_by_name(
 
 
 def test_another_version_of_the_data_is_refused(tmp_path: Path) -> None:
-    prepared.write_prepared(tmp_path, "tdt2_top30", prepared.Table(COUNTS))
+    named_npz.write_prepared(tmp_path, "tdt2_top30", named_npz.Table(COUNTS))
     with pytest.raises(ValueError, match=r"12 × 7 with \d+ nonzeros; expected are 9,394 × 36,771"):
         datasets.fetch_tdt2(data_home=tmp_path)
 
@@ -278,7 +278,7 @@ def test_another_version_of_the_data_is_refused(tmp_path: Path) -> None:
     ],
 )
 def test_broken_prepared_files(name: str, content: bytes, message: str, tmp_path: Path) -> None:
-    prepared.write_prepared(tmp_path, "tdt2_top30", prepared.Table(COUNTS))
+    named_npz.write_prepared(tmp_path, "tdt2_top30", named_npz.Table(COUNTS))
     (tmp_path / f"tdt2_top30.{name}").write_bytes(content)
     with pytest.raises((OSError, ValueError), match=message):
         datasets.fetch_tdt2(data_home=tmp_path)
@@ -295,7 +295,7 @@ def test_indices_out_of_place_are_found_before_anything_is_read_there(tmp_path: 
 @pytest.mark.parametrize("value", [-1, 2**40])
 def test_counts_that_are_none_are_refused(value: int) -> None:
     with pytest.raises(ValueError, match=r"cannot be negative|is beyond"):
-        prepared.checked_csr(sp.csr_array(np.array([[1, value]])))
+        named_npz.checked_csr(sp.csr_array(np.array([[1, value]])))
 
 
 def test_names_that_do_not_belong_to_the_matrix_are_refused(

@@ -114,7 +114,7 @@ def test_optional_packages_are_imported_late_and_named_when_missing() -> None:
 import sys
 for name in ("pandas", "anndata", "h5py"):
     sys.modules[name] = None
-import klnmf, klnmf.frames, klnmf.projection
+import klnmf, klnmf.frames, klnmf.named_features
 model = klnmf.KLNMF(1).fit([[1, 2], [2, 4]])
 for call, extra in (
     (lambda: klnmf.frames.components_frame(model), "dataframes"),
@@ -136,7 +136,7 @@ def test_import_of_the_package_leaves_optional_packages_alone() -> None:
 import sys
 import klnmf
 from klnmf import tl
-import klnmf.frames, klnmf.projection
+import klnmf.frames, klnmf.named_features
 # scikit-learn itself imports pandas where there is one.
 found = {"anndata", "h5py", "matplotlib"} & set(sys.modules)
 assert not found, found

@@ -13,8 +13,8 @@ import pytest
 import scipy.sparse as sp
 
 from klnmf import KLNMF
+from klnmf.data.validation import check_counts
 from klnmf.simulate import simulate_counts
-from klnmf.validation import check_counts
 
 COUNTS = simulate_counts(30, 20, 3, counts_per_sample=60, random_state=0).X.toarray()
 DENSE = COUNTS.astype(np.float64)

@@ -17,16 +17,16 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from klnmf import KLNMF, MiniBatchKLNMF
+from klnmf.data.validation import empty_samples_message
 from klnmf.evaluation import evaluate
 from klnmf.model_selection import consensus, select_rank
-from klnmf.on_disk import prepare
-from klnmf.projection import project
+from klnmf.named_features import project
+from klnmf.preparing import prepare
 from klnmf.readers import CountTable
 from klnmf.report import write_report
 from klnmf.simulate import simulate_counts
 from klnmf.topics import coherence
 from klnmf.uncertainty import bootstrap, differential_features
-from klnmf.validation import empty_samples_message
 
 N, M, R = 12, 8, 2
 COUNTS = simulate_counts(N, M, R, counts_per_sample=60, random_state=0).X.toarray() + 1.0

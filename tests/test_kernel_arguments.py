@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from klnmf import _core
-from klnmf.sparse_data import SparseData
+from klnmf.data.sparse_data import SparseData
 from strategies import random_case
 
 Array = np.ndarray

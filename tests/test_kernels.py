@@ -18,11 +18,12 @@ from kernel_checks import (
     half_step,
 )
 from klnmf import _core
-from klnmf.backends import CpuBackend, ReferenceBackend
 from klnmf.backends.base import GuardedRule, RowTotals
+from klnmf.backends.cpu import CpuBackend
+from klnmf.backends.reference import ReferenceBackend
+from klnmf.data.sparse_data import ROWS_PER_SUM, SparseData, blocked_sum
 from klnmf.objective import Penalties, kkt_residual, kl_divergence, penalised_objective
 from klnmf.solvers.base import Problem
-from klnmf.sparse_data import ROWS_PER_SUM, SparseData, blocked_sum
 from strategies import DTYPES, PENALTY_SETS, Case, random_case, same_bits, with_int64_indices
 
 Array = np.ndarray

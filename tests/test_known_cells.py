@@ -10,10 +10,10 @@ import scipy.sparse as sp
 from scipy.special import gammaln
 
 from klnmf import KLNMF, MiniBatchKLNMF, open_matrix
+from klnmf.data.validation import check_counts
+from klnmf.estimators.completion import likelihood, split_for_completion
 from klnmf.evaluation import evaluate
-from klnmf.held_out import likelihood, split_for_completion
-from klnmf.on_disk import prepare
-from klnmf.validation import check_counts
+from klnmf.preparing import prepare
 from known_cases import RANK, X, everything_known, fit
 from strategies import same_bits
 

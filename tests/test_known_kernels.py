@@ -11,12 +11,12 @@ import scipy.sparse as sp
 
 from kernel_checks import SPARSE_RULES, assert_same_half_step, half_step
 from klnmf import _core
-from klnmf.backends import CpuBackend, ReferenceBackend
 from klnmf.backends.base import PaperRule, SolveRule
-from klnmf.backends.cpu import core_terms
+from klnmf.backends.cpu import CpuBackend, core_terms
+from klnmf.backends.reference import ReferenceBackend
+from klnmf.data.row_constraints import Pattern, RowConstraints
+from klnmf.data.sparse_data import SparseData
 from klnmf.objective import NO_PENALTIES, Penalties
-from klnmf.row_terms import Pattern, RowTerms
-from klnmf.sparse_data import SparseData
 from strategies import Case, random_case, same_bits, with_int64_indices
 
 Array = np.ndarray
@@ -30,7 +30,7 @@ def pattern(generator: np.random.Generator, shape: tuple[int, int], share: float
     return sp.csr_array(generator.random(shape) < share)
 
 
-def terms_of_mode(kind: str, shape: tuple[int, int], rank: int, seed: int = 0) -> RowTerms:
+def terms_of_mode(kind: str, shape: tuple[int, int], rank: int, seed: int = 0) -> RowConstraints:
     """Terms of rows of a matrix; every third row has no cell or entry of its own."""
     generator = np.random.default_rng(seed)
     missing, barred = pattern(generator, shape, 0.3), pattern(generator, (shape[0], rank), 0.3)
@@ -39,7 +39,7 @@ def terms_of_mode(kind: str, shape: tuple[int, int], rank: int, seed: int = 0) -
     barred[:, [0, rank - 2]] = False
     frozen = np.zeros(rank, dtype=np.uint8)
     frozen[rank - 2] = 1
-    everything = RowTerms(
+    everything = RowConstraints(
         missing=Pattern.of(sp.csr_array(missing)),
         barred=Pattern.of(sp.csr_array(barred), np.int32),
         penalty_shares=np.exp(generator.normal(size=(shape[0], 2))),
@@ -50,11 +50,11 @@ def terms_of_mode(kind: str, shape: tuple[int, int], rank: int, seed: int = 0) -
     if kind == "all":
         return everything
     return replace(
-        RowTerms(l1=0.4 if kind == "scaled" else 0.0), **{fields: getattr(everything, fields)}
+        RowConstraints(l1=0.4 if kind == "scaled" else 0.0), **{fields: getattr(everything, fields)}
     )
 
 
-def with_terms(case: Case, mode: int, terms: RowTerms) -> tuple[Case, SparseData]:
+def with_terms(case: Case, mode: int, terms: RowConstraints) -> tuple[Case, SparseData]:
     """The case without what is missing or barred, and its data with the terms in this mode."""
     X = case.X if mode == 0 else sp.csr_array(case.X.T)
     if terms.missing is not None:
@@ -172,7 +172,7 @@ def test_what_is_left_of_a_component_is_not_a_difference_of_large_numbers() -> N
     """All of a component's mass but a trace is missing: the trace has all its digits."""
     H = np.array([[1e9, 1.0], [3e-9, 1.0], [1e9, 1.0]])
     X = sp.csr_array([[0.0, 2.0, 0.0]])
-    terms = RowTerms(missing=Pattern.of(sp.csr_array([[True, False, True]])))
+    terms = RowConstraints(missing=Pattern.of(sp.csr_array([[True, False, True]])))
     data = SparseData(X, (terms, None))
     x, c = np.array([[1e8, 0.5]]), H.sum(axis=0)
     found = CpuBackend(data).evaluate(0, x, H, c, 0.0).value
@@ -182,7 +182,7 @@ def test_what_is_left_of_a_component_is_not_a_difference_of_large_numbers() -> N
 def test_an_empty_row_keeps_what_is_held_and_counts_it() -> None:
     X = sp.csr_array([[0.0, 0.0], [1.0, 2.0]])
     frozen = np.array([0, 1], dtype=np.uint8)
-    data = SparseData(X, (RowTerms(frozen=frozen), None))
+    data = SparseData(X, (RowConstraints(frozen=frozen), None))
     case = Case(X, np.array([[0.3, 0.5], [1.0, 0.25]]), np.array([[1.0, 2.0], [3.0, 4.0]]))
     for backend in (CpuBackend(data), ReferenceBackend(data)):
         x, totals, _ = half_step(backend, case, 0, RULES["guarded"])
@@ -196,7 +196,7 @@ def test_an_empty_row_keeps_what_is_held_and_counts_it() -> None:
 
 def test_a_rule_that_knows_nothing_of_terms_refuses_them() -> None:
     case = random_case((4, 5), 2)
-    data = SparseData(case.X, (RowTerms(frozen=np.array([1, 0], dtype=np.uint8)), None))
+    data = SparseData(case.X, (RowConstraints(frozen=np.array([1, 0], dtype=np.uint8)), None))
     with pytest.raises(TypeError, match="no rule PaperRule for these rows"):
         half_step(
             CpuBackend(data), case, 0, lambda x, A, mode: PaperRule(np.arange(2, dtype=np.int32))
@@ -206,14 +206,14 @@ def test_a_rule_that_knows_nothing_of_terms_refuses_them() -> None:
 @pytest.mark.parametrize(
     "terms",
     [
-        RowTerms(missing=Pattern(np.zeros(3, np.int64), np.zeros(0, np.int64))),
-        RowTerms(barred=Pattern(np.array([0, 0, 0, 0, 9]), np.zeros(2, np.int32))),
-        RowTerms(penalty_shares=np.ones((3, 2))),
-        RowTerms(frozen=np.ones(3, np.uint8)),
+        RowConstraints(missing=Pattern(np.zeros(3, np.int64), np.zeros(0, np.int64))),
+        RowConstraints(barred=Pattern(np.array([0, 0, 0, 0, 9]), np.zeros(2, np.int32))),
+        RowConstraints(penalty_shares=np.ones((3, 2))),
+        RowConstraints(frozen=np.ones(3, np.uint8)),
     ],
     ids=["missing", "barred", "scales", "frozen"],
 )
-def test_terms_of_another_size_are_refused(terms: RowTerms) -> None:
+def test_terms_of_another_size_are_refused(terms: RowConstraints) -> None:
     case = random_case((4, 5), 2)
     data = SparseData(case.X, (terms, None))
     with pytest.raises(ValueError, match=r"terms must have a row|ends before its starts"):
@@ -222,5 +222,5 @@ def test_terms_of_another_size_are_refused(terms: RowTerms) -> None:
 
 def test_terms_that_say_nothing_are_none() -> None:
     assert core_terms(None) is None
-    assert core_terms(RowTerms(l1=0.3)) is None
-    assert isinstance(core_terms(RowTerms(frozen=np.ones(2, np.uint8))), _core.RowTerms)
+    assert core_terms(RowConstraints(l1=0.3)) is None
+    assert isinstance(core_terms(RowConstraints(frozen=np.ones(2, np.uint8))), _core.RowTerms)

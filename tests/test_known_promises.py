@@ -12,16 +12,15 @@ from hypothesis.extra import numpy as hnp
 from scipy.special import xlogy
 
 from klnmf.backends import make_backend
-from klnmf.coverage import check_coverage, cover_start
-from klnmf.initialization import cover_columns
-from klnmf.known_checks import check_known
+from klnmf.constraints.checks import check_known
+from klnmf.constraints.explained_cells import check_coverage
+from klnmf.data.sparse_data import SparseData
+from klnmf.data.validation import check_counts
 from klnmf.objective import Penalties
-from klnmf.on_disk.observed import observed
 from klnmf.solvers import SparseCoordinateDescent, make_solver
 from klnmf.solvers.alternating import RowSolve, Run
 from klnmf.solvers.base import Problem, State
-from klnmf.sparse_data import SparseData
-from klnmf.validation import check_counts
+from klnmf.starts.initialization import cover_columns, cover_start
 from known_cases import RANK, X, everything_known, fit
 from strategies import (
     PENALTY_SETS,
@@ -78,7 +77,7 @@ def start_run(
     X = check_counts(case.X)
     try:
         known = check_known(given, fixed, X.shape, case.W.shape[1], X.dtype)
-        data = SparseData(X) if known is None else observed(SparseData(X), known, weights)
+        data = SparseData(X) if known is None else known.applied_to(SparseData(X), weights)
         if known is not None:
             check_coverage(known, data)
     except ValueError:  # weights of 0 alone, zeros over what is fixed, a count without a component

@@ -12,15 +12,14 @@ import scipy.sparse as sp
 
 import klnmf
 from klnmf import KLNMF
-from klnmf.known_checks import check_known
+from klnmf.constraints.checks import check_known
+from klnmf.data.sparse_data import SparseData
+from klnmf.data.validation import check_counts
+from klnmf.named_features import project
 from klnmf.objective import NO_PENALTIES
-from klnmf.on_disk.observed import observed
-from klnmf.projection import project
 from klnmf.saved import SavedFileError
 from klnmf.saved.container import read_container, write_container
 from klnmf.simulate import simulate_counts
-from klnmf.sparse_data import SparseData
-from klnmf.validation import check_counts
 from known_cases import X, everything_known, fit, of_samples
 from strategies import same_bits
 
@@ -43,7 +42,7 @@ SETS = {
 @pytest.fixture(scope="module")
 def matrix(tmp_path_factory: pytest.TempPathFactory) -> klnmf.OnDiskMatrix:
     folder = tmp_path_factory.mktemp("matrix") / "larger"
-    klnmf.on_disk.prepare(LARGER, folder)
+    klnmf.preparing.prepare(LARGER, folder)
     return klnmf.open_matrix(folder, memory=50_000)  # in many pieces
 
 
@@ -74,7 +73,7 @@ def test_what_is_seen_of_a_matrix_on_disk(matrix: klnmf.OnDiskMatrix) -> None:
     in_memory = SparseData(check_counts(LARGER))
     known = check_known(cells, None, LARGER.shape, 3, LARGER.dtype)
     assert known is not None
-    one, other = (observed(data, known, NO_PENALTIES) for data in (in_memory, matrix.data))
+    one, other = (known.applied_to(data, NO_PENALTIES) for data in (in_memory, matrix.data))
     rows = np.array([7, 3, 4000, 4001, 0])
     for mode in (0, 1):
         np.testing.assert_array_equal(one.view(mode).indptr, other.view(mode).indptr)

@@ -18,10 +18,10 @@ from kernel_checks import (
     half_step,
 )
 from klnmf import _core
-from klnmf.backends import CpuBackend
 from klnmf.backends.base import GuardedRule
+from klnmf.backends.cpu import CpuBackend
+from klnmf.data.sparse_data import SparseData
 from klnmf.objective import Penalties
-from klnmf.sparse_data import SparseData
 from strategies import DTYPES, PENALTY_SETS, Case, same_bits
 
 THREADS = (1, 2, 5)

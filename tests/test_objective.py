@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 from scipy.stats import poisson
 
-from klnmf.initialization import best_scales
 from klnmf.objective import (
     NO_PENALTIES,
     Penalties,
@@ -21,6 +20,7 @@ from klnmf.objective import (
     poisson_deviance,
     poisson_log_likelihood,
 )
+from klnmf.starts.initialization import best_scales
 from strategies import DTYPES, PENALTY_SETS, penalties, random_case
 
 Array = np.ndarray

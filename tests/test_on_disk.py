@@ -16,11 +16,11 @@ import scipy.sparse as sp
 
 from klnmf import KLNMF, MiniBatchKLNMF, open_matrix
 from klnmf.cli import main
+from klnmf.data.sparse_data import SparseData
 from klnmf.datasets import load_bible
 from klnmf.evaluation import evaluate
-from klnmf.on_disk import prepare
+from klnmf.preparing import prepare
 from klnmf.readers import CountTable, read_counts, write_counts
-from klnmf.sparse_data import SparseData
 from on_disk_checks import assert_is
 
 
@@ -193,7 +193,7 @@ _MEASURED = """
 import sys
 from pathlib import Path
 from klnmf import KLNMF, MiniBatchKLNMF, open_matrix
-from klnmf.on_disk import prepare
+from klnmf.preparing import prepare
 import warnings
 warnings.simplefilter("ignore")
 

@@ -14,8 +14,9 @@ import pytest
 import scipy.sparse as sp
 
 from klnmf import KLNMF, open_matrix
-from klnmf.on_disk import prepare, stages, verification
-from klnmf.on_disk.layout import npy_header, sha256
+from klnmf.data.on_disk import verification
+from klnmf.data.on_disk.layout import npy_header, sha256
+from klnmf.preparing import prepare, stages
 from klnmf.readers import CountTable, ReadError
 from on_disk_checks import random_counts
 

@@ -13,11 +13,11 @@ import scipy.io
 import scipy.sparse as sp
 from hypothesis import given, settings
 
-import klnmf.on_disk.preparing as preparing
+import klnmf.preparing.writing as preparing
 from klnmf import KLNMF, open_matrix
+from klnmf.data.on_disk.sizes import parse_bytes
 from klnmf.datasets import load_bible
-from klnmf.on_disk import prepare
-from klnmf.on_disk.sizes import parse_bytes
+from klnmf.preparing import prepare
 from klnmf.readers import CountTable, ReadError, read_counts, write_counts
 from on_disk_checks import assert_is, random_counts
 

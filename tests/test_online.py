@@ -11,10 +11,10 @@ import pytest
 import scipy.sparse as sp
 
 from klnmf import KLNMF, MiniBatchKLNMF
+from klnmf.data.validation import check_counts
 from klnmf.objective import kl_divergence
 from klnmf.simulate import simulate_counts
 from klnmf.solvers import online
-from klnmf.validation import check_counts
 
 
 @pytest.fixture(scope="module")

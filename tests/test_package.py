@@ -16,7 +16,7 @@ import pytest
 import klnmf
 from commands import outcome
 from klnmf.cli import information
-from klnmf.optional_packages import installed_version
+from klnmf.support.optional_packages import installed_version
 
 
 @pytest.mark.parametrize("imported", ["klnmf", "klnmf.cli.main"])
@@ -32,7 +32,7 @@ def test_names_are_found_when_asked_for() -> None:
     for name in klnmf.__all__:
         assert getattr(klnmf, name) is not None
     assert klnmf.KLNMF is klnmf.KLNMF
-    assert klnmf.KLNMF.__module__ == "klnmf.estimators"
+    assert klnmf.KLNMF.__module__ == "klnmf.estimators.kl_nmf"
     assert set(klnmf.__all__) <= set(dir(klnmf))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from klnmf.progress import ProgressBar
+from klnmf.support.progress import ProgressBar
 
 
 def test_a_bar_is_closed_whatever_happened() -> None:

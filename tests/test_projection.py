@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from sklearn.exceptions import NotFittedError
 
 from klnmf import KLNMF
-from klnmf.projection import match_features, project
+from klnmf.named_features import match_features, project
 from klnmf.readers import CountTable, read_counts
 from klnmf.simulate import simulate_counts
 from klnmf.topics import plsi_probabilities

@@ -9,12 +9,12 @@ import pytest
 import scipy.sparse as sp
 from scipy.special import xlogy
 
+from klnmf.data.sparse_data import SparseData
+from klnmf.data.validation import check_counts
 from klnmf.model_selection import select_rank
 from klnmf.model_selection.deviance import deviances_of_all_cells, feature_shares
 from klnmf.model_selection.speckles import SpeckledSplit, n_hidden, random_cells
 from klnmf.model_selection.thinning import thinned
-from klnmf.sparse_data import SparseData
-from klnmf.validation import check_counts
 from rank_checks import counts
 
 # ---- hold-out ------------------------------------------------------------------------------------

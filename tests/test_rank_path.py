@@ -11,13 +11,13 @@ import scipy.sparse as sp
 
 from klnmf import KLNMF
 from klnmf.backends import make_backend
+from klnmf.data.sparse_data import SparseData
 from klnmf.model_selection.choice import compared
 from klnmf.model_selection.growth import descended, grown, one_component, shrunk
 from klnmf.model_selection.search import Plan, Search
 from klnmf.model_selection.thinning import ThinnedSplit
 from klnmf.objective import Penalties, kl_divergence
 from klnmf.solvers.base import Problem
-from klnmf.sparse_data import SparseData
 from rank_checks import counts
 
 # ---- fits ----------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from klnmf.on_disk import prepare
+from klnmf.preparing import prepare
 from klnmf.readers import CountTable, ReadError, read_counts, write_counts
 from klnmf.readers.table import unique_features
 from reader_checks import COLUMNS, COUNTS, assert_same

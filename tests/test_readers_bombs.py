@@ -16,8 +16,9 @@ import pyarrow.parquet as pq
 import pytest
 import scipy.sparse as sp
 
-from klnmf.on_disk import prepare
-from klnmf.readers import ReadError, files, read_counts
+from klnmf.preparing import prepare
+from klnmf.readers import ReadError, read_counts
+from klnmf.support import input_files
 from reader_checks import refused
 
 # Reads a file with 3 GB of address space and in 40 seconds, and prints the error.
@@ -43,8 +44,8 @@ except ReadError as error:
 def test_lines_have_a_largest_length(
     name: str, packed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files, "LONGEST_LINE", 1000)
-    monkeypatch.setattr(files, "_BLOCK", 64)
+    monkeypatch.setattr(input_files, "LONGEST_LINE", 1000)
+    monkeypatch.setattr(input_files, "_BLOCK", 64)
     mtx = b"%%MatrixMarket matrix coordinate integer general\n% a comment\n1 1 1\n1 1 "
     (tmp_path / "vocab.a.txt").write_text("a\n")
     starts = {"a.csv": b"a,b,c\nx,y,", "a.mtx": mtx, "docword.a.txt": b"1\n1\n1\n1 1 ", "10x": mtx}
@@ -71,8 +72,8 @@ def test_lines_have_a_largest_length(
 
 
 def test_documents_have_a_largest_length(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "LONGEST_LINE", 1000)
-    monkeypatch.setattr(files, "_BLOCK", 64)
+    monkeypatch.setattr(input_files, "LONGEST_LINE", 1000)
+    monkeypatch.setattr(input_files, "_BLOCK", 64)
     (tmp_path / "a.txt").write_text("word\n" * 300)
     refused(tmp_path, None, "more than 1,000 characters, .* Split it into several documents")
 
@@ -93,7 +94,7 @@ def test_six_packed_gigabytes(name: str, line: str, tmp_path: Path) -> None:
 def test_packed_files_out_of_all_proportion(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files, "UNPACKED_LIMIT", 100_000)
+    monkeypatch.setattr(input_files, "UNPACKED_LIMIT", 100_000)
     (tmp_path / "a.csv.gz").write_bytes(gzip.compress(b"\n" * 10_000_000))
     refused(tmp_path / "a.csv.gz", None, r"bytes of this file become [\d,]+, more than 500 times")
     rows = "row,column,count\n" + "".join(f"r{i},c{i % 7},{i % 3}\n" for i in range(20_000))
@@ -166,7 +167,7 @@ def test_an_archive_that_declares_terabytes(tmp_path: Path) -> None:
 def test_archives_of_nothing_but_repetitions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files, "UNPACKED_LIMIT", 1000)
+    monkeypatch.setattr(input_files, "UNPACKED_LIMIT", 1000)
     X = sp.csr_array((np.ones(10**6), np.zeros(10**6, np.int32), np.array([0, 10**6])), (1, 1))
     sp.save_npz(tmp_path / "a.npz", X)
     refused(tmp_path / "a.npz", None, r"become 16,\d+,\d+, more than 500 times")
@@ -206,7 +207,7 @@ def test_parquet_with_metadata_that_pandas_does_not_write(metadata: str, tmp_pat
 def test_parquet_of_nothing_but_repetitions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files, "UNPACKED_LIMIT", 1000)
+    monkeypatch.setattr(input_files, "UNPACKED_LIMIT", 1000)
     table = pa.table({"x": pa.array(np.ones(10_000_000, np.int8))})
     pq.write_table(table, tmp_path / "a.parquet", compression="zstd")
     refused(tmp_path / "a.parquet", None, r"become 80,000,000, more than 2000 times")

@@ -21,11 +21,11 @@ import scipy.sparse as sp
 from klnmf.readers import (
     CountTable,
     ReadError,
-    files,
     parquet,
     read_counts,
     write_counts,
 )
+from klnmf.support import input_files
 from reader_checks import refused
 
 MTX = "%%MatrixMarket matrix coordinate"
@@ -85,7 +85,7 @@ def test_columns_that_are_not_there(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.rows.txt", "folder/a.txt"])
 def test_text_that_is_not_utf8(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "_BLOCK", 8)  # the lines are counted over several blocks
+    monkeypatch.setattr(input_files, "_BLOCK", 8)  # the lines are counted over several blocks
     path = tmp_path / name
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(b"a,b,c\nx,sea,2\nx,m\xe4rz,2\n")

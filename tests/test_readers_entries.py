@@ -11,7 +11,7 @@ import pytest
 import scipy.io
 import scipy.sparse as sp
 
-from klnmf.on_disk import prepare
+from klnmf.preparing import prepare
 from klnmf.readers import ReadError, entries, read_counts
 from reader_checks import refused
 

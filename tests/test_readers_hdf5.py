@@ -27,7 +27,7 @@ from hdf5_files import (
     write_annotated,
     write_loom,
 )
-from klnmf.on_disk import prepare
+from klnmf.preparing import prepare
 from klnmf.readers import CountTable, ReadError, hdf5, hdf5_items, read_counts, write_counts
 from reader_checks import COLUMNS, COUNTS, ROWS, assert_same
 

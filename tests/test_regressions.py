@@ -9,16 +9,17 @@ import pytest
 import scipy.sparse as sp
 
 from klnmf import KLNMF
-from klnmf.backends import CpuBackend, ReferenceBackend
 from klnmf.backends.base import GuardedRule, MultiplicativeRule
-from klnmf.initialization import nndsvd_start
+from klnmf.backends.cpu import CpuBackend
+from klnmf.backends.reference import ReferenceBackend
+from klnmf.data.sparse_data import SparseData
+from klnmf.data.validation import check_counts
 from klnmf.objective import kl_divergence, penalised_objective
 from klnmf.simulate import simulate_counts
 from klnmf.solvers import MultiplicativeUpdates, SparseCoordinateDescent
 from klnmf.solvers.extrapolation import Momentum
-from klnmf.sparse_data import SparseData
+from klnmf.starts.initialization import nndsvd_start
 from klnmf.topics import component_shares
-from klnmf.validation import check_counts
 
 COUNTS = simulate_counts(60, 40, 3, counts_per_sample=60, random_state=0).X
 
@@ -102,7 +103,7 @@ def test_svd_start_runs_on_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
 
         def __exit__(self, *error: object) -> None: ...
 
-    monkeypatch.setattr("klnmf.initialization.threadpool_limits", Recorder)
+    monkeypatch.setattr("klnmf.starts.initialization.threadpool_limits", Recorder)
     nndsvd_start(SparseData(check_counts(COUNTS)), 3, np.random.default_rng(0))
     assert limits == [1]
 

@@ -24,9 +24,9 @@ from sklearn.exceptions import ConvergenceWarning
 import klnmf
 from klnmf import KLNMF, objective
 from klnmf.backends.cpu import effective_threads
-from klnmf.caching import cached_property
-from klnmf.progress import ProgressBar
 from klnmf.simulate import simulate_counts
+from klnmf.support.caching import cached_property
+from klnmf.support.progress import ProgressBar
 
 COUNTS = simulate_counts(60, 40, 3, counts_per_sample=150, random_state=0).X
 
@@ -99,7 +99,7 @@ def test_progress_bar_goes_to_stderr(capfd: pytest.CaptureFixture[str]) -> None:
 def test_no_progress_bar_where_nobody_looks(
     progress: Any, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("klnmf.progress.SECONDS_BEFORE_SHOWN", 0.0)
+    monkeypatch.setattr("klnmf.support.progress.SECONDS_BEFORE_SHOWN", 0.0)
     model(progress=progress).fit(COUNTS)
     assert capfd.readouterr() == ("", "")
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from klnmf.initialization import sample_start
-from klnmf.sample_groups import FEWEST_PER_GROUP, MOST_SAMPLES, group_means
-from klnmf.sparse_data import RowView, SparseData
-from klnmf.validation import check_counts
+from klnmf.data.sparse_data import RowView, SparseData
+from klnmf.data.validation import check_counts
+from klnmf.starts.initialization import sample_start
+from klnmf.starts.sample_groups import FEWEST_PER_GROUP, MOST_SAMPLES, group_means
 
 Array = np.ndarray
 N_BLOCKS, WIDTH = 5, 12

@@ -10,11 +10,12 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klnmf.backends import CpuBackend, ReferenceBackend
 from klnmf.backends.base import SolveRule
+from klnmf.backends.cpu import CpuBackend
+from klnmf.backends.reference import ReferenceBackend
+from klnmf.data.sparse_data import SparseData
 from klnmf.objective import NO_PENALTIES
 from klnmf.solvers.alternating import RowSolve
-from klnmf.sparse_data import SparseData
 from strategies import DTYPES, PENALTY_SETS, Array, Case, random_case
 
 TOLERANCE = {np.float32: 1e-5, np.float64: 1e-9}

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from klnmf.initialization import best_scales
 from klnmf.objective import Penalties
+from klnmf.starts.initialization import best_scales
 from strategies import PENALTY_SETS, Case, random_case, start_run
 
 Array = np.ndarray

@@ -14,7 +14,7 @@ import pytest
 import scipy.sparse as sp
 
 from klnmf.cli import main
-from klnmf.on_disk import prepare
+from klnmf.preparing import prepare
 from klnmf.readers import ReadError, read_counts
 from sparse_breaking import WILD
 

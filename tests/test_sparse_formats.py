@@ -21,14 +21,14 @@ from hypothesis import strategies as st
 import klnmf
 from klnmf import KLNMF, MiniBatchKLNMF, objective, plots, tl, topics
 from klnmf.backends.dask.array_blocks import checked_block
-from klnmf.dask_blocks import pattern_block
+from klnmf.backends.dask.blocks import pattern_block
+from klnmf.data.matrix_checks import checked_matrix
 from klnmf.datasets import tf_idf
 from klnmf.evaluation import evaluate
 from klnmf.frames import components_frame
-from klnmf.matrix_checks import checked_matrix
 from klnmf.model_selection import consensus, select_rank
-from klnmf.on_disk import prepare
-from klnmf.projection import project
+from klnmf.named_features import project
+from klnmf.preparing import prepare
 from klnmf.readers import CountTable
 from klnmf.report import write_report
 from klnmf.simulate import simulate_counts
@@ -228,9 +228,9 @@ def test_sums_of_entries_that_are_stored_twice_do_not_wrap(format: str) -> None:
         major, minor = ([1, 1], [0, 2, 2]) if format == "csr" else ([0, 0], [0, 0, 2])
         X = getattr(sp, f"{format}_array")((twice.data, major, minor), shape=(2, 2))
     wide = [[0, 256], [0, 0]]
-    np.testing.assert_array_equal(klnmf.validation.check_counts(X).toarray(), wide)
+    np.testing.assert_array_equal(klnmf.data.validation.check_counts(X).toarray(), wide)
     np.testing.assert_array_equal(CountTable(X).X.toarray(), wide)
-    pattern = klnmf.known_checks.checked_pattern(X, "missing", (2, 2))
+    pattern = klnmf.constraints.checks.checked_pattern(X, "missing", (2, 2))
     np.testing.assert_array_equal(pattern.toarray(), np.array(wide) > 0)
 
 

@@ -11,12 +11,12 @@ import pytest
 import scipy.sparse as sp
 
 from klnmf import KLNMF, objective
-from klnmf.initialization import STARTS
-from klnmf.runs import TRIAL_ITERATIONS
+from klnmf.data.sparse_data import SparseData
+from klnmf.data.validation import check_counts
+from klnmf.estimators.begin import TRIAL_ITERATIONS
 from klnmf.simulate import simulate_counts
 from klnmf.solvers import SOLVERS
-from klnmf.sparse_data import SparseData
-from klnmf.validation import check_counts
+from klnmf.starts.initialization import STARTS
 
 SIMULATED = simulate_counts(60, 40, 3, counts_per_sample=150, random_state=0)
 COUNTS = SIMULATED.X

@@ -12,6 +12,7 @@ import scipy.sparse as sp
 
 from klnmf import KLNMF
 from klnmf.backends.numpy_factors import NumpyFactors
+from klnmf.data.sparse_data import RowView, SparseData
 from klnmf.simulate import simulate_counts
 from klnmf.solvers import SparseCoordinateDescent, coordinate_descent
 from klnmf.solvers.swaps import (
@@ -22,7 +23,6 @@ from klnmf.solvers.swaps import (
     draw_sample,
     propose_swap,
 )
-from klnmf.sparse_data import RowView, SparseData
 
 Array = Any
 

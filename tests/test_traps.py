@@ -13,9 +13,9 @@ import scipy.sparse as sp
 from klnmf import KLNMF, objective
 from klnmf.backends.base import GuardedRule
 from klnmf.backends.cpu import CpuBackend
+from klnmf.data.sparse_data import SparseData
 from klnmf.simulate import simulate_counts
 from klnmf.solvers import SOLVERS
-from klnmf.sparse_data import SparseData
 
 COUNTS = simulate_counts(40, 30, 3, counts_per_sample=80, random_state=0).X.toarray()
 # Entries of "ccd" never fall below this floor.

@@ -10,7 +10,7 @@ import pytest
 
 from klnmf import load_model
 from klnmf.saved import SavedFileError
-from klnmf.untrusted_json import DEPTH_LIMIT, parse_json, read_json
+from klnmf.support.untrusted_json import DEPTH_LIMIT, parse_json, read_json
 
 
 @pytest.mark.parametrize("opening", ["[", '{"a":', '[{"a":'])

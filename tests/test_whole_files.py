@@ -21,17 +21,17 @@ import pytest
 import scipy.sparse as sp
 
 from klnmf import KLNMF
-from klnmf.datasets.prepared import Table, write_prepared
-from klnmf.on_disk import prepare
-from klnmf.on_disk.layout import write_json
+from klnmf.data.on_disk.layout import write_json
+from klnmf.datasets.named_npz import Table, write_prepared
+from klnmf.preparing import prepare
 from klnmf.readers import CountTable, write_counts
 from klnmf.report import write_report
-from klnmf.whole_files import replacing, writing
+from klnmf.support.whole_files import replacing, writing
 
 # Writes half a file, says so, and waits to be killed.
 HALF = """
 import sys, time
-from klnmf.whole_files import writing
+from klnmf.support.whole_files import writing
 with writing(sys.argv[1]) as stream:
     stream.write(b"half")
     stream.flush()
@@ -104,7 +104,7 @@ def test_a_part_that_another_writer_removed_too_early_is_made_anew(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tokens = iter(["0" * 8, "1" * 8])
-    monkeypatch.setattr("klnmf.whole_files.secrets.token_hex", lambda n: next(tokens))
+    monkeypatch.setattr("klnmf.support.whole_files.secrets.token_hex", lambda n: next(tokens))
     opened = os.open
 
     def open_and_lose(name: Any, *how: Any) -> int:
@@ -113,7 +113,7 @@ def test_a_part_that_another_writer_removed_too_early_is_made_anew(
             os.unlink(name)
         return descriptor
 
-    monkeypatch.setattr("klnmf.whole_files.os.open", open_and_lose)
+    monkeypatch.setattr("klnmf.support.whole_files.os.open", open_and_lose)
     with replacing(path) as part:
         assert part.name.startswith(".1111")
         part.write_bytes(b"x")
@@ -124,7 +124,7 @@ def test_a_part_that_another_writer_is_about_to_remove_is_made_anew(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tokens = iter(["0" * 8, "1" * 8])
-    monkeypatch.setattr("klnmf.whole_files.secrets.token_hex", lambda n: next(tokens))
+    monkeypatch.setattr("klnmf.support.whole_files.secrets.token_hex", lambda n: next(tokens))
     opened, removers = os.open, []
 
     def open_beside_a_remover(name: Any, *how: Any) -> int:
@@ -142,7 +142,7 @@ def test_a_part_that_another_writer_is_about_to_remove_is_made_anew(
             removers[0].start()
         return descriptor
 
-    monkeypatch.setattr("klnmf.whole_files.os.open", open_beside_a_remover)
+    monkeypatch.setattr("klnmf.support.whole_files.os.open", open_beside_a_remover)
     with replacing(path) as part:
         removers[0].join()
         part.write_bytes(b"x")

@@ -28,13 +28,13 @@ from benchmarks.paper.methods import METHODS
 from benchmarks.paper.sets import load_set
 from benchmarks.peer_run import environment, write_json
 from klnmf import KLNMF, NotCountsWarning
-from klnmf.backends import CpuBackend
 from klnmf.backends.base import GuardedRule, PaperRule
+from klnmf.backends.cpu import CpuBackend
+from klnmf.data.sparse_data import SparseData
 from klnmf.objective import NO_PENALTIES
 from klnmf.simulate import simulate_counts
 from klnmf.solvers import PaperCoordinateDescent, Solver
 from klnmf.solvers.base import Problem
-from klnmf.sparse_data import SparseData
 
 Settings = dict[str, Any]
 Result = dict[str, Any]

@@ -9,8 +9,8 @@ import scipy.sparse as sp
 
 from benchmarks.common import load_matrix
 from benchmarks.paper.published import PUBLISHED
+from klnmf.data.validation import check_counts
 from klnmf.datasets import load_bible, tf_idf
-from klnmf.validation import check_counts
 
 EMBEDDED = "bible"
 TF_IDF = "-tfidf"

@@ -9,11 +9,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from klnmf.count_data import NotCountsWarning
-    from klnmf.estimators import KLNMF
-    from klnmf.mini_batch import MiniBatchKLNMF
-    from klnmf.model_files import load_model
-    from klnmf.on_disk import open_matrix
+    from klnmf.data.not_counts import NotCountsWarning
+    from klnmf.data.on_disk.matrix import open_matrix
+    from klnmf.estimators.kl_nmf import KLNMF
+    from klnmf.estimators.loading import load_model
+    from klnmf.estimators.mini_batch import MiniBatchKLNMF
+    from klnmf.preparing import prepare
 
     __version__: str
 
@@ -24,26 +25,27 @@ __all__ = [
     "__version__",
     "load_model",
     "open_matrix",
+    "prepare",
 ]
 
 # Where the names are. They and the modules are imported when they are first asked for: the command
 # line imports this package too, and its --help should not wait for scikit-learn.
 _HOMES = {
-    "KLNMF": "klnmf.estimators",
-    "MiniBatchKLNMF": "klnmf.mini_batch",
-    "NotCountsWarning": "klnmf.count_data",
-    "load_model": "klnmf.model_files",
-    "open_matrix": "klnmf.on_disk",
+    "KLNMF": "klnmf.estimators.kl_nmf",
+    "MiniBatchKLNMF": "klnmf.estimators.mini_batch",
+    "NotCountsWarning": "klnmf.data.not_counts",
+    "load_model": "klnmf.estimators.loading",
+    "open_matrix": "klnmf.data.on_disk.matrix",
+    "prepare": "klnmf.preparing",
 }
 _MODULES = (
     "datasets",
     "evaluation",
     "frames",
     "model_selection",
+    "named_features",
     "objective",
-    "on_disk",
     "plots",
-    "projection",
     "readers",
     "report",
     "simulate",

@@ -11,11 +11,11 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from klnmf.base_estimator import FactorModel
-from klnmf.estimators import KLNMF
+from klnmf.data.validation import warn_caller
+from klnmf.estimators.base import FactorModel
+from klnmf.estimators.kl_nmf import KLNMF
 from klnmf.topics import coherence
 from klnmf.topics.checks import checked_components
-from klnmf.validation import warn_caller
 
 # Samples that a figure needs. In the mean over chapters of the Bible (15 components, twelve draws),
 # the perplexity of 10 samples is off by 18 %, of 5 by 24 %. Coherence of single components in 30

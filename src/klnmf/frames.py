@@ -14,8 +14,8 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
-from klnmf.estimators import KLNMF
-from klnmf.matrix_checks import checked_matrix
+from klnmf.data.matrix_checks import checked_matrix
+from klnmf.estimators.kl_nmf import KLNMF
 
 
 def components_frame(

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from scipy.special import gammaln, xlogy
 
-from klnmf.matrix_checks import checked_matrix
+from klnmf.data.matrix_checks import checked_matrix
 
 Array = npt.NDArray[Any]
 

@@ -16,7 +16,7 @@ from fuzz.seeds import COUNTS, FILE_IN_PROGRESS, RANKS, RUNS, SAME, TIME_OF_FILE
 from klnmf import KLNMF, load_model
 from klnmf.cli import main
 from klnmf.model_selection import Consensus, RankSelection, consensus, select_rank
-from klnmf.on_disk import OnDiskMatrix, open_matrix, prepare
+from klnmf.preparing import OnDiskMatrix, open_matrix, prepare
 from klnmf.readers import CountTable, read_counts
 
 # What may leave a reader, with its subclasses.

@@ -28,7 +28,7 @@ import scipy.sparse as sp
 from klnmf import KLNMF
 from klnmf.cli import main
 from klnmf.model_selection import consensus, select_rank
-from klnmf.on_disk import prepare
+from klnmf.preparing import prepare
 from klnmf.readers import CountTable, write_counts
 from klnmf.simulate import simulate_counts
 

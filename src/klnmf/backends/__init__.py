@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from klnmf.backends.base import Backend
-from klnmf.backends.cpu import CpuBackend
-from klnmf.backends.dask.backend import DaskBackend
-from klnmf.backends.dask.cluster import ClusterLostError
-from klnmf.backends.reference import ReferenceBackend
-from klnmf.sparse_data import SparseData
+from importlib import import_module
+
+from klnmf.backends.base import Backend, ClusterLostError
+from klnmf.data.sparse_data import SparseData
 
 __all__ = [
     "BACKENDS",
@@ -18,21 +16,24 @@ __all__ = [
     "make_backend",
 ]
 
-BACKENDS: dict[str, type[CpuBackend] | type[ReferenceBackend] | type[DaskBackend]] = {
-    "cpu": CpuBackend,
-    "reference": ReferenceBackend,
-    "dask": DaskBackend,
+# Module and class, imported when a fit asks for them.
+BACKENDS = {
+    "cpu": ("klnmf.backends.cpu", "CpuBackend"),
+    "reference": ("klnmf.backends.reference", "ReferenceBackend"),
+    "dask": ("klnmf.backends.dask.backend", "DaskBackend"),
 }
 
 DEFAULT_BACKEND = "cpu"
 
 
-def backend_named(name: str) -> type[CpuBackend] | type[ReferenceBackend] | type[DaskBackend]:
+def backend_named(name: str) -> type[Backend]:
     """Class of a back-end by name; "auto" is the fastest one that this machine has."""
     chosen = DEFAULT_BACKEND if name == "auto" else name
     if chosen not in BACKENDS:
         raise ValueError(f"backend must be one of {['auto', *BACKENDS]}, got {name!r}.")
-    return BACKENDS[chosen]
+    module, class_name = BACKENDS[chosen]
+    found: type[Backend] = getattr(import_module(module), class_name)
+    return found
 
 
 def make_backend(name: str, data: SparseData, n_threads: int | None = None) -> Backend:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Protocol
 
 import numpy.typing as npt
 
-from klnmf.sparse_data import SparseData
+from klnmf.data.sparse_data import SparseData
 
 Array = npt.NDArray[Any]
 
@@ -76,8 +76,8 @@ class DenseRule:
 
 Rule = GuardedRule | SolveRule | MultiplicativeRule | PaperRule | DenseRule
 
-# Those that know what rows may have of their own (``klnmf.row_terms``).
-RULES_WITH_TERMS = frozenset({GuardedRule, SolveRule, MultiplicativeRule})
+# Those that know what rows may have of their own (``klnmf.data.row_constraints``).
+CONSTRAINED_RULES = frozenset({GuardedRule, SolveRule, MultiplicativeRule})
 
 
 @dataclass(frozen=True)
@@ -86,6 +86,10 @@ class RowTotals:
 
     value: float
     kkt: float
+
+
+class ClusterLostError(RuntimeError):
+    """The cluster, or too much of it, is gone."""
 
 
 class Backend(Protocol):
@@ -99,6 +103,8 @@ class Backend(Protocol):
     rules: ClassVar[frozenset[type]]
     data: SparseData
     narrow_dtype: Any  # a type below the data's that factors may also have; None if there is none
+
+    def __init__(self, data: SparseData, n_threads: int | None = None) -> None: ...
 
     def upload(self, factor: Any) -> Any:
         """Copy a NumPy array, or what NumPy makes one of, to where this back-end computes."""

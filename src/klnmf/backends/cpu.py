@@ -24,8 +24,8 @@ from klnmf.backends.base import (
     SolveRule,
 )
 from klnmf.backends.numpy_factors import NumpyFactors
-from klnmf.row_terms import Pattern, RowTerms
-from klnmf.sparse_data import Piece, SparseData
+from klnmf.data.row_constraints import Pattern, RowConstraints
+from klnmf.data.sparse_data import Piece, SparseData
 
 Array = npt.NDArray[Any]
 
@@ -63,7 +63,7 @@ def instruction_set() -> str:
     return str(_core.instruction_set())
 
 
-def core_terms(terms: RowTerms | None) -> _core.RowTerms | None:
+def core_terms(terms: RowConstraints | None) -> _core.RowTerms | None:
     """Return the terms of rows as the core takes them."""
     if terms is None or terms.is_empty:
         return None

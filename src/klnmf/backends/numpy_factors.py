@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from klnmf.sparse_data import ROWS_PER_SUM, SparseData, blocked_sum
+from klnmf.data.sparse_data import ROWS_PER_SUM, SparseData, blocked_sum
 
 Array = npt.NDArray[Any]
 

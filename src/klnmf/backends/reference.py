@@ -23,8 +23,8 @@ from klnmf.backends.base import (
 )
 from klnmf.backends.numpy_factors import NumpyFactors
 from klnmf.backends.reference_newton import newton_step, newton_steps, products, sums_over_rows
-from klnmf.row_terms import RowTerms
-from klnmf.sparse_data import RowView, SparseData, blocked_sum
+from klnmf.data.row_constraints import RowConstraints
+from klnmf.data.sparse_data import RowView, SparseData, blocked_sum
 
 Array = npt.NDArray[Any]
 
@@ -169,7 +169,7 @@ class ReferenceBackend(NumpyFactors):
         if type(rule) not in self.rules:
             raise TypeError(f"backend='reference' has no rule {type(rule).__name__}.")
         view = self.data.view(mode)
-        held = (view.terms or RowTerms()).is_frozen(x.shape[1])
+        held = (view.terms or RowConstraints()).is_frozen(x.shape[1])
         values, kkt = np.zeros(view.n_rows), np.zeros(view.n_rows)
         for i in range(view.n_rows):
             row = _row_problem(view, i, A, c, l2, held)
@@ -226,7 +226,7 @@ class ReferenceBackend(NumpyFactors):
     ) -> RowTotals:
         """See :class:`~klnmf.backends.base.Backend`."""
         view = self.data.view(mode)
-        held = (view.terms or RowTerms()).is_frozen(x.shape[1])
+        held = (view.terms or RowConstraints()).is_frozen(x.shape[1])
         x64, A64 = x.astype(np.float64), A.astype(np.float64)
         values, kkt = np.zeros(view.n_rows), np.zeros(view.n_rows)
         for i in range(view.n_rows):
@@ -241,7 +241,7 @@ class ReferenceBackend(NumpyFactors):
 
 def _row_problem(view: RowView, i: int, A: Array, c: Array, l2: float, held: Array) -> RowProblem:
     """Row i with what it has of its own."""
-    terms = view.terms or RowTerms()
+    terms = view.terms or RowConstraints()
     if terms.missing is not None and len(terms.missing.row(i)):
         observed = np.ones(len(A), dtype=bool)
         observed[terms.missing.row(i)] = False

@@ -12,8 +12,8 @@ from klnmf.cli.errors import DONE
 from klnmf.cli.lines import how_to_tell
 from klnmf.cli.outputs import MODEL
 from klnmf.cli.searches import checked_files, interrupted, save_picture, way_out
-from klnmf.count_data import NotCountsWarning
-from klnmf.estimators import KLNMF
+from klnmf.data.not_counts import NotCountsWarning
+from klnmf.estimators.kl_nmf import KLNMF
 from klnmf.model_selection import Consensus
 from klnmf.model_selection import consensus as agreement_of_runs
 from klnmf.model_selection.timing import duration

@@ -7,7 +7,7 @@ import argparse
 from klnmf.cli.data import read_data, reading_options, say
 from klnmf.cli.errors import DONE
 from klnmf.cli.outputs import check_unused, check_writable
-from klnmf.on_disk import prepare as prepared
+from klnmf.preparing import prepare as prepared
 from klnmf.readers import write_counts
 from klnmf.readers.formats import format_to_write
 

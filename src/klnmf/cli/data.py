@@ -17,13 +17,13 @@ import numpy as np
 from klnmf.cli.arguments import add_data
 from klnmf.cli.errors import printable
 from klnmf.cli.parsing import words_for
-from klnmf.count_data import NOT_RAW, NotCountsWarning, transformation_of, warn_of_fractions
-from klnmf.on_disk import OnDiskMatrix, open_matrix
+from klnmf.data.not_counts import NOT_RAW, NotCountsWarning, transformation_of, warn_of_fractions
+from klnmf.data.sparse_data import view_of
+from klnmf.data.validation import EmptySamplesWarning, warn_of_empty_samples
+from klnmf.preparing import OnDiskMatrix, open_matrix
 from klnmf.readers import CountTable, read_counts
 from klnmf.readers.formats import checked_options, format_of
 from klnmf.readers.hdf5 import Compressed, h5ad_parts
-from klnmf.sparse_data import view_of
-from klnmf.validation import EmptySamplesWarning, warn_of_empty_samples
 
 # Options of the readers; those that were not given are left to the readers' defaults, and one that
 # a format does not know is an error there.

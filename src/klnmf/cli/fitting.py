@@ -13,7 +13,7 @@ from klnmf.cli.errors import DONE, INTERRUPTED, CommandError
 from klnmf.cli.lines import ProgressLines
 from klnmf.cli.outputs import MODEL, PAGE, check_output, check_unused, check_writable
 from klnmf.datasets import load_bible
-from klnmf.estimators import KLNMF
+from klnmf.estimators.kl_nmf import KLNMF
 from klnmf.readers import CountTable
 from klnmf.saved.container import SavedFileError, read_container
 from klnmf.topics import format_topics

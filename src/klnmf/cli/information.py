@@ -14,7 +14,7 @@ from klnmf.backends.cpu import effective_threads, instruction_set
 from klnmf.cli.arguments import build_parser
 from klnmf.cli.errors import DONE, CommandError
 from klnmf.cli.models import read_model
-from klnmf.optional_packages import installed_version
+from klnmf.support.optional_packages import installed_version
 
 PACKAGES = ("joblib", "numpy", "scipy", "scikit-learn", "threadpoolctl", "tqdm")
 EXTRAS = {

@@ -17,7 +17,7 @@ from klnmf.cli.answers import Answers, AnswersLostError
 from klnmf.cli.arguments import build_parser
 from klnmf.cli.errors import FAILED, INTERRUPTED, printable, report_error
 from klnmf.cli.parsing import spelling_of
-from klnmf.option_names import spelled_by
+from klnmf.support.option_names import spelled_by
 
 # Where each command lives; imported when it is called, so that --help is quick.
 _MODULES = {

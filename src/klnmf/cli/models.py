@@ -10,8 +10,9 @@ import numpy as np
 
 from klnmf.cli.data import OpenedTable, open_data, read_data, say, stored_reading
 from klnmf.cli.errors import CommandError
-from klnmf.model_files import load_model
-from klnmf.projection import (
+from klnmf.data.validation import empty_samples_message, warn_caller
+from klnmf.estimators.loading import load_model
+from klnmf.named_features import (
     FeatureOverlap,
     match_features,
     model_of_features,
@@ -21,7 +22,6 @@ from klnmf.projection import (
 from klnmf.readers import CountTable
 from klnmf.readers.formats import recognised
 from klnmf.saved.models import SavedModel
-from klnmf.validation import empty_samples_message, warn_caller
 
 # What a word is, and where the text stands; not which words are left out, the model knows its own.
 _OF_TEXTS = (

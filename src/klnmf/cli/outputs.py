@@ -13,7 +13,7 @@ import scipy.sparse as sp
 
 from klnmf.cli.errors import CommandError
 from klnmf.readers.cells import as_cell, write_lines
-from klnmf.whole_files import writing
+from klnmf.support.whole_files import writing
 
 
 def check_writable(path: str | Path, *others: str | Path | None) -> Path:

@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from klnmf.option_names import Spelling
+from klnmf.support.option_names import Spelling
 
 # What options are called elsewhere.
 _KNOWN_AS = {

@@ -21,7 +21,7 @@ from klnmf.cli.outputs import (
     check_writable,
 )
 from klnmf.saved.container import SavedFileError
-from klnmf.whole_files import writing
+from klnmf.support.whole_files import writing
 
 
 class SearchFiles(NamedTuple):

@@ -15,8 +15,8 @@ from klnmf.cli.outputs import PAGE, TOPICS, check_output, write_rows
 from klnmf.model_selection import RankSelection
 from klnmf.readers import CountTable
 from klnmf.saved.models import SavedModel
+from klnmf.support.whole_files import writing
 from klnmf.topics import component_shares, format_topics, top_features
-from klnmf.whole_files import writing
 
 
 def topics(args: argparse.Namespace) -> int:

@@ -59,7 +59,7 @@ def load_bible() -> Bunch:
     Genesis 1 Law
     """
     # Read as bytes, not through a file name: the package may sit inside a zip archive.
-    packed = resources.files("klnmf").joinpath("data", "kjv.npz").read_bytes()
+    packed = resources.files("klnmf").joinpath("datasets", "embedded", "kjv.npz").read_bytes()
     with np.load(io.BytesIO(packed), allow_pickle=False) as archive:
         counts = sparse.csr_matrix(
             (

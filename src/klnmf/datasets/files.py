@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from klnmf.optional_packages import installed_version
+from klnmf.support.optional_packages import installed_version
 
 DATA_VARIABLE = "KLNMF_DATA"
 

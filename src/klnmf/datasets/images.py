@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from sklearn.utils import Bunch
 
 from klnmf.datasets.files import RemoteFile, obtain
-from klnmf.datasets.prepared import Folder, Source, Table, load
+from klnmf.datasets.named_npz import Folder, Source, Table, load
 
 _MIRROR = "https://storage.googleapis.com/cvdf-datasets/mnist"
 MNIST = (

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from sklearn.utils import Bunch
 
 from klnmf.datasets.files import RemoteFile, obtain
-from klnmf.datasets.prepared import Folder, Source, Table, checked_csr, load
+from klnmf.datasets.named_npz import Folder, Source, Table, checked_csr, load
 
 PBMC3K = RemoteFile(
     "pbmc3k_filtered_gene_bc_matrices.tar.gz",

@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from sklearn.utils import Bunch
 
 from klnmf.datasets.files import RemoteFile, find, obtain, search_folders
-from klnmf.datasets.prepared import Folder, Source, Table, checked_csr, load
+from klnmf.datasets.named_npz import Folder, Source, Table, checked_csr, load
 from klnmf.datasets.weighting import tf_idf as weigh
 from klnmf.readers import entries
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from klnmf.matrix_checks import checked_matrix
+from klnmf.data.matrix_checks import checked_matrix
 
 
 def tf_idf(X: Any, *, log_counts: bool = True, normalise: bool = True) -> sp.csr_matrix:

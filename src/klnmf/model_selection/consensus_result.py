@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from klnmf.estimators import KLNMF
+from klnmf.estimators.kl_nmf import KLNMF
 from klnmf.model_selection.consensus_file import read_consensus, write_consensus
 
 FloatArray = npt.NDArray[np.float64]

@@ -15,9 +15,15 @@ from threadpoolctl import threadpool_limits
 
 from klnmf.backends import make_backend
 from klnmf.backends.cpu import effective_threads
-from klnmf.count_data import warn_if_not_counts
-from klnmf.initialization import STARTS, cover_columns
-from klnmf.known_names import sample_names_of
+from klnmf.constraints.names import sample_names_of
+from klnmf.data.not_counts import warn_if_not_counts
+from klnmf.data.sparse_data import SparseData, view_of
+from klnmf.data.validation import (
+    check_counts,
+    checked_input,
+    warn_of_empty_samples,
+    warn_of_many_components,
+)
 from klnmf.model_selection.clusters import clustered, distances, mean_distance_to_neighbours
 from klnmf.model_selection.consensus_result import Consensus
 from klnmf.model_selection.growth import descended
@@ -25,18 +31,12 @@ from klnmf.model_selection.restarts import Fit, restarted
 from klnmf.model_selection.runs_file import Runs, RunsFile, identity
 from klnmf.model_selection.runs_progress import RunsProgress
 from klnmf.objective import Penalties
-from klnmf.option_names import option
-from klnmf.progress import is_bar_wanted
 from klnmf.saved.checkpoints import should_resume
 from klnmf.solvers.alternating import RowSolve, solved_rows
 from klnmf.solvers.base import Problem
-from klnmf.sparse_data import SparseData, view_of
-from klnmf.validation import (
-    check_counts,
-    checked_input,
-    warn_of_empty_samples,
-    warn_of_many_components,
-)
+from klnmf.starts.initialization import STARTS, cover_columns
+from klnmf.support.option_names import option
+from klnmf.support.progress import is_bar_wanted
 
 Array = npt.NDArray[Any]
 

@@ -23,7 +23,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from scipy.special import xlogy
 
-from klnmf.sparse_data import SparseData
+from klnmf.data.sparse_data import SparseData
 
 Array = npt.NDArray[Any]
 FloatArray = npt.NDArray[np.float64]

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from klnmf.data.sparse_data import SparseData
 from klnmf.solvers.base import Problem, State
 from klnmf.solvers.coordinate_descent import SparseCoordinateDescent
 from klnmf.solvers.swaps import Sample, draw_sample, propose_addition, propose_merge
-from klnmf.sparse_data import SparseData
 
 Array = npt.NDArray[Any]
 Factors = tuple[Array, Array]  # W and H, both tall

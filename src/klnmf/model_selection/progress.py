@@ -9,7 +9,7 @@ from tqdm.auto import tqdm
 
 from klnmf.model_selection.search import Search, Step
 from klnmf.model_selection.timing import duration, predicted_seconds
-from klnmf.progress import ClosesBar, is_bar_wanted
+from klnmf.support.progress import ClosesBar, is_bar_wanted
 
 # tqdm's own estimate takes all steps for equally long; ours stands at the end.
 _FORMAT = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} fits [{elapsed}{postfix}]"

@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 from klnmf.saved.container import SavedFileError
 from klnmf.saved.fields import Fields
-from klnmf.untrusted_json import read_json
-from klnmf.whole_files import writing
+from klnmf.support.untrusted_json import read_json
+from klnmf.support.whole_files import writing
 
 FloatArray = npt.NDArray[np.float64]
 

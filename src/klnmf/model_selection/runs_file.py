@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from klnmf.data.sparse_data import SparseData
 from klnmf.model_selection.restarts import Fit
 from klnmf.saved.arrays import FLOATS, INDICES, array_named, is_factor
 from klnmf.saved.container import Container, SavedFileError, read_container
 from klnmf.saved.fields import Fields
 from klnmf.saved.periodic_file import PeriodicFile, check_identity, klnmf_version
-from klnmf.sparse_data import SparseData
 
 Array = npt.NDArray[Any]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from tqdm.auto import tqdm
 
-from klnmf.progress import ClosesBar, is_bar_wanted
+from klnmf.support.progress import ClosesBar, is_bar_wanted
 
 
 class RunsProgress(ClosesBar):

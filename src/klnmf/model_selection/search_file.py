@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from klnmf.data.sparse_data import SparseData
 from klnmf.model_selection.growth import Factors
 from klnmf.model_selection.search import Held, Plan, Search
 from klnmf.saved.arrays import FLOATS, array_named, is_factor
 from klnmf.saved.container import Container, SavedFileError, read_container
 from klnmf.saved.fields import Fields, shortened
 from klnmf.saved.periodic_file import PeriodicFile, check_identity, klnmf_version
-from klnmf.sparse_data import SparseData
 
 Array = npt.NDArray[Any]
 

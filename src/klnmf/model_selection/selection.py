@@ -16,17 +16,17 @@ from sklearn.utils import check_random_state
 from threadpoolctl import threadpool_limits
 
 from klnmf.backends.cpu import effective_threads
-from klnmf.count_data import NotCountsWarning, transformation_of
-from klnmf.held_out import is_integer_valued
+from klnmf.data.not_counts import NotCountsWarning, transformation_of
+from klnmf.data.sparse_data import view_of
+from klnmf.data.validation import EXACT_IN_FLOAT32, check_counts, checked_input, warn_caller
+from klnmf.estimators.completion import is_integer_valued
 from klnmf.model_selection.deviance import BACKGROUNDS
 from klnmf.model_selection.progress import PathProgress
 from klnmf.model_selection.rank_selection import RankSelection
 from klnmf.model_selection.search import Plan, Search, Step, is_small
 from klnmf.model_selection.search_file import SearchFile
-from klnmf.progress import is_bar_wanted
 from klnmf.saved.checkpoints import should_resume
-from klnmf.sparse_data import view_of
-from klnmf.validation import EXACT_IN_FLOAT32, check_counts, checked_input, warn_caller
+from klnmf.support.progress import is_bar_wanted
 
 Record = dict[str, Any]
 

@@ -19,6 +19,8 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from klnmf.backends import make_backend
+from klnmf.data.sparse_data import SparseData
+from klnmf.data.validation import VALUE_RANGE
 from klnmf.model_selection.deviance import (
     FloatArray,
     deviances_of_cells,
@@ -29,8 +31,6 @@ from klnmf.model_selection.deviance import (
 from klnmf.model_selection.growth import ENOUGH, Factors, descended, grown, one_component, shrunk
 from klnmf.objective import Penalties
 from klnmf.solvers.base import Problem
-from klnmf.sparse_data import SparseData
-from klnmf.validation import VALUE_RANGE
 
 Array = npt.NDArray[Any]
 

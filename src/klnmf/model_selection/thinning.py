@@ -10,11 +10,11 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from klnmf.backends import make_backend
+from klnmf.data.sparse_data import SparseData
 from klnmf.model_selection.deviance import FloatArray, deviances_of_all_cells, feature_shares
 from klnmf.model_selection.growth import Factors, descended, grown, one_component, shrunk
 from klnmf.objective import Penalties
 from klnmf.solvers.base import Problem
-from klnmf.sparse_data import SparseData
 
 Array = npt.NDArray[Any]
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from klnmf.readers.files import ReadError
 from klnmf.readers.formats import FORMATS, read_counts, write_counts
 from klnmf.readers.table import CountTable
+from klnmf.support.input_files import ReadError
 
 __all__ = ["FORMATS", "CountTable", "ReadError", "read_counts", "write_counts"]

@@ -17,10 +17,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from klnmf.option_names import option
 from klnmf.readers.cells import Cells, Names, from_cell, write_lines
 from klnmf.readers.diagnosis import shown
-from klnmf.readers.files import ReadError, compressed_if_named_so, text_blocks
 from klnmf.readers.table import CountTable, first_wrong, is_count, table_of_file
 from klnmf.readers.triplets import (
     PEEK,
@@ -32,6 +30,8 @@ from klnmf.readers.triplets import (
     positions_of,
     triplet_blocks,
 )
+from klnmf.support.input_files import ReadError, compressed_if_named_so, text_blocks
+from klnmf.support.option_names import option
 
 Record = tuple[int, list[str]]
 # Lines of triplets at a time: few, as many lists keep the garbage collector busy.

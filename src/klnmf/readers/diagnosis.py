@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from klnmf.readers.files import ReadError, byte_lines, text_lines
 from klnmf.readers.table import is_count
+from klnmf.support.input_files import ReadError, byte_lines, text_lines
 
 Lines = Iterator[tuple[int, bytes]]
 _SHOWN = 60

@@ -13,11 +13,11 @@ from typing import Any
 
 from sklearn.feature_extraction.text import CountVectorizer
 
-from klnmf.option_names import option
 from klnmf.readers.diagnosis import shown
-from klnmf.readers.files import ReadError, text_lines, whole_text
 from klnmf.readers.table import CountTable, table_of_file
-from klnmf.untrusted_json import parse_json
+from klnmf.support.input_files import ReadError, text_lines, whole_text
+from klnmf.support.option_names import option
+from klnmf.support.untrusted_json import parse_json
 
 # Options that say where the text comes from, which is decided here.
 _OURS = frozenset(("input", "encoding", "decode_error", "dtype"))

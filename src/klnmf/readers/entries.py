@@ -27,9 +27,9 @@ from klnmf.readers.diagnosis import (
     implausible_size,
     whole_numbers,
 )
-from klnmf.readers.files import line_blocks, open_binary, parsed_by_others
 from klnmf.readers.table import first_wrong
 from klnmf.readers.triplets import Entries
+from klnmf.support.input_files import line_blocks, open_binary, parsed_by_others
 
 Array = npt.NDArray[Any]
 # Bytes of a text that are made into numbers at a time.

@@ -11,10 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from klnmf.option_names import option, options_in_use
 from klnmf.readers.delimited import read_delimited, write_triplets
 from klnmf.readers.documents import VECTORIZER_OPTIONS, read_jsonl, read_texts
-from klnmf.readers.files import ReadError
 from klnmf.readers.hdf5 import read_h5ad, read_loom, write_h5ad
 from klnmf.readers.matrix_files import (
     SVMLIGHT_SUFFIXES,
@@ -29,7 +27,9 @@ from klnmf.readers.matrix_files import (
 from klnmf.readers.parquet import read_parquet, write_parquet
 from klnmf.readers.table import CountTable, table_of_file, unique_features
 from klnmf.readers.tenx import MATRIX_NAMES, companion, matrices_in, read_10x, read_10x_h5
-from klnmf.whole_files import naming, replacing
+from klnmf.support.input_files import ReadError
+from klnmf.support.option_names import option, options_in_use
+from klnmf.support.whole_files import naming, replacing
 
 PathLike = str | os.PathLike[str]
 
@@ -47,7 +47,7 @@ class Format:
 
 def _read_prepared(path: Path) -> CountTable:
     """Matrix that ``klnmf prepare`` wrote, into memory."""
-    from klnmf.on_disk.matrix import open_matrix  # which uses these readers
+    from klnmf.data.on_disk.matrix import open_matrix  # which uses these readers
 
     matrix = open_matrix(path)
     names = (matrix.row_names, matrix.column_names, matrix.labels)

@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from klnmf.matrix_checks import csr_from_parts, native_numbers
-from klnmf.option_names import option
-from klnmf.readers.files import ReadError, require
+from klnmf.data.matrix_checks import csr_from_parts, native_numbers
 from klnmf.readers.hdf5_items import Array, Group, check_nonzeros, opened
 from klnmf.readers.table import CountTable, table_of_file
+from klnmf.support.input_files import ReadError, require
+from klnmf.support.option_names import option
 
 # Entries of a dense array that are in memory at a time.
 DENSE_BLOCK = 1 << 22

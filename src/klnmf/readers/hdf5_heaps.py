@@ -12,7 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from struct import Struct
 
-from klnmf.readers.files import ReadError
+from klnmf.support.input_files import ReadError
 
 _SIGNATURE = re.compile(re.escape(b"GCOL\x01"))
 # Head of a heap and of an object in it, both padded to this: number and length. How many bytes a

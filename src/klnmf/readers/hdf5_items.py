@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from klnmf.caching import cached_property
-from klnmf.readers.files import ReadError, require
 from klnmf.readers.hdf5_heaps import check_heaps
+from klnmf.support.caching import cached_property
+from klnmf.support.input_files import ReadError, require
 
 # An array may be this large whatever the file holds: what was never written reads as zeros.
 _SMALL = 1 << 26

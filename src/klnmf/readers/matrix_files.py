@@ -20,11 +20,11 @@ import numpy.lib.format as npy
 import scipy.io
 import scipy.sparse as sp
 
-from klnmf.matrix_checks import csr_from_parts
-from klnmf.option_names import option
+from klnmf.data.matrix_checks import csr_from_parts
 from klnmf.readers.diagnosis import explain_svmlight, implausible_size
 from klnmf.readers.entries import read_docword, read_matrix_market
-from klnmf.readers.files import (
+from klnmf.readers.table import CountTable, first_wrong, table_of_file
+from klnmf.support.input_files import (
     ReadError,
     base_name,
     byte_lines,
@@ -34,7 +34,7 @@ from klnmf.readers.files import (
     parsed_by_others,
     read_names,
 )
-from klnmf.readers.table import CountTable, first_wrong, table_of_file
+from klnmf.support.option_names import option
 
 PathLike = str | os.PathLike[str]
 SVMLIGHT_SUFFIXES = (".svmlight", ".libsvm", ".svm")

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from klnmf.readers.files import ReadError, check_unpacked, parsed_by_others, require
 from klnmf.readers.table import CountTable, first_wrong, table_of_file
 from klnmf.readers.triplets import (
     PEEK,
@@ -22,7 +21,8 @@ from klnmf.readers.triplets import (
     positions_of,
     triplet_blocks,
 )
-from klnmf.untrusted_json import parse_json
+from klnmf.support.input_files import ReadError, check_unpacked, parsed_by_others, require
+from klnmf.support.untrusted_json import parse_json
 
 # Cells of a table, or fields of triplets, that are in memory at a time.
 BATCH = 1 << 22

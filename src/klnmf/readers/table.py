@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from klnmf.matrix_checks import checked_matrix
-from klnmf.readers.files import ReadError
+from klnmf.data.matrix_checks import checked_matrix
+from klnmf.support.input_files import ReadError
 
 Array = npt.NDArray[Any]
 Names = Sequence[str] | npt.NDArray[Any] | None

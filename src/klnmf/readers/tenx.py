@@ -12,12 +12,12 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from klnmf.option_names import option
 from klnmf.readers.entries import read_matrix_market
-from klnmf.readers.files import ReadError, check_number_of_names, text_lines
 from klnmf.readers.hdf5 import compressed
 from klnmf.readers.hdf5_items import Group, opened
 from klnmf.readers.table import LOGGER, CountTable, table_of_file
+from klnmf.support.input_files import ReadError, check_number_of_names, text_lines
+from klnmf.support.option_names import option
 
 FeatureNames = Literal["name", "id"]
 # What is read by default where a file has several types of features.

@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from klnmf.option_names import option
-from klnmf.readers.files import ReadError
 from klnmf.readers.table import CountTable, table_of_file
+from klnmf.support.input_files import ReadError
+from klnmf.support.option_names import option
 
 Layout = Literal["table", "triplets"]
 # Records that are looked at to tell triplets from a table.

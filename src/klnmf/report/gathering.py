@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from klnmf.matrix_checks import checked_matrix
+from klnmf.data.matrix_checks import checked_matrix
+from klnmf.data.validation import check_counts, checked_input
 from klnmf.report.measures import (
     DECIMALS,
     Probabilities,
@@ -24,7 +25,6 @@ from klnmf.report.measures import (
     typical_samples,
     word_scores,
 )
-from klnmf.validation import check_counts, checked_input
 
 Array = npt.NDArray[Any]
 

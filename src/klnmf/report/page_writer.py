@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from klnmf.report import gathering, reproduce, summary
-from klnmf.whole_files import writing
+from klnmf.support.whole_files import writing
 
 Names = Sequence[str] | npt.NDArray[np.str_]
 

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from klnmf.matrix_checks import csr_from_parts
+from klnmf.data.matrix_checks import csr_from_parts
 from klnmf.saved.container import SavedFileError
 from klnmf.saved.fields import Fields
 

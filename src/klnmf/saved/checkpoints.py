@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from klnmf.option_names import option
+from klnmf.data.validation import check_start
 from klnmf.saved.arrays import FLOATS, array_named, is_factor, pack_history, unpack_history
 from klnmf.saved.container import Container, SavedFileError, read_container
 from klnmf.saved.fields import Fields, number_from_json, number_to_json
@@ -20,7 +20,7 @@ from klnmf.solvers import Solver
 from klnmf.solvers.alternating import RECORD_FIELDS, RowSolve, Run
 from klnmf.solvers.base import Problem, State
 from klnmf.solvers.memory import StoredMemory
-from klnmf.validation import check_start
+from klnmf.support.option_names import option
 
 Array = npt.NDArray[Any]
 

@@ -22,9 +22,9 @@ import numpy as np
 import numpy.lib.format as npy
 import numpy.typing as npt
 
-from klnmf.option_names import option
-from klnmf.untrusted_json import parse_json
-from klnmf.whole_files import writing
+from klnmf.support.option_names import option
+from klnmf.support.untrusted_json import parse_json
+from klnmf.support.whole_files import writing
 
 Array = npt.NDArray[Any]
 

@@ -14,12 +14,12 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
-from klnmf.matrix_checks import checked_matrix
+from klnmf.data.matrix_checks import checked_matrix
+from klnmf.data.validation import checked_input
 from klnmf.saved import arrays as packed
 from klnmf.saved.container import Container, SavedFileError, read_container, write_container
 from klnmf.saved.fields import Fields, number_to_json, shortened
 from klnmf.saved.parameters import parameters_from_json, parameters_to_json
-from klnmf.validation import checked_input
 
 Array = npt.NDArray[Any]
 # Beyond these, products with data that can be fitted (validation.VALUE_RANGE) may not be finite.

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from klnmf.option_names import option
+from klnmf.data.validation import warn_caller
 from klnmf.saved.container import Container, SavedFileError, write_container
-from klnmf.validation import warn_caller
+from klnmf.support.option_names import option
 
 Work = TypeVar("Work")
 

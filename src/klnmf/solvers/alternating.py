@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from klnmf.backends.base import SolveRule
-from klnmf.initialization import ZeroRows
-from klnmf.interrupts import held_interrupts
 from klnmf.solvers.base import Evaluation, Problem, Solver, State
+from klnmf.starts.initialization import ZeroRows
+from klnmf.support.interrupts import held_interrupts
 
 Record = dict[str, Any]
 RECORD_FIELDS = frozenset(

@@ -14,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from klnmf.backends import Backend
-from klnmf.backends.base import RULES_WITH_TERMS, RowTotals, Rule, SolveRule
-from klnmf.known import Known
+from klnmf.backends.base import CONSTRAINED_RULES, RowTotals, Rule, SolveRule
+from klnmf.constraints.constraints import Constraints
+from klnmf.data.row_constraints import RowConstraints
 from klnmf.objective import Penalties
-from klnmf.row_terms import RowTerms
 from klnmf.solvers.memory import StoredMemory
 
 Array = npt.NDArray[Any]
@@ -48,10 +48,10 @@ class Problem:
 
     backend: Backend
     penalties: Penalties
-    known: Known | None = None
+    known: Constraints | None = None
 
-    def _terms(self, mode: int) -> RowTerms:
-        return self.backend.data.view(mode).terms or RowTerms()
+    def _terms(self, mode: int) -> RowConstraints:
+        return self.backend.data.view(mode).terms or RowConstraints()
 
     def is_frozen(self, mode: int, n_components: int) -> Array:
         """By component, whether a half-step of this mode leaves it as it is."""
@@ -158,12 +158,12 @@ class Solver(ABC):
                 "does not have. Choose another solver or another backend."
             )
 
-    def check_known(self, known: Known, penalties: Penalties) -> None:
+    def check_known(self, known: Constraints, penalties: Penalties) -> None:
         """Say by name that this solver does not do with what is known, before any work starts."""
-        if set(self.rules) <= RULES_WITH_TERMS:
+        if set(self.rules) <= CONSTRAINED_RULES:
             return
         # Weights and exposures alone are a change of variables, which any solver can do with.
-        if any(known.row_terms(mode, penalties) is not None for mode in (0, 1)):
+        if any(known.row_constraints(mode, penalties) is not None for mode in (0, 1)):
             raise ValueError(
                 f"solver={self.name!r} does not support {', '.join(known.names)}"
                 f"{' under penalties' if any(penalties.penalised_modes) else ''}. Choose 'srcd', "

@@ -10,9 +10,9 @@ from typing import ClassVar
 import numpy as np
 
 from klnmf.backends.base import DenseRule
-from klnmf.option_names import option
 from klnmf.solvers.base import Problem, Solver, State, alternate
 from klnmf.solvers.memory import StoredMemory
+from klnmf.support.option_names import option
 
 # Files that hold this process's memory limit in bytes ("max" or a huge number: none).
 _CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")

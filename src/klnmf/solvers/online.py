@@ -18,12 +18,12 @@ import scipy.sparse as sp
 
 from klnmf.backends import make_backend
 from klnmf.backends.base import GuardedRule
+from klnmf.data.sparse_data import RowView, SparseData
 from klnmf.objective import Penalties
 from klnmf.solvers.alternating import RowSolve, solved_rows
 from klnmf.solvers.base import Problem
 from klnmf.solvers.coordinate_descent import SparseCoordinateDescent
 from klnmf.solvers.start import start_state
-from klnmf.sparse_data import RowView, SparseData
 
 Array = npt.NDArray[Any]
 
@@ -58,7 +58,7 @@ class Batch:
     Parameters
     ----------
     X : scipy.sparse.csr_array
-        As :func:`klnmf.validation.check_counts` returns it.
+        As :func:`klnmf.data.validation.check_counts` returns it.
     backend : str
         Name of the back-end.
     n_threads : int or None

@@ -7,12 +7,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from klnmf.coverage import cover_start
-from klnmf.initialization import STARTS, cover_columns
-from klnmf.known import Known
+from klnmf.constraints.constraints import Constraints
+from klnmf.data.validation import check_start
 from klnmf.solvers.alternating import RowSolve, solved_rows
 from klnmf.solvers.base import Problem, State
-from klnmf.validation import check_start
+from klnmf.starts.initialization import STARTS, cover_columns, cover_start
 
 Array = npt.NDArray[Any]
 
@@ -66,7 +65,7 @@ def start_state(
     return state
 
 
-def _drawn(problem: Problem, known: Known, W: Any, H: Array) -> list[Any]:
+def _drawn(problem: Problem, known: Constraints, W: Any, H: Array) -> list[Any]:
     """Return a start that was drawn with what is known put into it.
 
     A component that is known in one factor gets the scale in the other at which it has the mass

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from klnmf.sparse_data import RowView
+from klnmf.data.sparse_data import RowView
 
 Array = npt.NDArray[Any]
 

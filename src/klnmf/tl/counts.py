@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from klnmf.count_data import NOT_RAW, transformation_of, warn_of_fractions
-from klnmf.matrix_checks import checked_matrix
-from klnmf.sparse_data import view_of
+from klnmf.data.matrix_checks import checked_matrix
+from klnmf.data.not_counts import NOT_RAW, transformation_of, warn_of_fractions
+from klnmf.data.sparse_data import view_of
 
 if TYPE_CHECKING:
     from anndata import AnnData

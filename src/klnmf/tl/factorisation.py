@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from klnmf.count_data import NotCountsWarning
-from klnmf.estimators import KLNMF
+from klnmf.data.not_counts import NotCountsWarning
+from klnmf.estimators.kl_nmf import KLNMF
 from klnmf.tl.counts import check_is_anndata, check_raw_counts, read_counts
 from klnmf.tl.fields import check_can_be_changed, keys_of, loadings, model_entries
 

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from klnmf.estimators import KLNMF
-from klnmf.matrix_checks import checked_matrix
+from klnmf.data.matrix_checks import checked_matrix
+from klnmf.estimators.kl_nmf import KLNMF
 from klnmf.readers.table import unique_features
 from klnmf.solvers import SOLVERS
 from klnmf.tl.counts import check_is_anndata
@@ -103,10 +103,10 @@ def fitted_model(adata: AnnData, key: str | None = None) -> KLNMF:
     -------
     KLNMF
         A fitted model with ``feature_names_in_``, ready for ``transform``,
-        `klnmf.projection.project` and `klnmf.frames.components_frame`. Names of genes that occur
-        more than once are made unique as ``adata.var_names_make_unique()`` does it. A solver that
-        is not one of the named ones is replaced by the default, which makes a difference to a new
-        fit only.
+        `klnmf.named_features.project` and `klnmf.frames.components_frame`. Names of genes that
+        occur more than once are made unique as ``adata.var_names_make_unique()`` does it. A solver
+        that is not one of the named ones is replaced by the default, which makes a difference to a
+        new fit only.
 
     Examples
     --------

@@ -8,8 +8,8 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
-from klnmf.estimators import KLNMF
-from klnmf.projection import MIN_OVERLAP, match_features, project_common
+from klnmf.estimators.kl_nmf import KLNMF
+from klnmf.named_features import MIN_OVERLAP, match_features, project_common
 from klnmf.readers.table import unique_features
 from klnmf.tl.counts import check_is_anndata, check_raw_counts, read_counts
 from klnmf.tl.fields import check_can_be_changed, fitted_model, keys_of, stored_parameters
@@ -31,9 +31,10 @@ def project(
     """Find the use of known programs by new cells; genes are matched by name.
 
     Genes that the model does not know are left out, and genes of the model that the new cells do
-    not have are treated as not observed, see `klnmf.projection.project`. A line in the log says how
-    many were found; Python shows it by default where genes are missing. Names of genes that occur
-    more than once are told apart as ``adata.var_names_make_unique()`` does it.
+    not have are treated as not observed, see
+    `klnmf.named_features.project`. A line in the log says how many were found; Python shows it by
+    default where genes are missing. Names of genes that occur more than once are told apart
+    as ``adata.var_names_make_unique()`` does it.
 
     Parameters
     ----------
@@ -115,7 +116,7 @@ def _model_of(reference: AnnData | KLNMF, key: str | None) -> KLNMF:
     if not hasattr(reference, "feature_names_in_"):
         raise ValueError(
             "The reference model does not know the names of its features, since it was not fitted "
-            "on a DataFrame. Set model.feature_names_in_, or use klnmf.projection.project with "
+            "on a DataFrame. Set model.feature_names_in_, or use klnmf.named_features.project with "
             "model_feature_names."
         )
     return reference

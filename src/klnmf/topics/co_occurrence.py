@@ -7,7 +7,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 import scipy.sparse as sp
 
-from klnmf.matrix_checks import checked_matrix
+from klnmf.data.matrix_checks import checked_matrix
 from klnmf.topics.checks import FloatArray, checked_choice
 from klnmf.topics.features import Ranking, leading_features
 

@@ -15,11 +15,11 @@ from tqdm.auto import tqdm
 
 from klnmf.backends import make_backend
 from klnmf.backends.cpu import effective_threads
-from klnmf.estimators import KLNMF
+from klnmf.data.sparse_data import SparseData
+from klnmf.estimators.kl_nmf import KLNMF
 from klnmf.objective import Penalties
-from klnmf.progress import is_bar_wanted
 from klnmf.solvers.base import Problem
-from klnmf.sparse_data import SparseData
+from klnmf.support.progress import is_bar_wanted
 from klnmf.topics import component_shares, plsi_probabilities
 from klnmf.topics.checks import Names
 from klnmf.uncertainty.bootstrap_result import Bootstrap, Draws

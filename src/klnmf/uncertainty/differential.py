@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from scipy.stats import false_discovery_control, norm
 
 from klnmf.backends.cpu import effective_threads
-from klnmf.base_estimator import FactorModel
+from klnmf.estimators.base import FactorModel
 from klnmf.topics.checks import Names, checked_choice, checked_representation
 from klnmf.uncertainty.comparison import compared_shares
 from klnmf.uncertainty.differential_result import DifferentialFeatures

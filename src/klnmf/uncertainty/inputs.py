@@ -9,9 +9,9 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
-from klnmf.base_estimator import FactorModel
-from klnmf.held_out import is_integer_valued
-from klnmf.sparse_data import counts_checksum
+from klnmf.data.sparse_data import counts_checksum
+from klnmf.estimators.base import FactorModel
+from klnmf.estimators.completion import is_integer_valued
 from klnmf.topics.checks import Names, checked_names
 
 

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from klnmf.sparse_data import row_ranges
+from klnmf.data.sparse_data import row_ranges
 
 Array = npt.NDArray[Any]
 FloatArray = npt.NDArray[np.float64]

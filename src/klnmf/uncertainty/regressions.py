@@ -16,10 +16,10 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from klnmf.backends import make_backend
+from klnmf.data.sparse_data import SparseData, row_ranges
 from klnmf.objective import Penalties
 from klnmf.solvers.alternating import RowSolve, solved_rows
 from klnmf.solvers.base import Problem
-from klnmf.sparse_data import SparseData, row_ranges
 
 Array = npt.NDArray[Any]
 FloatArray = npt.NDArray[np.float64]

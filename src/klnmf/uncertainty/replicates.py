@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import clone
 
-from klnmf.estimators import KLNMF
+from klnmf.estimators.kl_nmf import KLNMF
 from klnmf.simulate import draw_counts
 from klnmf.topics import match_components
 from klnmf.uncertainty.inputs import n_fixed_components

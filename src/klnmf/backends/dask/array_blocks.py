@@ -10,19 +10,19 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from klnmf.count_data import transformation_of
-from klnmf.matrix_checks import checked_matrix
-from klnmf.missing_cells import without_cells
-from klnmf.observation import Observation
-from klnmf.row_terms import RowTerms
-from klnmf.sparse_data import (
+from klnmf.constraints.missing_cells import without_cells
+from klnmf.data.matrix_checks import checked_matrix
+from klnmf.data.not_counts import transformation_of
+from klnmf.data.observed_cells import Observation
+from klnmf.data.row_constraints import RowConstraints
+from klnmf.data.sparse_data import (
     Piece,
     RowView,
     constant_of,
     is_exact_in_float32,
     view_of,
 )
-from klnmf.validation import check_counts, checked_input
+from klnmf.data.validation import check_counts, checked_input
 
 Array = npt.NDArray[Any]
 
@@ -36,7 +36,7 @@ class BlockFacts(NamedTuple):
     total: float
     is_exact: bool  # in float32
     lengths: Array  # of its rows
-    transformation: str | None  # see klnmf.count_data
+    transformation: str | None  # see klnmf.data.not_counts
 
 
 def checked_block(
@@ -94,7 +94,7 @@ def stacked_rows(
     pieces: list[tuple[sp.csr_array, int, int]],
     dtype: np.dtype[Any],
     n_columns: int,
-    terms: RowTerms | None,
+    terms: RowConstraints | None,
 ) -> RowView:
     """Rows from several blocks, of each from one row to another."""
     rows = [sp.csr_array(block[start:stop]) for block, start, stop in pieces]
@@ -119,7 +119,7 @@ def picked_columns(part: sp.csc_array, start: int, stop: int) -> sp.csr_array:
     )
 
 
-def joined_columns(pieces: list[sp.csr_array], terms: RowTerms | None) -> RowView:
+def joined_columns(pieces: list[sp.csr_array], terms: RowConstraints | None) -> RowView:
     """Columns of X as rows, from the pieces of all parts, in order."""
     return view_of(sp.csr_array(sp.hstack(pieces, format="csr")), terms)
 
@@ -145,7 +145,7 @@ def values_between(rows: RowView, start: int, stop: int) -> Array:
 
 
 def constant_of_pieces(pieces: list[Array]) -> float:
-    """See :func:`klnmf.sparse_data.constant_of`."""
+    """See :func:`klnmf.data.sparse_data.constant_of`."""
     return constant_of(np.concatenate(pieces))
 
 

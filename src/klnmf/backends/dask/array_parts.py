@@ -32,14 +32,14 @@ from klnmf.backends.dask.checksums import joined_checksum
 from klnmf.backends.dask.cluster import Cluster
 from klnmf.backends.dask.partition import Partition, cut_both
 from klnmf.backends.dask.session import Session
-from klnmf.count_data import warn_of
-from klnmf.row_terms import RowTerms
-from klnmf.sparse_data import (
+from klnmf.data.not_counts import warn_of
+from klnmf.data.row_constraints import RowConstraints
+from klnmf.data.sparse_data import (
     NONZEROS_PER_PASS,
     Piece,
     SparseData,
 )
-from klnmf.validation import check_value_range
+from klnmf.data.validation import check_value_range
 
 Array = npt.NDArray[Any]
 
@@ -98,7 +98,9 @@ class PartsOfDaskArray:
             rest = counts[-1:] if len(counts) % 2 else []
             counts = [self._submit(added, *pair) for pair in pairs] + rest
         known, penalties = data.known, data.penalties
-        terms = [None if known is None else known.row_terms(mode, penalties) for mode in (0, 1)]
+        terms = [
+            None if known is None else known.row_constraints(mode, penalties) for mode in (0, 1)
+        ]
         self._views = (
             DistantView(0, lengths, int(X.shape[1]), terms[0]),
             DistantView(1, self._results(counts)[0], len(lengths), terms[1]),
@@ -162,7 +164,7 @@ class PartsOfDaskArray:
         ]
         return self._submit(joined_columns, pieces, self._terms(1, columns), at=address)
 
-    def _terms(self, mode: int, rows: slice) -> RowTerms | None:
+    def _terms(self, mode: int, rows: slice) -> RowConstraints | None:
         terms = self._views[mode].terms
         return None if terms is None else terms.rows(rows)
 

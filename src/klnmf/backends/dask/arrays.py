@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -12,26 +11,20 @@ import scipy.sparse as sp
 
 from klnmf.backends.dask.operations import TakeData
 from klnmf.backends.dask.session import Session
-from klnmf.caching import cached_property
-from klnmf.known import Known
-from klnmf.objective import NO_PENALTIES
-from klnmf.row_terms import RowTerms
-from klnmf.sparse_data import (
+from klnmf.constraints.constraints import Constraints
+from klnmf.data.row_constraints import RowConstraints
+from klnmf.data.sparse_data import (
     Piece,
     RowView,
     SparseData,
 )
+from klnmf.objective import NO_PENALTIES
+from klnmf.support.caching import cached_property
 
 if TYPE_CHECKING:
     from klnmf.backends.dask.array_parts import PartsOfDaskArray
 
 Array = npt.NDArray[Any]
-
-
-def is_dask_array(X: Any) -> bool:
-    """Whether X is one; without an import of Dask, which somebody who has one did already."""
-    module = sys.modules.get("dask.array")
-    return module is not None and isinstance(X, module.Array)
 
 
 class DaskArrayData(SparseData):
@@ -42,7 +35,7 @@ class DaskArrayData(SparseData):
     X : dask.array.Array
         Its blocks are dense, SciPy's, or have the method ``to_scipy_sparse``.
     dtype : None, float32 or float64
-        Type to compute in, as in :func:`klnmf.validation.check_counts`.
+        Type to compute in, as in :func:`klnmf.data.validation.check_counts`.
     name : str
         Who asks, for the messages.
     missing : CSR array, default=None
@@ -60,9 +53,13 @@ class DaskArrayData(SparseData):
         self.X, self.wanted_dtype, self.name, self.missing = X, dtype, name, missing
         self.parts: PartsOfDaskArray | None = None  # once they are on workers
         # What is known, for this shape and type, once these are known.
-        self.find_known: Callable[[tuple[int, int], np.dtype[Any]], Known | None] | None = None
-        self.known: Known | None = None
+        self.find_known: Callable[[tuple[int, int], np.dtype[Any]], Constraints | None] | None = (
+            None
+        )
+        self.known: Constraints | None = None
         self.penalties = NO_PENALTIES
+
+    has_known_shape = False  # nor type, before it is on workers
 
     def over_rows(self, function: Callable[[Piece], Any]) -> Iterator[Any]:
         """See :class:`SparseData`."""
@@ -102,12 +99,12 @@ class DistantView(RowView):
         Nonzeros of each row.
     n_columns : int
         Columns of the mode.
-    terms : RowTerms or None
+    terms : RowConstraints or None
         What the rows have of their own.
     """
 
     def __init__(
-        self, mode: int, lengths: Array, n_columns: int, terms: RowTerms | None = None
+        self, mode: int, lengths: Array, n_columns: int, terms: RowConstraints | None = None
     ) -> None:
         object.__setattr__(self, "mode", mode)
         object.__setattr__(self, "terms", terms)

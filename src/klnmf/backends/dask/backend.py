@@ -37,7 +37,7 @@ from klnmf.backends.dask.operations import (
 )
 from klnmf.backends.dask.partition import Partition
 from klnmf.backends.dask.session import Session
-from klnmf.sparse_data import SparseData
+from klnmf.data.sparse_data import SparseData
 
 Array = npt.NDArray[Any]
 

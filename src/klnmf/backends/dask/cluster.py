@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Collection
 from concurrent.futures import CancelledError
 from typing import Any
 
+from klnmf.backends.base import ClusterLostError
 from klnmf.backends.cpu import effective_threads
 
 # Dask would go on trying to reach a scheduler for a minute and more.
@@ -27,10 +28,6 @@ SECONDS_WITHOUT_WORKERS = 120.0
 MOST_LOSSES = 20
 # Clusters that are made before it is given up: a worker that dies as it starts takes all with it.
 MOST_STARTS = 3
-
-
-class ClusterLostError(RuntimeError):
-    """The cluster, or too much of it, is gone."""
 
 
 class WorkerLostError(Exception):

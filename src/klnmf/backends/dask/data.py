@@ -14,11 +14,11 @@ from klnmf.backends.dask.arrays import DaskArrayData
 from klnmf.backends.dask.cluster import Cluster
 from klnmf.backends.dask.partition import Partition, cut_both
 from klnmf.backends.dask.session import Session
-from klnmf.observation import Observation
-from klnmf.on_disk.matrix import MappedData, open_matrix
-from klnmf.on_disk.observed import ObservedOnDisk
-from klnmf.row_terms import RowTerms
-from klnmf.sparse_data import RowView, SparseData
+from klnmf.data.observed_cells import Observation
+from klnmf.data.observed_data import ObservedOnDisk
+from klnmf.data.on_disk.matrix import MappedData, open_matrix
+from klnmf.data.row_constraints import RowConstraints
+from klnmf.data.sparse_data import RowView, SparseData
 
 Array = npt.NDArray[Any]
 
@@ -127,7 +127,7 @@ def mapped_rows(
     mode: int,
     rows: slice,
     observation: Observation | None,
-    terms: RowTerms | None,
+    terms: RowConstraints | None,
 ) -> RowView:
     """Map some rows of a matrix on disk; where cells have weights or are missing, read them."""
     matrix = open_matrix(folder, verify=False)  # the driver has looked at it

@@ -30,7 +30,7 @@ from klnmf.backends.dask.operations import (
 )
 from klnmf.backends.dask.partition import Partition, Pieces
 from klnmf.backends.numpy_factors import NumpyFactors, penalised_powers
-from klnmf.sparse_data import RowView
+from klnmf.data.sparse_data import RowView
 
 Array = npt.NDArray[Any]
 

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from klnmf.caching import cached_property
-from klnmf.sparse_data import ROWS_PER_SUM
+from klnmf.data.sparse_data import ROWS_PER_SUM
+from klnmf.support.caching import cached_property
 
 Array = npt.NDArray[Any]
 

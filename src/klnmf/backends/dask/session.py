@@ -17,10 +17,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, TypeVar
 
+from klnmf.backends.base import ClusterLostError
 from klnmf.backends.dask.cluster import (
     MOST_LOSSES,
     Cluster,
-    ClusterLostError,
     WorkerLostError,
     too_many_losses,
 )

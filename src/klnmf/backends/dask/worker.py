@@ -37,7 +37,7 @@ from klnmf.backends.dask.operations import (
 )
 from klnmf.backends.dask.packing import Packed, pack, unpack
 from klnmf.backends.dask.partition import Partition, Pieces
-from klnmf.sparse_data import RowView
+from klnmf.data.sparse_data import RowView
 
 Array = npt.NDArray[Any]
 Place = tuple[int, int]  # version and part

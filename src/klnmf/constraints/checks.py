@@ -1,0 +1,262 @@
+"""Every check of what is known before a fit, and their messages."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from klnmf.constraints.constraints import Constraints, FitConstraints, SampleConstraints
+from klnmf.constraints.names import in_feature_order
+from klnmf.data.matrix_checks import checked_matrix
+from klnmf.data.validation import VALUE_RANGE
+from klnmf.objective import Penalties
+
+Array = npt.NDArray[Any]
+
+# What has a column, or an entry, for each feature.
+OF_FEATURES = ("feature_weight", "missing", "zero_components")
+
+
+def check_known(
+    given: dict[str, Any],
+    fixed_components: Any,
+    shape: tuple[int, int],
+    n_components: int,
+    dtype: np.dtype[Any],
+    feature_names: Any = None,
+) -> Constraints | None:
+    """Return what is known of a fit, or say what is wrong with it; None if it is nothing.
+
+    Parameters
+    ----------
+    given : dict
+        Of ``FitConstraints``, as it was passed.
+    fixed_components : array-like of shape (k, n_features) or None
+        The first rows of ``components_``.
+    shape : tuple of int
+        Of X.
+    n_components : int
+        Number of components.
+    dtype : dtype
+        Type of the fit.
+    feature_names : array of str or None
+        Names of X's columns, by which what is known of the features is put in order.
+    """
+    check_names(given)
+    n, m = shape
+    given = {
+        name: in_feature_order(value, name, feature_names) if name in OF_FEATURES else value
+        for name, value in given.items()
+    }
+    H = in_feature_order(fixed_components, "fixed_components", feature_names)
+    fixed = (
+        _fixed(given.get("fixed_W"), "fixed_W", n, dtype),
+        None if H is None else _fixed(H, "fixed_components", m, dtype, by_rows=True),
+    )
+    n_fixed = sum(0 if part is None else part.shape[1] for part in fixed)
+    if n_fixed > n_components:
+        sizes = [0 if part is None else part.shape[1] for part in fixed]
+        raise ValueError(
+            f"{sizes[1]} fixed components and {sizes[0]} fixed columns of W are {n_fixed} "
+            f"components, more than n_components={n_components}. Increase n_components."
+        )
+    known = Constraints(
+        shape=shape,
+        n_components=n_components,
+        sample_weight=_weights(given.get("sample_weight"), "sample_weight", n, dtype),
+        feature_weight=_weights(given.get("feature_weight"), "feature_weight", m, dtype),
+        exposure=_weights(given.get("exposure"), "exposure", n, dtype),
+        missing=checked_pattern(given.get("missing"), "missing", (n, m)),
+        fixed=fixed,
+    )
+    _check_scaled_values(known, dtype)
+    zero_W = checked_pattern(given.get("zero_W"), "zero_W", (n, n_components))
+    zero_components = checked_pattern(
+        given.get("zero_components"), "zero_components", (n_components, m)
+    )
+    zero_H = None if zero_components is None else sp.csr_array(zero_components.T)
+    known = replace(known, zeros=(_free_zeros(known, 0, zero_W), _free_zeros(known, 1, zero_H)))
+    return known if known.names else None
+
+
+def check_names(given: dict[str, Any]) -> None:
+    """Refuse names that nothing has."""
+    names = {*SampleConstraints.__annotations__, *FitConstraints.__annotations__}
+    unknown = [name for name in given if name not in names]
+    if unknown:
+        raise TypeError(f"{unknown[0]!r} is not a parameter; those by name are {sorted(names)}.")
+
+
+def _weights(given: Any, name: str, size: int, dtype: np.dtype[Any]) -> Array | None:
+    if given is None:
+        return None
+    try:
+        values = np.array(given, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{name} must hold real numbers: {error}.") from error
+    if values.shape != (size,):
+        whose = "feature" if name == "feature_weight" else "sample"
+        raise ValueError(
+            f"{name} must have one number for each {whose}, shape ({size},); got {values.shape}."
+        )
+    low, high = VALUE_RANGE[dtype.name]
+    is_exposure = name == "exposure"
+    bad = ~np.isfinite(values) | (values < 0) | (is_exposure & (values == 0))
+    bad |= ((values > 0) & (values < low)) | (values > high)
+    if bad.any():
+        place = int(np.flatnonzero(bad)[0])
+        wanted = "positive" if is_exposure else "nonnegative"
+        raise ValueError(
+            f"{name} must be finite and {wanted}, and between {low:g} and {high:g} where it is not "
+            f"0, but {name}[{place}] = {values[place]}."
+        )
+    if not values.any():
+        raise ValueError(f"{name} is 0 everywhere: nothing would be left to fit.")
+    return None if (values == 1).all() else values
+
+
+def _check_scaled_values(known: Constraints, dtype: np.dtype[Any]) -> None:
+    """Refuse weights and exposures that take what is fixed beyond what the arithmetic can hold."""
+    _, high = VALUE_RANGE[dtype.name]
+    for mode, name in enumerate(("fixed_W", "fixed_components")):
+        fixed, scales = known.fixed[mode], known.scales(mode)
+        if fixed is None or scales is None:
+            continue
+        largest = float((fixed.max(axis=1, initial=0).astype(np.float64) * scales).max())
+        if not largest <= high:
+            raise ValueError(
+                f"{name} times weights and exposures has entries up to {largest:g}; {dtype} "
+                f"arithmetic is safe up to {high:g}. Scale these down."
+            )
+        least = fixed.min(axis=1, where=fixed > 0, initial=np.inf).astype(np.float64)
+        smallest = float((least[scales > 0] * scales[scales > 0]).min(initial=np.inf))
+        if smallest < np.finfo(dtype).tiny:
+            raise ValueError(
+                f"{name} times weights and exposures has positive entries down to {smallest:g}"
+                + _too_small(dtype)
+            )
+
+
+def _too_small(dtype: np.dtype[Any]) -> str:
+    wider = ", or pass dtype=numpy.float64" if dtype == np.float32 else ""
+    least = float(np.finfo(dtype).tiny)
+    return f", and {dtype} has no whole digits below {least:.2g}. Set these to 0{wider}."
+
+
+def _fixed(
+    given: Any, name: str, size: int, dtype: np.dtype[Any], by_rows: bool = False
+) -> Array | None:
+    """Return known entries as rows × components, in the type of the fit."""
+    if given is None:
+        return None
+    wanted = ("k", size) if by_rows else (size, "k")
+    given = checked_matrix(given, name)
+    values = given.toarray() if sp.issparse(given) else _as_array(given, name, wanted)
+    if values.ndim == 1:
+        values = values.reshape((1, -1) if by_rows else (-1, 1))
+    if values.ndim != 2 or values.shape[1 if by_rows else 0] != size:
+        raise ValueError(f"{name} must have shape ({wanted[0]}, {wanted[1]}), got {values.shape}.")
+    if values.dtype.kind not in "biuf":
+        raise TypeError(f"{name} must hold real numbers, got dtype {values.dtype}.")
+    _, high = VALUE_RANGE[dtype.name]
+    bad = ~(values <= np.float64(high)) | (values < 0)  # NaN too
+    if bad.any():
+        row, column = (int(i) for i in np.argwhere(bad)[0])
+        raise ValueError(
+            f"{name} must be finite, nonnegative and at most {high:g}, but {name}[{row}, {column}] "
+            f"= {values[row, column]}."
+        )
+    positive = values[values > 0]
+    smallest = float(positive.min()) if positive.size else math.inf
+    if smallest < np.finfo(dtype).tiny:
+        raise ValueError(f"{name} has positive entries down to {smallest:g}{_too_small(dtype)}")
+    columns = np.ascontiguousarray(values.T if by_rows else values, dtype=dtype)
+    return columns if columns.shape[1] else None
+
+
+def checked_pattern(given: Any, name: str, shape: tuple[int, int]) -> sp.csr_array | None:
+    """Return the nonzero cells of a matrix, dense or sparse, as a canonical CSR array of True."""
+    if given is None:
+        return None
+    given = checked_matrix(given, name)
+    if not sp.issparse(given):
+        given = _as_array(given, name, shape)
+    if given.shape != shape:
+        raise ValueError(f"{name} must have shape {shape}, got {given.shape}.")
+    if given.dtype.kind not in "biuf":
+        raise TypeError(
+            f"{name} must be True (or not 0) where a cell belongs to it, got dtype {given.dtype}."
+        )
+    if np.isnan(given.data if sp.issparse(given) else given).any():
+        meant = " To say that the cells with NaN are missing, pass numpy.isnan(X)."
+        raise ValueError(
+            f"{name} must be True (or not 0) where a cell belongs to it, and it has NaN."
+            + meant * (name == "missing")
+        )
+    # A copy, in a type in which the sum of entries that are stored twice does not wrap to 0.
+    cells = given.astype(np.float64) if sp.issparse(given) else sp.csr_array(given != 0)
+    cells.sum_duplicates()
+    cells.data = cells.data != 0
+    cells.eliminate_zeros()
+    cells.sort_indices()
+    return cells if cells.nnz else None
+
+
+def _as_array(given: Any, name: str, shape: tuple[Any, ...]) -> Array:
+    try:
+        values = np.asarray(given)
+    except ValueError as error:  # lists of different lengths
+        raise ValueError(f"{name} must have shape {shape}, and it is no array: {error}") from error
+    if values.dtype == object and hasattr(given, "dtypes"):
+        kinds = {getattr(dtype, "kind", "O") for dtype in np.atleast_1d(given.dtypes)}
+        if kinds <= set("biuf"):  # the types of pandas that have NA
+            return np.asarray(given.to_numpy(dtype=np.float64, na_value=np.nan))
+    return values
+
+
+def _free_zeros(known: Constraints, mode: int, cells: sp.csr_array | None) -> sp.csr_array | None:
+    """Return the zeros of the components that are not fixed; fixed ones must agree with theirs."""
+    if cells is None or known.fixed[mode] is None:
+        return cells
+    entries = cells.tocoo()
+    is_fixed = known.is_frozen(mode)[entries.col]
+    values = known.original(mode, np.zeros((known.shape[mode], known.n_components)))
+    clash = is_fixed & (values[entries.row, entries.col] > 0)
+    if clash.any():
+        row, component = (int(part[clash][0]) for part in (entries.row, entries.col))
+        names = (("zero_W", "fixed_W"), ("zero_components", "fixed_components"))[mode]
+        place = (row, component) if mode == 0 else (component, row)
+        raise ValueError(
+            f"{names[0]} wants the entry {place} to be 0, and {names[1]} says that it is "
+            f"{values[row, component]:g}. Leave it out of one of them."
+        )
+    free = sp.csr_array(
+        (np.ones(int((~is_fixed).sum()), bool), (entries.row[~is_fixed], entries.col[~is_fixed])),
+        shape=cells.shape,
+    )
+    return free if free.nnz else None
+
+
+def check_scaled_penalties(known: Constraints, penalties: Penalties, dtype: np.dtype[Any]) -> None:
+    """Refuse penalties that, in the units of a fit, the arithmetic cannot hold."""
+    _, high = VALUE_RANGE[dtype.name]
+    for mode, letter in enumerate("WH"):
+        scales, shares = known.scales(mode), known.penalty_shares(mode)
+        if scales is None or shares is None:
+            continue
+        least, (of_l1, of_l2) = float(scales[scales > 0].min()), shares.max(axis=0)
+        for name, value in (
+            (f"l1_{letter}", penalties.l1[mode] * of_l1),
+            (f"l2_{letter}", penalties.l2[mode] * of_l2),
+        ):
+            if not value <= high:
+                raise ValueError(
+                    f"{name} is too large for weights and exposures as small as {least:g}: in the "
+                    f"units of the fit it would be {value:g}, and {dtype} arithmetic is safe up to "
+                    f"{high:g}."
+                )

@@ -1,0 +1,327 @@
+"""The gate for matrices: whatever is sparse is checked in its own format before it is converted.
+
+SciPy's compiled conversions trust the index arrays. An index out of range makes them read and write
+memory that is not theirs, and nothing that is checked afterwards can help.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from itertools import chain
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+Array = npt.NDArray[Any]
+Shape = tuple[int, int]
+Parts = Mapping[str, Any]
+
+
+def checked_matrix(X: Any, name: str = "X") -> Any:
+    """Return a sparse matrix of any format as a CSR array, and anything else as it is.
+
+    Everything that takes a matrix calls this first. The arrays of a CSR matrix are shared, not
+    copied. Entries that are stored twice stay so: to sum them is left to the caller, who may need
+    a wider type for it.
+
+    Parameters
+    ----------
+    X : sparse matrix or array, or anything else
+        What was passed.
+    name : str
+        What it is called, for the messages.
+
+    Returns
+    -------
+    scipy.sparse.csr_array, or X
+
+    Raises
+    ------
+    ValueError
+        If the parts of a sparse matrix do not fit together, or it does not have two dimensions.
+    TypeError
+        If a sparse matrix does not hold numbers, or X is a path, a CountTable or an AnnData.
+
+    Examples
+    --------
+    >>> import scipy.sparse as sp
+    >>> X = sp.csc_array([[0, 2], [1, 0]])
+    >>> checked_matrix(X).format
+    'csr'
+    >>> X.indices[0] = 7
+    >>> checked_matrix(X)
+    Traceback (most recent call last):
+    ValueError: X is not a valid CSC matrix: indices holds 7, which is not in [0, 2).
+    """
+    _refuse_other_objects(X, name)
+    if not sp.issparse(X):
+        return X
+    return csr_from_parts(X.format, _parts_of(X), X.shape, name)
+
+
+def csr_from_parts(format: str, parts: Parts, shape: Any, name: str = "X") -> sp.csr_array:
+    """Return a CSR array made of the parts of a sparse matrix, which may come from a file.
+
+    Parameters
+    ----------
+    format : str
+        "csr", "csc", "bsr", "coo", "dia", "lil" or "dok".
+    parts : mapping of str to array
+        By the names that the attributes of SciPy's matrices have.
+    shape : tuple of int
+        Of the matrix.
+    name : str
+        What it is called, for the messages.
+    """
+    sizes = _checked_shape(shape, name)
+    build = _BUILDERS.get(format)
+    if build is None:
+        raise TypeError(f"{name} has the sparse format {format!r}; known are {sorted(_BUILDERS)}.")
+    try:
+        return build(parts, sizes)
+    except (ValueError, OverflowError) as error:
+        raise ValueError(f"{name} is not a valid {format.upper()} matrix: {error}") from error
+    except TypeError as error:
+        raise TypeError(f"{name} is not a valid {format.upper()} matrix: {error}") from error
+    except MemoryError as error:
+        raise ValueError(
+            f"{name} has {sizes[0]:,} rows and {sizes[1]:,} columns, which do not fit into memory."
+        ) from error
+
+
+def native_numbers(values: Array) -> Array:
+    """Return values in a type that SciPy takes: no half floats, no foreign byte order."""
+    if values.dtype.kind == "f" and values.dtype.itemsize < 4:
+        return values.astype(np.float32)
+    return values.astype(values.dtype.newbyteorder("="), copy=False)
+
+
+def _refuse_other_objects(X: Any, name: str) -> None:
+    """Refuse what holds a matrix and is none; NumPy would take an AnnData apart, for hours."""
+    if isinstance(X, str | os.PathLike):
+        raise TypeError(
+            f"{name} is a path. Read the file first: klnmf.readers.read_counts({str(X)!r}).X"
+        )
+    if isinstance(X, np.ma.MaskedArray):
+        raise TypeError(
+            f"{name} is a masked array, and masks are not used. Pass {name}.filled(0); in fit, "
+            f"transform and score, missing={name}.mask says which cells were not observed."
+        )
+    if _is_a(X, "klnmf.readers.table", "CountTable"):
+        raise TypeError(f"{name} is a CountTable. Pass its counts, table.X.")
+    if _is_a(X, "anndata", "AnnData"):
+        raise TypeError(
+            f"{name} is an AnnData object. Use klnmf.tl.nmf(adata, ...) to fit it and "
+            "klnmf.tl.project to apply a model, or pass its matrix of counts, such as adata.X or "
+            "adata.layers['counts']."
+        )
+
+
+def _is_a(X: Any, module: str, kind: str) -> bool:
+    """Whether X is of a class that whoever has such an object has imported."""
+    return isinstance(X, getattr(sys.modules.get(module), kind, ()))
+
+
+def _checked_shape(shape: Any, name: str) -> Shape:
+    sizes = tuple(int(size) if isinstance(size, Integral) else -1 for size in shape)
+    if any(size < 0 for size in sizes):
+        raise ValueError(f"The shape of {name} must be whole numbers of 0 or more, got {shape}.")
+    if len(sizes) != 2:
+        raise ValueError(f"{name} must have two dimensions; the shape of this one is {sizes}.")
+    return sizes[0], sizes[1]
+
+
+# ---- parts of SciPy's classes --------------------------------------------------------------------
+
+
+_COMPRESSED = ("data", "indices", "indptr")
+_HAS_COORDS = hasattr(sp.coo_array((1, 1)), "coords")  # SciPy 1.13 and later
+_NAMES = {
+    "csr": _COMPRESSED,
+    "csc": _COMPRESSED,
+    "bsr": _COMPRESSED,
+    "coo": ("data", "coords") if _HAS_COORDS else ("data", "row", "col"),
+    "dia": ("data", "offsets"),
+    "lil": ("data", "rows", "dtype"),
+    "dok": ("dtype",),
+}
+
+
+def _parts_of(X: Any) -> dict[str, Any]:
+    parts = {name: getattr(X, name, None) for name in _NAMES.get(X.format, ())}
+    if X.format == "dok":
+        parts["entries"] = getattr(X, "_dict", X)  # it is a dict itself in SciPy 1.11
+    return parts
+
+
+def _array(parts: Parts, name: str, n_dimensions: int) -> Array:
+    array = parts.get(name)
+    if array is None:
+        raise ValueError(f"it has no array {name!r}.")
+    if not isinstance(array, np.ndarray):
+        raise TypeError(f"{name} must be a NumPy array, got {type(array).__name__}.")
+    if array.ndim != n_dimensions:
+        raise ValueError(f"{name} must have {n_dimensions} dimension(s), got {array.ndim}.")
+    return np.asarray(array)
+
+
+def _values(parts: Parts, n_dimensions: int = 1) -> Array:
+    values = _array(parts, "data", n_dimensions)
+    if values.dtype.kind not in "biufc":
+        raise TypeError(f"it must hold numbers, got dtype {values.dtype}.")
+    return native_numbers(values)
+
+
+def _integers(parts: Parts, name: str) -> Array:
+    """Index array as it is: a wide unsigned one must not wrap before its range is looked at."""
+    array = _array(parts, name, 1)
+    if array.dtype.kind not in "iu":
+        raise ValueError(f"{name} must hold integers, got dtype {array.dtype}.")
+    return array
+
+
+def _in_range(array: Array, name: str, low: int, high: int) -> Array:
+    """Index array in a type that SciPy takes, all of it at least ``low`` and below ``high``."""
+    if array.size:
+        for worst in (int(array.min()), int(array.max())):
+            if not low <= worst < high:
+                raise ValueError(f"{name} holds {worst}, which is not in [{low}, {high}).")
+    return _index_type(array)
+
+
+def _index_type(array: Array) -> Array:
+    return array if array.dtype in (np.int32, np.int64) else array.astype(np.int64)
+
+
+# ---- one function for each format ----------------------------------------------------------------
+
+
+def _compressed(parts: Parts, values: Array, shape: Shape) -> tuple[Array, Array, Array]:
+    """Return values, indices and indptr of ``shape[0]`` compressed rows, without what follows."""
+    indptr, indices = checked_indptr(parts, shape[0]), _integers(parts, "indices")
+    if len(indices) != len(values):
+        raise ValueError(f"it has {len(indices):,} indices for {len(values):,} stored values.")
+    n_stored = int(indptr[-1])
+    if n_stored > len(values):
+        raise ValueError(
+            f"indptr ends at {n_stored:,}, but it has {len(values):,} indices and values."
+        )
+    return values[:n_stored], _in_range(indices[:n_stored], "indices", 0, shape[1]), indptr
+
+
+def checked_indptr(parts: Parts, n_rows: int) -> Array:
+    """Return where each compressed row ends, which rises from 0 on; how far, files find out."""
+    indptr = _integers(parts, "indptr")
+    if len(indptr) != n_rows + 1:
+        raise ValueError(f"indptr must have {n_rows + 1:,} entries, got {len(indptr):,}.")
+    if indptr[0] != 0:
+        raise ValueError(f"indptr must start at 0, got {indptr[0]}.")
+    falls = indptr[1:] < indptr[:-1]
+    if falls.any():
+        raise ValueError(f"indptr must not decrease, but entry {int(falls.argmax()) + 1:,} does.")
+    _in_range(indptr[-1:], "indptr", 0, np.iinfo(np.int64).max)
+    return _index_type(indptr)
+
+
+def _from_csr(parts: Parts, shape: Shape) -> sp.csr_array:
+    return sp.csr_array(_compressed(parts, _values(parts), shape), shape=shape)
+
+
+def _from_csc(parts: Parts, shape: Shape) -> sp.csr_array:
+    columns = _compressed(parts, _values(parts), shape[::-1])
+    return sp.csc_array(columns, shape=shape).tocsr()
+
+
+def _from_bsr(parts: Parts, shape: Shape) -> sp.csr_array:
+    blocks = _values(parts, 3)
+    height, width = blocks.shape[1:]
+    if not (height and width) or shape[0] % height or shape[1] % width:
+        raise ValueError(f"its blocks of {height} × {width} do not divide its shape {shape}.")
+    grid = shape[0] // height, shape[1] // width
+    rows = sp.bsr_array(_compressed(parts, blocks, grid), shape=shape)
+    return _csr_of_entries(rows.tocoo(copy=False))
+
+
+def _from_coo(parts: Parts, shape: Shape) -> sp.csr_array:
+    values = _values(parts)
+    if "coords" in parts:
+        coords = parts["coords"]
+        if not isinstance(coords, tuple | np.ndarray) or len(coords) != 2:
+            raise ValueError("coords must be two arrays, of rows and of columns.")
+        parts = {"row": coords[0], "col": coords[1]}
+    places = []
+    for name, size in zip(("row", "col"), shape, strict=True):
+        array = _integers(parts, name)
+        if len(array) != len(values):
+            raise ValueError(f"{name} has {len(array):,} entries for {len(values):,} values.")
+        places.append(_in_range(array, name, 0, size))
+    return _csr_of_entries(sp.coo_array((values, tuple(places)), shape=shape))
+
+
+def _csr_of_entries(entries: sp.coo_array) -> sp.csr_array:
+    entries.has_canonical_format = True  # or SciPy would sum uint8 in uint8
+    return sp.csr_array(entries.tocsr())
+
+
+def _from_dia(parts: Parts, shape: Shape) -> sp.csr_array:
+    values, offsets = _values(parts, 2), _integers(parts, "offsets")
+    if len(offsets) != len(values):
+        raise ValueError(f"it has {len(offsets)} offsets for {len(values)} diagonals.")
+    if len(np.unique(offsets)) != len(offsets):
+        raise ValueError("offsets has the same diagonal twice.")
+    offsets = _in_range(offsets, "offsets", -shape[0], shape[1] + 1)
+    return sp.dia_array((values, offsets), shape=shape).tocsr()
+
+
+def _from_lil(parts: Parts, shape: Shape) -> sp.csr_array:
+    rows, data = _lists(parts, "rows", shape[0]), _lists(parts, "data", shape[0])
+    lengths = [len(row) for row in rows]
+    if lengths != [len(row) for row in data]:
+        raise ValueError("rows and data do not have lists of the same lengths.")
+    columns = list(chain.from_iterable(rows))
+    entries = {
+        "data": np.array(list(chain.from_iterable(data)), dtype=parts.get("dtype")),
+        "row": np.repeat(np.arange(shape[0]), lengths),
+        "col": np.array(columns) if columns else np.zeros(0, np.int64),
+    }
+    return _from_coo(entries, shape)
+
+
+def _lists(parts: Parts, name: str, n_rows: int) -> list[list[Any]]:
+    array = _array(parts, name, 1)
+    if len(array) != n_rows or not all(isinstance(row, list) for row in array):
+        raise ValueError(f"{name} must hold one list for each of its {n_rows:,} rows.")
+    return list(array)
+
+
+def _from_dok(parts: Parts, shape: Shape) -> sp.csr_array:
+    entries = parts.get("entries")
+    if not isinstance(entries, dict):
+        raise TypeError(f"its entries must be in a dict, got {type(entries).__name__}.")
+    places = np.array(list(entries)) if entries else np.zeros((0, 2), np.int64)
+    if places.ndim != 2 or places.shape[1] != 2:
+        raise ValueError("its keys must be pairs of a row and a column.")
+    values = np.array(list(entries.values()), dtype=parts.get("dtype"))
+    return _from_coo({"data": values, "coords": places.T}, shape)
+
+
+_BUILDERS: dict[str, Callable[[Parts, Shape], sp.csr_array]] = {
+    "csr": _from_csr,
+    "csc": _from_csc,
+    "bsr": _from_bsr,
+    "coo": _from_coo,
+    "dia": _from_dia,
+    "lil": _from_lil,
+    "dok": _from_dok,
+}
+
+
+def is_dask_array(X: Any) -> bool:
+    """Whether X is one; without an import of Dask, which somebody who has one did already."""
+    module = sys.modules.get("dask.array")
+    return module is not None and isinstance(X, module.Array)

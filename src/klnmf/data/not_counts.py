@@ -1,0 +1,207 @@
+"""Whether data look like counts, or like counts that were normalised or log-transformed.
+
+The model takes any nonnegative data, and most fractions are no mistake: expected counts of
+quantifiers, averages, intensities. So a fraction alone says nothing. What is recognised are
+transformations that leave a trace in every sample and change what the fit means:
+
+- samples scaled to the same sum (CPM, TPM, proportions) or to the same length (tf-idf);
+- samples that are whole numbers times a factor of their own: the same of which features were then
+  left out, so that the sums differ. One factor for all samples is harmless: images divided by 255;
+- logarithms log(1 + x), base e, 2 or 10, of whole numbers or of either kind above.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from klnmf.data.sparse_data import RowView
+from klnmf.data.validation import warn_caller
+
+Array = npt.NDArray[Any]
+
+# What is looked at: rows spread evenly over X, and fewer of them where they are long.
+_MOST_ROWS = 128
+_MOST_VALUES = 1 << 17
+# Fewer say nothing: the sums of two samples may agree by chance.
+_LEAST_ROWS = 3
+_LEAST_VALUES = 10
+# Expected counts are whole wherever a read has one origin; transformed ones hardly ever are.
+_WHOLE_SHARE_OF_COUNTS = 0.2
+# Sums are the same up to the rounding of values in text files.
+_SAME_SUM = 5e-4
+# How near a multiple must be to a whole number, and up to which multiple rounding leaves it there.
+_NEAR_WHOLE = 0.05
+_LARGEST_MULTIPLE = 20.0
+_SHARE_NEAR_WHOLE = 0.9
+# Logarithms are small numbers.
+_LARGEST_LOGARITHM = 40.0
+
+
+# What is said of fractions that tell nothing themselves, beside a layer with counts.
+NOT_RAW = "is probably not the raw counts"
+
+
+class NotCountsWarning(UserWarning):
+    """X looks like counts that were transformed: normalised, weighted or logarithmised.
+
+    ``warnings.simplefilter("ignore", klnmf.NotCountsWarning)`` turns it off.
+    """
+
+
+class _Samples(NamedTuple):
+    """Positive values of some rows."""
+
+    values: Array  # float64
+    starts: Array  # of each row; none is empty
+
+    def per_row(self, reduce: np.ufunc) -> Array:
+        result: Array = reduce.reduceat(self.values, self.starts)
+        return result
+
+    def spread(self, of_rows: Array) -> Array:
+        """Return a number for each row, repeated for its values."""
+        return np.repeat(of_rows, np.diff(np.append(self.starts, len(self.values))))
+
+
+def warn_if_not_counts(view: RowView) -> None:
+    """Warn if X, by its rows, looks like counts that were transformed."""
+    warn_of(transformation_of(view))
+
+
+def warn_of(transformation: str | None) -> None:
+    """Warn of what :func:`transformation_of` found, if anything."""
+    if transformation is not None:
+        warn_caller(not_counts(transformation), NotCountsWarning)
+
+
+def not_counts(transformation: str) -> str:
+    """Say what the data look like, why that matters, and what to do."""
+    return (
+        f"X {transformation}. The model treats values as Poisson counts, whose size says how "
+        "certain they are; a transformation changes that, and with it the components. Fit the raw "
+        "counts if you have them; if the transformation is intended, ignore this warning."
+    )
+
+
+def warn_of_fractions(place: str, fraction: float, looks: str, where: str) -> None:
+    """Warn of fractions in a file or an object that may have the counts elsewhere.
+
+    Parameters
+    ----------
+    place : str
+        What holds the fractions.
+    fraction : float
+        One of them.
+    looks : str
+        What :func:`transformation_of` says, or what else tells.
+    where : str
+        A sentence about where the counts are.
+    """
+    warn_caller(
+        f"{place} holds fractions (for instance {fraction:.4g}) and {looks}. The model is for raw "
+        f"counts. {where}",
+        NotCountsWarning,
+    )
+
+
+def transformation_of(view: RowView) -> str | None:
+    """Say how the values look transformed, after "X" or another name; None: they do not.
+
+    Parameters
+    ----------
+    view : RowView
+        The data by rows, nonnegative and finite, in memory or on disk; a few rows are looked at.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import scipy.sparse as sp
+    >>> from klnmf.data.sparse_data import view_of
+    >>> counts = np.random.default_rng(0).poisson(2.0, size=(20, 30))
+    >>> transformation_of(view_of(sp.csr_array(counts)))
+    >>> shares = counts / counts.sum(axis=1, keepdims=True)
+    >>> transformation_of(view_of(sp.csr_array(1e6 * shares)))
+    'looks normalised: every sample sums to 1e+06, as in CPM, TPM or proportions'
+    """
+    samples = _some_samples(view)
+    if len(samples.starts) < _LEAST_ROWS or len(samples.values) < _LEAST_VALUES:
+        return None
+    values = samples.values
+    if np.mean(values == np.floor(values)) > _WHOLE_SHARE_OF_COUNTS:
+        return None
+    with np.errstate(over="ignore"):  # in data that an estimator has yet to refuse
+        return _scaling(samples) or _logarithm(samples)
+
+
+def _some_samples(view: RowView) -> _Samples:
+    n_looked_at = min(_MOST_ROWS, view.n_rows)
+    rows = np.linspace(0, view.n_rows - 1, n_looked_at).astype(np.int64)
+    lengths = view.indptr[rows + 1] - view.indptr[rows]
+    n_rows = max(_LEAST_ROWS, int(np.searchsorted(np.cumsum(lengths), _MOST_VALUES)))
+    every = max(1, -(-len(rows) // n_rows))  # still spread evenly
+    indptr, _, values = view.take_rows(rows[::every])
+    is_positive = values > 0  # data that no estimator has checked may have zeros among them
+    ends = np.concatenate([[0], np.cumsum(is_positive)])[indptr]
+    starts = ends[:-1][np.diff(ends) > 0]
+    return _Samples(values[is_positive].astype(np.float64), starts)
+
+
+def _scaling(samples: _Samples) -> str | None:
+    sums = samples.per_row(np.add)
+    if _are_the_same(sums):
+        return (
+            f"looks normalised: every sample sums to {sums.mean():.4g}, as in CPM, TPM or "
+            "proportions"
+        )
+    squares = samples._replace(values=samples.values**2).per_row(np.add)
+    if _are_the_same(squares):
+        length = float(np.sqrt(squares.mean()))
+        return (
+            f"looks weighted: every sample has the Euclidean length {length:.4g}, as in tf-idf "
+            "weights"
+        )
+    units = samples.per_row(np.minimum)
+    # A factor that all samples have in common changes nothing but the scale of the components.
+    is_shared = _near_whole(units / units.min())
+    if _are_multiples_of_units(samples) and is_shared.sum() < _SHARE_NEAR_WHOLE * len(is_shared):
+        return (
+            "looks normalised: the values of each sample are whole numbers times a factor of its "
+            "own"
+        )
+    return None
+
+
+def _logarithm(samples: _Samples) -> str | None:
+    if samples.values.max() > _LARGEST_LOGARITHM or _are_multiples_of_units(samples):
+        return None
+    inverses: list[tuple[str, Callable[[Array], Array]]] = [
+        ("log(1 + x)", np.expm1),
+        ("log2(1 + x)", lambda values: np.expm1(np.log(2.0) * values)),
+        ("log10(1 + x)", lambda values: np.expm1(np.log(10.0) * values)),
+    ]
+    for name, inverse in inverses:
+        before = samples._replace(values=inverse(samples.values))
+        if _are_the_same(before.per_row(np.add)) or _are_multiples_of_units(before):
+            return f"looks log-transformed: the values are {name} of counts or of normalised counts"
+    return None
+
+
+def _are_the_same(sums: Array) -> bool:
+    return bool(np.ptp(sums) <= _SAME_SUM * sums.max())
+
+
+def _are_multiples_of_units(samples: _Samples) -> bool:
+    """Whether the values of a row are multiples of its least one, which a count of 1 became."""
+    near = _near_whole(samples.values / samples.spread(samples.per_row(np.minimum)))
+    return len(near) >= _LEAST_VALUES and bool(near.mean() >= _SHARE_NEAR_WHOLE)
+
+
+def _near_whole(ratios: Array) -> Array:
+    """Whether ratios, of at least 1, are near whole numbers; about 1 and large ones do not tell."""
+    told = ratios[(ratios > 1.0 + _NEAR_WHOLE) & (ratios < _LARGEST_MULTIPLE)]
+    result: Array = np.abs(told - np.rint(told)) <= _NEAR_WHOLE
+    return result

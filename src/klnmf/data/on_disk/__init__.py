@@ -1,0 +1,1 @@
+"""A prepared matrix, read in pieces."""

@@ -1,0 +1,219 @@
+"""The folder of a prepared matrix: its files, its header, and what is checked of them.
+
+docs/format.md describes it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from klnmf.support.input_files import ReadError
+from klnmf.support.untrusted_json import read_json
+from klnmf.support.whole_files import writing
+
+Array = npt.NDArray[Any]
+
+FORMAT = "klnmf-matrix"
+VERSION = 1
+HEADER = "header.json"
+HEADER_LIMIT = 1 << 20
+MODES = ("rows", "columns")
+NAME_FILES = {
+    "row_names": "row_names.txt",
+    "column_names": "column_names.txt",
+    "labels": "labels.txt",
+}
+# What there is when the rows are written.
+ROW_FILES = ("rows.indptr.npy", "rows.indices.npy", "rows.values.npy", "columns.indptr.npy")
+# Bytes before the entries of every array.
+NPY_HEADER = 128
+CHUNK = 1 << 22
+
+
+def npy_header(dtype: np.dtype[Any], length: int) -> bytes:
+    """Return the first 128 bytes of an ``.npy`` file with a vector of that length.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> len(npy_header(np.dtype("<f4"), 10**15))
+    128
+    """
+    described = f"{{'descr': '{dtype.str}', 'fortran_order': False, 'shape': ({length},), }}"
+    text = described.ljust(NPY_HEADER - 11) + "\n"
+    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text.encode("ascii")
+
+
+def index_dtype(n_columns: int) -> np.dtype[Any]:
+    """Type of column numbers: four bytes where they do."""
+    return np.dtype("<i4" if n_columns <= np.iinfo(np.int32).max else "<i8")
+
+
+def arrays_of(
+    shape: tuple[int, int], nonzeros: int, dtype: np.dtype[Any]
+) -> dict[str, tuple[np.dtype[Any], int]]:
+    """Type and length of each array, by the name of its file."""
+    arrays: dict[str, tuple[np.dtype[Any], int]] = {}
+    for mode, name in enumerate(MODES):
+        arrays[f"{name}.indptr.npy"] = (np.dtype("<i8"), shape[mode] + 1)
+        arrays[f"{name}.indices.npy"] = (index_dtype(shape[1 - mode]), nonzeros)
+        arrays[f"{name}.values.npy"] = (dtype, nonzeros)
+        arrays[f"{name}.sums.npy"] = (np.dtype("<f8"), shape[mode])
+    return arrays
+
+
+def chunks(path: Path) -> Iterator[bytes]:
+    """Bytes of a file, a few megabytes at a time."""
+    with path.open("rb") as stream:
+        while piece := stream.read(CHUNK):
+            yield piece
+
+
+def sha256(path: Path) -> str:
+    """Checksum of a whole file, as the command ``sha256sum`` prints it."""
+    checksum = hashlib.sha256()
+    for piece in chunks(path):
+        checksum.update(piece)
+    return checksum.hexdigest()
+
+
+def write_json(path: Path, content: dict[str, Any]) -> None:
+    """Write a small file so that the old one or the new one is there, whole."""
+    with writing(path, "w") as stream:
+        json.dump(content, stream, indent=1, allow_nan=False)
+
+
+def is_prepared(path: Path) -> bool:
+    """Whether this is the folder of a prepared matrix, by the look of it."""
+    try:
+        header = read_json(path / HEADER, HEADER_LIMIT)
+    except (OSError, ValueError):
+        return False
+    return isinstance(header, dict) and header.get("format") == FORMAT
+
+
+def read_header(folder: Path) -> dict[str, Any]:
+    """Header of a prepared matrix.
+
+    Raises
+    ------
+    ReadError
+        If there is none, or it is damaged or from a newer version.
+    """
+    path = folder / HEADER
+    if not path.is_file():
+        hint = ""
+        if folder.with_name(f"{folder.name}.partial").is_dir() and not folder.exists():
+            hint = f" {folder.name}.partial is there: run `klnmf prepare` again, it was interrupted"
+        raise ReadError(
+            folder, f"this is not a folder that `klnmf prepare` wrote: no {HEADER}.{hint}"
+        )
+    try:
+        header = read_json(path, HEADER_LIMIT)
+        if not isinstance(header, dict) or header.get("format") != FORMAT:
+            raise ValueError(f"its format is not {FORMAT!r}")
+        number = header["version"]
+        if type(number) is not int or number < 1:
+            raise ValueError(f"its version is {number!r}")
+        if number > VERSION:
+            raise ReadError(
+                path,
+                f"version {number} of the format, and this klnmf reads versions up to {VERSION}. "
+                "Install a newer klnmf, or prepare the matrix again.",
+            )
+        _check_fields(header)
+    except ReadError:
+        raise
+    except (ValueError, KeyError, TypeError) as error:
+        raise ReadError(
+            path, f"the header is damaged ({error}). Prepare the matrix again."
+        ) from error
+    return header
+
+
+def check_facts(facts: dict[str, Any]) -> None:
+    """Check the types of what is known of a matrix when its rows are written.
+
+    Raises
+    ------
+    ValueError, KeyError, TypeError
+        If they are others.
+    """
+    n, m = facts["shape"]
+    sizes = [n, m, facts["nonzeros"]]
+    if any(type(size) is not int or size < 0 for size in sizes) or not n or not m:
+        raise ValueError("shape or nonzeros are not sizes")
+    if facts["dtype"] not in ("<f4", "<f8"):
+        raise ValueError(f"dtype is {facts['dtype']!r}")
+    _check_types(facts, numbers=("smallest", "largest"), flags=("whole", "open_features"))
+
+
+def _check_types(
+    facts: dict[str, Any], *, numbers: tuple[str, ...], flags: tuple[str, ...]
+) -> None:
+    for name in numbers:
+        if type(facts[name]) not in (int, float) or not abs(facts[name]) <= sys.float_info.max:
+            raise ValueError(f"{name} is not a finite number")
+    for name in flags:
+        if type(facts[name]) is not bool:
+            raise ValueError(f"{name} is neither true nor false")
+
+
+def _check_fields(header: dict[str, Any]) -> None:
+    check_facts(header)
+    numbers = ("total", "divergence_constant")
+    _check_types(header, numbers=numbers, flags=("exact_in_float32",))
+    if type(header["checksum"]) is not int:
+        raise ValueError("checksum is not a whole number")
+    arrays = arrays_in(header)
+    known = {*arrays, *NAME_FILES.values()}
+    if type(header["files"]) is not dict or not set(arrays) <= set(header["files"]) <= known:
+        raise ValueError("it does not list the files of a matrix")
+    for about in header["files"].values():
+        if type(about["bytes"]) is not int or type(about["sha256"]) is not str:
+            raise ValueError("a file has no size or checksum")
+
+
+def check_files(folder: Path, header: dict[str, Any]) -> None:
+    """Check size and beginning of each file against the header: no time, whatever their size."""
+    for name, about in header["files"].items():
+        path = folder / name
+        if not path.is_file():
+            raise ReadError(path, "this file of the matrix is missing. Prepare the matrix again.")
+        found = path.stat().st_size
+        if found != about["bytes"]:
+            cut = "cut off" if found < about["bytes"] else "longer than it was"
+            raise ReadError(
+                path,
+                f"the file is {cut}: {found:,} bytes, and the header says {about['bytes']:,}. "
+                "Copy it again, or prepare the matrix again.",
+            )
+    check_arrays(folder, arrays_in(header))
+
+
+def arrays_in(facts: dict[str, Any]) -> dict[str, tuple[np.dtype[Any], int]]:
+    """Type and length of each array of a matrix of which so much is known."""
+    return arrays_of(tuple(facts["shape"]), facts["nonzeros"], np.dtype(facts["dtype"]))
+
+
+def check_arrays(folder: Path, arrays: dict[str, tuple[np.dtype[Any], int]]) -> None:
+    """Check size and beginning of files that hold arrays."""
+    for name, (dtype, length) in arrays.items():
+        with (folder / name).open("rb") as stream:
+            start, found = stream.read(NPY_HEADER), os.fstat(stream.fileno()).st_size
+        size = NPY_HEADER + length * dtype.itemsize
+        if start != npy_header(dtype, length) or found != size:
+            raise ReadError(
+                folder / name,
+                f"it is not an array of {length:,} numbers of the type {dtype.name}, as the header "
+                "has it. Prepare the matrix again.",
+            )

@@ -1,0 +1,218 @@
+"""A prepared matrix: opened in no time, and gone through in pieces by every half-step."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from klnmf.data.on_disk.arrays import MappedArray
+from klnmf.data.on_disk.layout import (
+    MODES,
+    NAME_FILES,
+    check_files,
+    read_header,
+)
+from klnmf.data.on_disk.sizes import parse_bytes
+from klnmf.data.on_disk.verification import check_contents, check_indptr, is_verified
+from klnmf.data.on_disk.views import MappedView, open_view
+from klnmf.data.sparse_data import ROWS_PER_SUM, SparseData
+from klnmf.support.input_files import ReadError, read_names
+
+Array = npt.NDArray[Any]
+
+
+class MappedData(SparseData):
+    """What solvers see of a matrix on disk; everything that takes a pass over it is known."""
+
+    def __init__(self, folder: Path, header: dict[str, Any], piece_bytes: int) -> None:
+        self.folder = folder
+        self.shape = tuple(header["shape"])
+        self.dtype = np.dtype(header["dtype"])
+        views = []
+        facts = (self.shape, header["nonzeros"], self.dtype)
+        for mode, name in enumerate(MODES):
+            view = open_view(folder, mode, *facts, piece_bytes=piece_bytes)
+            sums = MappedArray(folder / f"{name}.sums.npy", "<f8", self.shape[mode])
+            # Where the cached property would keep it.
+            view.__dict__["row_sums"] = sums.read(0, sums.length)
+            views.append(view)
+        self._by_rows, self._by_columns = views
+        self.total = float(header["total"])
+        self.is_exact_in_float32 = header["exact_in_float32"]
+        self.divergence_constant = float(header["divergence_constant"])
+        checksum = header["checksum"]
+        self.fingerprint = (self.shape, header["nonzeros"], self.dtype.str, checksum)
+
+
+class OnDiskMatrix:
+    """A matrix that :func:`prepare` wrote; :func:`open_matrix` returns it.
+
+    ``KLNMF.fit``, ``fit_transform``, ``transform`` and ``score`` take it in the place of X.
+
+    Attributes
+    ----------
+    path : Path
+        Its folder.
+    shape : tuple of int
+        Samples and features.
+    nnz : int
+        Nonzeros.
+    dtype : dtype
+        Type of the values, and so of the fit.
+    row_names, column_names, labels : ndarray of str (dtype object), or None
+        Names of samples and features, and known classes of the samples.
+    open_features : bool
+        Whether the features are those that occur, see :class:`~klnmf.readers.CountTable`.
+    """
+
+    ndim = 2
+
+    def __init__(self, path: Path, header: dict[str, Any], memory: int) -> None:
+        self.path, self._header, self._memory = path, header, memory
+        # One piece is worked on while the next is read.
+        self.data = MappedData(path, header, piece_bytes=memory // 2)
+        self.shape, self.nnz, self.dtype = self.data.shape, self.data.nnz, self.data.dtype
+        self.open_features: bool = header["open_features"]
+        for mode, name in enumerate(MODES):
+            check_indptr(path / f"{name}.indptr.npy", self._view(mode))
+        for what, size, axis in (
+            ("row_names", self.shape[0], "rows"),
+            ("column_names", self.shape[1], "columns"),
+            ("labels", self.shape[0], "rows"),
+        ):
+            names = None
+            if NAME_FILES[what] in header["files"]:
+                names = np.empty(size, dtype=object)
+                names[:] = read_names(path / NAME_FILES[what], size, f"{axis} of the matrix")
+            setattr(self, what, names)
+
+    row_names: Array | None
+    column_names: Array | None
+    labels: Array | None
+
+    @property
+    def holds_whole_numbers(self) -> bool:
+        """Whether every value is a whole number that a 64-bit integer holds exactly."""
+        return bool(self._header["whole"])
+
+    def as_csr(self) -> sp.csr_array:
+        """Return the matrix as a SciPy array on the memory map, which nothing has read yet.
+
+        What SciPy then does with it may copy it into memory.
+        """
+        return self.data.view(0).as_csr()
+
+    def row_blocks(self, n_rows: int = ROWS_PER_SUM) -> Iterator[sp.csr_array]:
+        """All rows in order, as matrices in memory of ``n_rows`` rows each."""
+        view = self.data.view(0)
+        for start in range(0, self.shape[0], n_rows):
+            rows = np.arange(start, min(start + n_rows, self.shape[0]))
+            indptr, indices, values = view.take_rows(rows)
+            yield sp.csr_array((values, indices, indptr), shape=(len(rows), self.shape[1]))
+
+    def sum(self) -> float:
+        """Sum of all values."""
+        return self.data.total
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        n, m = self.shape
+        return f"OnDiskMatrix({str(self.path)!r}: {n:,} × {m:,}, {self.nnz:,} nonzeros)"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reopened, (self.path.resolve(), self._header, self._memory)
+
+    def check_unchanged(self) -> None:
+        """Refuse to go on if a file of entries was written to since the matrix was opened."""
+        for mode in (0, 1):
+            for stored in self._view(mode).stored:
+                stored.check_unchanged()
+
+    def _view(self, mode: int) -> MappedView:
+        view = self.data.view(mode)
+        assert isinstance(view, MappedView)
+        return view
+
+    def verify(self) -> None:
+        """Read all files and compare their checksums; also that indices and values make sense.
+
+        Raises
+        ------
+        ReadError
+            With the name of the file that is damaged.
+        """
+        check_contents(self.path, self._header)
+
+
+def open_matrix(
+    path: str | os.PathLike[str],
+    *,
+    verify: bool | Literal["auto"] = "auto",
+    memory: str | int = "256M",
+) -> OnDiskMatrix:
+    """Open a matrix that ``klnmf prepare`` or :func:`klnmf.preparing.prepare` wrote.
+
+    Parameters
+    ----------
+    path : path
+        The folder.
+    verify : bool or "auto", default="auto"
+        Whether to read and check everything, about two seconds per gigabyte. "auto" does so
+        if a file has been written to, or copied, since its checksum was last found right; that is
+        remembered in the folder, so that opening takes no time whatever the size, unless nothing
+        can be written there. True always does so, which also finds what a failing disk has done;
+        False never. Sizes, types and the order of the rows are checked in any case.
+    memory : str or int, default="256M"
+        Bytes of the matrix that a fit has in memory at a time (half is being worked on, half is
+        read ahead), beside the factors. A row or column that is longer is there as a whole.
+
+    Returns
+    -------
+    OnDiskMatrix
+
+    Raises
+    ------
+    ReadError
+        If a file is missing, cut off or damaged: it says which one. It is a ValueError.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import klnmf
+    >>> from klnmf.datasets import load_bible
+    >>> X = load_bible().data
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "bible")
+    ...     matrix = klnmf.preparing.prepare(X, path)
+    ...     matrix = klnmf.open_matrix(path)
+    ...     W = klnmf.KLNMF(5, random_state=0).fit_transform(matrix)
+    >>> bool((W == klnmf.KLNMF(5, random_state=0).fit_transform(X)).all())
+    True
+    """
+    if not isinstance(verify, bool) and verify != "auto":
+        raise ValueError(f"verify must be True, False or 'auto'; got {verify!r}.")
+    budget = parse_bytes(memory, least=1)
+    folder = Path(os.path.expanduser(path))
+    if not folder.exists() and not folder.with_name(f"{folder.name}.partial").exists():
+        raise FileNotFoundError(f"{folder}: there is no such folder.")
+    header = read_header(folder)
+    check_files(folder, header)
+    if verify is True or (verify == "auto" and not is_verified(folder, header)):
+        check_contents(folder, header)
+    return OnDiskMatrix(folder, header, budget)
+
+
+def _reopened(path: Path, header: dict[str, Any], memory: int) -> OnDiskMatrix:
+    """Open the matrix that was pickled, whose contents were verified where that was done."""
+    matrix = open_matrix(path, verify=False, memory=memory)
+    if matrix._header != header:
+        raise ReadError(path, "this is not the matrix that was pickled: its header is another one.")
+    return matrix

@@ -1,0 +1,38 @@
+"""Sizes of memory as people write them."""
+
+from __future__ import annotations
+
+import re
+from numbers import Integral
+
+from klnmf.support.option_names import option
+
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+
+
+def parse_bytes(size: str | int, *, least: int = 1 << 20) -> int:
+    """Return a number of bytes.
+
+    Parameters
+    ----------
+    size : str or int
+        A whole number, or one with a unit: "512M", "2G", "1.5 GB".
+    least : int, default=1048576
+        Less is refused.
+
+    Examples
+    --------
+    >>> parse_bytes("2G") == 2 * 1024**3
+    True
+    >>> parse_bytes("512 MB")
+    536870912
+    """
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(?:I?B)?\s*", str(size).upper())
+    if isinstance(size, bool) or not isinstance(size, str | Integral) or found is None:
+        raise ValueError(
+            f"{option('memory')} must be a size such as '2G', '512M' or bytes; got {size!r}."
+        )
+    number = int(float(found[1]) * _UNITS[found[2]])
+    if number < least:
+        raise ValueError(f"{option('memory')} must be at least {least:,} bytes; got {size!r}.")
+    return number

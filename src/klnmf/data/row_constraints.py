@@ -1,0 +1,99 @@
+"""What row problems have of their own: missing cells, entries that are 0, units, what is frozen.
+
+Without any of this, all row problems of a mode share the slopes c (column sums of the fixed factor,
+plus L1) and the L2 penalty. With it, row i has
+
+    c_i = Σ_{j not missing in row i} A_j + l1 a_i,        l2_i = l2 b_i,
+
+with shares a_i and b_i of the penalties that come from weights and exposures,
+
+entries that stay 0, and components that a half-step of this mode leaves as they are.
+"""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """Cells of a matrix: row i has ``columns[starts[i]:starts[i + 1]]``, in rising order."""
+
+    starts: Array  # int64
+    columns: Array
+
+    @classmethod
+    def of(cls, cells: sp.csr_array, dtype: Any = np.int64) -> Pattern:
+        """Return the stored entries of a canonical CSR array."""
+        return cls(cells.indptr.astype(np.int64), cells.indices.astype(dtype))
+
+    def row(self, i: int) -> Array:
+        """Columns of one row."""
+        return self.columns[self.starts[i] : self.starts[i + 1]]
+
+    def rows(self, rows: slice) -> Pattern:
+        """Return rows that follow each other."""
+        starts = self.starts[rows.start : rows.stop + 1]
+        return Pattern(starts - starts[0], self.columns[starts[0] : starts[-1]])
+
+    def take(self, rows: Array) -> Pattern:
+        """Return rows by their numbers."""
+        lengths = np.diff(self.starts)[rows]
+        starts = np.concatenate([[0], np.cumsum(lengths)])
+        places = np.repeat(self.starts[rows] - starts[:-1], lengths) + np.arange(starts[-1])
+        return Pattern(starts, self.columns[places])
+
+    def row_numbers(self) -> Array:
+        """Row of every cell."""
+        return np.repeat(np.arange(len(self.starts) - 1), np.diff(self.starts))
+
+
+@dataclass(frozen=True)
+class RowConstraints:
+    """The terms of some rows of one mode; None: nothing of the kind."""
+
+    missing: Pattern | None = None  # cells of the data that count neither as zero nor as data
+    barred: Pattern | None = None  # entries of x (int32 components) that are 0
+    penalty_shares: Array | None = None  # n × 2: what l1 and l2 are multiplied by in a row
+    l1: float = 0.0  # L1 penalty, before that
+    frozen: Array | None = None  # uint8, by component: 1 where x stays as it is, in all rows
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether all rows are like any other."""
+        parts = (self.missing, self.barred, self.penalty_shares, self.frozen)
+        return all(part is None for part in parts)
+
+    def rows(self, rows: slice) -> RowConstraints:
+        """Return the terms of some of the rows."""
+        return replace(
+            self,
+            missing=None if self.missing is None else self.missing.rows(rows),
+            barred=None if self.barred is None else self.barred.rows(rows),
+            penalty_shares=None if self.penalty_shares is None else self.penalty_shares[rows],
+        )
+
+    def is_frozen(self, n_components: int) -> Array:
+        """By component, whether it stays as it is."""
+        if self.frozen is None:
+            return np.zeros(n_components, dtype=bool)
+        return self.frozen.astype(bool)
+
+
+def checksum_of(*arrays: Array | None) -> int:
+    """CRC-32 of arrays one after the other; one that is None counts as well, by its place."""
+    checksum = 0
+    for number, array in enumerate(arrays):
+        if array is not None:
+            header = f"{number} {array.dtype.str} {array.shape}".encode()
+            content = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+            checksum = zlib.crc32(content, zlib.crc32(header, checksum))
+    return checksum

@@ -1,0 +1,308 @@
+"""Every check of the data and of starting factors, and their messages."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+from sklearn.utils import check_array
+from sklearn.utils.validation import validate_data
+
+from klnmf.data.matrix_checks import checked_matrix, native_numbers
+from klnmf.support.option_names import option
+
+Array = npt.NDArray[Any]
+
+# Integers below this are exact in float32.
+EXACT_IN_FLOAT32 = 2**24
+
+# Rows that a message names.
+EXAMPLES = 5
+
+# Positive values outside these bounds would under- or overflow in squares and quotients.
+VALUE_RANGE = {"float32": (1e-15, 1e15), "float64": (1e-140, 1e140)}
+
+
+def working_dtype(values: Array, requested: Any = None) -> np.dtype[Any]:
+    """Float type to compute in: floats keep theirs, integers get the narrowest that is exact."""
+    if requested is not None:
+        try:
+            dtype: np.dtype[Any] = np.dtype(requested).newbyteorder("=")
+        except TypeError:
+            dtype = np.dtype(object)
+        if dtype.name not in VALUE_RANGE:
+            raise ValueError(f"dtype must be None, float32 or float64, got {requested!r}.")
+        return dtype
+    if values.dtype.kind in "biu":
+        return np.dtype(np.float32 if values.max(initial=0) < EXACT_IN_FLOAT32 else np.float64)
+    return np.dtype(np.float32 if values.dtype.itemsize <= 4 else np.float64)
+
+
+def warn_caller(message: str, category: type[Warning]) -> None:
+    """Warn at the line of the user's code, whatever wrappers stand between it and this call."""
+    frame = inspect.currentframe()
+    level = 1
+    while frame is not None:
+        package = frame.f_globals.get("__name__", "").partition(".")[0]
+        if package not in ("klnmf", "sklearn"):
+            break
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)
+
+
+def checked_input(X: Any, name: str = "X", *, model: Any = None, **options: Any) -> Any:
+    """Return X as scikit-learn checks it, after `checked_matrix`: an array, or a CSR array.
+
+    NaN and infinity pass, unless ``ensure_all_finite=True``: `check_counts` has better advice.
+
+    Parameters
+    ----------
+    X : array-like, sparse matrix or DataFrame
+        What was passed.
+    name : str
+        What it is called, for the messages.
+    model : estimator, default=None
+        Whose ``n_features_in_`` and ``feature_names_in_`` X must have, or sets with ``reset=True``.
+    **options
+        For scikit-learn's ``validate_data``, or without a model for its ``check_array``.
+    """
+    X = checked_matrix(X, name)
+    options = {"accept_sparse": "csr", "ensure_all_finite": False} | options
+    if model is None:
+        return check_array(X, input_name=name, **options)
+    return validate_data(model, X, **options)
+
+
+def _as_csr(X: Any) -> sp.csr_array:
+    """Return X as CSR with valid index arrays, sharing its memory where it is CSR already."""
+    X = checked_matrix(X)
+    return X if sp.issparse(X) else sp.csr_array(native_numbers(np.asarray(X)))
+
+
+def _cell(X: sp.csr_array, entry: int, first_row: int) -> str:
+    """Place and value of a stored entry."""
+    row = first_row + int(np.searchsorted(X.indptr, entry, side="right")) - 1
+    return f"X[{row}, {X.indices[entry]}] = {X.data[entry]}"
+
+
+def _reject_not_finite(
+    X: sp.csr_array, first_row: int, was_sparse: bool, takes_missing: bool
+) -> None:
+    if not X.data.size or (np.isfinite(X.data.max()) and np.isfinite(X.data.min())):
+        return
+    is_nan = np.isnan(X.data)
+    if not is_nan.any():
+        cell = _cell(X, int(np.isinf(X.data).argmax()), first_row)
+        raise ValueError(f"Input X contains infinity: {cell}. Counts are finite numbers.")
+    found = f"Input X contains NaN: {_cell(X, int(is_nan.argmax()), first_row)}. "
+    if not takes_missing:
+        raise ValueError(
+            found + "Leave out the samples or features with NaN, or replace NaN by a count. Cells "
+            "can be missing in KLNMF.fit, with missing=numpy.isnan(X), but not here."
+        )
+    pattern = "missing=numpy.isnan(X)."
+    if was_sparse:
+        pattern = (
+            "missing=M, where M = X.copy() and M.data = numpy.isnan(X.data). If NaN stands for no "
+            "count, replace it by 0."
+        )
+    raise ValueError(f"{found}If NaN marks cells that were not observed, pass {pattern}")
+
+
+def _reject_negative(X: sp.csr_array, name: str, first_row: int) -> None:
+    if X.data.size and X.data.dtype.kind != "b" and X.data.min() < 0:
+        raise ValueError(
+            f"Negative values in data passed to {name}: "
+            f"{_cell(X, int(X.data.argmin()), first_row)}. KL divergence is for counts and other "
+            "nonnegative data; shift or clip the data, or do not centre or log-transform it below "
+            "0 first."
+        )
+
+
+def _reject_out_of_range(values: Array) -> None:
+    if values.size:
+        total = float(values.sum(dtype=np.float64))
+        check_value_range(float(values.min()), float(values.max()), total, values.dtype)
+
+
+def check_value_range(smallest: float, largest: float, total: float, dtype: np.dtype[Any]) -> None:
+    """Refuse positive values that the arithmetic cannot hold; no values have a total of 0."""
+    if not total:
+        return
+    low, high = VALUE_RANGE[dtype.name]
+    # A nonzero that is alone in its row and column needs a product of about v² / ΣX.
+    product = smallest * (smallest / total)
+    too_far_apart = product < 1e8 * float(np.finfo(dtype).tiny)
+    if smallest < low or not largest <= high or too_far_apart:
+        wider = f" Use {option('dtype', 'float64')}, or" if dtype == np.float32 else " Please"
+        raise ValueError(
+            f"The positive values of X run from {smallest:.3g} to {largest:.3g}, but "
+            f"{dtype} arithmetic is safe from {low:g} to {high:g} only, and not over all of "
+            f"that in one matrix.{wider} multiply X by a constant (the components scale with it), "
+            "or set values that are numerical noise to 0."
+        )
+
+
+def warn_of_many_components(n_learned: int, shape: tuple[int, int]) -> None:
+    """Warn where the components that are learned could reproduce any data; one always may be."""
+    if n_learned > 1 and n_learned >= min(shape):
+        n, m = shape
+        warn_caller(
+            f"{n_learned} components are learned from {n:,} samples and {m:,} features. With as "
+            "many components as samples or features, W Hᵀ can reproduce X exactly and the "
+            f"components need not mean anything. Use a smaller {option('n_components')}.",
+            UserWarning,
+        )
+
+
+class EmptySamplesWarning(UserWarning):
+    """Samples of X have no counts."""
+
+
+def warn_of_empty_samples(is_empty: Array, names: Any = None) -> None:
+    """Warn of samples without counts, see `empty_samples_message`."""
+    message = empty_samples_message(is_empty, names)
+    if message is not None:
+        warn_caller(message, EmptySamplesWarning)
+
+
+def empty_samples_message(
+    is_empty: Array, names: Any = None, lack: str = "no counts"
+) -> str | None:
+    """Say how many samples have no counts, and which are the first; None if there are none.
+
+    Parameters
+    ----------
+    is_empty : array of bool
+        Whether a sample has no counts.
+    names : sequence, default=None
+        Names of the samples; None shows their numbers alone.
+    lack : str
+        What they have not, for the message.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> print(empty_samples_message(np.array([False, True]), ["letter", "report"]))
+    1 of 2 samples has no counts: row 1 ('report'). Its row of W is 0 in all learned components.
+    """
+    rows = np.flatnonzero(is_empty)
+    if not len(rows):
+        return None
+    shown = [
+        f"{row}" if names is None else f"{row} ({names[row]!r})" for row in rows[:EXAMPLES].tolist()
+    ]
+    listed = ", ".join(shown) + (", ..." if len(rows) > EXAMPLES else "")
+    of_all = f"{len(rows):,} of {len(is_empty):,} samples"
+    if len(rows) == 1:
+        told = f"{of_all} has {lack}: row {listed}. Its row"
+    else:
+        told = f"{of_all} have {lack}: rows {listed}. Their rows"
+    return f"{told} of W {'is' if len(rows) == 1 else 'are'} 0 in all learned components."
+
+
+def _canonical(csr: sp.csr_array) -> sp.csr_array:
+    """Sort, sum duplicates (in float64: a narrow integer would wrap), drop explicit zeros."""
+    if not csr.has_canonical_format:
+        data = csr.data.astype(np.float64)  # also a copy: the caller's arrays stay as they are
+        csr = sp.csr_array((data, csr.indices.copy(), csr.indptr.copy()), shape=csr.shape)
+        csr.sum_duplicates()
+    if csr.data.size and not csr.data.all():
+        kept = csr.data != 0  # eliminate_zeros would write to memory that may be the caller's
+        indptr = np.concatenate([[0], np.cumsum(kept)])[csr.indptr].astype(csr.indptr.dtype)
+        csr = sp.csr_array((csr.data[kept], csr.indices[kept], indptr), shape=csr.shape)
+    return csr
+
+
+def check_counts(
+    X: Any,
+    *,
+    dtype: Any = None,
+    name: str = "KLNMF",
+    first_row: int = 0,
+    takes_missing: bool = False,
+) -> sp.csr_array:
+    """Return X as a canonical CSR array of positive floats.
+
+    X is never changed, and copied only where it has to be.
+
+    Parameters
+    ----------
+    X : array or sparse matrix
+        Two-dimensional and real: what `checked_input` returns.
+    dtype : None, float32 or float64
+        Type to compute in; None keeps float32 and float64 and picks the exact one for integers.
+    name : str
+        Who asks, for the messages.
+    first_row : int
+        Number of the first row, for the messages, if X is a block of rows of something larger.
+    takes_missing : bool
+        Whether who asks has the parameter ``missing``, which is what to do about NaN then.
+
+    Returns
+    -------
+    scipy.sparse.csr_array
+        Sorted, without duplicates and explicit zeros. Shares memory with X where it already is so.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = check_counts(np.array([[0, 3], [1, 0]]))
+    >>> X.nnz, X.dtype.name
+    (2, 'float32')
+    """
+    given = _as_csr(X)
+    _reject_not_finite(given, first_row, sp.issparse(X), takes_missing)
+    _reject_negative(given, name, first_row)
+    csr = _canonical(given)
+    target = working_dtype(given.data, dtype)
+    if dtype is None and given.dtype.kind in "biu" and csr.data.max(initial=0) >= EXACT_IN_FLOAT32:
+        target = np.dtype(np.float64)  # duplicates may sum to more than any of them
+    if csr.dtype != target:
+        with np.errstate(over="ignore"):
+            data = csr.data.astype(target)
+        if not np.isfinite(data).all():
+            advice = "Multiply X by a small constant."
+            if target == np.float32:
+                advice = f"Use {option('dtype', 'float64')}."
+            raise ValueError(
+                f"X holds values up to {np.format_float_scientific(csr.data.max(), 3, trim='-')}, "
+                f"which {target} cannot represent. {advice}"
+            )
+        csr = _canonical(sp.csr_array((data, csr.indices, csr.indptr), shape=csr.shape))
+    _reject_out_of_range(csr.data)
+    return csr
+
+
+def check_start(factor: Any, name: str, shape: tuple[int, int], dtype: np.dtype[Any]) -> Array:
+    """Return a starting factor as a fresh C-contiguous array, or say what is wrong with it."""
+    factor = checked_matrix(factor, name)
+    factor = factor if sp.issparse(factor) else np.asarray(factor)
+    if factor.shape != shape:
+        hint = ""
+        if factor.shape == shape[::-1] and shape[0] != shape[1]:
+            hint = " It looks transposed: H is given as in components_, components × features."
+        raise ValueError(f"The start {name} must have shape {shape}, got {factor.shape}.{hint}")
+    dense = factor.toarray() if sp.issparse(factor) else factor
+    if dense.dtype.kind not in "biuf":
+        raise TypeError(f"The start {name} must hold real numbers, got dtype {dense.dtype}.")
+    bad = ~np.isfinite(dense) | (dense < 0)
+    if bad.any():
+        row, column = (int(i) for i in np.argwhere(bad)[0])
+        raise ValueError(
+            f"The start {name} must be finite and nonnegative, but {name}[{row}, {column}] = "
+            f"{dense[row, column]}."
+        )
+    low, high = VALUE_RANGE[dtype.name]
+    largest = float(dense.max(initial=0))
+    if largest > high or 0 < largest < low:
+        raise ValueError(
+            f"The largest entry of the start {name} is {largest:.3g}; {dtype} arithmetic is safe "
+            f"from {low:g} to {high:g} only. Scale {name}: what W gains, H may lose."
+        )
+    # Smaller entries would under- or overflow in products and quotients; 0 can still grow.
+    return np.where(dense < low, 0, dense).astype(dtype)

@@ -1,0 +1,135 @@
+"""Scoring on data that the scored quantities have not seen: document completion.
+
+The counts of every sample are split in two. W is estimated from one half with the components fixed,
+and the other half is scored under the rates W Hᵀ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+from scipy.special import gammaln
+
+from klnmf.data.sparse_data import ROWS_PER_SUM
+
+Array = npt.NDArray[Any]
+
+# Share of every sample's rate that is spread evenly over all features, so that a feature which no
+# component uses has a small rate and not 0: one such count would otherwise cost −∞ under any model.
+BACKGROUND_SHARE = 0.01
+
+
+# Larger values are halved: their binomial noise is less than 1e-8 of them.
+_LARGEST_THINNED = 2.0**53
+
+
+class Split(NamedTuple):
+    """Two parts of the same samples, which sum to the samples."""
+
+    estimate: sp.csr_array
+    held_out: sp.csr_array
+
+
+def is_integer_valued(X: sp.csr_array) -> bool:
+    """Whether every value is a whole number that a 64-bit integer holds exactly."""
+    return bool(np.all(X.data == np.floor(X.data)) and X.data.max(initial=0) < 2**53)
+
+
+def split_for_completion(X: sp.csr_array, seed: int) -> Split:
+    """Split each sample's data in two halves, see `Splitter`."""
+    return Splitter(seed).split(X)
+
+
+class Splitter:
+    """Splits samples that come in blocks, to the same halves as all of them at once.
+
+    Counts are thinned: each of the X_ij counts falls into either half with probability 1/2; if X is
+    Poisson, the halves are independent with the same rates. What a value has beyond a whole number
+    is one more unit, of that size, which falls into either half as a whole. So there is one scale:
+    the halves of 2.9 or 3.1 are nearly those of 3.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._of_counts, self._of_parts = (np.random.default_rng(s) for s in (seed, [seed, 1]))
+
+    def split(self, X: sp.csr_array) -> Split:
+        """Two halves of the next samples."""
+        first = self._first_half(X.data.astype(np.float64)).astype(X.dtype)
+        halves = []
+        for data in (first, X.data - first):
+            half = sp.csr_array((data, X.indices.copy(), X.indptr.copy()), shape=X.shape)
+            half.eliminate_zeros()
+            halves.append(half)
+        return Split(*halves)
+
+    def _first_half(self, values: Array) -> Array:
+        """Return what falls into the first half: some of the units, perhaps the smaller one.
+
+        The nearest whole number of units is drawn, at least one, and every value takes its share of
+        both streams: values that are nearly the same split alike, and so do all after them.
+        """
+        smaller = values - (np.ceil(values) - 1.0)  # in (0, 1]; 1 for whole numbers
+        units = np.clip(np.rint(values), 1.0, _LARGEST_THINNED)
+        first = self._of_counts.binomial(units.astype(np.int64), 0.5)
+        was_drawn = units >= values  # the smaller unit is one of the units, else one more
+        chance = np.where(was_drawn, first / units, 0.5)
+        has_smaller = self._of_parts.random(len(values)) < chance
+        half = first - (has_smaller & was_drawn) + np.where(has_smaller, smaller, 0.0)
+        return np.where(values < _LARGEST_THINNED, half, 0.5 * values)
+
+
+class Likelihood(NamedTuple):
+    """How likely data are under the rates W Hᵀ with an even background mixed in."""
+
+    per_sample: float  # mean Poisson log-likelihood of a sample
+    log_shares: float  # Σ_ij X_ij log p_ij, with p_ij the share of feature j in sample i's rates
+
+
+def likelihood(
+    X: sp.csr_array, W: Array, H: Array, missing: sp.csr_array | None = None
+) -> Likelihood:
+    """Likelihood of a matrix, see `likelihood_of_blocks`."""
+    starts = range(0, X.shape[0], ROWS_PER_SUM)
+    blocks = (X[start : start + ROWS_PER_SUM] for start in starts)
+    return likelihood_of_blocks(blocks, W, H, missing)
+
+
+def likelihood_of_blocks(
+    blocks: Iterable[sp.csr_array], W: Array, H: Array, missing: sp.csr_array | None = None
+) -> Likelihood:
+    """Poisson and multinomial log-likelihood under the rates W Hᵀ with a background.
+
+    The rates are (1 − ε) (WHᵀ)_ij + ε (t_i + 1) / m_i, with t_i = Σ_j (WHᵀ)_ij and ε = 0.01.
+    log X! is log Γ(X + 1), so that any nonnegative value can be scored. Cells that are missing,
+    the stored ones of a matrix of all rows, are in none of the sums, and the m_i features are those
+    that are left; the blocks must be 0 there.
+    """
+    W64, H64 = W.astype(np.float64), H.astype(np.float64)
+    totals = W64 @ H64.sum(axis=0)
+    n_features: Any = len(H)
+    if missing is not None:
+        left_out = np.einsum("ik,ik->i", W64, missing.astype(np.float64) @ H64)
+        totals = np.maximum(totals - left_out, 0.0)
+        n_features = len(H) - np.diff(missing.indptr)
+    background = BACKGROUND_SHARE * (totals + 1.0) / np.maximum(n_features, 1)
+    log_rates = log_factorials = 0.0
+    start, counts = 0, np.zeros(len(W))
+    for block in blocks:  # of 4096 rows: the products take nnz × r numbers
+        rows = np.repeat(np.arange(block.shape[0]), np.diff(block.indptr)) + start
+        rates = np.einsum("pk,pk->p", W64[rows], H64[block.indices])
+        rates = (1.0 - BACKGROUND_SHARE) * rates + background[rows]
+        log_rates += float(np.sum(block.data * np.log(rates)))
+        log_factorials += float(np.sum(gammaln(block.data + 1.0)))
+        own = slice(start, start + block.shape[0])
+        counts[own] = np.asarray(block.sum(axis=1, dtype=np.float64)).ravel()
+        start += block.shape[0]
+    masses = (1.0 - BACKGROUND_SHARE) * totals + background * n_features
+    log_masses = np.log(masses, where=masses > 0, out=np.zeros(len(W)))  # 0: nothing was observed
+    return Likelihood(
+        float((log_rates - log_factorials - masses.sum()) / len(W)),
+        log_rates - float(counts @ log_masses),
+    )

@@ -1,0 +1,252 @@
+"""From any source of counts to the folder of a prepared matrix, in bounded memory.
+
+Two stages, each of which writes whole files: the rows, then from them the columns. A folder whose
+rows are complete is gone on with.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from klnmf.data.matrix_checks import checked_matrix
+from klnmf.data.on_disk.layout import is_prepared, write_json
+from klnmf.data.on_disk.matrix import OnDiskMatrix, open_matrix
+from klnmf.data.on_disk.sizes import parse_bytes
+from klnmf.data.on_disk.verification import check_rows
+from klnmf.data.validation import working_dtype
+from klnmf.preparing.sources import Source, source_of_matrix, source_of_table, stream
+from klnmf.preparing.stages import write_columns, write_header, write_rows
+from klnmf.readers import CountTable, read_counts
+from klnmf.readers.formats import format_to_read
+from klnmf.support.option_names import option
+from klnmf.support.untrusted_json import read_json
+from klnmf.support.whole_files import naming
+
+PathLike = str | os.PathLike[str]
+Say = Callable[[str], None]
+
+# Memory that sorting takes for an entry, at its peak.
+BYTES_PER_ENTRY = 100
+PROGRESS = "progress.json"
+
+
+def prepare(
+    data: Any,
+    path: PathLike,
+    *,
+    memory: str | int = "2G",
+    dtype: Any = None,
+    overwrite: bool = False,
+    say: Say | None = None,
+    format: str | None = None,
+    layer: str | None = None,
+    transpose: bool = False,
+    **options: Any,
+) -> OnDiskMatrix:
+    """Write a matrix to a folder from which it can be fitted without being in memory.
+
+    The folder appears when it is whole; until then it is ``PATH.partial``. Called again after it
+    was killed, it goes on where the rows were complete, and begins anew where they were not. For a
+    while it needs room on the disk for about three times the result.
+
+    Files of the formats npz, mtx, uci (docword), h5ad (sparse), and csv, tsv or parquet with
+    triplets are read in pieces. Others are read whole first, as :func:`klnmf.readers.read_counts`
+    does, and ``say`` is told so.
+
+    Parameters
+    ----------
+    data : path, CountTable, or matrix
+        File or folder that :func:`klnmf.readers.read_counts` reads; or counts with their names; or
+        a matrix alone, sparse or dense.
+    path : path
+        Folder to write.
+    memory : str or int, default="2G"
+        Bytes to work in, such as "512M", at least 1 MiB. Beside it there are two numbers for each
+        row and column, names, the longest row, and about 30 MB.
+    dtype : None, float32 or float64
+        Type of the values, and so of fits. By default the one that a fit of the same data in memory
+        has.
+    overwrite : bool, default=False
+        Whether to replace a prepared matrix that is there.
+    say : callable, default=None
+        Called with lines on what is being done.
+    format, layer, transpose, **options
+        How a file is read, see :func:`klnmf.readers.read_counts`.
+
+    Returns
+    -------
+    OnDiskMatrix
+        What :func:`open_matrix` returns for the folder.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> from klnmf.preparing import prepare
+    >>> from klnmf.readers import CountTable
+    >>> table = CountTable([[2, 0], [1, 3]], ["letter", "report"], ["sea", "corn"])
+    >>> with TemporaryDirectory() as folder:
+    ...     matrix = prepare(table, Path(folder, "counts"))
+    ...     matrix.shape, matrix.nnz, matrix.dtype.name, matrix.column_names.tolist()
+    ((2, 2), 3, 'float32', ['sea', 'corn'])
+    """
+    limit = max(1, parse_bytes(memory) // BYTES_PER_ENTRY)
+    target = Path(os.path.expanduser(path))
+    if dtype is not None:
+        dtype = working_dtype(np.zeros(0), dtype)
+    if target.exists() and not (overwrite and is_prepared(target)):
+        how = "It is not a prepared matrix: choose another name."
+        if is_prepared(target):
+            how = f"Add {option('overwrite', True)} to replace it, or choose another name."
+        raise FileExistsError(f"{target} exists already. {how}")
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"{target.parent}: there is no such folder to write to.")
+    say = say or (lambda line: None)
+    reading: dict[str, Any] = {
+        "format": format,
+        "layer": layer,
+        "transpose": transpose,
+        "options": options,
+    }
+    partial = target.with_name(f"{target.name}.partial")
+    with _held(partial):
+        identity = _identity(data, reading, dtype)
+        facts = _resumed(partial, identity)
+        if facts is None:
+            _clear(partial)
+            source = _source(data, say, **reading)
+            facts = write_rows(partial, source, limit, dtype, data)
+            write_json(partial / PROGRESS, {"identity": identity, "facts": facts})
+        else:
+            say("going on: the rows are complete")
+        say(f"{facts['nonzeros']:,} nonzeros by rows; now by columns")
+        write_columns(partial, facts, limit)
+        say("checksums")
+        write_header(partial, facts)
+        _put_in_place(partial, target)
+    return open_matrix(target)
+
+
+# ---- the folder ----------------------------------------------------------------------------------
+
+
+@contextmanager
+def _held(partial: Path) -> Iterator[None]:
+    """Make the folder, and keep others from writing to it at the same time."""
+    partial.mkdir(exist_ok=True)
+    descriptor = os.open(partial, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise FileExistsError(
+            f"{partial} is being written to by another process. Wait for it, or choose another "
+            "name."
+        ) from None
+    try:
+        with naming(partial):
+            yield
+    except KeyboardInterrupt:
+        raise  # what is there can be gone on with
+    except Exception:
+        if not (partial / PROGRESS).exists():
+            shutil.rmtree(partial, ignore_errors=True)
+        raise
+    finally:
+        os.close(descriptor)
+
+
+def _identity(data: Any, reading: dict[str, Any], dtype: Any) -> dict[str, Any] | None:
+    """Return what a half-written folder must come from; None for what is in memory."""
+    if not isinstance(data, str | os.PathLike):
+        return None
+    file = Path(os.path.expanduser(data))
+    if not file.exists():
+        raise FileNotFoundError(f"{file}: there is no such file or folder.")
+    about = file.stat()
+    given = {k: v for k, v in reading.items() if k != "options"} | reading["options"]
+    return {
+        "file": str(file.resolve()),
+        "bytes": about.st_size,
+        "changed": about.st_mtime_ns,
+        "reading": {name: repr(value) for name, value in sorted(given.items())},
+        "dtype": None if dtype is None else np.dtype(dtype).name,
+        "klnmf": version("klnmf"),
+    }
+
+
+def _resumed(partial: Path, identity: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Facts on rows that are complete and of the same data."""
+    try:
+        progress = read_json(partial / PROGRESS)
+        facts: dict[str, Any] = progress["facts"]
+        if identity is None or progress["identity"] != identity:
+            return None
+        sizes = {name: (partial / name).stat().st_size for name in facts["sizes"]}
+        if sizes != facts["sizes"]:
+            return None
+        check_rows(partial, facts)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return facts
+
+
+def _clear(partial: Path) -> None:
+    for entry in partial.iterdir():
+        entry.unlink()
+
+
+def _put_in_place(partial: Path, target: Path) -> None:
+    (partial / PROGRESS).unlink()
+    old = target.with_name(f"{target.name}.old")
+    if target.exists():
+        shutil.rmtree(old, ignore_errors=True)
+        os.rename(target, old)
+    os.rename(partial, target)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+# ---- the source ----------------------------------------------------------------------------------
+
+
+def _source(
+    data: Any,
+    say: Say,
+    *,
+    format: str | None,
+    layer: str | None,
+    transpose: bool,
+    options: dict[str, Any],
+) -> Source:
+    if isinstance(data, str | os.PathLike):
+        file = Path(os.path.expanduser(data))
+        if layer is not None:
+            options = options | {"layer": layer}
+        name = format_to_read(file, format, options)
+        source = stream(file, name, options)
+        if source is None:
+            say(f"{file} cannot be read in pieces: it is read into memory as a whole")
+            return source_of_table(read_counts(file, format=name, transpose=transpose, **options))
+        return source.transposed() if transpose else source
+    if format is not None or layer is not None or options:
+        raise TypeError("format, layer and options are for files; the data are in memory.")
+    if isinstance(data, CountTable):
+        return source_of_table(data.transposed() if transpose else data)
+    matrix = checked_matrix(data, "data")
+    matrix = matrix if sp.issparse(matrix) else np.asarray(matrix)
+    if matrix.ndim != 2 or matrix.dtype.kind not in "biuf":
+        raise ValueError(
+            "data must be a path, a CountTable, or a two-dimensional matrix of real numbers; got "
+            f"{type(data).__name__} with {matrix.ndim} dimensions of type {matrix.dtype}."
+        )
+    return source_of_matrix(matrix.T if transpose else matrix, {}, as_counts=False)

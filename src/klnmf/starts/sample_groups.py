@@ -1,0 +1,96 @@
+"""Groups of similar samples, found among few of them: what the components of a fit start from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from klnmf.data.sparse_data import RowView
+
+Array = npt.NDArray[Any]
+
+# Samples that are looked at for each group, and the part of all samples that may be: then this
+# costs about one multiplicative update of W, three where every sample has most of the features.
+# With fewer than so many for each group, groups mean nothing.
+SAMPLES_PER_GROUP = 32
+MOST_SAMPLES = 1 / 12
+FEWEST_PER_GROUP = 16
+# Candidates for the seeds of all groups, for each group, and how many are compared for each seed.
+CANDIDATES_PER_GROUP = 4
+TRIES = 2
+
+
+def group_means(
+    view: RowView, nonempty: Array, n_groups: int, generator: np.random.Generator
+) -> sp.csr_array | None:
+    """Mean shares of the features in groups of similar samples; None if there are too few samples.
+
+    One step of k-means from seeds that are far from each other (k-means++), on the square roots of
+    the shares p: their scalar product Σ √(p q) is 1 − Hellinger distance², and does not grow with
+    the number of counts. A group that is left without samples has zeros.
+
+    Parameters
+    ----------
+    view : RowView
+        X by rows.
+    nonempty : ndarray
+        Samples with a count.
+    n_groups : int
+        Number of groups.
+    generator : numpy.random.Generator
+        Draws the samples and the seeds.
+
+    Returns
+    -------
+    scipy.sparse.csr_array of shape (n_groups, n_features) or None
+    """
+    n_samples = min(SAMPLES_PER_GROUP * n_groups, int(len(nonempty) * MOST_SAMPLES))
+    if n_samples < FEWEST_PER_GROUP * n_groups:
+        return None
+    rows = np.sort(generator.choice(nonempty, n_samples, replace=False))
+    shares = shares_of_rows(view, rows)
+    roots = shares.sqrt()
+    centres = _means(_groups_of_seeds(roots, n_groups, generator), n_groups, shares).sqrt()
+    return _means((roots @ centres.T).toarray().argmax(axis=1), n_groups, shares)
+
+
+def shares_of_rows(view: RowView, rows: Array) -> sp.csr_array:
+    """Rows of X, each divided by its sum, without reading any other row."""
+    indptr, indices, values = view.take_rows(rows)
+    sums = view.row_sums[rows].astype(values.dtype)
+    shares = values / np.repeat(sums, np.diff(indptr))
+    return sp.csr_array((shares, indices, indptr), shape=(len(rows), view.n_columns))
+
+
+def _groups_of_seeds(roots: sp.csr_array, n_groups: int, generator: np.random.Generator) -> Array:
+    """For each sample, the number of the seed it is most similar to."""
+    n_samples = roots.shape[0]
+    n_candidates = min(n_samples, CANDIDATES_PER_GROUP * n_groups)
+    candidates = np.sort(generator.choice(n_samples, n_candidates, replace=False))
+    similarity = (roots @ roots[candidates].T).toarray()
+    distance = np.maximum(1 - similarity, 0)
+    nearest = np.ones(n_samples, dtype=distance.dtype)  # distance to the nearest seed so far
+    seeds = []
+    for _ in range(n_groups):
+        reach = np.cumsum(nearest[candidates], dtype=np.float64)
+        drawn = np.searchsorted(reach, generator.random(TRIES) * reach[-1], side="right")
+        drawn = np.minimum(drawn, n_candidates - 1)  # where no distance is left
+        remaining = np.minimum(nearest[:, None], distance[:, drawn])
+        best = int(remaining.sum(axis=0).argmin())
+        nearest = remaining[:, best]
+        seeds.append(drawn[best])
+    groups: Array = similarity[:, seeds].argmax(axis=1)
+    return groups
+
+
+def _means(groups: Array, n_groups: int, shares: sp.csr_array) -> sp.csr_array:
+    """Mean of the rows of each group, zeros where there are none."""
+    ones = np.ones(len(groups), dtype=shares.dtype)
+    places = (groups, np.arange(len(groups)))
+    sums = sp.csr_array((ones, places), shape=(n_groups, len(groups))) @ shares
+    sizes = np.bincount(groups, minlength=n_groups).astype(shares.dtype)
+    sums.data /= np.repeat(sizes, np.diff(sums.indptr))
+    return sums

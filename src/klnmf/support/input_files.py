@@ -1,0 +1,296 @@
+"""What all readers and writers share: errors with a place, streams, names, files that replace."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import zlib
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from itertools import chain
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from klnmf.support.option_names import option
+
+# Bytes of a line, or characters of a document: a hundred novels, or ten million fields.
+LONGEST_LINE = 1 << 26
+# Bytes that are unpacked however few they were.
+UNPACKED_LIMIT = 1 << 25
+# What the reader of gzip files raises.
+DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile)
+_BLOCK = 1 << 16
+
+
+class ReadError(ValueError):
+    """A file that cannot be read as counts.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    problem : str
+        What stood there and what was expected.
+    line : int, optional
+        Line of the file, from 1 on, where the problem is in one.
+
+    Attributes
+    ----------
+    path : Path
+        The file.
+    line : int or None
+        The line.
+    """
+
+    def __init__(self, path: Path, problem: str, line: int | None = None) -> None:
+        self.path, self.line = path, line
+        where = str(path) if line is None else f"{path}, line {line}"
+        super().__init__(f"{where}: {problem}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuilt, (self.path, self.line, str(self))
+
+
+def _rebuilt(path: Path, line: int | None, message: str) -> ReadError:
+    """Error after pickling, which the processes of a pool do."""
+    error = ReadError(path, "", line)
+    error.args = (message,)
+    return error
+
+
+def require(module: str, for_what: str, extra: str = "files") -> Any:
+    """Import an optional package, or say what to install."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise ImportError(
+            f"{for_what} needs the package {module.partition('.')[0]}, which is not installed. "
+            f'Install it with: pip install "klnmf[{extra}]"'
+        ) from error
+
+
+@contextmanager
+def parsed_by_others(
+    path: Path, problem: str, explain: Callable[[Path], None] | None = None
+) -> Iterator[None]:
+    """Turn every error of another package's parser into a `ReadError` that begins so.
+
+    On damaged or made-up files those parsers raise errors of any class. This is the one place that
+    catches them all. ``explain`` is called first, and may raise a better error.
+    """
+    try:
+        yield
+    except (ReadError, ImportError, FileNotFoundError, PermissionError):
+        raise
+    except Exception as error:
+        if explain is not None:
+            explain(path)
+        if isinstance(error, MemoryError):
+            problem = "it needs more memory than there is"
+        raise ReadError(path, f"{problem}: {str(error) or type(error).__name__}") from error
+
+
+def check_unpacked(path: Path, packed: int, unpacked: int, times: int = 500) -> None:
+    """Refuse bytes of a file that are few and would be a great many in memory.
+
+    Counts are rarely compressed to less than a twentieth; what is far beyond that is a mistake or
+    an attack.
+    """
+    if unpacked > max(UNPACKED_LIMIT, times * packed):
+        raise ReadError(
+            path,
+            f"{packed:,} bytes of this file become {unpacked:,}, more than {times} times as many. "
+            "This cannot be a file of counts. If it is, unpack it yourself first.",
+        )
+
+
+# ---- streams -------------------------------------------------------------------------------------
+
+
+class _Lines(io.BufferedReader):
+    """Buffered bytes of a file in which no line may be longer than ``LONGEST_LINE``."""
+
+    def __init__(self, path: Path, raw: Any) -> None:
+        super().__init__(raw, _BLOCK)
+        self.path = path
+
+    def readline(self, size: int | None = -1) -> bytes:  # iteration calls it, too
+        line = super().readline(LONGEST_LINE + 1 if size is None or size < 0 else size)
+        if len(line) > LONGEST_LINE:
+            raise ReadError(
+                self.path,
+                f"the line has more than {LONGEST_LINE:,} bytes, the most that is read. Is this a "
+                "file of another format, or are its line ends missing?",
+                self._number_at(self.tell() - len(line)),
+            )
+        return line
+
+    def _number_at(self, place: int) -> int:
+        """Line that begins at this place, which was read before."""
+        number = 1
+        with open_binary(self.path) as stream:
+            while place > 0 and (content := stream.read(min(place, _BLOCK))):
+                number += content.count(b"\n")
+                place -= len(content)
+        return number
+
+
+class _Unpacked(gzip.GzipFile):
+    """Content of a gzip file, as far as it is not out of all proportion."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, "rb")
+        self.path, self._n_read = path, 0
+
+    def read(self, size: int | None = -1) -> bytes:
+        content = super().read(size)
+        self._n_read += len(content)
+        if self._n_read > UNPACKED_LIMIT:
+            check_unpacked(self.path, cast("Any", self.fileobj).tell(), self._n_read)
+        return content
+
+
+def open_binary(path: Path) -> BinaryIO:
+    """Bytes of a file, unpacked where it begins as a gzip file does, whatever its name."""
+    raw = path.open("rb", buffering=0)
+    packed = raw.read(2) == b"\x1f\x8b"
+    raw.seek(0)
+    if packed:
+        raw.close()
+        return _Lines(path, _Unpacked(path))
+    return _Lines(path, raw)
+
+
+def byte_lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Lines of a file, packed or not, with their numbers from 1 on.
+
+    Raises
+    ------
+    ReadError
+        If the compressed data are damaged or cut off.
+    """
+    number = 0
+    with open_binary(path) as stream:
+        try:
+            for number, line in enumerate(stream, 1):
+                yield number, line
+        except DAMAGED as error:
+            raise ReadError(
+                path,
+                f"the compressed data are damaged or cut off: {error}. Get the file again.",
+                number + 1,
+            ) from error
+
+
+def line_blocks(stream: BinaryIO, size: int) -> Iterator[bytes]:
+    """Rest of a stream in blocks of about this size, each of whole lines."""
+    while content := stream.read(size):
+        yield content if content.endswith(b"\n") else content + stream.readline()
+
+
+def text_blocks(path: Path, encoding: str | None = None) -> Iterator[io.StringIO]:
+    """Text of a file in blocks of whole lines, without a byte-order mark.
+
+    Iterating over a block gives its lines, cut at line feeds alone, line ends included.
+    """
+    line = 1
+    with open_binary(path) as stream:
+        try:
+            for content in line_blocks(stream, _BLOCK):
+                text = decoded(path, content, encoding, line)
+                yield io.StringIO(text.removeprefix("\ufeff") if line == 1 else text, newline="\n")
+                line += content.count(b"\n")
+        except DAMAGED:
+            deque(byte_lines(path), maxlen=0)  # which says in what line
+            raise
+
+
+def whole_text(path: Path, encoding: str | None = None) -> str:
+    """Text of a file that is one document."""
+    blocks, length = [], 0
+    for block in text_blocks(path, encoding):
+        blocks.append(block.getvalue())
+        length += len(blocks[-1])
+        if length > LONGEST_LINE:
+            raise ReadError(
+                path,
+                f"the text has more than {LONGEST_LINE:,} characters, the most that a document may "
+                "have. Split it into several documents.",
+            )
+    return "".join(blocks)
+
+
+def text_lines(path: Path, encoding: str | None = None) -> Iterator[tuple[int, str]]:
+    """Lines of a text with their numbers from 1 on."""
+    return enumerate(chain.from_iterable(text_blocks(path, encoding)), 1)
+
+
+def decoded(path: Path, content: bytes, encoding: str | None = None, line: int = 1) -> str:
+    """Text of bytes that begin at ``line``; an error names the line that cannot be decoded.
+
+    ``encoding`` is None for files that are always UTF-8.
+    """
+    try:
+        return content.decode(encoding or "utf-8")
+    except UnicodeDecodeError as error:
+        bad = content[error.start : error.start + 8]
+        advice = "This file must be UTF-8: convert it, for example with iconv."
+        if encoding is not None:
+            advice = (
+                "If all files to be read are in another encoding, name it, for example "
+                f"{option('encoding', 'latin-1')}. If this one alone is, convert it to "
+                f"{encoding}, for example with iconv."
+            )
+        raise ReadError(
+            path,
+            f"{bad!r} is not {encoding or 'utf-8'} text. {advice}",
+            line + content.count(b"\n", 0, error.start),
+        ) from error
+    except LookupError:
+        raise ValueError(
+            f"{option('encoding')} must name an encoding of text, such as utf-8 or latin-1; got "
+            f"{encoding!r}."
+        ) from None
+
+
+# ---- names ---------------------------------------------------------------------------------------
+
+
+def read_names(path: Path, expected: int, of_what: str) -> list[str]:
+    """One name per line, as many as the matrix has rows or columns."""
+    if not path.is_file():
+        raise ReadError(path, f"there is no such file; it should name the {of_what}.")
+    names = [line.rstrip("\r\n") for _, line in text_lines(path)]
+    check_number_of_names(path, len(names), expected, of_what)
+    return names
+
+
+def check_number_of_names(path: Path, found: int, expected: int, of_what: str) -> None:
+    """Refuse a file of names that does not fit its matrix."""
+    if found != expected:
+        raise ReadError(path, f"{found:,} names where the {of_what} need {expected:,}.")
+
+
+def base_name(path: Path, suffixes: Iterable[str]) -> str:
+    """Name of a file without its folder, without ``.gz``, and without one of the suffixes."""
+    name = path.name.removesuffix(".gz")
+    for suffix in suffixes:
+        if name.lower().endswith(suffix):
+            return name[: -len(suffix)]
+    return name
+
+
+# ---- writing -------------------------------------------------------------------------------------
+
+
+@contextmanager
+def compressed_if_named_so(path: Path) -> Iterator[BinaryIO]:
+    """Stream to write to; gzip where the name ends so, the same bytes for the same content."""
+    with path.open("wb") as stream:
+        if path.suffix != ".gz":
+            yield stream
+            return
+        with gzip.GzipFile(filename="", mode="wb", fileobj=stream, mtime=0) as packed:
+            yield cast("BinaryIO", packed)
