@@ -4,11 +4,12 @@
 #include <nanobind/ndarray.h>
 
 #include <cstdint>
+#include <type_traits>
 #include <utility>
 
 #include "kernels.hpp"
 #include "parallel.hpp"
-#include "row_terms.hpp"
+#include "row_constraints.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -27,11 +28,14 @@ using Out2 = nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 // Threads never run with the interpreter's lock held.
 using Unlocked = nb::call_guard<nb::gil_scoped_release>;
 
-template <class D, class I>
-klnmf::SparseRows<D, I> rows_of(const In1<std::int64_t>& indptr, const In1<I>& indices,
-                                const In1<D>& values) {
-    return {static_cast<std::int64_t>(indptr.shape(0)) - 1, indptr.data(), indices.data(),
-            values.data()};
+template <class T, class D>
+klnmf::SparseRows<T> rows_of(const In1<std::int64_t>& indptr, const In1<std::int32_t>& indices,
+                             const In1<D>& values) {
+    const auto n_rows = static_cast<std::int64_t>(indptr.shape(0)) - 1;
+    if constexpr (std::is_same_v<T, D>)
+        return {n_rows, indptr.data(), indices.data(), values.data()};
+    else
+        return {n_rows, indptr.data(), indices.data(), nullptr, values.data()};
 }
 
 template <class T>
@@ -45,9 +49,9 @@ void require(bool holds, const char* what) {
         throw nb::value_error(what);
 }
 
-// The arrays of klnmf::RowTerms, kept alive; one that is empty means that there is nothing of the
-// kind.
-struct BoundTerms {
+// The arrays of klnmf::RowConstraints, kept alive; one that is empty means that there is nothing of
+// the kind.
+struct BoundConstraints {
     In1<std::int64_t> missing_starts, missing, barred_starts;
     In1<std::int32_t> barred;
     In1<double> penalty_shares;
@@ -61,7 +65,8 @@ const T* data_or_null(const In1<T>& array) {
 }
 
 // The numbers in the arrays (bounds, order, that nothing frozen is barred) were checked in Python.
-klnmf::RowTerms terms_of(const BoundTerms* bound, std::size_t n_rows, std::size_t rank) {
+klnmf::RowConstraints constraints_of(const BoundConstraints* bound, std::size_t n_rows,
+                                     std::size_t rank) {
     if (!bound)
         return {};
     const auto fits = [](std::size_t size, std::size_t wanted) {
@@ -70,7 +75,7 @@ klnmf::RowTerms terms_of(const BoundTerms* bound, std::size_t n_rows, std::size_
     require(fits(bound->missing_starts.size(), n_rows + 1) &&
                 fits(bound->barred_starts.size(), n_rows + 1) &&
                 fits(bound->penalty_shares.size(), 2 * n_rows) && fits(bound->frozen.size(), rank),
-            "the terms must have a row for each row of the data");
+            "the constraints must have a row for each row of the data");
     const auto ends_within = [n_rows](const In1<std::int64_t>& starts, std::size_t size) {
         return starts.size() == 0 || static_cast<std::size_t>(starts.data()[n_rows]) <= size;
     };
@@ -85,9 +90,10 @@ klnmf::RowTerms terms_of(const BoundTerms* bound, std::size_t n_rows, std::size_
 
 // Sizes that belong together; the numbers in the arrays (bounds of indices, finite values) are
 // checked in Python once, not at every call.
-template <class D, class I, class X>
-void check_sizes(const In1<std::int64_t>& indptr, const In1<I>& indices, const In1<D>& values,
-                 std::size_t rank, const In1<double>& c, const X& x, const Out1<double>& kkt) {
+template <class D, class X>
+void check_sizes(const In1<std::int64_t>& indptr, const In1<std::int32_t>& indices,
+                 const In1<D>& values, std::size_t rank, const In1<double>& c, const X& x,
+                 const Out1<double>& kkt) {
     require(indptr.size() > 0, "indptr is empty");
     const std::size_t n_rows = indptr.size() - 1;
     const auto nnz = static_cast<std::size_t>(indptr.data()[n_rows]);
@@ -99,93 +105,94 @@ void check_sizes(const In1<std::int64_t>& indptr, const In1<I>& indices, const I
 }
 
 // Factors of type T, data of type D.
-template <class T, class I, class D>
+template <class T, class D>
 void bind_mixed_kernels(nb::module_& m) {
     m.def(
         "guarded_rows",
-        [](In1<std::int64_t> indptr, In1<I> indices, In1<D> values, In2<T> A, In1<double> c,
-           double l2, In1<std::int32_t> order, int rounds, int sweeps, double tolerance,
-           bool want_value, int n_threads, Out2<T> x, Out1<double> value, Out1<double> kkt,
-           const BoundTerms* terms) {
+        [](In1<std::int64_t> indptr, In1<std::int32_t> indices, In1<D> values, In2<T> A,
+           In1<double> c, double l2, In1<std::int32_t> order, int rounds, int sweeps,
+           double tolerance, bool want_value, int n_threads, Out2<T> x, Out1<double> value,
+           Out1<double> kkt, const BoundConstraints* constraints) {
             check_sizes(indptr, indices, values, A.shape(1), c, x, kkt);
             require(order.size() == A.shape(1) && value.size() == kkt.size(),
                     "order needs an entry for each column of A, value one for each row");
             const klnmf::GuardedSettings settings{order.data(), rounds, sweeps, tolerance,
                                                   want_value};
-            klnmf::guarded_rows(rows_of(indptr, indices, values), fixed_of(A, c), l2,
+            klnmf::guarded_rows(rows_of<T>(indptr, indices, values), fixed_of(A, c), l2,
                                 static_cast<std::int64_t>(A.shape(0)),
-                                terms_of(terms, x.shape(0), x.shape(1)), settings, n_threads,
-                                x.data(), value.data(), kkt.data());
+                                constraints_of(constraints, x.shape(0), x.shape(1)), settings,
+                                n_threads, x.data(), value.data(), kkt.data());
         },
         "indptr"_a.noconvert(), "indices"_a.noconvert(), "values"_a.noconvert(), "A"_a.noconvert(),
         "c"_a.noconvert(), "l2"_a, "order"_a.noconvert(), "rounds"_a, "sweeps"_a, "tolerance"_a,
         "want_value"_a, "n_threads"_a, "x"_a.noconvert(), "value"_a.noconvert(),
-        "kkt"_a.noconvert(), "terms"_a.none() = nb::none(), Unlocked(),
+        "kkt"_a.noconvert(), "constraints"_a.none() = nb::none(), Unlocked(),
         "One half-step of coordinate descent with steps that cannot overshoot; x, value, kkt are "
         "out.");
     m.def(
         "newton_rows",
-        [](In1<std::int64_t> indptr, In1<I> indices, In1<D> values, In2<T> A, In1<double> c,
-           double l2, bool cold, int relaxed, int rounds, double tolerance, int n_threads,
-           Out2<T> x, Out1<double> kkt, const BoundTerms* terms) {
+        [](In1<std::int64_t> indptr, In1<std::int32_t> indices, In1<D> values, In2<T> A,
+           In1<double> c, double l2, bool cold, int relaxed, int rounds, double tolerance,
+           int n_threads, Out2<T> x, Out1<double> kkt, const BoundConstraints* constraints) {
             check_sizes(indptr, indices, values, A.shape(1), c, x, kkt);
             const klnmf::NewtonSettings settings{cold, relaxed, rounds, tolerance};
-            klnmf::newton_rows(rows_of(indptr, indices, values), fixed_of(A, c), l2,
+            klnmf::newton_rows(rows_of<T>(indptr, indices, values), fixed_of(A, c), l2,
                                static_cast<std::int64_t>(A.shape(0)),
-                               terms_of(terms, x.shape(0), x.shape(1)), settings, n_threads,
-                               x.data(), kkt.data());
+                               constraints_of(constraints, x.shape(0), x.shape(1)), settings,
+                               n_threads, x.data(), kkt.data());
         },
         "indptr"_a.noconvert(), "indices"_a.noconvert(), "values"_a.noconvert(), "A"_a.noconvert(),
         "c"_a.noconvert(), "l2"_a, "cold"_a, "relaxed"_a, "rounds"_a, "tolerance"_a, "n_threads"_a,
-        "x"_a.noconvert(), "kkt"_a.noconvert(), "terms"_a.none() = nb::none(), Unlocked(),
+        "x"_a.noconvert(), "kkt"_a.noconvert(), "constraints"_a.none() = nb::none(), Unlocked(),
         "Every row problem solved to a residual; x and kkt are out.");
     m.def(
         "multiplicative_rows",
-        [](In1<std::int64_t> indptr, In1<I> indices, In1<D> values, In2<T> A, In1<double> c,
-           double l2, int relaxed, int n_threads, Out2<T> x, Out1<double> kkt,
-           const BoundTerms* terms) {
+        [](In1<std::int64_t> indptr, In1<std::int32_t> indices, In1<D> values, In2<T> A,
+           In1<double> c, double l2, int relaxed, int n_threads, Out2<T> x, Out1<double> kkt,
+           const BoundConstraints* constraints) {
             check_sizes(indptr, indices, values, A.shape(1), c, x, kkt);
-            klnmf::multiplicative_rows(rows_of(indptr, indices, values), fixed_of(A, c), l2,
+            klnmf::multiplicative_rows(rows_of<T>(indptr, indices, values), fixed_of(A, c), l2,
                                        static_cast<std::int64_t>(A.shape(0)),
-                                       terms_of(terms, x.shape(0), x.shape(1)), relaxed, n_threads,
-                                       x.data(), kkt.data());
+                                       constraints_of(constraints, x.shape(0), x.shape(1)), relaxed,
+                                       n_threads, x.data(), kkt.data());
         },
         "indptr"_a.noconvert(), "indices"_a.noconvert(), "values"_a.noconvert(), "A"_a.noconvert(),
         "c"_a.noconvert(), "l2"_a, "relaxed"_a, "n_threads"_a, "x"_a.noconvert(),
-        "kkt"_a.noconvert(), "terms"_a.none() = nb::none(), Unlocked(),
+        "kkt"_a.noconvert(), "constraints"_a.none() = nb::none(), Unlocked(),
         "One half-step of multiplicative updates; x and kkt are out.");
     m.def(
         "evaluate_rows",
-        [](In1<std::int64_t> indptr, In1<I> indices, In1<D> values, In2<T> A, In1<double> c,
-           double l2, bool want_residual, int n_threads, In2<T> x, Out1<double> value,
-           Out1<double> kkt, const BoundTerms* terms) {
+        [](In1<std::int64_t> indptr, In1<std::int32_t> indices, In1<D> values, In2<T> A,
+           In1<double> c, double l2, bool want_residual, int n_threads, In2<T> x,
+           Out1<double> value, Out1<double> kkt, const BoundConstraints* constraints) {
             check_sizes(indptr, indices, values, A.shape(1), c, x, kkt);
             require(value.size() == kkt.size(),
                     "value must have an entry for each row of the data");
-            klnmf::evaluate_rows(rows_of(indptr, indices, values), fixed_of(A, c), l2,
+            klnmf::evaluate_rows(rows_of<T>(indptr, indices, values), fixed_of(A, c), l2,
                                  static_cast<std::int64_t>(A.shape(0)),
-                                 terms_of(terms, x.shape(0), x.shape(1)), want_residual, n_threads,
-                                 x.data(), value.data(), kkt.data());
+                                 constraints_of(constraints, x.shape(0), x.shape(1)), want_residual,
+                                 n_threads, x.data(), value.data(), kkt.data());
         },
         "indptr"_a.noconvert(), "indices"_a.noconvert(), "values"_a.noconvert(), "A"_a.noconvert(),
         "c"_a.noconvert(), "l2"_a, "want_residual"_a, "n_threads"_a, "x"_a.noconvert(),
-        "value"_a.noconvert(), "kkt"_a.noconvert(), "terms"_a.none() = nb::none(), Unlocked(),
+        "value"_a.noconvert(), "kkt"_a.noconvert(), "constraints"_a.none() = nb::none(), Unlocked(),
         "Value and residual of every row at x, in double; value, kkt are out.");
 }
 
-template <class T, class I>
+template <class T>
 void bind_row_kernels(nb::module_& m) {
-    bind_mixed_kernels<T, I, T>(m);
+    bind_mixed_kernels<T, T>(m);
     m.def(
         "paper_rows",
-        [](In1<std::int64_t> indptr, In1<I> indices, In1<T> values, In2<T> A, In1<double> c,
-           double l2, In1<std::int32_t> order, double epsilon, double relative_change,
-           bool signed_break, int max_newton, int n_threads, Out2<T> x, Out1<double> kkt) {
+        [](In1<std::int64_t> indptr, In1<std::int32_t> indices, In1<T> values, In2<T> A,
+           In1<double> c, double l2, In1<std::int32_t> order, double epsilon,
+           double relative_change, bool signed_break, int max_newton, int n_threads, Out2<T> x,
+           Out1<double> kkt) {
             check_sizes(indptr, indices, values, A.shape(1), c, x, kkt);
             require(order.size() == A.shape(1), "order must have an entry for each column of A");
             const klnmf::PaperSettings settings{order.data(), epsilon, relative_change,
                                                 signed_break, max_newton};
-            klnmf::paper_rows(rows_of(indptr, indices, values), fixed_of(A, c), l2,
+            klnmf::paper_rows(rows_of<T>(indptr, indices, values), fixed_of(A, c), l2,
                               static_cast<std::int64_t>(A.shape(0)), settings, n_threads, x.data(),
                               kkt.data());
         },
@@ -195,15 +202,15 @@ void bind_row_kernels(nb::module_& m) {
         Unlocked(), "One half-step of the paper's Algorithm 2 as printed; x and kkt are out.");
     m.def(
         "dense_rows",
-        [](In1<std::int64_t> indptr, In1<I> indices, In1<T> values, In2<T> columns, In1<double> c,
-           double l2, double relative_change, double floor, int max_newton, bool by_columns,
-           int n_threads, Out2<T> x, Out2<double> P, Out1<double> kkt) {
+        [](In1<std::int64_t> indptr, In1<std::int32_t> indices, In1<T> values, In2<T> columns,
+           In1<double> c, double l2, double relative_change, double floor, int max_newton,
+           bool by_columns, int n_threads, Out2<T> x, Out2<double> P, Out1<double> kkt) {
             check_sizes(indptr, indices, values, columns.shape(0), c, x, kkt);
             require(P.shape(by_columns ? 1 : 0) == x.shape(0) &&
                         P.shape(by_columns ? 0 : 1) == columns.shape(1),
                     "P must be the product of the factors");
             const klnmf::DenseSettings settings{relative_change, floor, max_newton};
-            klnmf::dense_rows(rows_of(indptr, indices, values),
+            klnmf::dense_rows(rows_of<T>(indptr, indices, values),
                               static_cast<std::int64_t>(columns.shape(1)), columns.data(),
                               static_cast<int>(columns.shape(0)), c.data(), l2, settings,
                               by_columns, n_threads, x.data(), P.data(), kkt.data());
@@ -215,17 +222,18 @@ void bind_row_kernels(nb::module_& m) {
         "One half-step of cyclic descent on the dense product P; x, P and kkt are out.");
 }
 
-void bind_terms(nb::module_& m) {
-    nb::class_<BoundTerms>(m, "RowTerms", "What rows have of their own; empty arrays: nothing.")
+void bind_constraints(nb::module_& m) {
+    nb::class_<BoundConstraints>(m, "RowConstraints",
+                                 "What rows have of their own; empty arrays: nothing.")
         .def(
             "__init__",
-            [](BoundTerms* self, In1<std::int64_t> missing_starts, In1<std::int64_t> missing,
+            [](BoundConstraints* self, In1<std::int64_t> missing_starts, In1<std::int64_t> missing,
                In1<std::int64_t> barred_starts, In1<std::int32_t> barred,
                In1<double> penalty_shares, double l1, In1<std::uint8_t> frozen) {
-                new (self) BoundTerms{std::move(missing_starts), std::move(missing),
-                                      std::move(barred_starts),  std::move(barred),
-                                      std::move(penalty_shares), l1,
-                                      std::move(frozen)};
+                new (self) BoundConstraints{std::move(missing_starts), std::move(missing),
+                                            std::move(barred_starts),  std::move(barred),
+                                            std::move(penalty_shares), l1,
+                                            std::move(frozen)};
             },
             "missing_starts"_a.noconvert(), "missing"_a.noconvert(), "barred_starts"_a.noconvert(),
             "barred"_a.noconvert(), "penalty_shares"_a.noconvert(), "l1"_a, "frozen"_a.noconvert());
@@ -271,13 +279,10 @@ void bind_factor_kernels(nb::module_& m) {
 
 NB_MODULE(_core, m) {
     m.doc() = "Kernels of klnmf. Use klnmf.backends.cpu, which checks what these assume.";
-    bind_terms(m);
-    bind_row_kernels<float, std::int32_t>(m);
-    bind_row_kernels<float, std::int64_t>(m);
-    bind_row_kernels<double, std::int32_t>(m);
-    bind_row_kernels<double, std::int64_t>(m);
-    bind_mixed_kernels<float, std::int32_t, double>(m);
-    bind_mixed_kernels<float, std::int64_t, double>(m);
+    bind_constraints(m);
+    bind_row_kernels<float>(m);
+    bind_row_kernels<double>(m);
+    bind_mixed_kernels<float, double>(m);
     bind_factor_kernels<float>(m);
     bind_factor_kernels<double>(m);
     m.def(

@@ -20,12 +20,12 @@ struct DenseSettings {
 
 // Cyclic projected Newton on one row, with y = (A x) for all n_cols columns kept up to date.
 // `columns` is A transposed (rank x n_cols): the update of y then runs along memory.
-template <class T, class I>
-KLNMF_INLINE double dense_row(const SparseRows<T, I>& data, std::int64_t row, std::int64_t n_cols,
+template <class T>
+KLNMF_INLINE double dense_row(const SparseRows<T>& data, std::int64_t row, std::int64_t n_cols,
                               const T* columns, int rank, const double* c, double l2, T* x,
                               double* y, const DenseSettings& settings) {
     const T* v = data.values + data.begin(row);
-    const I* indices = data.indices + data.begin(row);
+    const std::int32_t* indices = data.indices + data.begin(row);
     const std::int64_t length = data.length(row);
     double total = 0, residual = 0;
     for (std::int64_t i = 0; i < length; ++i)

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "row_batch.hpp"
+#include "row_constraints.hpp"
 #include "row_tasks.hpp"
-#include "row_terms.hpp"
 #include "rule_guarded.hpp"
 #include "rule_guarded_batch.hpp"
 
@@ -18,7 +18,7 @@ constexpr std::int64_t key_lengths = 4;
 constexpr std::int64_t most_counted = 31;
 
 // What one thread needs besides its RowScratch to work on batches of rows.
-template <class T, class I>
+template <class T>
 struct BatchScratch {
     BatchScratch(std::int64_t longest_row, std::int64_t stride) : batch(longest_row, stride) {
         rows.reserve(rows_per_task);
@@ -26,14 +26,14 @@ struct BatchScratch {
     }
 
     // All of their memory is reserved here: a task must not allocate.
-    RowBatch<T, I> batch;
+    RowBatch<T> batch;
     std::vector<std::int64_t> rows; // of a task
     SortScratch sorting;
 };
 
 // One row alone, to the end.
-template <class T, class I, class D>
-KLNMF_INLINE void guarded_row_alone(const SparseRows<D, I>& data, const FixedFactor<T>& fixed,
+template <class T>
+KLNMF_INLINE void guarded_row_alone(const SparseRows<T>& data, const FixedFactor<T>& fixed,
                                     double l2, const GuardedSettings& settings, std::int64_t i,
                                     bool want_kkt, RowScratch<T>& scratch, T* x, double* value,
                                     double* kkt) {
@@ -48,11 +48,11 @@ KLNMF_INLINE void guarded_row_alone(const SparseRows<D, I>& data, const FixedFac
 
 // One round for a batch of short rows: screening, sweeps, value. Rows that have not arrived stay in
 // the list; returns how many of them.
-template <class T, class I, class D>
-KLNMF_INLINE int guarded_batch(const SparseRows<D, I>& data, const FixedFactor<T>& fixed,
+template <class T>
+KLNMF_INLINE int guarded_batch(const SparseRows<T>& data, const FixedFactor<T>& fixed,
                                const GuardedSettings& settings, bool is_first, bool is_last,
                                std::int64_t* rows, int count, RowScratch<T>& scratch,
-                               RowBatch<T, I>& batch, T* x, double* value, double* kkt) {
+                               RowBatch<T>& batch, T* x, double* value, double* kkt) {
     using Mask = typename Lanes<T>::Mask;
     constexpr int lanes = Lanes<T>::count;
     clear_batch(batch);
@@ -60,7 +60,7 @@ KLNMF_INLINE int guarded_batch(const SparseRows<D, I>& data, const FixedFactor<T
     for (int l = 0; l < count; ++l) {
         RowScratch<T> of_lane = scratch_of_lane(scratch, l, batch);
         T* x_row = x + rows[l] * fixed.rank;
-        const Row<T, I> row = load_row(data, rows[l], fixed, 0.0, x_row, of_lane);
+        const Row<T> row = load_row(data, rows[l], fixed, 0.0, x_row, of_lane);
         if (product_and_ratios(row, of_lane)) {
             alone[l] = -1;
             continue;
@@ -116,29 +116,30 @@ KLNMF_INLINE void sort_for_batches(const std::int64_t* indptr, std::int64_t long
     sort_by_keys((longest / key_lengths + 1) * (most_counted + 1), scratch, rows);
 }
 
-template <class T, class I, class D>
-KLNMF_CLONES void guarded_range(const SparseRows<D, I>& data, const FixedFactor<T>& fixed,
-                                double l2, std::int64_t n_cols, const RowTerms& terms,
+template <class T>
+KLNMF_CLONES void guarded_range(const SparseRows<T>& data, const FixedFactor<T>& fixed, double l2,
+                                std::int64_t n_cols, const RowConstraints& constraints,
                                 const GuardedSettings& settings, std::int64_t begin,
-                                std::int64_t end, RowScratch<T>& scratch,
-                                BatchScratch<T, I>& batches, T* x, double* value, double* kkt) {
+                                std::int64_t end, RowScratch<T>& scratch, BatchScratch<T>& batches,
+                                T* x, double* value, double* kkt) {
     constexpr int lanes = Lanes<T>::count;
     const std::int64_t longest = l2 == 0 ? longest_batched_row : 0;
     std::vector<std::int64_t>& rows = batches.rows;
     rows.clear();
     for (std::int64_t i = begin; i < end; ++i) {
         T* const x_row = x + i * fixed.rank;
-        const bool plain = terms.is_plain(i);
+        const bool plain = constraints.is_plain(i);
         value[i] = kkt[i] = 0;
         if (settle_empty_row(data.length(i), fixed, x_row)) {
             if (fixed.held && settings.want_value) {
-                const auto [own, own_l2] = factor_of_row(terms, fixed, l2, n_cols, i, scratch);
+                const auto [own, own_l2] =
+                    factor_of_row(constraints, fixed, l2, n_cols, i, scratch);
                 value[i] = linear_and_quadratic(x_row, own.c, own_l2, fixed.rank);
             }
         } else if (plain && data.length(i) <= longest) {
             rows.push_back(i);
         } else {
-            const auto [own, own_l2] = factor_of_row(terms, fixed, l2, n_cols, i, scratch);
+            const auto [own, own_l2] = factor_of_row(constraints, fixed, l2, n_cols, i, scratch);
             guarded_row_alone(data, own, own_l2, settings, i, true, scratch, x, value, kkt);
         }
     }

@@ -5,54 +5,54 @@
 #include <cstdint>
 
 #include "dense_descent.hpp"
-#include "row_terms.hpp"
+#include "row_constraints.hpp"
 #include "rule_guarded.hpp"
 #include "rule_newton.hpp"
 #include "rule_paper.hpp"
 #include "sparse_view.hpp"
 
-// T is the type of the factors; D that of the data, which may be wider; n_cols is the rows of the
-// fixed factor. `terms` (in) are what rows have of their own.
+// T is the type of the factors; the data may be wider, but for paper_rows and dense_rows; n_cols is
+// the rows of the fixed factor. `constraints` (in) are what rows have of their own.
 namespace klnmf {
 
 // One half-step of "srcd": every row of x (in/out) descends on its row problem. `value` (out)
 // receives f of each row where settings.want_value, `kkt` (out) the residual met before the step.
-template <class T, class I, class D>
-void guarded_rows(const SparseRows<D, I>& data, const FixedFactor<T>& fixed, double l2,
-                  std::int64_t n_cols, const RowTerms& terms, const GuardedSettings& settings,
-                  int n_threads, T* x, double* value, double* kkt);
+template <class T>
+void guarded_rows(const SparseRows<T>& data, const FixedFactor<T>& fixed, double l2,
+                  std::int64_t n_cols, const RowConstraints& constraints,
+                  const GuardedSettings& settings, int n_threads, T* x, double* value, double* kkt);
 
 // Solves every row problem to its end: x is in/out, or out alone where settings.cold; `kkt` (out)
 // receives the residual met before the first Newton step.
-template <class T, class I, class D>
-void newton_rows(const SparseRows<D, I>& data, const FixedFactor<T>& fixed, double l2,
-                 std::int64_t n_cols, const RowTerms& terms, const NewtonSettings& settings,
-                 int n_threads, T* x, double* kkt);
+template <class T>
+void newton_rows(const SparseRows<T>& data, const FixedFactor<T>& fixed, double l2,
+                 std::int64_t n_cols, const RowConstraints& constraints,
+                 const NewtonSettings& settings, int n_threads, T* x, double* kkt);
 
 // One half-step of "mu", with so many relaxed steps before the plain one.
-template <class T, class I, class D>
-void multiplicative_rows(const SparseRows<D, I>& data, const FixedFactor<T>& fixed, double l2,
-                         std::int64_t n_cols, const RowTerms& terms, int relaxed, int n_threads,
-                         T* x, double* kkt);
+template <class T>
+void multiplicative_rows(const SparseRows<T>& data, const FixedFactor<T>& fixed, double l2,
+                         std::int64_t n_cols, const RowConstraints& constraints, int relaxed,
+                         int n_threads, T* x, double* kkt);
 
 // One half-step of "srcd-paper".
-template <class T, class I>
-void paper_rows(const SparseRows<T, I>& data, const FixedFactor<T>& fixed, double l2,
+template <class T>
+void paper_rows(const SparseRows<T>& data, const FixedFactor<T>& fixed, double l2,
                 std::int64_t n_cols, const PaperSettings& settings, int n_threads, T* x,
                 double* kkt);
 
 // One half-step of "ccd". P (in/out) is the dense product, n_rows x n_cols of the first mode; with
 // `by_columns` the rows of `data` are the columns of P.
-template <class T, class I>
-void dense_rows(const SparseRows<T, I>& data, std::int64_t n_cols, const T* columns, int rank,
+template <class T>
+void dense_rows(const SparseRows<T>& data, std::int64_t n_cols, const T* columns, int rank,
                 const double* c, double l2, const DenseSettings& settings, bool by_columns,
                 int n_threads, T* x, double* P, double* kkt);
 
 // f and, where wanted, the residual of every row at x (in), in double.
-template <class T, class I, class D>
-void evaluate_rows(const SparseRows<D, I>& data, const FixedFactor<T>& fixed, double l2,
-                   std::int64_t n_cols, const RowTerms& terms, bool want_residual, int n_threads,
-                   const T* x, double* value, double* kkt);
+template <class T>
+void evaluate_rows(const SparseRows<T>& data, const FixedFactor<T>& fixed, double l2,
+                   std::int64_t n_cols, const RowConstraints& constraints, bool want_residual,
+                   int n_threads, const T* x, double* value, double* kkt);
 
 // Sums over blocks of this many rows, by row number, are what makes every total independent of
 // threads and of how the rows are stored or distributed.

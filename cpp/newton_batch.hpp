@@ -36,7 +36,7 @@ constexpr std::int64_t pass_group = 4;
 constexpr std::int64_t gram_chunk = 32;
 
 // Arrays have the lanes innermost: v[i * lanes + l], columns[(i * rank + k) * lanes + l].
-template <class T, class I>
+template <class T>
 struct NewtonBatch {
     static constexpr int lanes = Lanes<T>::count;
 
@@ -78,22 +78,22 @@ struct NewtonBatch {
 };
 
 // Loads the rows' values, x and columns of A into lanes. `rows` has `count` of them; other lanes
-// are empty.
-template <class T, class I, class D>
-KLNMF_INLINE void load_batch(const SparseRows<D, I>& data, const FixedFactor<T>& fixed,
-                             const std::int64_t* rows, int count, const T* x,
-                             NewtonBatch<T, I>& batch) {
+// are empty. `data_values` are the values of all rows, which may be of a wider type D.
+template <class T, class D>
+KLNMF_CLONES void load_batch(const SparseRows<T>& data, const D* data_values,
+                             const FixedFactor<T>& fixed, const std::int64_t* rows, int count,
+                             const T* x, NewtonBatch<T>& batch) {
     using V = typename Lanes<T>::Vector;
     constexpr int lanes = Lanes<T>::count;
     constexpr std::int64_t ahead = 4;
-    const I* indices[lanes];
+    const std::int32_t* indices[lanes];
     const D* values[lanes];
     std::int64_t lengths[lanes] = {};
     batch.length = 0;
     for (int l = 0; l < lanes; ++l) {
         const std::int64_t row = rows[l < count ? l : 0], begin = data.begin(row);
         indices[l] = data.indices + begin;
-        values[l] = data.values + begin;
+        values[l] = data_values + begin;
         lengths[l] = l < count ? data.length(row) : 0;
         batch.length = std::max(batch.length, lengths[l]);
     }
@@ -152,8 +152,8 @@ KLNMF_INLINE void load_batch(const SparseRows<D, I>& data, const FixedFactor<T>&
 }
 
 // Every component the same share of the row's total: all nonzeros that can be covered are.
-template <class T, class I>
-KLNMF_INLINE void start_evenly(const FixedFactor<T>& fixed, NewtonBatch<T, I>& batch) {
+template <class T>
+KLNMF_INLINE void start_evenly(const FixedFactor<T>& fixed, NewtonBatch<T>& batch) {
     constexpr int lanes = Lanes<T>::count;
     double slope = 0;
     for (int k = 0; k < batch.rank; ++k)
@@ -164,10 +164,10 @@ KLNMF_INLINE void start_evenly(const FixedFactor<T>& fixed, NewtonBatch<T, I>& b
     }
 }
 
-// y = A x and S_k = sum_i v_i A_ik / y_i of every lane. Returns the lanes whose x leaves a nonzero
-// without cover; such nonzeros are left out of S.
-template <class T, class I>
-KLNMF_INLINE typename Lanes<T>::Mask pass_over(NewtonBatch<T, I>& batch) {
+// y = A x and S_k = sum_i v_i A_ik / y_i of every lane. `uncovered` (out) are the lanes whose x
+// leaves a nonzero without cover; such nonzeros are left out of S.
+template <class T>
+KLNMF_CLONES void pass_over(NewtonBatch<T>& batch, typename Lanes<T>::Mask& uncovered) {
     using V = typename Lanes<T>::Vector;
     using Mask = typename Lanes<T>::Mask;
     constexpr int lanes = Lanes<T>::count, group = pass_group;
@@ -177,7 +177,7 @@ KLNMF_INLINE typename Lanes<T>::Mask pass_over(NewtonBatch<T, I>& batch) {
     T* const S = batch.S.data();
     for (int k = 0; k < rank; ++k)
         store(S + k * lanes, V{});
-    Mask uncovered{};
+    Mask found{};
     for (std::int64_t i = 0; i < batch.length; i += group) {
         const T* const a = batch.columns.data() + i * step;
         V even_sums[group] = {}, odd_sums[group] = {};
@@ -199,7 +199,7 @@ KLNMF_INLINE typename Lanes<T>::Mask pass_over(NewtonBatch<T, I>& batch) {
             const V v = load(batch.v.data() + (i + j) * lanes), y = even_sums[j] + odd_sums[j];
             const Mask used = v > 0;
             const Mask covered = is_covered<T>(y, v);
-            uncovered |= used & ~covered;
+            found |= used & ~covered;
             store(batch.y.data() + (i + j) * lanes, used ? y : V{} + T(1));
             weights[j] = used & covered ? v / y : V{};
         }
@@ -213,13 +213,13 @@ KLNMF_INLINE typename Lanes<T>::Mask pass_over(NewtonBatch<T, I>& batch) {
             store(S + k * lanes, first + second);
         }
     }
-    return uncovered;
+    uncovered = found;
 }
 
 // Drops the nonzeros that the present x, all components in use, leaves without cover: their row of
 // A is zero, no x can cover them, and f is infinite whatever x is. What is minimised is the rest.
-template <class T, class I>
-KLNMF_INLINE void drop_uncovered(NewtonBatch<T, I>& batch) {
+template <class T>
+KLNMF_INLINE void drop_uncovered(NewtonBatch<T>& batch) {
     using V = typename Lanes<T>::Vector;
     using Mask = typename Lanes<T>::Mask;
     constexpr int lanes = Lanes<T>::count;
@@ -243,8 +243,8 @@ KLNMF_INLINE void drop_uncovered(NewtonBatch<T, I>& batch) {
 // Decides which components a Newton step may move: in every lane those in use and those whose
 // gradient says that they would grow. A slot is a place for one of them in every lane, in the order
 // of the components: all components have a slot, or, where they are few, those that may move.
-template <class T, class I>
-KLNMF_INLINE void choose_slots(NewtonBatch<T, I>& batch) {
+template <class T>
+KLNMF_INLINE void choose_slots(NewtonBatch<T>& batch) {
     using V = typename Lanes<T>::Vector;
     using Mask = typename Lanes<T>::Mask;
     constexpr int lanes = Lanes<T>::count;
@@ -281,8 +281,8 @@ KLNMF_INLINE void choose_slots(NewtonBatch<T, I>& batch) {
 }
 
 // gram (out) = sum_i v_i a_i a_i^T / y_i^2 on the slots' components, in every lane.
-template <class T, class I>
-KLNMF_INLINE void second_derivatives(NewtonBatch<T, I>& batch) {
+template <class T>
+KLNMF_CLONES void second_derivatives(NewtonBatch<T>& batch) {
     using V = typename Lanes<T>::Vector;
     constexpr int lanes = Lanes<T>::count, tall = 4, wide = 4;
     const int n_slots = batch.n_slots, rank = batch.rank;

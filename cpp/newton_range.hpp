@@ -1,6 +1,6 @@
 // Row problems solved to their end over a range of rows: in batches by Newton's method; the few
-// that it is not for (very long ones, L2 penalties, sums beyond the range of T, rows with terms of
-// their own) one by one by coordinate descent.
+// that it is not for (very long ones, L2 penalties, sums beyond the range of T, rows with
+// constraints of their own) one by one by coordinate descent.
 #pragma once
 
 #include <algorithm>
@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "newton_batch.hpp"
+#include "row_constraints.hpp"
 #include "row_tasks.hpp"
-#include "row_terms.hpp"
 #include "rule_guarded.hpp"
 #include "rule_multiplicative.hpp"
 #include "rule_newton.hpp"
@@ -19,7 +19,7 @@ namespace klnmf {
 
 // What one thread needs besides its RowScratch. All memory is reserved here: a task must not
 // allocate.
-template <class T, class I>
+template <class T>
 struct NewtonScratch {
     NewtonScratch(std::int64_t longest_row, int rank, std::int64_t stride, bool batched)
         : batch(batched ? longest_row : 0, batched ? rank : 0, stride) {
@@ -29,7 +29,7 @@ struct NewtonScratch {
             order.push_back(k);
     }
 
-    NewtonBatch<T, I> batch;
+    NewtonBatch<T> batch;
     std::vector<std::int64_t> rows; // of a task
     SortScratch sorting;
     std::vector<std::int32_t> order; // of the visits of coordinate descent
@@ -37,13 +37,12 @@ struct NewtonScratch {
 
 constexpr int sweeps_alone = 8;
 
-template <class T, class I, class D>
-KLNMF_INLINE void solve_row_alone(const SparseRows<D, I>& data, const FixedFactor<T>& fixed,
-                                  double l2, const NewtonSettings& settings,
-                                  const std::int32_t* order, std::int64_t i, RowScratch<T>& scratch,
-                                  T* x, double* kkt) {
+template <class T>
+KLNMF_INLINE void solve_row_alone(const SparseRows<T>& data, const FixedFactor<T>& fixed, double l2,
+                                  const NewtonSettings& settings, const std::int32_t* order,
+                                  std::int64_t i, RowScratch<T>& scratch, T* x, double* kkt) {
     T* x_row = x + i * fixed.rank;
-    const Row<T, I> row = load_row(data, i, fixed, l2, x_row, scratch);
+    const Row<T> row = load_row(data, i, fixed, l2, x_row, scratch);
     if (settings.cold)
         start_evenly(row, scratch);
     const double residual = settings.cold && settings.relaxed > 0
@@ -54,24 +53,26 @@ KLNMF_INLINE void solve_row_alone(const SparseRows<D, I>& data, const FixedFacto
     store_row(scratch, fixed.rank, x_row);
 }
 
-template <class T, class I, class D>
-KLNMF_INLINE void solve_batch(const SparseRows<D, I>& data, const FixedFactor<T>& fixed,
+template <class T>
+KLNMF_INLINE void solve_batch(const SparseRows<T>& data, const FixedFactor<T>& fixed,
                               const NewtonSettings& settings, const std::int64_t* rows, int count,
-                              RowScratch<T>& scratch, NewtonScratch<T, I>& newton, T* x,
-                              double* kkt) {
+                              RowScratch<T>& scratch, NewtonScratch<T>& newton, T* x, double* kkt) {
     using V = typename Lanes<T>::Vector;
     constexpr int lanes = Lanes<T>::count;
-    NewtonBatch<T, I>& batch = newton.batch;
-    load_batch(data, fixed, rows, count, x, batch);
+    NewtonBatch<T>& batch = newton.batch;
+    if (data.is_wide())
+        load_batch(data, data.wide, fixed, rows, count, x, batch);
+    else
+        load_batch(data, data.values, fixed, rows, count, x, batch);
     typename Lanes<T>::Mask alone{}, hopeless{}; // alone: lanes that this is not for
     if (settings.cold) {
         start_evenly(fixed, batch);
-        hopeless = pass_over(batch);
+        pass_over(batch, hopeless);
         if (any_lane(hopeless))
             drop_uncovered(batch);
         alone = relaxed_steps(settings.relaxed, batch);
     } else {
-        alone = pass_over(batch);
+        pass_over(batch, alone);
     }
     V first_residuals{};
     alone |= newton_steps(settings, first_residuals, batch);
@@ -88,11 +89,11 @@ KLNMF_INLINE void solve_batch(const SparseRows<D, I>& data, const FixedFactor<T>
                             kkt);
 }
 
-template <class T, class I, class D>
-KLNMF_CLONES void newton_range(const SparseRows<D, I>& data, const FixedFactor<T>& fixed, double l2,
-                               std::int64_t n_cols, const RowTerms& terms,
+template <class T>
+KLNMF_CLONES void newton_range(const SparseRows<T>& data, const FixedFactor<T>& fixed, double l2,
+                               std::int64_t n_cols, const RowConstraints& constraints,
                                const NewtonSettings& settings, std::int64_t begin, std::int64_t end,
-                               RowScratch<T>& scratch, NewtonScratch<T, I>& newton, T* x,
+                               RowScratch<T>& scratch, NewtonScratch<T>& newton, T* x,
                                double* kkt) {
     constexpr int lanes = Lanes<T>::count;
     const std::int64_t longest = suits_newton(fixed.rank, l2) ? longest_newton_row<T>() : 0;
@@ -104,8 +105,8 @@ KLNMF_CLONES void newton_range(const SparseRows<D, I>& data, const FixedFactor<T
         kkt[i] = 0;
         if (settle_empty_row(length, fixed, x + i * fixed.rank))
             continue;
-        if (length > longest || !terms.is_plain(i)) {
-            const auto [own, own_l2] = factor_of_row(terms, fixed, l2, n_cols, i, scratch);
+        if (length > longest || !constraints.is_plain(i)) {
+            const auto [own, own_l2] = factor_of_row(constraints, fixed, l2, n_cols, i, scratch);
             solve_row_alone(data, own, own_l2, settings, newton.order.data(), i, scratch, x, kkt);
         } else {
             rows.push_back(i);

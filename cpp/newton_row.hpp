@@ -24,10 +24,10 @@ struct NewtonChunk {
     const T* columns;
 };
 
-template <class T, class I>
-KLNMF_INLINE NewtonChunk<T> chunk_at(const Row<T, I>& row, std::int64_t start, int n,
+template <class T>
+KLNMF_INLINE NewtonChunk<T> chunk_at(const Row<T>& row, std::int64_t start, int n,
                                      RowScratch<T>& scratch) {
-    Row<T, I> part = row;
+    Row<T> part = row;
     part.indices += start;
     part.length = std::min(newton_chunk, row.length - start);
     part.padded_length = padded(part.length);
@@ -119,8 +119,8 @@ struct Way {
 };
 
 // Also stores delta_i in scratch.y_before.
-template <class T, class I>
-KLNMF_INLINE Way look_along(const Row<T, I>& row, int n, bool want_value, RowScratch<T>& scratch) {
+template <class T>
+KLNMF_INLINE Way look_along(const Row<T>& row, int n, bool want_value, RowScratch<T>& scratch) {
     using V = typename Lanes<T>::Vector;
     using Wide = typename Lanes<T>::Wide;
     constexpr int lanes = Lanes<T>::count;
@@ -168,8 +168,8 @@ KLNMF_INLINE Way look_along(const Row<T, I>& row, int n, bool want_value, RowScr
 // How far to go along a way that leads too far, as a share of it: to where the slope is about 0,
 // from below. y(t) = y + t delta; `linear` and `square` are the parts of the slope, at t, that do
 // not look at the nonzeros: linear + t square.
-template <class T, class I>
-KLNMF_INLINE double share_of_way(const Row<T, I>& row, const Way& way, double linear, double square,
+template <class T>
+KLNMF_INLINE double share_of_way(const Row<T>& row, const Way& way, double linear, double square,
                                  const RowScratch<T>& scratch) {
     using V = typename Lanes<T>::Vector;
     using Wide = typename Lanes<T>::Wide;
@@ -208,8 +208,8 @@ KLNMF_INLINE double share_of_way(const Row<T, I>& row, const Way& way, double li
 // Returns false, and leaves x alone, where it finds no such step. The proof of the test is in
 // docs/maths.md, 5: with phi(t) = f along the way, it is enough that phi'(1) <= 0, or that no y
 // more than doubles and phi'(1) + phi''(0) / 2 <= -phi'(0).
-template <class T, class I>
-KLNMF_CLONES bool newton_step(const Row<T, I>& row, int n, bool want_value, RowScratch<T>& scratch,
+template <class T>
+KLNMF_CLONES bool newton_step(const Row<T>& row, int n, bool want_value, RowScratch<T>& scratch,
                               double& value) {
     double* const M = scratch.newton_model;
     double *const z = M + n * n, *const q = z + n, *const c = q + n, *const moves = c + n;

@@ -99,11 +99,11 @@ struct RowOutcome {
 
 // f(x) and its residual for one row, with every sum in double; the residual is 0 where only the
 // value is wanted, which costs half. Components that are `frozen` (null: none is) have no residual.
-template <class T, class I, class D>
-KLNMF_INLINE RowOutcome evaluate_row(const D* values, const I* indices, std::int64_t length,
-                                     const FixedFactor<T>& fixed, const T* x, double l2,
-                                     bool want_residual, const std::uint8_t* frozen,
-                                     RowScratch<T>& scratch) {
+template <class T, class D>
+KLNMF_INLINE RowOutcome evaluate_values(const D* values, const std::int32_t* indices,
+                                        std::int64_t length, const FixedFactor<T>& fixed,
+                                        const T* x, double l2, bool want_residual,
+                                        const std::uint8_t* frozen, RowScratch<T>& scratch) {
     constexpr double infinity = std::numeric_limits<double>::infinity();
     constexpr std::int64_t chunk = 128;
     const int rank = fixed.rank;
@@ -142,6 +142,20 @@ KLNMF_INLINE RowOutcome evaluate_row(const D* values, const I* indices, std::int
         outcome.kkt = residual > outcome.kkt ? residual : outcome.kkt;
     }
     return outcome;
+}
+
+template <class T>
+KLNMF_INLINE RowOutcome evaluate_row(const SparseRows<T>& data, std::int64_t row,
+                                     const FixedFactor<T>& fixed, const T* x, double l2,
+                                     bool want_residual, const std::uint8_t* frozen,
+                                     RowScratch<T>& scratch) {
+    const std::int64_t begin = data.begin(row), length = data.length(row);
+    const std::int32_t* indices = data.indices + begin;
+    if (data.is_wide())
+        return evaluate_values(data.wide + begin, indices, length, fixed, x, l2, want_residual,
+                               frozen, scratch);
+    return evaluate_values(data.values + begin, indices, length, fixed, x, l2, want_residual,
+                           frozen, scratch);
 }
 
 } // namespace klnmf

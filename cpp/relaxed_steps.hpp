@@ -15,8 +15,8 @@ namespace klnmf {
 
 // x = x_before S_before / c: the plain multiplicative step, which never raises f (without L2). What
 // is held stays.
-template <class T, class I>
-KLNMF_INLINE void plain_step(const Row<T, I>& row, const T* x_before, const T* S_before, T* x) {
+template <class T>
+KLNMF_INLINE void plain_step(const Row<T>& row, const T* x_before, const T* S_before, T* x) {
     using V = typename Lanes<T>::Vector;
     for (std::int64_t k = 0; k < row.fixed.stride; k += Lanes<T>::count) {
         const V moved = load(x_before + k) * load(S_before + k) * load(row.fixed.inverse_slope + k);
@@ -26,8 +26,8 @@ KLNMF_INLINE void plain_step(const Row<T, I>& row, const T* x_before, const T* S
     }
 }
 
-template <class T, class I>
-KLNMF_INLINE void relaxed_step(const Row<T, I>& row, RowScratch<T>& scratch) {
+template <class T>
+KLNMF_INLINE void relaxed_step(const Row<T>& row, RowScratch<T>& scratch) {
     using V = typename Lanes<T>::Vector;
     constexpr int lanes = Lanes<T>::count;
     V masses{};
@@ -47,8 +47,8 @@ KLNMF_INLINE void relaxed_step(const Row<T, I>& row, RowScratch<T>& scratch) {
 // at the new point, along the way there, is not positive:
 //     grad f(x) . (x - x_before) = c.(x - x_before) - sum_i v_i (y_i - y_before_i) / y_i <= 0,
 // by more than the rounding of y could hide.
-template <class T, class I>
-KLNMF_INLINE bool has_descended(const Row<T, I>& row, const RowScratch<T>& scratch) {
+template <class T>
+KLNMF_INLINE bool has_descended(const Row<T>& row, const RowScratch<T>& scratch) {
     using V = typename Lanes<T>::Vector;
     using Wide = typename Lanes<T>::Wide;
     constexpr int lanes = Lanes<T>::count;
@@ -66,8 +66,8 @@ KLNMF_INLINE bool has_descended(const Row<T, I>& row, const RowScratch<T>& scrat
 }
 
 // Relaxed steps; on entry and on return y and S belong to x.
-template <class T, class I>
-KLNMF_INLINE void relaxed_rounds(const Row<T, I>& row, int rounds, RowScratch<T>& scratch) {
+template <class T>
+KLNMF_INLINE void relaxed_rounds(const Row<T>& row, int rounds, RowScratch<T>& scratch) {
     for (int round = 0; round < rounds; ++round) {
         constexpr int lanes = Lanes<T>::count;
         for (std::int64_t i = 0; i < row.padded_length; i += lanes)

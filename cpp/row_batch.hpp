@@ -20,7 +20,7 @@ constexpr std::int64_t longest_batched_row = 64;
 
 // Arrays over nonzeros have the lanes innermost: v[i * lanes + l]. A slot is a place in the order
 // of visits; it may stand for another component in each lane.
-template <class T, class I>
+template <class T>
 struct RowBatch {
     static constexpr int lanes = Lanes<T>::count;
 
@@ -43,8 +43,8 @@ struct RowBatch {
     std::int64_t longest; // nonzeros there is room for
     std::int64_t length;  // of the longest row, made even; padded with v = 0, y = 1, A = 0
     int n_slots;
-    Row<T, I> rows[lanes]; // of length 0 where a lane is empty
-    T* x_rows[lanes];      // where the new x goes
+    Row<T> rows[lanes]; // of length 0 where a lane is empty
+    T* x_rows[lanes];   // where the new x goes
     int n_active[lanes];
     std::vector<T> v_rows, y_rows;          // lane x nonzero, as pass over a row left them
     std::vector<T> v, y;                    // nonzero x lane
@@ -57,8 +57,8 @@ struct RowBatch {
 };
 
 // Empties the batch.
-template <class T, class I>
-KLNMF_INLINE void clear_batch(RowBatch<T, I>& batch) {
+template <class T>
+KLNMF_INLINE void clear_batch(RowBatch<T>& batch) {
     batch.length = 0;
     for (int l = 0; l < batch.lanes; ++l) {
         batch.rows[l].length = 0;
@@ -68,9 +68,9 @@ KLNMF_INLINE void clear_batch(RowBatch<T, I>& batch) {
 }
 
 // The scratch in which a row is screened before it is put into a lane: v and y stay there.
-template <class T, class I>
+template <class T>
 KLNMF_INLINE RowScratch<T> scratch_of_lane(const RowScratch<T>& scratch, int lane,
-                                           RowBatch<T, I>& batch) {
+                                           RowBatch<T>& batch) {
     RowScratch<T> result = scratch;
     result.v = batch.v_rows.data() + lane * batch.longest;
     result.y = batch.y_rows.data() + lane * batch.longest;
@@ -78,9 +78,9 @@ KLNMF_INLINE RowScratch<T> scratch_of_lane(const RowScratch<T>& scratch, int lan
 }
 
 // Puts a screened row into a lane.
-template <class T, class I>
-KLNMF_INLINE void put_row(const Row<T, I>& row, int lane, T* x_row, int n_active,
-                          const std::int32_t* active, RowBatch<T, I>& batch) {
+template <class T>
+KLNMF_INLINE void put_row(const Row<T>& row, int lane, T* x_row, int n_active,
+                          const std::int32_t* active, RowBatch<T>& batch) {
     constexpr int lanes = Lanes<T>::count;
     batch.rows[lane] = row;
     batch.x_rows[lane] = x_row;
@@ -91,8 +91,8 @@ KLNMF_INLINE void put_row(const Row<T, I>& row, int lane, T* x_row, int n_active
 }
 
 // Brings v and y of all rows into lanes: squares transposed in registers.
-template <class T, class I>
-KLNMF_INLINE void transpose_rows(RowBatch<T, I>& batch) {
+template <class T>
+KLNMF_INLINE void transpose_rows(RowBatch<T>& batch) {
     using V = typename Lanes<T>::Vector;
     constexpr int lanes = Lanes<T>::count;
     for (std::int64_t i = 0; i < batch.length; i += lanes) {
@@ -115,8 +115,8 @@ KLNMF_INLINE void transpose_rows(RowBatch<T, I>& batch) {
 
 // Gathers A by the lanes' own components. Slots that a lane does not use get some component: their
 // x is 0.
-template <class T, class I>
-KLNMF_INLINE void gather_lanes(RowBatch<T, I>& batch) {
+template <class T>
+KLNMF_INLINE void gather_lanes(RowBatch<T>& batch) {
     using V = typename Lanes<T>::Vector;
     constexpr int lanes = Lanes<T>::count;
     for (int l = 0; l < lanes; ++l)
@@ -142,8 +142,8 @@ KLNMF_INLINE void gather_lanes(RowBatch<T, I>& batch) {
 }
 
 // Gathers all of A, each component in the slot of its turn: squares transposed in registers.
-template <class T, class I>
-KLNMF_INLINE void gather_everything(const FixedFactor<T>& fixed, RowBatch<T, I>& batch) {
+template <class T>
+KLNMF_INLINE void gather_everything(const FixedFactor<T>& fixed, RowBatch<T>& batch) {
     using V = typename Lanes<T>::Vector;
     constexpr int lanes = Lanes<T>::count;
     for (std::int64_t i = 0; i < batch.length; ++i) {
@@ -172,9 +172,9 @@ constexpr T unused_slope() {
 }
 
 // Decides on the slots, gathers A and brings x and the slopes to their slots.
-template <class T, class I>
+template <class T>
 KLNMF_INLINE void fill_slots(const FixedFactor<T>& fixed, const std::int32_t* order,
-                             RowBatch<T, I>& batch) {
+                             RowBatch<T>& batch) {
     constexpr int lanes = Lanes<T>::count;
     const int most = *std::max_element(batch.n_active, batch.n_active + lanes);
     const bool everything = 3 * most > 2 * fixed.rank;
@@ -204,8 +204,8 @@ KLNMF_INLINE void fill_slots(const FixedFactor<T>& fixed, const std::int32_t* or
 }
 
 // Writes the new x of one lane.
-template <class T, class I>
-KLNMF_INLINE void store_lane(const RowBatch<T, I>& batch, int l) {
+template <class T>
+KLNMF_INLINE void store_lane(const RowBatch<T>& batch, int l) {
     constexpr int lanes = Lanes<T>::count;
     for (int j = 0; j < batch.n_active[l]; ++j)
         batch.x_rows[l][batch.components[j * lanes + l]] =
@@ -213,8 +213,8 @@ KLNMF_INLINE void store_lane(const RowBatch<T, I>& batch, int l) {
 }
 
 // log_sums[l] (out) = sum_i v_i log y_i of every lane, with y computed anew in double.
-template <class T, class I>
-KLNMF_INLINE void log_sums_of_lanes(const RowBatch<T, I>& batch, double* log_sums) {
+template <class T>
+KLNMF_INLINE void log_sums_of_lanes(const RowBatch<T>& batch, double* log_sums) {
     constexpr int lanes = Lanes<T>::count;
     using V = typename Lanes<T>::Vector;
     using Wide = typename Lanes<T>::Wide;

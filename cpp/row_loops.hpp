@@ -1,6 +1,6 @@
 // The loops over rows of every rule. row_loops_*.cpp instantiate them, one file for every type of
-// factors and of indices, because compiling for several instruction sets takes long. No two of
-// those files may contain the same KLNMF_CLONES function: each depends on both types.
+// factors, because compiling for several instruction sets takes long. No two of those files may
+// contain the same KLNMF_CLONES function: each depends on that type.
 #pragma once
 
 #include <algorithm>
@@ -12,10 +12,10 @@
 #include "objective.hpp"
 #include "padded_factor.hpp"
 #include "parallel.hpp"
+#include "row_constraints.hpp"
 #include "row_problem.hpp"
 #include "row_scratch.hpp"
 #include "row_tasks.hpp"
-#include "row_terms.hpp"
 #include "rule_multiplicative.hpp"
 
 namespace klnmf {
@@ -23,17 +23,18 @@ namespace klnmf {
 // The loops below run over the rows of one task; everything in them is inlined and compiled for
 // each instruction set.
 
-template <class T, class I, class D>
-KLNMF_CLONES void multiplicative_range(const SparseRows<D, I>& data, const FixedFactor<T>& fixed,
-                                       double l2, std::int64_t n_cols, const RowTerms& terms,
-                                       int relaxed, std::int64_t begin, std::int64_t end,
-                                       RowScratch<T>& scratch, T* x, double* kkt) {
+template <class T>
+KLNMF_CLONES void multiplicative_range(const SparseRows<T>& data, const FixedFactor<T>& fixed,
+                                       double l2, std::int64_t n_cols,
+                                       const RowConstraints& constraints, int relaxed,
+                                       std::int64_t begin, std::int64_t end, RowScratch<T>& scratch,
+                                       T* x, double* kkt) {
     for (std::int64_t i = begin; i < end; ++i) {
         T* x_row = x + i * fixed.rank;
         kkt[i] = 0;
         if (settle_empty_row(data.length(i), fixed, x_row))
             continue;
-        const auto [own, own_l2] = factor_of_row(terms, fixed, l2, n_cols, i, scratch);
+        const auto [own, own_l2] = factor_of_row(constraints, fixed, l2, n_cols, i, scratch);
         kkt[i] =
             multiplicative_row(load_row(data, i, own, own_l2, x_row, scratch), relaxed, scratch)
                 .kkt;
@@ -41,8 +42,8 @@ KLNMF_CLONES void multiplicative_range(const SparseRows<D, I>& data, const Fixed
     }
 }
 
-template <class T, class I>
-KLNMF_CLONES void paper_range(const SparseRows<T, I>& data, const FixedFactor<T>& fixed, double l2,
+template <class T>
+KLNMF_CLONES void paper_range(const SparseRows<T>& data, const FixedFactor<T>& fixed, double l2,
                               const PaperSettings& settings, std::int64_t begin, std::int64_t end,
                               RowScratch<T>& scratch, T* x, double* kkt) {
     for (std::int64_t i = begin; i < end; ++i) {
@@ -56,8 +57,8 @@ KLNMF_CLONES void paper_range(const SparseRows<T, I>& data, const FixedFactor<T>
 }
 
 // `y` points at the dense product's row `begin`; the rows follow each other.
-template <class T, class I>
-KLNMF_CLONES void dense_range(const SparseRows<T, I>& data, std::int64_t n_cols, const T* columns,
+template <class T>
+KLNMF_CLONES void dense_range(const SparseRows<T>& data, std::int64_t n_cols, const T* columns,
                               int rank, const double* c, double l2, const DenseSettings& settings,
                               std::int64_t begin, std::int64_t end, T* x, double* y, double* kkt) {
     for (std::int64_t i = begin; i < end; ++i)
@@ -65,25 +66,23 @@ KLNMF_CLONES void dense_range(const SparseRows<T, I>& data, std::int64_t n_cols,
                            y + (i - begin) * n_cols, settings);
 }
 
-template <class T, class I, class D>
-KLNMF_CLONES void evaluate_range(const SparseRows<D, I>& data, const FixedFactor<T>& fixed,
-                                 double l2, std::int64_t n_cols, const RowTerms& terms,
+template <class T>
+KLNMF_CLONES void evaluate_range(const SparseRows<T>& data, const FixedFactor<T>& fixed, double l2,
+                                 std::int64_t n_cols, const RowConstraints& constraints,
                                  bool want_residual, std::int64_t begin, std::int64_t end,
                                  RowScratch<T>& scratch, const T* x, double* value, double* kkt) {
     for (std::int64_t i = begin; i < end; ++i) {
-        const std::int64_t first = data.begin(i);
-        const auto [own, own_l2] = factor_of_row(terms, fixed, l2, n_cols, i, scratch);
-        const RowOutcome outcome =
-            evaluate_row(data.values + first, data.indices + first, data.length(i), own,
-                         x + i * fixed.rank, own_l2, want_residual, terms.frozen, scratch);
+        const auto [own, own_l2] = factor_of_row(constraints, fixed, l2, n_cols, i, scratch);
+        const RowOutcome outcome = evaluate_row(data, i, own, x + i * fixed.rank, own_l2,
+                                                want_residual, constraints.frozen, scratch);
         value[i] = outcome.value;
         kkt[i] = outcome.kkt;
     }
 }
 
 // Calls body(padded A, begin, end, scratch) for ranges of rows that cover all of them.
-template <class T, class I, class D, class Body>
-void for_each_range_padded(const SparseRows<D, I>& data, const FixedFactor<T>& unpadded,
+template <class T, class Body>
+void for_each_range_padded(const SparseRows<T>& data, const FixedFactor<T>& unpadded,
                            std::int64_t n_cols, const std::uint8_t* frozen, int n_threads,
                            Body body) {
     const int threads = usable_threads(n_threads, data.nnz() * unpadded.rank);
@@ -94,33 +93,34 @@ void for_each_range_padded(const SparseRows<D, I>& data, const FixedFactor<T>& u
     });
 }
 
-template <class T, class I, class D>
-void guarded_rows(const SparseRows<D, I>& data, const FixedFactor<T>& unpadded, double l2,
-                  std::int64_t n_cols, const RowTerms& terms, const GuardedSettings& settings,
-                  int n_threads, T* x, double* value, double* kkt) {
+template <class T>
+void guarded_rows(const SparseRows<T>& data, const FixedFactor<T>& unpadded, double l2,
+                  std::int64_t n_cols, const RowConstraints& constraints,
+                  const GuardedSettings& settings, int n_threads, T* x, double* value,
+                  double* kkt) {
     const int threads = usable_threads(n_threads, data.nnz() * unpadded.rank);
-    const PaddedFactor<T> padded(unpadded, n_cols, terms.frozen, threads);
+    const PaddedFactor<T> padded(unpadded, n_cols, constraints.frozen, threads);
     const std::int64_t longest = data.longest_row();
     ScratchPool<T> pool(threads, longest, unpadded.rank, (*padded).stride);
-    std::vector<BatchScratch<T, I>> batches;
+    std::vector<BatchScratch<T>> batches;
     batches.reserve(threads); // a copy would not keep what is reserved
     for (int t = 0; t < threads; ++t)
         batches.emplace_back(longest, (*padded).stride);
     for_each_task(data, threads, [&](std::int64_t begin, std::int64_t end, int thread) {
-        guarded_range(data, *padded, l2, n_cols, terms, settings, begin, end, pool[thread],
+        guarded_range(data, *padded, l2, n_cols, constraints, settings, begin, end, pool[thread],
                       batches[thread], x, value, kkt);
     });
 }
 
-template <class T, class I, class D>
-void newton_rows(const SparseRows<D, I>& data, const FixedFactor<T>& unpadded, double l2,
-                 std::int64_t n_cols, const RowTerms& terms, const NewtonSettings& settings,
-                 int n_threads, T* x, double* kkt) {
+template <class T>
+void newton_rows(const SparseRows<T>& data, const FixedFactor<T>& unpadded, double l2,
+                 std::int64_t n_cols, const RowConstraints& constraints,
+                 const NewtonSettings& settings, int n_threads, T* x, double* kkt) {
     const int threads = usable_threads(n_threads, data.nnz() * unpadded.rank);
-    const PaddedFactor<T> padded(unpadded, n_cols, terms.frozen, threads);
+    const PaddedFactor<T> padded(unpadded, n_cols, constraints.frozen, threads);
     const std::int64_t longest = data.longest_row();
     ScratchPool<T> pool(threads, longest, unpadded.rank, (*padded).stride);
-    std::vector<NewtonScratch<T, I>> batches;
+    std::vector<NewtonScratch<T>> batches;
     batches.reserve(threads); // a copy would not keep what is reserved
     for (int t = 0; t < threads; ++t)
         batches.emplace_back(longest, unpadded.rank, (*padded).stride,
@@ -130,25 +130,25 @@ void newton_rows(const SparseRows<D, I>& data, const FixedFactor<T>& unpadded, d
     for_each_task(
         data, threads,
         [&](std::int64_t begin, std::int64_t end, int thread) {
-            newton_range(data, *padded, l2, n_cols, terms, settings, begin, end, pool[thread],
+            newton_range(data, *padded, l2, n_cols, constraints, settings, begin, end, pool[thread],
                          batches[thread], x, kkt);
         },
         threads == 1 ? 1 : tasks_per_thread);
 }
 
-template <class T, class I, class D>
-void multiplicative_rows(const SparseRows<D, I>& data, const FixedFactor<T>& unpadded, double l2,
-                         std::int64_t n_cols, const RowTerms& terms, int relaxed, int n_threads,
-                         T* x, double* kkt) {
-    for_each_range_padded(data, unpadded, n_cols, terms.frozen, n_threads,
+template <class T>
+void multiplicative_rows(const SparseRows<T>& data, const FixedFactor<T>& unpadded, double l2,
+                         std::int64_t n_cols, const RowConstraints& constraints, int relaxed,
+                         int n_threads, T* x, double* kkt) {
+    for_each_range_padded(data, unpadded, n_cols, constraints.frozen, n_threads,
                           [&](const auto& fixed, auto begin, auto end, auto& scratch) {
-                              multiplicative_range(data, fixed, l2, n_cols, terms, relaxed, begin,
-                                                   end, scratch, x, kkt);
+                              multiplicative_range(data, fixed, l2, n_cols, constraints, relaxed,
+                                                   begin, end, scratch, x, kkt);
                           });
 }
 
-template <class T, class I>
-void paper_rows(const SparseRows<T, I>& data, const FixedFactor<T>& unpadded, double l2,
+template <class T>
+void paper_rows(const SparseRows<T>& data, const FixedFactor<T>& unpadded, double l2,
                 std::int64_t n_cols, const PaperSettings& settings, int n_threads, T* x,
                 double* kkt) {
     for_each_range_padded(data, unpadded, n_cols, nullptr, n_threads,
@@ -157,8 +157,8 @@ void paper_rows(const SparseRows<T, I>& data, const FixedFactor<T>& unpadded, do
                           });
 }
 
-template <class T, class I>
-void dense_rows(const SparseRows<T, I>& data, std::int64_t n_cols, const T* columns, int rank,
+template <class T>
+void dense_rows(const SparseRows<T>& data, std::int64_t n_cols, const T* columns, int rank,
                 const double* c, double l2, const DenseSettings& settings, bool by_columns,
                 int n_threads, T* x, double* P, double* kkt) {
     const int threads = usable_threads(n_threads, data.n_rows * n_cols * rank);
@@ -185,37 +185,31 @@ void dense_rows(const SparseRows<T, I>& data, std::int64_t n_cols, const T* colu
         columns_per_block);
 }
 
-template <class T, class I, class D>
-void evaluate_rows(const SparseRows<D, I>& data, const FixedFactor<T>& fixed, double l2,
-                   std::int64_t n_cols, const RowTerms& terms, bool want_residual, int n_threads,
-                   const T* x, double* value, double* kkt) {
+template <class T>
+void evaluate_rows(const SparseRows<T>& data, const FixedFactor<T>& fixed, double l2,
+                   std::int64_t n_cols, const RowConstraints& constraints, bool want_residual,
+                   int n_threads, const T* x, double* value, double* kkt) {
     const int threads = usable_threads(n_threads, data.nnz() * fixed.rank);
     ScratchPool<T> pool(threads, 0, fixed.rank, fixed.stride);
     for_each_task(data, threads, [&](std::int64_t begin, std::int64_t end, int thread) {
-        evaluate_range(data, fixed, l2, n_cols, terms, want_residual, begin, end, pool[thread], x,
-                       value, kkt);
+        evaluate_range(data, fixed, l2, n_cols, constraints, want_residual, begin, end,
+                       pool[thread], x, value, kkt);
     });
 }
 
-// T: type of the factors, D: type of the data.
-#define KLNMF_INSTANTIATE_MIXED(T, I, D)                                                           \
-    template void guarded_rows(const SparseRows<D, I>&, const FixedFactor<T>&, double,             \
-                               std::int64_t, const RowTerms&, const GuardedSettings&, int, T*,     \
-                               double*, double*);                                                  \
-    template void newton_rows(const SparseRows<D, I>&, const FixedFactor<T>&, double,              \
-                              std::int64_t, const RowTerms&, const NewtonSettings&, int, T*,       \
-                              double*);                                                            \
-    template void multiplicative_rows(const SparseRows<D, I>&, const FixedFactor<T>&, double,      \
-                                      std::int64_t, const RowTerms&, int, int, T*, double*);       \
-    template void evaluate_rows(const SparseRows<D, I>&, const FixedFactor<T>&, double,            \
-                                std::int64_t, const RowTerms&, bool, int, const T*, double*,       \
-                                double*);
-
-#define KLNMF_INSTANTIATE_PAIR(T, I)                                                               \
-    KLNMF_INSTANTIATE_MIXED(T, I, T)                                                               \
-    template void paper_rows(const SparseRows<T, I>&, const FixedFactor<T>&, double, std::int64_t, \
+#define KLNMF_INSTANTIATE(T)                                                                       \
+    template void guarded_rows(const SparseRows<T>&, const FixedFactor<T>&, double, std::int64_t,  \
+                               const RowConstraints&, const GuardedSettings&, int, T*, double*,    \
+                               double*);                                                           \
+    template void newton_rows(const SparseRows<T>&, const FixedFactor<T>&, double, std::int64_t,   \
+                              const RowConstraints&, const NewtonSettings&, int, T*, double*);     \
+    template void multiplicative_rows(const SparseRows<T>&, const FixedFactor<T>&, double,         \
+                                      std::int64_t, const RowConstraints&, int, int, T*, double*); \
+    template void evaluate_rows(const SparseRows<T>&, const FixedFactor<T>&, double, std::int64_t, \
+                                const RowConstraints&, bool, int, const T*, double*, double*);     \
+    template void paper_rows(const SparseRows<T>&, const FixedFactor<T>&, double, std::int64_t,    \
                              const PaperSettings&, int, T*, double*);                              \
-    template void dense_rows(const SparseRows<T, I>&, std::int64_t, const T*, int, const double*,  \
+    template void dense_rows(const SparseRows<T>&, std::int64_t, const T*, int, const double*,     \
                              double, const DenseSettings&, bool, int, T*, double*, double*);
 
 } // namespace klnmf

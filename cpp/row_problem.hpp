@@ -36,9 +36,9 @@ KLNMF_INLINE auto is_covered(V y, V v) {
 }
 
 // One row of the data with the factor that is fixed: what a rule gets to see.
-template <class T, class I>
+template <class T>
 struct Row {
-    const I* indices;
+    const std::int32_t* indices;
     std::int64_t length;        // nonzeros
     std::int64_t padded_length; // the same, rounded up; v and y are that long
     double total;               // sum of v
@@ -68,35 +68,41 @@ KLNMF_INLINE typename Lanes<T>::Vector load_first(const D* from, std::int64_t co
 }
 
 // Copies the row's values, which may be of a wider type D, into the scratch, padded with v = 0 and
-// y = 1, and its x.
-template <class T, class I, class D>
-KLNMF_INLINE Row<T, I> load_row(const SparseRows<D, I>& data, std::int64_t row,
-                                const FixedFactor<T>& fixed, double l2, const T* x,
-                                RowScratch<T>& scratch) {
-    for (int k = 0; k < fixed.rank; ++k)
-        scratch.x[k] = x[k];
-    const std::int64_t begin = data.begin(row);
-    const std::int64_t length = data.length(row);
-    Row<T, I> result{
-        data.indices + begin, length, padded(length), 0, data.nnz() - begin, fixed, l2};
+// y = 1, and returns their sum.
+template <class T, class D>
+KLNMF_INLINE double load_values(const D* from, const Row<T>& row, RowScratch<T>& scratch) {
     constexpr int lanes = Lanes<T>::count;
     using V = typename Lanes<T>::Vector;
     using Wide = typename Lanes<T>::Wide;
     Wide totals{};
     std::int64_t i = 0;
-    for (; i + lanes <= length; i += lanes) {
-        const V values = load_as<T>(data.values + begin + i);
+    for (; i + lanes <= row.length; i += lanes) {
+        const V values = load_as<T>(from + i);
         store(scratch.v + i, values);
         totals += __builtin_convertvector(values, Wide);
     }
     // Rows are padded to whole vectors of floats, which may be two of doubles.
-    for (; i < result.padded_length; i += lanes) {
-        const V values = load_first<T>(data.values + begin + i, length - i, result.available - i);
+    for (; i < row.padded_length; i += lanes) {
+        const V values = load_first<T>(from + i, row.length - i, row.available - i);
         store(scratch.v + i, values);
         store(scratch.y + i, V{} + T(1));
         totals += __builtin_convertvector(values, Wide);
     }
-    result.total = sum_lanes(totals);
+    return sum_lanes(totals);
+}
+
+// Copies the row's values and its x into the scratch.
+template <class T>
+KLNMF_INLINE Row<T> load_row(const SparseRows<T>& data, std::int64_t row,
+                             const FixedFactor<T>& fixed, double l2, const T* x,
+                             RowScratch<T>& scratch) {
+    for (int k = 0; k < fixed.rank; ++k)
+        scratch.x[k] = x[k];
+    const std::int64_t begin = data.begin(row);
+    const std::int64_t length = data.length(row);
+    Row<T> result{data.indices + begin, length, padded(length), 0, data.nnz() - begin, fixed, l2};
+    result.total = data.is_wide() ? load_values(data.wide + begin, result, scratch)
+                                  : load_values(data.values + begin, result, scratch);
     return result;
 }
 
@@ -134,12 +140,12 @@ KLNMF_INLINE V add_weighted(V sum, const V (&weights)[lanes], const T* const (&a
 constexpr std::int64_t fetched_ahead = 24;
 
 // Fetches the rows of A under a vector of nonzeros that comes `fetched_ahead` after nonzero i.
-template <class T, class I>
-KLNMF_INLINE void fetch_ahead(const Row<T, I>& row, std::int64_t i, std::int64_t stride) {
+template <class T>
+KLNMF_INLINE void fetch_ahead(const Row<T>& row, std::int64_t i, std::int64_t stride) {
     constexpr int lanes = Lanes<T>::count;
     if (!row.fixed.fetch_ahead || i + fetched_ahead + lanes > row.available)
         return;
-    const I* columns = row.indices + i + fetched_ahead;
+    const std::int32_t* columns = row.indices + i + fetched_ahead;
     for (std::int64_t k = 0; k < stride; k += 64 / sizeof(T))
 #pragma GCC unroll 8
         for (int j = 0; j < lanes; ++j)
@@ -151,8 +157,8 @@ KLNMF_INLINE void fetch_ahead(const Row<T, I>& row, std::int64_t i, std::int64_t
 // sums one tree of additions, their quotients one division. `blocks` is the number of vectors in a
 // row of A, known when compiling for the usual ranks, so that x and S stay in registers; 0: read
 // from the row. Returns whether x leaves a nonzero without cover; such nonzeros are left out of S.
-template <int blocks, class T, class I>
-KLNMF_INLINE bool product_and_ratios_in(const Row<T, I>& row, RowScratch<T>& scratch) {
+template <int blocks, class T>
+KLNMF_INLINE bool product_and_ratios_in(const Row<T>& row, RowScratch<T>& scratch) {
     using V = typename Lanes<T>::Vector;
     using Mask = typename Lanes<T>::Mask;
     constexpr int lanes = Lanes<T>::count;
@@ -174,9 +180,9 @@ KLNMF_INLINE bool product_and_ratios_in(const Row<T, I>& row, RowScratch<T>& scr
     for (std::int64_t k = 0; in_pieces && k < stride; ++k)
         scratch.S_exact[k] = 0;
     Mask uncovered{};
-    I last[lanes];
+    std::int32_t last[lanes];
     for (std::int64_t i = 0; i < row.length; i += lanes) {
-        const I* columns = row.indices + i;
+        const std::int32_t* columns = row.indices + i;
         fetch_ahead(row, i, stride);
         if (i + lanes > row.length) { // padding repeats the last nonzero's row; its v is 0
             for (int j = 0; j < lanes; ++j)
@@ -243,8 +249,8 @@ KLNMF_INLINE bool product_and_ratios_in(const Row<T, I>& row, RowScratch<T>& scr
     return any;
 }
 
-template <class T, class I>
-KLNMF_CLONES bool product_and_ratios(const Row<T, I>& row, RowScratch<T>& scratch) {
+template <class T>
+KLNMF_CLONES bool product_and_ratios(const Row<T>& row, RowScratch<T>& scratch) {
     switch (row.fixed.stride / Lanes<T>::count) {
     case 1:
         return product_and_ratios_in<1>(row, scratch);
@@ -269,8 +275,8 @@ KLNMF_CLONES bool product_and_ratios(const Row<T, I>& row, RowScratch<T>& scratc
 
 // x becomes the same share of every live component, c_k x_k summing to the row's total: every
 // nonzero that can be covered is. What is held stays.
-template <class T, class I>
-KLNMF_INLINE void start_evenly(const Row<T, I>& row, RowScratch<T>& scratch) {
+template <class T>
+KLNMF_INLINE void start_evenly(const Row<T>& row, RowScratch<T>& scratch) {
     double slope = 0;
     for (int k = 0; k < row.fixed.rank; ++k)
         slope += row.fixed.holds(k) ? 0.0 : row.fixed.c[k];
@@ -282,8 +288,8 @@ KLNMF_INLINE void start_evenly(const Row<T, I>& row, RowScratch<T>& scratch) {
 // Makes f finite where a start left a nonzero without cover. Nonzeros that no x can cover (their
 // row of A is zero) are dropped from v; the value of such a row is infinite whatever x is. Returns
 // whether any is.
-template <class T, class I>
-KLNMF_INLINE bool restart_uncovered_row(const Row<T, I>& row, RowScratch<T>& scratch) {
+template <class T>
+KLNMF_INLINE bool restart_uncovered_row(const Row<T>& row, RowScratch<T>& scratch) {
     start_evenly(row, scratch);
     if (!product_and_ratios(row, scratch))
         return false;
@@ -297,8 +303,8 @@ KLNMF_INLINE bool restart_uncovered_row(const Row<T, I>& row, RowScratch<T>& scr
 }
 
 // Copies the columns of A that belong to `components` to scratch.columns, one after the other.
-template <class T, class I>
-KLNMF_INLINE void gather_columns(const Row<T, I>& row, const std::int32_t* components, int count,
+template <class T>
+KLNMF_INLINE void gather_columns(const Row<T>& row, const std::int32_t* components, int count,
                                  RowScratch<T>& scratch) {
     using V = typename Lanes<T>::Vector;
     constexpr int lanes = Lanes<T>::count;
@@ -328,8 +334,8 @@ KLNMF_INLINE void gather_columns(const Row<T, I>& row, const std::int32_t* compo
 }
 
 // Copies all columns, in the order of the components, by squares transposed in registers.
-template <class T, class I>
-KLNMF_INLINE void gather_all_columns(const Row<T, I>& row, RowScratch<T>& scratch) {
+template <class T>
+KLNMF_INLINE void gather_all_columns(const Row<T>& row, RowScratch<T>& scratch) {
     using V = typename Lanes<T>::Vector;
     constexpr int lanes = Lanes<T>::count;
     const std::int64_t stride = row.padded_length;
@@ -347,8 +353,8 @@ KLNMF_INLINE void gather_all_columns(const Row<T, I>& row, RowScratch<T>& scratc
 }
 
 // Gathers the columns of the active components, all columns where that is quicker.
-template <class T, class I>
-KLNMF_INLINE void gather_active(const Row<T, I>& row, int n_active, RowScratch<T>& scratch) {
+template <class T>
+KLNMF_INLINE void gather_active(const Row<T>& row, int n_active, RowScratch<T>& scratch) {
     const bool all = 3 * n_active > 2 * row.fixed.rank &&
                      row.fixed.stride <= scratch.columns_at_once(row.length);
     for (int j = 0; j < n_active; ++j)
@@ -368,8 +374,8 @@ KLNMF_INLINE void move_product(T* y, T delta, const T* column, std::int64_t padd
 }
 
 // y = A x from scratch, for a row whose columns are not all gathered.
-template <class T, class I>
-KLNMF_INLINE void product(const Row<T, I>& row, const T* x, RowScratch<T>& scratch) {
+template <class T>
+KLNMF_INLINE void product(const Row<T>& row, const T* x, RowScratch<T>& scratch) {
     const int rank = row.fixed.rank;
     for (std::int64_t i = 0; i < row.length; ++i) {
         if (scratch.v[i] == 0)
@@ -386,8 +392,8 @@ KLNMF_INLINE void product(const Row<T, I>& row, const T* x, RowScratch<T>& scrat
 // f at x, with y recomputed and summed in double: what decides whether a step is kept must not be
 // rounded to the type of the factors. `components` are all those with x > 0; where their columns
 // are `gathered`, component j's is scratch.slots[j].
-template <class T, class I>
-KLNMF_INLINE double exact_value(const Row<T, I>& row, const std::int32_t* components, int count,
+template <class T>
+KLNMF_INLINE double exact_value(const Row<T>& row, const std::int32_t* components, int count,
                                 bool gathered, const RowScratch<T>& scratch) {
     constexpr std::int64_t chunk = 128;
     double y[chunk];

@@ -42,7 +42,7 @@ struct RowScratch {
     T* x_before;
     T* S_before;
     double* S_exact;   // S in double, likewise
-    double* own_c;     // slopes of a row that has its own, see row_terms.hpp
+    double* own_c;     // slopes of a row that has its own, see row_constraints.hpp
     T* own_slope;      // the same in T, and 1 / c after them, each padded to the stride
     T* newton_columns; // columns of a chunk, scaled, and the model of a Newton step
     double* newton_model;

@@ -45,8 +45,8 @@ struct RowTask {
     std::int64_t begin, end;
 };
 
-template <class T, class I>
-std::vector<RowTask> row_tasks(const SparseRows<T, I>& data, int n_threads, int tasks_per_thread) {
+template <class T>
+std::vector<RowTask> row_tasks(const SparseRows<T>& data, int n_threads, int tasks_per_thread) {
     // Many tasks for each thread, so that the last ones end together, but none too small to be
     // worth the shared counter.
     const std::int64_t share =
@@ -68,9 +68,8 @@ std::vector<RowTask> row_tasks(const SparseRows<T, I>& data, int n_threads, int 
 }
 
 // Calls body(begin, end, thread) for ranges of rows that cover all rows of the data.
-template <class T, class I, class Body>
-void for_each_task(const SparseRows<T, I>& data, int n_threads, Body body,
-                   int tasks_per_thread = 32) {
+template <class T, class Body>
+void for_each_task(const SparseRows<T>& data, int n_threads, Body body, int tasks_per_thread = 32) {
     const std::vector<RowTask> tasks = row_tasks(data, n_threads, tasks_per_thread);
     for_each_range(
         static_cast<std::int64_t>(tasks.size()), n_threads,

@@ -93,8 +93,8 @@ constexpr T zero_margin() {
 }
 
 // y from the gathered columns of all active components.
-template <class T, class I>
-KLNMF_INLINE void recompute_product(const Row<T, I>& row, int n_active, bool gathered,
+template <class T>
+KLNMF_INLINE void recompute_product(const Row<T>& row, int n_active, bool gathered,
                                     RowScratch<T>& scratch) {
     if (!gathered) {
         product(row, scratch.x, scratch);
@@ -120,9 +120,9 @@ struct Step {
 // It is set to 0 where f' >= 0 there for certain: with q its largest share of any y,
 //     S(0) = sum_i v_i a_i / (y_i - x a_i) <= S + x h / (1 - q) <= c.
 // An entry that wants to be 0 and does not pass shrinks, and passes at one of its next visits.
-template <class T, class I>
-KLNMF_INLINE Step<T> guarded_step(const Row<T, I>& row, int k, Visit<T> visit, const T* column,
-                                  T lost, const RowScratch<T>& scratch) {
+template <class T>
+KLNMF_INLINE Step<T> guarded_step(const Row<T>& row, int k, Visit<T> visit, const T* column, T lost,
+                                  const RowScratch<T>& scratch) {
     const T x = scratch.x[k], S = visit.S, h = visit.h, c = row.fixed.slope[k];
     constexpr T largest = std::numeric_limits<T>::max();
     if (!(h < largest) || !(S < largest)) {
@@ -158,8 +158,8 @@ KLNMF_INLINE Step<T> guarded_step(const Row<T, I>& row, int k, Visit<T> visit, c
 // One sweep over the active components; returns the largest violation it met. `lost` (in/out)
 // counts the units of rounding that y may have lost. Rows longer than the tile have their columns
 // gathered a group at a time.
-template <class T, class I>
-KLNMF_INLINE T guarded_sweep(const Row<T, I>& row, int n_active, bool gathered, T& lost,
+template <class T>
+KLNMF_INLINE T guarded_sweep(const Row<T>& row, int n_active, bool gathered, T& lost,
                              RowScratch<T>& scratch) {
     const std::int64_t length = row.padded_length;
     const int group = static_cast<int>(
@@ -212,8 +212,8 @@ KLNMF_INLINE T guarded_sweep(const Row<T, I>& row, int n_active, bool gathered, 
 // that they would grow. Returns their number, and the residual over all components; S_before
 // becomes the gradient. A dead component (slope 0: nothing in A, or barred in this row) is set to
 // 0; one that is held is listed if it is in use, for its part in y, and has no residual.
-template <class T, class I>
-KLNMF_INLINE int screen(const Row<T, I>& row, const std::int32_t* order, RowScratch<T>& scratch,
+template <class T>
+KLNMF_INLINE int screen(const Row<T>& row, const std::int32_t* order, RowScratch<T>& scratch,
                         T& residual) {
     using V = typename Lanes<T>::Vector;
     constexpr int lanes = Lanes<T>::count;
@@ -257,13 +257,13 @@ KLNMF_INLINE int drop_zeros(int n_active, RowScratch<T>& scratch) {
 
 // Rows longer than the tile would have their columns gathered a few at a time, again and again:
 // they take one step of Newton's method instead of the sweeps, unless some components are held.
-template <class T, class I>
-KLNMF_INLINE bool takes_newton_step(const Row<T, I>& row, int n_active) {
+template <class T>
+KLNMF_INLINE bool takes_newton_step(const Row<T>& row, int n_active) {
     return row.length > tile && n_active <= most_newton_components && !row.fixed.held;
 }
 
-template <class T, class I>
-KLNMF_INLINE RowOutcome guarded_row(const Row<T, I>& row, const GuardedSettings& settings,
+template <class T>
+KLNMF_CLONES RowOutcome guarded_row(const Row<T>& row, const GuardedSettings& settings,
                                     RowScratch<T>& scratch) {
     constexpr double infinity = std::numeric_limits<double>::infinity();
     const T tolerance = static_cast<T>(settings.tolerance);

@@ -48,8 +48,8 @@ KLNMF_INLINE LaneVisit<T> visit_lanes(const T* v, T* y, const T* column,
 }
 
 // y of the lanes in `which`, from the gathered columns.
-template <class T, class I>
-KLNMF_INLINE void recompute_lanes(typename Lanes<T>::Mask which, RowBatch<T, I>& batch) {
+template <class T>
+KLNMF_INLINE void recompute_lanes(typename Lanes<T>::Mask which, RowBatch<T>& batch) {
     using V = typename Lanes<T>::Vector;
     constexpr int lanes = Lanes<T>::count;
     for (std::int64_t i = 0; i < batch.length; ++i) {
@@ -98,9 +98,9 @@ KLNMF_INLINE LaneStep<T> lane_step(V x, V c, V inverse_c, const LaneVisit<T>& vi
 }
 
 // One sweep over the slots; nobody needs y after the last one.
-template <class T, class I>
+template <class T>
 KLNMF_INLINE void sweep_lanes(bool is_first, bool is_last, LaneState<T>& state,
-                              RowBatch<T, I>& batch) {
+                              RowBatch<T>& batch) {
     using V = typename Lanes<T>::Vector;
     using Mask = typename Lanes<T>::Mask;
     constexpr int lanes = Lanes<T>::count;
@@ -154,10 +154,9 @@ KLNMF_INLINE void sweep_lanes(bool is_first, bool is_last, LaneState<T>& state,
 
 // Sweeps until every lane has arrived; returns the lanes that the rule for one row has to take
 // over.
-template <class T, class I>
-KLNMF_INLINE typename Lanes<T>::Mask guarded_lanes(const GuardedSettings& settings,
-                                                   typename Lanes<T>::Mask moving,
-                                                   RowBatch<T, I>& batch) {
+template <class T>
+KLNMF_INLINE typename Lanes<T>::Mask
+guarded_lanes(const GuardedSettings& settings, typename Lanes<T>::Mask moving, RowBatch<T>& batch) {
     using V = typename Lanes<T>::Vector;
     T inverse_totals[Lanes<T>::count];
     for (int l = 0; l < batch.lanes; ++l)

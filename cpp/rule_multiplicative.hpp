@@ -13,8 +13,8 @@ namespace klnmf {
 
 // Largest violation of the optimality conditions at x, from S. A dead component (slope 0: nothing
 // in A, or barred in this row) has none, and is set to 0; one that is held has none either.
-template <class T, class I>
-KLNMF_INLINE double settle_dead_and_measure(const Row<T, I>& row, RowScratch<T>& scratch) {
+template <class T>
+KLNMF_INLINE double settle_dead_and_measure(const Row<T>& row, RowScratch<T>& scratch) {
     using V = typename Lanes<T>::Vector;
     const T inverse_total = static_cast<T>(1 / row.total), l2 = static_cast<T>(row.l2);
     V worst{};
@@ -33,9 +33,8 @@ KLNMF_INLINE double settle_dead_and_measure(const Row<T, I>& row, RowScratch<T>&
 }
 
 // The residual is the one met before the first step.
-template <class T, class I>
-KLNMF_INLINE RowOutcome multiplicative_row(const Row<T, I>& row, int relaxed,
-                                           RowScratch<T>& scratch) {
+template <class T>
+KLNMF_CLONES RowOutcome multiplicative_row(const Row<T>& row, int relaxed, RowScratch<T>& scratch) {
     RowOutcome outcome{0, 0};
     if (product_and_ratios(row, scratch)) {
         restart_uncovered_row(row, scratch);

@@ -35,8 +35,8 @@ struct LaneSums {
     V after;  // grad f(x) . (x - x_before): the slope at its end
 };
 
-template <class T, class I>
-KLNMF_INLINE LaneSums<T> slopes_of_way(const NewtonBatch<T, I>& batch) {
+template <class T>
+KLNMF_INLINE LaneSums<T> slopes_of_way(const NewtonBatch<T>& batch) {
     using V = typename Lanes<T>::Vector;
     constexpr int lanes = Lanes<T>::count;
     LaneSums<T> sums{};
@@ -55,8 +55,8 @@ constexpr T slope_rounding() {
 }
 
 // The start of a way: x and S there.
-template <class T, class I>
-KLNMF_INLINE void remember(NewtonBatch<T, I>& batch) {
+template <class T>
+KLNMF_INLINE void remember(NewtonBatch<T>& batch) {
     constexpr int lanes = Lanes<T>::count;
     for (int k = 0; k < batch.rank; ++k) {
         store(batch.x_before.data() + k * lanes, load(batch.x.data() + k * lanes));
@@ -65,16 +65,16 @@ KLNMF_INLINE void remember(NewtonBatch<T, I>& batch) {
 }
 
 // And y.
-template <class T, class I>
-KLNMF_INLINE void remember_products(NewtonBatch<T, I>& batch) {
+template <class T>
+KLNMF_INLINE void remember_products(NewtonBatch<T>& batch) {
     constexpr int lanes = Lanes<T>::count;
     for (std::int64_t i = 0; i < batch.length; ++i)
         store(batch.y_before.data() + i * lanes, load(batch.y.data() + i * lanes));
 }
 
 // x = x_before S_before in the lanes of `which`: the plain step, which never raises f.
-template <class T, class I>
-KLNMF_INLINE void step_plainly(typename Lanes<T>::Mask which, NewtonBatch<T, I>& batch) {
+template <class T>
+KLNMF_INLINE void step_plainly(typename Lanes<T>::Mask which, NewtonBatch<T>& batch) {
     using V = typename Lanes<T>::Vector;
     constexpr int lanes = Lanes<T>::count;
     for (int k = 0; k < batch.rank; ++k) {
@@ -87,8 +87,8 @@ KLNMF_INLINE void step_plainly(typename Lanes<T>::Mask which, NewtonBatch<T, I>&
 
 // x_k <- x_k S_k^p, scaled to the row's total.
 enum class Power { three_halves, two, three };
-template <class T, class I>
-KLNMF_INLINE void step_relaxed(Power power, NewtonBatch<T, I>& batch) {
+template <class T>
+KLNMF_INLINE void step_relaxed(Power power, NewtonBatch<T>& batch) {
     using V = typename Lanes<T>::Vector;
     constexpr int lanes = Lanes<T>::count;
     V masses{};
@@ -114,8 +114,8 @@ KLNMF_INLINE void step_relaxed(Power power, NewtonBatch<T, I>& batch) {
 // may have set swinging. Nobody knows f where they begin, so none is tested; Newton's steps, which
 // are, follow. Where one leaves a nonzero without cover, a plain step takes its place. On entry and
 // on return y and S belong to x. Returns the lanes without cover.
-template <class T, class I>
-KLNMF_INLINE typename Lanes<T>::Mask relaxed_steps(int count, NewtonBatch<T, I>& batch) {
+template <class T>
+KLNMF_INLINE typename Lanes<T>::Mask relaxed_steps(int count, NewtonBatch<T>& batch) {
     using Mask = typename Lanes<T>::Mask;
     Mask uncovered{};
     for (int step = 1; step <= count; ++step) {
@@ -125,18 +125,18 @@ KLNMF_INLINE typename Lanes<T>::Mask relaxed_steps(int count, NewtonBatch<T, I>&
                                             : Power::two;
         remember(batch);
         step_relaxed(power, batch);
-        uncovered = pass_over(batch);
+        pass_over(batch, uncovered);
         if (any_lane(uncovered)) {
             step_plainly(uncovered, batch);
-            uncovered = pass_over(batch);
+            pass_over(batch, uncovered);
         }
     }
     return uncovered;
 }
 
 // The largest violation of the optimality conditions at x in every lane.
-template <class T, class I>
-KLNMF_INLINE typename Lanes<T>::Vector residuals(const NewtonBatch<T, I>& batch) {
+template <class T>
+KLNMF_INLINE typename Lanes<T>::Vector residuals(const NewtonBatch<T>& batch) {
     using V = typename Lanes<T>::Vector;
     constexpr int lanes = Lanes<T>::count;
     const V totals = load(batch.totals_of_lanes), inverse_totals = totals > 0 ? T(1) / totals : V{};
@@ -160,9 +160,9 @@ struct ModelStep {
 
 // x moves to the minimum of the model in the lanes of `moving`, by coordinate descent: until its
 // moves are at most `last_move` of the first ones.
-template <class T, class I>
+template <class T>
 KLNMF_INLINE ModelStep<T> minimise_model(typename Lanes<T>::Mask moving, double last_move,
-                                         NewtonBatch<T, I>& batch) {
+                                         NewtonBatch<T>& batch) {
     using V = typename Lanes<T>::Vector;
     using Mask = typename Lanes<T>::Mask;
     constexpr int lanes = Lanes<T>::count;
@@ -229,10 +229,10 @@ KLNMF_INLINE ModelStep<T> minimise_model(typename Lanes<T>::Mask moving, double 
 // N (those whose y falls). With y <= 2 y_before, P(1) - P(0) >= P'(0) / 2, and then
 //     phi(1) - phi(0) <= (phi''(0) / 2 + phi'(1) + phi'(0)) / 2,
 // so that it is enough that  phi'(1) + phi''(0) / 2 <= -phi'(0).  Without that, phi'(1) <= 0 is.
-template <class T, class I>
+template <class T>
 KLNMF_INLINE typename Lanes<T>::Mask surely_descends(const LaneSums<T>& slopes,
                                                      typename Lanes<T>::Vector curvature,
-                                                     const NewtonBatch<T, I>& batch) {
+                                                     const NewtonBatch<T>& batch) {
     using V = typename Lanes<T>::Vector;
     using Mask = typename Lanes<T>::Mask;
     constexpr int lanes = Lanes<T>::count;
@@ -251,10 +251,10 @@ KLNMF_INLINE typename Lanes<T>::Mask surely_descends(const LaneSums<T>& slopes,
 
 // How far to go along a way that leads too far, as a share of it: to where phi' is about 0, from
 // below. Only y is looked at: y(t) = y_before + t (y - y_before).
-template <class T, class I>
+template <class T>
 KLNMF_INLINE typename Lanes<T>::Vector share_of_way(const LaneSums<T>& slopes,
                                                     typename Lanes<T>::Mask uncovered,
-                                                    const NewtonBatch<T, I>& batch) {
+                                                    const NewtonBatch<T>& batch) {
     using V = typename Lanes<T>::Vector;
     using Mask = typename Lanes<T>::Mask;
     constexpr int lanes = Lanes<T>::count, tries = 4;
@@ -288,10 +288,10 @@ KLNMF_INLINE typename Lanes<T>::Vector share_of_way(const LaneSums<T>& slopes,
 // Newton steps until every lane has arrived. On entry y and S belong to x; on return x is the new
 // one. `first_residuals` (out) are those met before the first step. Returns the lanes that the rule
 // for one row has to take over.
-template <class T, class I>
+template <class T>
 KLNMF_INLINE typename Lanes<T>::Mask newton_steps(const NewtonSettings& settings,
                                                   typename Lanes<T>::Vector& first_residuals,
-                                                  NewtonBatch<T, I>& batch) {
+                                                  NewtonBatch<T>& batch) {
     using V = typename Lanes<T>::Vector;
     using Mask = typename Lanes<T>::Mask;
     constexpr int lanes = Lanes<T>::count;
@@ -314,7 +314,8 @@ KLNMF_INLINE typename Lanes<T>::Mask newton_steps(const NewtonSettings& settings
         const ModelStep<T> step = minimise_model(moving, last_move, batch);
         hard |= moving & step.hard;
         moving &= ~hard;
-        Mask uncovered = pass_over(batch);
+        Mask uncovered;
+        pass_over(batch, uncovered);
         LaneSums<T> slopes = slopes_of_way(batch);
         Mask failed = moving & (uncovered | ~surely_descends(slopes, step.curvature, batch));
         if (!any_lane(failed))
@@ -325,13 +326,14 @@ KLNMF_INLINE typename Lanes<T>::Mask newton_steps(const NewtonSettings& settings
             const V x = load(batch.x.data() + k * lanes);
             store(batch.x.data() + k * lanes, failed ? before + share * (x - before) : x);
         }
-        uncovered = pass_over(batch);
+        pass_over(batch, uncovered);
         slopes = slopes_of_way(batch);
         failed &= uncovered | ~surely_descends(slopes, step.curvature * share * share, batch);
         if (!any_lane(failed))
             continue;
         step_plainly(failed, batch);
-        hard |= moving & pass_over(batch);
+        pass_over(batch, uncovered);
+        hard |= moving & uncovered;
         hard |= failed & failed_before; // twice: not the method for this row
         failed_before |= failed;
         moving &= ~hard;

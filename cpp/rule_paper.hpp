@@ -18,8 +18,8 @@ struct PaperSettings {
     int max_newton;         // a bound on the inner loop, which the paper does not have
 };
 
-template <class T, class I>
-KLNMF_INLINE double paper_coordinate(const Row<T, I>& row, T& x, double c, const T* column,
+template <class T>
+KLNMF_INLINE double paper_coordinate(const Row<T>& row, T& x, double c, const T* column,
                                      const PaperSettings& settings, RowScratch<T>& scratch) {
     const std::int64_t length = row.padded_length;
     const T epsilon = static_cast<T>(settings.epsilon);
@@ -57,8 +57,8 @@ KLNMF_INLINE double paper_coordinate(const Row<T, I>& row, T& x, double c, const
     return violation;
 }
 
-template <class T, class I>
-KLNMF_INLINE RowOutcome paper_row(const Row<T, I>& row, const PaperSettings& settings,
+template <class T>
+KLNMF_INLINE RowOutcome paper_row(const Row<T>& row, const PaperSettings& settings,
                                   RowScratch<T>& scratch) {
     T* x = scratch.x;
     RowOutcome outcome{0, 0};

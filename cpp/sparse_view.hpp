@@ -7,13 +7,18 @@ namespace klnmf {
 
 // One mode of the data in CSR form: row i holds values[indptr[i] .. indptr[i+1]) at the columns in
 // `indices`. W's rows see X, H's rows see the transpose of X; no kernel knows which one it was
-// given.
-template <class T, class I>
+// given. T is the type of the factors. Factors in float may go with data in double: `wide` then
+// stands in for `values`, and its numbers are rounded as they are read.
+template <class T>
 struct SparseRows {
     std::int64_t n_rows;
     const std::int64_t* indptr;
-    const I* indices;
+    const std::int32_t* indices;
     const T* values;
+    const double* wide = nullptr;
+
+    // Known when compiling where T is double, so that nothing is compiled twice.
+    bool is_wide() const { return sizeof(T) < sizeof(double) && wide; }
 
     std::int64_t begin(std::int64_t row) const { return indptr[row]; }
     std::int64_t length(std::int64_t row) const { return indptr[row + 1] - indptr[row]; }

@@ -59,6 +59,7 @@ REFUSED: dict[str, tuple[str, Callable[[Array], Any]]] = {
     "values in half precision": ("values", lambda values: values.astype(np.float16)),
     "c in single precision": ("c", lambda c: c.astype(np.float32)),
     "narrow indptr": ("indptr", lambda indptr: indptr.astype(np.int32)),
+    "wide indices": ("indices", lambda indices: indices.astype(np.int64)),
     "unsigned indices": ("indices", lambda indices: indices.astype(np.uint32)),
     "wide order": ("order", lambda order: order.astype(np.int64)),
     "other byte order": ("x", lambda x: x.astype(x.dtype.newbyteorder())),

@@ -24,7 +24,7 @@ from klnmf.backends.reference import ReferenceBackend
 from klnmf.data.sparse_data import ROWS_PER_SUM, SparseData, blocked_sum
 from klnmf.objective import Penalties, kkt_residual, kl_divergence, penalised_objective
 from klnmf.solvers.base import Problem
-from strategies import DTYPES, PENALTY_SETS, Case, random_case, same_bits, with_int64_indices
+from strategies import DTYPES, PENALTY_SETS, Case, random_case, same_bits
 
 Array = np.ndarray
 THREADS = (1, 2, 5)
@@ -51,22 +51,6 @@ def test_a_half_step_is_that_of_the_reference(
         rule = make_rule(x, (case.H, case.W)[mode], mode)
         assert np.isfinite(totals.value) == (isinstance(rule, GuardedRule) and rule.want_value)
         assert np.isfinite(totals.kkt)
-
-
-@EVERY_RULE
-@MODES
-@BOTH_DTYPES
-def test_wide_indices(make_rule: Callable, mode: int, dtype: type) -> None:
-    case = case_for(make_rule, mode, (20, 33), 5, dtype=dtype, seed=6)
-    narrow, wide = SparseData(case.X), with_int64_indices(SparseData(case.X))
-    assert narrow.view(mode).indices.dtype == np.int32
-    assert wide.view(mode).indices.dtype == np.int64
-    assert_same_half_step(case, mode, make_rule, PENALTY_SETS["all"], data=wide)
-    factors = (case.W, case.H)
-    x, A, c = factors[mode], factors[1 - mode], factors[1 - mode].sum(axis=0, dtype=np.float64)
-    judged = [CpuBackend(data).evaluate(mode, x, A, c, 0.1) for data in (narrow, wide)]
-    assert judged[0].value == pytest.approx(judged[1].value, rel=1e-13)
-    assert judged[0].kkt == pytest.approx(judged[1].kkt, rel=1e-11)
 
 
 @EVERY_RULE

@@ -25,7 +25,7 @@ from klnmf.backends.base import (
 )
 from klnmf.backends.numpy_factors import NumpyFactors
 from klnmf.data.row_constraints import Pattern, RowConstraints
-from klnmf.data.sparse_data import Piece, SparseData
+from klnmf.data.sparse_data import Piece, SparseData, column_numbers
 
 Array = npt.NDArray[Any]
 
@@ -63,7 +63,7 @@ def instruction_set() -> str:
     return str(_core.instruction_set())
 
 
-def core_terms(terms: RowConstraints | None) -> _core.RowTerms | None:
+def core_terms(terms: RowConstraints | None) -> _core.RowConstraints | None:
     """Return the terms of rows as the core takes them."""
     if terms is None or terms.is_empty:
         return None
@@ -71,7 +71,7 @@ def core_terms(terms: RowConstraints | None) -> _core.RowTerms | None:
     missing, barred = (
         Pattern(none, none) if cells is None else cells for cells in (terms.missing, terms.barred)
     )
-    return _core.RowTerms(
+    return _core.RowConstraints(
         missing.starts,
         missing.columns,
         barred.starts,
@@ -187,7 +187,8 @@ class CpuBackend(NumpyFactors):
         self, mode: int, x: Array, A: Array, c: Array, l2: float, rule: DenseRule, kkt: Array
     ) -> None:
         view = self.data.view(mode)
-        problem = (view.indptr, view.indices, view.values, np.ascontiguousarray(A.T), c, l2)
+        indices = column_numbers(view.indices, view.n_columns)
+        problem = (view.indptr, indices, view.values, np.ascontiguousarray(A.T), c, l2)
         newton = (rule.relative_change, rule.floor, rule.max_newton)
         _core.dense_rows(*problem, *newton, mode == 1, self.n_threads, x, rule.product, kkt)
 

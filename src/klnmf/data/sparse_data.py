@@ -70,6 +70,41 @@ def is_exact_in_float32(values: Array) -> bool:
         return all(np.array_equal(piece, piece.astype(np.float32)) for piece in pieces)
 
 
+MOST_COLUMNS = np.iinfo(np.int32).max
+
+
+def check_n_columns(n_columns: int) -> None:
+    """Refuse rows of more columns than back-ends can number.
+
+    Raises
+    ------
+    ValueError
+        If there are more than ``MOST_COLUMNS``. The rows of Xᵀ have a column for each sample.
+    """
+    if n_columns > MOST_COLUMNS:
+        raise ValueError(
+            f"A matrix with {n_columns:,} rows or columns is too large: at most {MOST_COLUMNS:,} "
+            "of each are supported. Remove rows and columns without counts, or fit a part of the "
+            "matrix."
+        )
+
+
+def column_numbers(indices: Array, n_columns: int) -> Array:
+    """Return column numbers in the one type that back-ends take, int32.
+
+    SciPy has wider ones where there are more than 2³¹ nonzeros, because there it widens both
+    index arrays. Half the bytes of the indices is half the traffic.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> column_numbers(np.array([0, 2], dtype=np.int64), 3)
+    array([0, 2], dtype=int32)
+    """
+    check_n_columns(n_columns)
+    return np.ascontiguousarray(indices, dtype=np.int32)
+
+
 class Piece(NamedTuple):
     """Some rows of a view, one after the other, as a view of their own."""
 
@@ -85,7 +120,7 @@ class RowView:
     """One mode of the data: row i holds ``values[indptr[i]:indptr[i+1]]`` at ``indices``."""
 
     indptr: Array  # int64, n_rows + 1
-    indices: Array  # int32 or int64
+    indices: Array  # int32, see column_numbers
     values: Array  # float32 or float64
     n_columns: int
     terms: RowConstraints | None = None  # what the rows have of their own
@@ -128,7 +163,7 @@ class RowView:
     def as_csr(self) -> sp.csr_array:
         """Return the view as a SciPy array that shares its values and indices."""
         indptr = self.indptr
-        if self.indices.dtype == np.int32 and len(self.values) <= np.iinfo(np.int32).max:
+        if len(self.values) <= np.iinfo(np.int32).max:
             indptr = indptr.astype(np.int32)  # SciPy would widen the indices to match
         shape = (self.n_rows, self.n_columns)
         return sp.csr_array((self.values, self.indices, indptr), shape=shape)
@@ -147,14 +182,9 @@ def checksum_of_sums(row_sums: Array, column_sums: Array) -> int:
 
 def view_of(matrix: sp.csr_array, terms: RowConstraints | None = None) -> RowView:
     """Return a canonical CSR array as a view that shares its memory where it can."""
-    # SciPy widens both index arrays together (for instance when nnz > 2³¹); a column number rarely
-    # needs 64 bits, and half the index bytes is half the traffic.
-    indices = matrix.indices
-    if indices.dtype != np.int32 and matrix.shape[1] <= np.iinfo(np.int32).max:
-        indices = indices.astype(np.int32)
     return RowView(
         indptr=np.ascontiguousarray(matrix.indptr, dtype=np.int64),
-        indices=np.ascontiguousarray(indices),
+        indices=column_numbers(matrix.indices, matrix.shape[1]),
         values=np.ascontiguousarray(matrix.data),
         n_columns=matrix.shape[1],
         terms=terms,

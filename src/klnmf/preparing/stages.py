@@ -28,6 +28,7 @@ from klnmf.data.on_disk.layout import (
 from klnmf.data.on_disk.measuring import measured_facts, row_sums
 from klnmf.data.on_disk.verification import remember
 from klnmf.data.on_disk.views import MappedView, open_view
+from klnmf.data.sparse_data import check_n_columns
 from klnmf.data.validation import EXACT_IN_FLOAT32, check_value_range, working_dtype
 from klnmf.preparing.sorting import Spool, transposed_blocks
 from klnmf.preparing.sources import Source, source_of_table
@@ -60,6 +61,7 @@ def write_rows(partial: Path, source: Source, limit: int, dtype: Any, data: Any)
     shape = source.shape
     if 0 in shape:
         raise ValueError(f"A matrix of {shape[0]} × {shape[1]} cannot be fitted: it is empty.")
+    check_n_columns(shape[1])
     assert source.blocks is not None
     with ExitStack() as stack:
         indptr = stack.enter_context(ArrayWriter(partial / "rows.indptr.npy", "<i8"))

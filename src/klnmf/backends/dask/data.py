@@ -18,7 +18,7 @@ from klnmf.data.observed_cells import Observation
 from klnmf.data.observed_data import ObservedOnDisk
 from klnmf.data.on_disk.matrix import MappedData, open_matrix
 from klnmf.data.row_constraints import RowConstraints
-from klnmf.data.sparse_data import RowView, SparseData
+from klnmf.data.sparse_data import RowView, SparseData, column_numbers
 
 Array = npt.NDArray[Any]
 
@@ -54,7 +54,7 @@ def rows_of(view: RowView, rows: slice) -> RowView:
     entries = slice(int(ends[0]), int(ends[-1]))
     return RowView(
         np.asarray(ends - ends[0]),
-        np.asarray(view.indices[entries]),
+        column_numbers(view.indices[entries], view.n_columns),
         np.asarray(view.values[entries]),
         view.n_columns,
         None if view.terms is None else view.terms.rows(rows),

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from klnmf.data.on_disk.arrays import MappedArray
 from klnmf.data.on_disk.layout import MODES, arrays_of
-from klnmf.data.sparse_data import Piece, RowView, row_ranges
+from klnmf.data.sparse_data import Piece, RowView, column_numbers, row_ranges
 
 Array = npt.NDArray[Any]
 
@@ -52,7 +52,8 @@ class MappedView(RowView):
             stored.fetch(first, last)
         places, rows = slice(first, last), slice(start, stop)
         terms = None if self.terms is None else self.terms.rows(rows)
-        return Piece(rows, ends - ends[0], self.indices[places], self.values[places], terms)
+        indices = column_numbers(self.indices[places], self.n_columns)
+        return Piece(rows, ends - ends[0], indices, self.values[places], terms)
 
     def entries(self, first: int, last: int) -> tuple[Array, Array]:
         """Return indices and values of a range of entries, in memory of their own."""

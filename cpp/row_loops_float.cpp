@@ -2,6 +2,6 @@
 
 namespace klnmf {
 
-KLNMF_INSTANTIATE_PAIR(double, std::int32_t)
+KLNMF_INSTANTIATE(float)
 
 } // namespace klnmf

@@ -2,6 +2,6 @@
 
 namespace klnmf {
 
-KLNMF_INSTANTIATE_PAIR(double, std::int64_t)
+KLNMF_INSTANTIATE(double)
 
 } // namespace klnmf

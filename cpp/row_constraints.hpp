@@ -11,7 +11,7 @@
 namespace klnmf {
 
 // Any of the pointers may be null: there is nothing of the kind then.
-struct RowTerms {
+struct RowConstraints {
     // Row i misses the columns missing[missing_starts[i] .. missing_starts[i+1]), in rising order.
     const std::int64_t* missing_starts = nullptr;
     const std::int64_t* missing = nullptr;
@@ -53,10 +53,10 @@ constexpr double least_share_by_difference = 1.0 / 1024;
 
 // c = sum of the rows of A that row i does not miss, by a difference where that is good enough.
 template <class T>
-KLNMF_INLINE void observed_sums(const RowTerms& terms, const FixedFactor<T>& fixed,
+KLNMF_INLINE void observed_sums(const RowConstraints& constraints, const FixedFactor<T>& fixed,
                                 std::int64_t n_cols, std::int64_t i, double* c) {
-    const std::int64_t* missing = terms.missing + terms.missing_starts[i];
-    const std::int64_t count = terms.n_missing(i);
+    const std::int64_t* missing = constraints.missing + constraints.missing_starts[i];
+    const std::int64_t count = constraints.n_missing(i);
     for (std::int64_t p = 0; p < count; ++p) {
         const T* a = fixed.row(missing[p]);
         for (int k = 0; k < fixed.rank; ++k)
@@ -68,7 +68,7 @@ KLNMF_INLINE void observed_sums(const RowTerms& terms, const FixedFactor<T>& fix
     if (!cancelled)
         return;
     for (int k = 0; k < fixed.rank; ++k)
-        c[k] = terms.penalty_shares ? 0 : terms.l1;
+        c[k] = constraints.penalty_shares ? 0 : constraints.l1;
     for (std::int64_t j = 0, p = 0; j < n_cols; ++j) {
         if (p < count && missing[p] == j) {
             ++p;
@@ -83,27 +83,28 @@ KLNMF_INLINE void observed_sums(const RowTerms& terms, const FixedFactor<T>& fix
 // The slopes and the L2 penalty of row i; slopes of its own are in the scratch until the next call.
 // An entry that is barred looks like one of a dead component: its slope is 0.
 template <class T>
-KLNMF_INLINE FactorOfRow<T> factor_of_row(const RowTerms& terms, const FixedFactor<T>& fixed,
-                                          double l2, std::int64_t n_cols, std::int64_t i,
-                                          RowScratch<T>& scratch) {
-    if (!terms.has_own(i))
+KLNMF_INLINE FactorOfRow<T>
+factor_of_row(const RowConstraints& constraints, const FixedFactor<T>& fixed, double l2,
+              std::int64_t n_cols, std::int64_t i, RowScratch<T>& scratch) {
+    if (!constraints.has_own(i))
         return {fixed, l2};
     double* c = scratch.own_c;
     for (int k = 0; k < fixed.rank; ++k)
         c[k] = fixed.c[k];
-    if (terms.n_missing(i) > 0)
-        observed_sums(terms, fixed, n_cols, i, c);
-    if (terms.penalty_shares) {
-        const double* shares = terms.penalty_shares + 2 * i;
+    if (constraints.n_missing(i) > 0)
+        observed_sums(constraints, fixed, n_cols, i, c);
+    if (constraints.penalty_shares) {
+        const double* shares = constraints.penalty_shares + 2 * i;
         for (int k = 0; k < fixed.rank; ++k)
-            c[k] += terms.l1 * shares[0];
+            c[k] += constraints.l1 * shares[0];
         l2 *= shares[1];
     }
-    for (std::int64_t p = 0; p < terms.n_barred(i); ++p)
-        c[terms.barred[terms.barred_starts[i] + p]] = 0;
+    for (std::int64_t p = 0; p < constraints.n_barred(i); ++p)
+        c[constraints.barred[constraints.barred_starts[i] + p]] = 0;
     T* inverse_slope = scratch.own_slope + fixed.stride;
     for (std::int64_t k = 0; k < fixed.stride; ++k) {
-        const bool moves = k < fixed.rank && c[k] > 0 && !(terms.frozen && terms.frozen[k]);
+        const bool moves =
+            k < fixed.rank && c[k] > 0 && !(constraints.frozen && constraints.frozen[k]);
         scratch.own_slope[k] = moves ? static_cast<T>(c[k]) : T(0);
         inverse_slope[k] = moves ? static_cast<T>(1 / c[k]) : T(0);
     }

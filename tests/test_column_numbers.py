@@ -1,0 +1,161 @@
+"""Column numbers are int32 wherever a back-end meets them, and more than these are refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from klnmf import KLNMF, open_matrix
+from klnmf.backends.cpu import CpuBackend
+from klnmf.backends.reference import ReferenceBackend
+from klnmf.data.on_disk import layout
+from klnmf.data.on_disk.arrays import ArrayWriter, MappedArray
+from klnmf.data.on_disk.views import MappedView
+from klnmf.data.sparse_data import MOST_COLUMNS, SparseData, column_numbers, view_of
+from klnmf.preparing import prepare, stages
+from strategies import random_case, same_bits, with_int64_indices
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
+TOO_WIDE = r"A matrix with 2,147,483,648 rows or columns is too large: at most 2,147,483,647"
+
+
+def counts() -> sp.csr_array:
+    return sp.csr_array(np.random.default_rng(0).poisson(0.7, (60, 45)).astype(np.float32))
+
+
+def one_row(n_columns: int) -> sp.csr_array:
+    """A matrix with a 1 in its last column."""
+    return sp.csr_array((np.ones(1), np.array([n_columns - 1]), np.array([0, 1])), (1, n_columns))
+
+
+def fitted(X: Any, **parameters: Any) -> KLNMF:
+    return KLNMF(3, random_state=0, max_iter=5, **parameters).fit(X)
+
+
+# ---- in memory -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("backend", [CpuBackend, ReferenceBackend])
+@pytest.mark.parametrize("mode", [0, 1])
+def test_wide_indices_are_narrowed(mode: int, backend: Any) -> None:
+    case = random_case((20, 33), 5, seed=6)
+    wide = with_int64_indices(case.X)
+    narrow, widened = SparseData(case.X), SparseData(wide)
+    assert wide.indices.dtype == np.int64
+    for view in (widened.view(0), widened.view(1), view_of(wide)):
+        assert view.indices.dtype == np.int32
+        assert view.indptr.dtype == np.int64
+    np.testing.assert_array_equal(widened.view(mode).indices, narrow.view(mode).indices)
+    x, A = (case.W, case.H) if mode == 0 else (case.H, case.W)
+    judged = [backend(data).evaluate(mode, x, A, A.sum(axis=0), 0.1) for data in (narrow, widened)]
+    assert judged[0] == judged[1]
+
+
+def test_narrow_indices_are_not_copied() -> None:
+    X = counts()
+    assert np.shares_memory(view_of(X).indices, X.indices)
+
+
+def test_the_largest_number_of_columns() -> None:
+    view = view_of(one_row(MOST_COLUMNS))
+    assert view.indices.dtype == np.int32
+    assert view.indices.tolist() == [MOST_COLUMNS - 1]
+
+
+def test_too_many_columns_are_refused() -> None:
+    X = one_row(MOST_COLUMNS + 1)
+    for refuse in (view_of, SparseData, lambda X: column_numbers(X.indices, X.shape[1])):
+        with pytest.raises(ValueError, match=TOO_WIDE):
+            refuse(X)
+
+
+def test_a_fit_refuses_too_many_columns() -> None:
+    with pytest.raises(ValueError, match=f"{TOO_WIDE} of each are supported. Remove rows and"):
+        fitted(one_row(MOST_COLUMNS + 1))
+
+
+# ---- on disk -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def wide_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A prepared matrix with the index type of a matrix that has 2³¹ rows and columns."""
+    for module in (layout, stages):
+        monkeypatch.setattr(module, "index_dtype", lambda n_columns: np.dtype("<i8"))
+    prepare(counts(), tmp_path / "X")
+    assert np.load(tmp_path / "X" / "rows.indices.npy").dtype == np.int64
+    assert np.load(tmp_path / "X" / "columns.indices.npy").dtype == np.int64
+    return tmp_path / "X"
+
+
+@pytest.mark.parametrize("solver", ["srcd", "mu", "ccd"])
+def test_folders_with_wide_indices_give_the_bits_of_memory(wide_folder: Path, solver: str) -> None:
+    matrix = open_matrix(wide_folder, verify=True, memory=3_000)
+    pieces = [piece for mode in (0, 1) for piece in matrix.data.view(mode).pieces()]
+    assert len(pieces) > 4
+    assert all(piece.indices.dtype == np.int32 for piece in pieces)
+    X = counts()
+    assert same_bits(
+        fitted(matrix, solver=solver).components_, fitted(X, solver=solver).components_
+    )
+    weights = {"sample_weight": np.linspace(0.5, 1.5, X.shape[0])}
+    models = [KLNMF(3, random_state=0, max_iter=3).fit(each, **weights) for each in (matrix, X)]
+    assert same_bits(models[0].components_, models[1].components_)
+
+
+def test_too_many_columns_on_disk_can_be_read_but_not_gone_over(tmp_path: Path) -> None:
+    for name, values in (("indices", [MOST_COLUMNS]), ("values", [2.0])):
+        with ArrayWriter(tmp_path / name, "<i8" if name == "indices" else "<f4") as writer:
+            writer.append(np.array(values))
+    stored = (
+        MappedArray(tmp_path / "indices", "<i8", 1),
+        MappedArray(tmp_path / "values", "<f4", 1),
+    )
+    arrays = (np.array([0, 1]), stored[0].mapped, stored[1].mapped)
+    view = MappedView(*arrays, MOST_COLUMNS + 1, stored=stored, piece_bytes=100)
+    assert view.take_rows(np.array([0]))[1].tolist() == [MOST_COLUMNS]
+    with pytest.raises(ValueError, match=TOO_WIDE):
+        next(view.pieces())
+
+
+def test_too_many_columns_are_not_prepared(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=TOO_WIDE):
+        prepare(one_row(MOST_COLUMNS + 1), tmp_path / "X")
+    assert not (tmp_path / "X").exists()
+
+
+# ---- parts for Dask ------------------------------------------------------------------------------
+
+
+def test_dask_parts_of_folders_with_wide_indices_are_narrowed(wide_folder: Path) -> None:
+    pytest.importorskip("distributed", reason="needs the extra [dask]")
+    from klnmf.backends.dask.data import mapped_rows
+
+    data = open_matrix(wide_folder).data
+    for mode in (0, 1):
+        rows = slice(3, 20)
+        part = mapped_rows(wide_folder, data.fingerprint, mode, rows, None, None)
+        assert part.indices.dtype == np.int32
+        expected = data.view(mode).take_rows(np.arange(3, 20))
+        for found, wanted in zip((part.indptr, part.indices, part.values), expected, strict=True):
+            np.testing.assert_array_equal(found, wanted)
+
+
+def test_blocks_of_dask_arrays_with_wide_indices_are_narrowed() -> None:
+    pytest.importorskip("distributed", reason="needs the extra [dask]")
+    from klnmf.backends.dask.array_blocks import joined_columns, stacked_rows
+
+    X = with_int64_indices(counts())
+    pieces = [(X, 0, 20), (X, 20, 60)]
+    rows = stacked_rows(pieces, np.dtype(np.float32), X.shape[1], None)
+    columns = joined_columns([with_int64_indices(sp.csr_array(X.T))], None)
+    for mode, part in enumerate((rows, columns)):
+        expected = SparseData(counts()).view(mode)
+        assert part.indices.dtype == np.int32
+        np.testing.assert_array_equal(part.indices, expected.indices)
+        np.testing.assert_array_equal(part.indptr, expected.indptr)
