@@ -12,8 +12,13 @@ CORE_SOURCES := CMakeLists.txt pyproject.toml $(wildcard cpp/*.cpp cpp/*.hpp)
 CPP_FILES    := $(wildcard cpp/*.cpp cpp/*.hpp tests/cpp/*.cpp)
 PY_SOURCES   := $(shell find src/klnmf -name '*.py' -o -path 'src/klnmf/datasets/embedded/*' -type f)
 
-# Without build isolation the tools stay in place, so that builds are incremental.
-INSTALL := $(PIP) install --quiet --no-build-isolation
+# Whether compiler warnings are errors. The checks of every change set it to ON (.ci/run); elsewhere
+# an unknown compiler may be in use.
+WERROR ?= OFF
+# Without build isolation the tools stay in place, so that builds are incremental. All targets
+# install with the same settings: they share one build, and none compiles what another has compiled.
+INSTALL := $(PIP) install --quiet --no-build-isolation \
+    --config-settings=cmake.define.KLNMF_WERROR=$(WERROR)
 
 .DEFAULT_GOAL := help
 .PHONY: help venv demo install test test-slow lint types layers pytest fuzz sanitize docs format clean
@@ -46,10 +51,9 @@ $(VENV)/.stamp-plots: $(CORE_SOURCES) $(VENV)/.stamp-build-tools
 	@$(INSTALL) --editable '.[plots]'
 	@touch $@
 
-# Compiler warnings are errors here, but not in the demo, where an unknown compiler may be in use.
 $(VENV)/.stamp-dev: $(CORE_SOURCES) $(VENV)/.stamp-build-tools
 	@echo "==> building and installing klnmf with the development tools"
-	@$(INSTALL) --editable '.[dev]' --config-settings=cmake.define.KLNMF_WERROR=ON
+	@$(INSTALL) --editable '.[dev]'
 	@# mypy looks for the generated stub beside the Python sources.
 	@cp $(VENV)/lib/python*/site-packages/klnmf/_core.pyi src/klnmf/_core.pyi
 	@touch $(VENV)/.stamp-plots $@

@@ -9,7 +9,9 @@
 
 // Compiles a function once per instruction set; one is picked when the library is loaded. What it
 // calls must be inlined into it (KLNMF_INLINE) or carry this mark too, or it would stay at the
-// baseline set.
+// baseline set. A large function with several callers carries it: every inlined copy takes seconds
+// to compile. It takes and returns vectors by reference, because the way in which they are passed
+// by value depends on the instruction set.
 #if defined(__x86_64__) && defined(__linux__) && defined(__GLIBC__) && defined(__GNUC__) &&        \
     !defined(__clang__) && !defined(KLNMF_NO_CLONES)
 #define KLNMF_CLONES __attribute__((target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")))
