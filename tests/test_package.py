@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -102,3 +103,21 @@ def test_info_says_which_packages_of_a_back_end_are_missing(
     advice = 'distributed not installed: pip install "klnmf[dask]"'
     assert facts["back-ends"]["dask"] == f"no: {advice}"
     assert facts["extras"]["dask"] == advice
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="there is no make")
+@pytest.mark.parametrize("warnings", ["ON", "OFF"])
+def test_all_targets_of_make_share_one_build(warnings: str) -> None:
+    """They install with the same settings, so that none compiles anew what another compiled."""
+    root = Path(__file__).parents[1]
+    targets = ("demo", "test", "docs")
+    command = ["make", "--dry-run", "--always-make", f"WERROR={warnings}"]
+    settings = set()
+    for target in targets:
+        run = [*command, target]
+        planned = subprocess.run(run, cwd=root, capture_output=True, text=True, check=True).stdout
+        installs = [line for line in planned.splitlines() if " --editable " in line]
+        assert len(installs) == 1
+        settings.add(re.sub(r" --editable '\.\[\w+\]'", "", installs[0]))
+    assert len(settings) == 1
+    assert f"KLNMF_WERROR={warnings}" in settings.pop()
