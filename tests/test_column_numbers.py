@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from klnmf import KLNMF, open_matrix
 from klnmf.backends.cpu import CpuBackend
 from klnmf.backends.reference import ReferenceBackend
+from klnmf.data import sparse_data
 from klnmf.data.on_disk import layout
 from klnmf.data.on_disk.arrays import ArrayWriter, MappedArray
 from klnmf.data.on_disk.views import MappedView
@@ -74,9 +75,18 @@ def test_too_many_columns_are_refused() -> None:
             refuse(X)
 
 
-def test_a_fit_refuses_too_many_columns() -> None:
-    with pytest.raises(ValueError, match=f"{TOO_WIDE} of each are supported. Remove rows and"):
-        fitted(one_row(MOST_COLUMNS + 1))
+@pytest.mark.parametrize(("limit", "given"), [(44, 45), (59, 60)])
+def test_a_fit_refuses_too_many(limit: int, given: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of features, and of samples, which are the columns of the transpose."""
+    X = counts()
+    model = fitted(X)
+    expected = model.transform(X)
+    monkeypatch.setattr(sparse_data, "MOST_COLUMNS", limit)
+    wrong = f"with {given} rows or columns is too large: at most {limit} of each are supported. Rem"
+    with pytest.raises(ValueError, match=wrong):
+        fitted(X)
+    if given == X.shape[0]:
+        np.testing.assert_array_equal(model.transform(X), expected)
 
 
 # ---- on disk -------------------------------------------------------------------------------------
@@ -123,9 +133,10 @@ def test_too_many_columns_on_disk_can_be_read_but_not_gone_over(tmp_path: Path) 
         next(view.pieces())
 
 
-def test_too_many_columns_are_not_prepared(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=TOO_WIDE):
-        prepare(one_row(MOST_COLUMNS + 1), tmp_path / "X")
+def test_too_many_columns_are_not_prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sparse_data, "MOST_COLUMNS", 44)
+    with pytest.raises(ValueError, match="with 45 rows or columns is too large: at most 44"):
+        prepare(counts(), tmp_path / "X")
     assert not (tmp_path / "X").exists()
 
 
