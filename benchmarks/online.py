@@ -26,8 +26,8 @@ from klnmf import KLNMF, MiniBatchKLNMF
 from klnmf.backends import make_backend
 from klnmf.data.sparse_data import SparseData
 from klnmf.objective import Penalties
-from klnmf.solvers.alternating import RowSolve, solved_rows
 from klnmf.solvers.base import Problem
+from klnmf.solvers.row_solve import RowSolve, solved_rows
 
 ROW_SOLVE = RowSolve(tolerance=1e-5)
 

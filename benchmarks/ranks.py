@@ -34,6 +34,7 @@ from klnmf.objective import Penalties
 from klnmf.simulate import simulate_counts
 from klnmf.solvers.base import Problem
 from klnmf.solvers.coordinate_descent import SparseCoordinateDescent
+from klnmf.solvers.loop import MaxIterations, Run, SmallGain
 from klnmf.solvers.start import start_state
 
 
@@ -193,14 +194,9 @@ def compare_starts(args: argparse.Namespace) -> None:
 
 def fresh_objective(problem: Problem, rank: int, seed: int) -> float:
     """Objective of a fit from a drawn start, as `KLNMF` does it, until it hardly moves."""
-    solver = SparseCoordinateDescent()
     state = start_state(problem, rank, "samples", seed)
-    solver.prepare(problem, state)
-    for _ in range(300):
-        solver.iterate(problem, state)
-        state.iteration += 1
-        if state.memory["gain"] < 1e-4 and state.memory["swap_failures_left"] == 0:
-            break
+    run = Run.started(problem, SparseCoordinateDescent(), state)
+    run.until(SmallGain(1e-4), MaxIterations(300))
     return float(state.objective)
 
 

@@ -28,8 +28,8 @@ from klnmf import KLNMF
 from klnmf.backends.cpu import CpuBackend
 from klnmf.data.sparse_data import SparseData
 from klnmf.objective import NO_PENALTIES, kl_divergence
-from klnmf.solvers.alternating import RowSolve, solved_rows
 from klnmf.solvers.base import Problem
+from klnmf.solvers.row_solve import RowSolve, solved_rows
 
 # From rough to fine: more relaxed multiplicative steps, then more steps of Newton's method.
 EFFORTS = [

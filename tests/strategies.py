@@ -23,10 +23,11 @@ from klnmf.data.sparse_data import SparseData
 from klnmf.data.validation import check_counts
 from klnmf.objective import NO_PENALTIES, Penalties
 from klnmf.solvers import SOLVERS, SparseCoordinateDescent, make_solver
-from klnmf.solvers.alternating import RowSolve, Run
 from klnmf.solvers.base import Problem, State, alternate
 from klnmf.solvers.extrapolation import ExtrapolationWeights
+from klnmf.solvers.loop import MaxIterations, Run, Solution
 from klnmf.solvers.multiplicative import MultiplicativeUpdates
+from klnmf.solvers.row_solve import RowSolve
 from klnmf.starts.initialization import cover_columns
 
 Array = np.ndarray
@@ -178,9 +179,13 @@ def start_run(
     upload = problem.backend.upload
     W, H = upload(case.W), upload(case.H)
     cover_columns(H, problem.backend.data.view(1))
-    chosen, state = make_solver(solver), State([W, H], seed, was_drawn=was_drawn)
-    chosen.prepare(problem, state)
-    return Run(problem, chosen, state, RowSolve(tolerance=1e-10))
+    return Run.started(problem, make_solver(solver), State([W, H], seed, was_drawn=was_drawn))
+
+
+def solution_after(run: Run, n_iterations: int) -> Solution:
+    """What the fit would return at this iteration."""
+    run.until(MaxIterations(n_iterations))
+    return run.finish(RowSolve(tolerance=1e-10), tol=0.0)
 
 
 def fit_quietly(X: Any, **settings: Any) -> tuple[Array, KLNMF]:

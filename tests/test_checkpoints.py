@@ -30,8 +30,9 @@ from klnmf.backends.cpu import CpuBackend
 from klnmf.saved import checkpoints, periodic_file
 from klnmf.saved.container import Container
 from klnmf.solvers import SOLVERS, SparseCoordinateDescent
-from klnmf.solvers.alternating import Run
 from klnmf.solvers.base import Problem, State
+from klnmf.solvers.loop import Run
+from klnmf.solvers.row_solve import RowSolve
 from klnmf.solvers.swaps import Swap
 from strategies import fit_quietly, same_bits
 
@@ -128,9 +129,9 @@ def test_evaluations_in_full_are_not_brought_forward(
     calls: list[int] = []
     finish = Run.finish
 
-    def refused(self: Run, tol: float) -> Any:
+    def refused(self: Run, how: RowSolve, tol: float) -> Any:
         calls.append(self.state.iteration)
-        solution = finish(self, tol)
+        solution = finish(self, how, tol)
         solution.converged = False
         return solution
 

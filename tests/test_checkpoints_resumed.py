@@ -34,7 +34,7 @@ from checkpoint_checks import (
 )
 from klnmf import KLNMF
 from klnmf.backends.base import MultiplicativeRule
-from klnmf.saved import SavedFileError
+from klnmf.saved import SavedFileError, checkpoints
 from klnmf.saved.container import Container, write_container
 from klnmf.solvers import Solver, SparseCoordinateDescent
 from klnmf.solvers.base import Problem, State, alternate
@@ -107,6 +107,27 @@ def test_other_threads_and_output_are_not_another_fit(path: Path) -> None:
     W, fit = fit_quietly(COUNTS.toarray(), model=other)
     assert same_bits(W.toarray(), expected[0])
     assert same_bits(fit.components_.toarray(), expected[1].components_)
+
+
+@pytest.mark.parametrize("solver", ["srcd", "bmme"])
+def test_a_file_written_by_an_older_version_goes_on_to_the_same_result(
+    solver: str, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The version is the only difference that is refused (see below), so it is made the same."""
+    parameters = {"solver": solver, "l1_W": 0.1, "l2_H": 0.2}
+    expected = fit_quietly(COUNTS, model=model(**parameters))
+    killed(path, 6, **parameters)
+    new = content_of(path)
+    path.write_bytes((Path(__file__).parent / "data" / f"{solver}-v1.checkpoint").read_bytes())
+    old = content_of(path)
+    assert (new.content.keys(), new.arrays.keys()) == (old.content.keys(), old.arrays.keys())
+    monkeypatch.setattr(checkpoints, "klnmf_version", lambda: old.klnmf_version)
+    found = fit_quietly(COUNTS, model=model(path, resume=True, **parameters))
+    np.testing.assert_allclose(found[1].components_, expected[1].components_, rtol=1e-3, atol=1e-6)
+    names = [name for name in old.arrays if name != "history"]
+    if all(same_bits(new.arrays[name], old.arrays[name]) for name in names):
+        # Other instruction sets round differently, from the first iteration on.
+        assert_same_fit(found, expected)
 
 
 def test_a_clone_has_the_same_checkpoint(path: Path) -> None:

@@ -18,8 +18,8 @@ from klnmf.data.sparse_data import SparseData
 from klnmf.data.validation import check_counts
 from klnmf.objective import Penalties
 from klnmf.solvers import SparseCoordinateDescent, make_solver
-from klnmf.solvers.alternating import RowSolve, Run
 from klnmf.solvers.base import Problem, State
+from klnmf.solvers.loop import Run
 from klnmf.starts.initialization import cover_columns, cover_start
 from known_cases import RANK, X, everything_known, fit
 from strategies import (
@@ -89,9 +89,7 @@ def start_run(
     cover_columns(H, data.view(1))
     if known is not None:
         cover_start(known, known.with_known(1, H), data)
-    state = State([W, H], seed=0)
-    solver.prepare(problem, state)
-    return Run(problem, solver, state, RowSolve(tolerance=1e-10))
+    return Run.started(problem, solver, State([W, H], seed=0))
 
 
 def objective(run: Run) -> float:

@@ -21,7 +21,6 @@ from klnmf.objective import (
 )
 from klnmf.simulate import simulate_counts
 from klnmf.solvers import SOLVERS
-from klnmf.solvers.alternating import StopRule
 from strategies import (
     NEVER_RISES,
     PENALTY_SETS,
@@ -30,6 +29,7 @@ from strategies import (
     make_problem,
     random_case,
     same_bits,
+    solution_after,
     start_run,
 )
 
@@ -76,10 +76,10 @@ def test_dense_and_sparse_input_give_the_same_bits(solver: str) -> None:
 def test_a_resumed_run_is_the_run_that_never_stopped(solver: str, weights: Penalties) -> None:
     case = random_case((40, 30), 4, seed=2, density=0.3, zeros=0.0)
     whole, parts = start_run(case, solver, weights), start_run(case, solver, weights)
-    expected = whole.solve(StopRule(max_iter=20, tol=0.0))
-    parts.solve(StopRule(max_iter=10, tol=0.0))
+    expected = solution_after(whole, 20)
+    solution_after(parts, 10)
     parts.state = pickle.loads(pickle.dumps(parts.state))  # as from a file
-    found = parts.solve(StopRule(max_iter=20, tol=0.0))
+    found = solution_after(parts, 20)
     for mode in (0, 1):
         assert same_bits(found.factors[mode], expected.factors[mode])
     assert found.evaluation == expected.evaluation
@@ -112,7 +112,7 @@ def test_permuting_the_samples_permutes_their_factor(solver: Any) -> None:
     order = np.random.default_rng(0).permutation(40)
     permuted = Case(case.X[order], case.W[order], case.H)
     runs = [start_run(each, solver) for each in (case, permuted)]
-    solutions = [run.solve(StopRule(max_iter=6, tol=0.0)) for run in runs]
+    solutions = [solution_after(run, 6) for run in runs]
     W, H = solutions[0].factors
     np.testing.assert_allclose(solutions[1].factors[0], W[order], rtol=1e-7, atol=1e-9)
     np.testing.assert_allclose(solutions[1].factors[1], H, rtol=1e-7, atol=1e-9)

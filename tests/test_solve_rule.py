@@ -15,7 +15,7 @@ from klnmf.backends.cpu import CpuBackend
 from klnmf.backends.reference import ReferenceBackend
 from klnmf.data.sparse_data import SparseData
 from klnmf.objective import NO_PENALTIES
-from klnmf.solvers.alternating import RowSolve
+from klnmf.solvers.row_solve import RowSolve
 from strategies import DTYPES, PENALTY_SETS, Array, Case, random_case
 
 TOLERANCE = {np.float32: 1e-5, np.float64: 1e-9}

@@ -16,8 +16,17 @@ from klnmf.data.sparse_data import SparseData
 Array = npt.NDArray[Any]
 
 
+class Rule:
+    """What is done to every row problem of a mode; subclasses hold the settings."""
+
+    @property
+    def gives_value(self) -> bool:
+        """Whether it computes the value of the row problems at the new x."""
+        return False
+
+
 @dataclass(frozen=True)
-class GuardedRule:
+class GuardedRule(Rule):
     """Coordinate descent with steps that cannot overshoot, on the coordinates that may move."""
 
     order: Array  # int32 permutation of the components: the order of the visits
@@ -26,9 +35,14 @@ class GuardedRule:
     tolerance: float = 0.0  # a row is left alone once its residual is at most this
     want_value: bool = True
 
+    @property
+    def gives_value(self) -> bool:
+        """See :class:`Rule`."""
+        return self.want_value
+
 
 @dataclass(frozen=True)
-class SolveRule:
+class SolveRule(Rule):
     """Every row problem solved to its end, a convex problem with one minimum.
 
     A ``cold`` solve takes nothing from x: it begins with the same share of every component, and
@@ -43,7 +57,7 @@ class SolveRule:
 
 
 @dataclass(frozen=True)
-class MultiplicativeRule:
+class MultiplicativeRule(Rule):
     """One multiplicative update of every entry, x ← x S / c.
 
     Before it, ``relaxed`` steps x ← x (S / c)³, scaled to the row's total, each of them replaced by
@@ -54,7 +68,7 @@ class MultiplicativeRule:
 
 
 @dataclass(frozen=True)
-class PaperRule:
+class PaperRule(Rule):
     """The paper's Algorithm 2: unguarded projected Newton on a coordinate until it moves little."""
 
     order: Array
@@ -65,7 +79,7 @@ class PaperRule:
 
 
 @dataclass(frozen=True)
-class DenseRule:
+class DenseRule(Rule):
     """Hsieh and Dhillon's cyclic descent, with the dense product P = W Hᵀ kept up to date."""
 
     product: Any  # from Backend.dense_product; changed in place
@@ -73,8 +87,6 @@ class DenseRule:
     floor: float = 1e-15  # no entry falls below it, so that P > 0
     max_newton: int = 100
 
-
-Rule = GuardedRule | SolveRule | MultiplicativeRule | PaperRule | DenseRule
 
 # Those that know what rows may have of their own (``klnmf.data.row_constraints``).
 CONSTRAINED_RULES = frozenset({GuardedRule, SolveRule, MultiplicativeRule})
@@ -167,8 +179,8 @@ class Backend(Protocol):
     def update_rows(self, mode: int, x: Any, A: Any, c: Any, l2: float, rule: Rule) -> RowTotals:
         """Apply the rule to every row of ``x``, in place.
 
-        The value is that of the new x where the rule computes it (else NaN); the residual is the
-        one met on the way.
+        The value is that of the new x if ``rule.gives_value``, else NaN; the residual is the one
+        met on the way.
         """
 
     def evaluate(

@@ -179,8 +179,7 @@ class CpuBackend(NumpyFactors):
                 rows = piece.rows
                 results = (values[rows], kkt[rows])
                 update_piece(piece, x[rows], A, c, l2, rule, self.n_threads, *results)
-        with_value = isinstance(rule, GuardedRule) and rule.want_value
-        value = _core.blocked_sum(values) if with_value else float("nan")
+        value = _core.blocked_sum(values) if rule.gives_value else float("nan")
         return RowTotals(value, float(kkt.max(initial=0.0)))
 
     def _dense(

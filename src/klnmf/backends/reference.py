@@ -191,11 +191,11 @@ class ReferenceBackend(NumpyFactors):
                 kkt[i] = max(kkt[i], _solve_row(row, x[i], rule))
             elif isinstance(rule, MultiplicativeRule):
                 kkt[i] = max(kkt[i], _multiplicative_row(row, x[i], rule.relaxed))
-            else:
+            elif isinstance(rule, GuardedRule):
                 kkt[i] = max(kkt[i], _guarded_row(row, x[i], rule))
                 values[i] = row.value(x[i]) if len(row.v) == n_nonzeros else math.inf
-        computed = isinstance(rule, GuardedRule) and rule.want_value
-        return RowTotals(blocked_sum(values) if computed else math.nan, float(kkt.max(initial=0.0)))
+        value = blocked_sum(values) if rule.gives_value else math.nan
+        return RowTotals(value, float(kkt.max(initial=0.0)))
 
     def _dense_rows(
         self, mode: int, x: Array, A: Array, c: Array, l2: float, rule: DenseRule

@@ -39,8 +39,8 @@ from klnmf.estimators.completion import (
     split_for_completion,
 )
 from klnmf.objective import Penalties
-from klnmf.solvers.alternating import RowSolve, solved_rows
 from klnmf.solvers.base import Problem
+from klnmf.solvers.row_solve import RowSolve, solved_rows
 from klnmf.support.option_names import option
 
 Array = npt.NDArray[Any]

@@ -12,8 +12,8 @@ from sklearn.utils import check_random_state
 from klnmf.data.validation import warn_caller
 from klnmf.saved.checkpoints import Checkpoint, fit_identity, should_resume
 from klnmf.solvers import Solver
-from klnmf.solvers.alternating import Record, RowSolve, Run
-from klnmf.solvers.base import Problem, State
+from klnmf.solvers.base import Problem, State, relative_gain
+from klnmf.solvers.loop import MaxIterations, Record, Run
 from klnmf.solvers.start import start_state
 from klnmf.support.option_names import option
 
@@ -23,7 +23,7 @@ TRIAL_ITERATIONS = 20
 
 
 def begin_run(
-    model: Any, problem: Problem, solver: Solver, how: RowSolve, W: Any, H: Any
+    model: Any, problem: Problem, solver: Solver, W: Any, H: Any
 ) -> tuple[Run, Checkpoint | None]:
     """Return the run of a fit, and the checkpoint to write to.
 
@@ -31,14 +31,14 @@ def begin_run(
     ----------
     model : KLNMF
         The estimator, for its parameters and for what its last fit left.
-    problem, solver, how
-        What the run is about, see :class:`~klnmf.solvers.alternating.Run`.
+    problem, solver
+        What the run is about, see :class:`~klnmf.solvers.loop.Run`.
     W, H : array-like or None
         The start, as it was passed to ``fit``.
     """
-    if model.checkpoint is None and model.resume != "auto" and model.resume:
-        raise ValueError("resume=True needs to know from where: pass checkpoint='PATH'.")
-    if model.checkpoint is not None and model.warm_start:
+    path = None if model.checkpoint is None else Path(model.checkpoint)
+    is_resumed = should_resume(path, model.resume)
+    if path is not None and model.warm_start:
         raise ValueError(
             "warm_start=True and checkpoint cannot be used together: a second fit would have to go "
             "on both from the first and from the file. To go on with a fit that is over, leave out "
@@ -46,43 +46,42 @@ def begin_run(
         )
     state = _warm_state(model, problem, solver, W, H)
     if state is not None:
-        return Run(problem, solver, state, how), None
+        # A fit does at least one iteration, however good the last one was.
+        return Run(problem, solver, state, next_check=state.iteration + 1), None
     seed = int(check_random_state(model.random_state).randint(np.iinfo(np.int32).max))
-    if model.checkpoint is None:
-        return _new_run(model, problem, solver, how, seed, W, H), None
+    if path is None:
+        return _new_run(model, problem, solver, seed, W, H), None
     parameters: dict[str, Any] = {"n_components": int(model.n_components), "init": model.init}
     if model.n_init > 1:
         parameters["n_init"] = int(model.n_init)
     checkpoint = Checkpoint(
-        path=Path(model.checkpoint),
+        path=path,
         every=model.checkpoint_every,
         identity=fit_identity(problem, solver, parameters, W, H),
         seed=None if model.random_state is None else seed,
         max_iter=model.max_iter,
         tol=model.tol,
     )
-    if should_resume(checkpoint.path, model.resume):
-        return checkpoint.resumed(problem, solver, how), checkpoint
-    run = _new_run(model, problem, solver, how, seed, W, H)
+    if is_resumed:
+        return checkpoint.resumed(problem, solver), checkpoint
+    run = _new_run(model, problem, solver, seed, W, H)
     run.before_iteration = checkpoint.write_if_due
     return run, checkpoint
 
 
-def _new_run(
-    model: Any, problem: Problem, solver: Solver, how: RowSolve, seed: int, W: Any, H: Any
-) -> Run:
+def _new_run(model: Any, problem: Problem, solver: Solver, seed: int, W: Any, H: Any) -> Run:
     """Run that has not begun, or the best of several that have come a little way."""
-    run = Run(problem, solver, _new_state(model, problem, solver, seed, W, H), how)
+    run = _fresh_run(model, problem, solver, seed, W, H)
     if model.n_init == 1 or not run.state.was_drawn:
         return run
-    n_iterations = min(TRIAL_ITERATIONS, model.max_iter)
-    run.advance(n_iterations)
+    enough = MaxIterations(min(TRIAL_ITERATIONS, model.max_iter))
+    run.until(enough)
     seconds_of_others = 0.0
     for trial in range(1, model.n_init):
         # A seed for each, from the fit's own; the first one is that of a fit without trials.
         its_seed = int(np.random.default_rng([seed, trial]).integers(np.iinfo(np.int32).max))
-        other = Run(problem, solver, _new_state(model, problem, solver, its_seed, W, H), how)
-        other.advance(n_iterations)
+        other = _fresh_run(model, problem, solver, its_seed, W, H)
+        other.until(enough)
         run, other = (other, run) if other.state.objective < run.state.objective else (run, other)
         seconds_of_others += other.state.seconds
     run.state.seed = seed  # by which a checkpoint knows its fit
@@ -92,13 +91,12 @@ def _new_run(
     return run
 
 
-def _new_state(model: Any, problem: Problem, solver: Solver, seed: int, W: Any, H: Any) -> State:
+def _fresh_run(model: Any, problem: Problem, solver: Solver, seed: int, W: Any, H: Any) -> Run:
     if W is None and H is None and model.warm_start and hasattr(model, "components_"):
         fits = model.components_.shape == (model.n_components, problem.backend.data.shape[1])
         H = model.components_ if fits else None
     state = start_state(problem, model.n_components, model.init, seed, W, H)
-    solver.prepare(problem, state)
-    return state
+    return Run.started(problem, solver, state)
 
 
 def _warm_state(model: Any, problem: Problem, solver: Solver, W: Any, H: Any) -> State | None:
@@ -124,7 +122,7 @@ def continuation_key(model: Any, problem: Problem, solver: Solver) -> tuple[Any,
 def warn_not_converged(history: list[Record], residual: float, max_iter: int, tol: float) -> None:
     """Warn of a fit that was stopped by its number of iterations."""
     last, before = history[-1], history[-2 if len(history) > 1 else -1]
-    change = (before["objective"] - last["objective"]) / (abs(last["objective"]) or 1.0)
+    change = relative_gain(before["objective"], last["objective"])
     warn_caller(
         f"The fit stopped at {option('max_iter', max_iter)} with a KKT residual of "
         f"{residual:.2g}, above {option('tol', tol)}; in the last iteration the objective fell by "

@@ -29,8 +29,15 @@ from klnmf.estimators.begin import begin_run, continuation_key, warn_not_converg
 from klnmf.objective import Penalties
 from klnmf.saved.models import SavedToFiles
 from klnmf.solvers import SOLVERS, Solver, make_solver
-from klnmf.solvers.alternating import Record, Run, Solution, StopRule
 from klnmf.solvers.base import Problem, State
+from klnmf.solvers.loop import (
+    CallbackStop,
+    MaxIterations,
+    Record,
+    Run,
+    SmallResidual,
+    Solution,
+)
 from klnmf.starts.initialization import STARTS
 from klnmf.support.progress import ProgressBar
 
@@ -441,7 +448,7 @@ class KLNMF(SavedToFiles, FactorModel):
         H: Any,
         wants_W: bool,
     ) -> Any:
-        run, checkpoint = begin_run(self, problem, solver, self._row_solve(), W, H)
+        run, checkpoint = begin_run(self, problem, solver, W, H)
         n_done = len(run.history) - run.n_untold
         with ProgressBar(self.progress, self.max_iter, n_done) as bar:
 
@@ -449,10 +456,13 @@ class KLNMF(SavedToFiles, FactorModel):
                 bar.update(record)
                 return self.callback is not None and bool(self.callback(record))
 
-            run.on_record = on_record
-            first = run.state.iteration - len(run.history)
+            row_solve = self._row_solve()
+            limit = MaxIterations(run.state.iteration - len(run.history) + self.max_iter)
             try:
-                solution = run.solve(StopRule(max_iter=first + self.max_iter, tol=self.tol))
+                stopped_by = run.until(
+                    CallbackStop(on_record), SmallResidual(self.tol, row_solve), limit
+                )
+                solution = run.finish(row_solve, self.tol)
             except KeyboardInterrupt:
                 # Whatever was interrupted, the state holds a valid pair: the best so far, or one
                 # that a half-step was improving.
@@ -464,7 +474,7 @@ class KLNMF(SavedToFiles, FactorModel):
         self._set_fitted(run, solution)
         if checkpoint is not None:
             checkpoint.write(run)
-        if not self.converged_ and not run.stopped_early:
+        if not self.converged_ and stopped_by is limit:
             warn_not_converged(self.history_, self.kkt_residual_, self.max_iter, self.tol)
         return self._fitted_W(X, run, solution.factors[0]) if wants_W else None
 

@@ -32,8 +32,8 @@ from klnmf.model_selection.runs_file import Runs, RunsFile, identity
 from klnmf.model_selection.runs_progress import RunsProgress
 from klnmf.objective import Penalties
 from klnmf.saved.checkpoints import should_resume
-from klnmf.solvers.alternating import RowSolve, solved_rows
 from klnmf.solvers.base import Problem
+from klnmf.solvers.row_solve import RowSolve, solved_rows
 from klnmf.starts.initialization import STARTS, cover_columns
 from klnmf.support.option_names import option
 from klnmf.support.progress import is_bar_wanted

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from klnmf.data.sparse_data import SparseData
 from klnmf.solvers.base import Problem, State
 from klnmf.solvers.coordinate_descent import SparseCoordinateDescent
+from klnmf.solvers.loop import MaxIterations, Run, SmallGain
 from klnmf.solvers.swaps import Sample, draw_sample, propose_addition, propose_merge
 
 Array = npt.NDArray[Any]
@@ -147,12 +148,8 @@ def descended(
     solver = SparseCoordinateDescent(opening=0, swap_failures=swap_failures)
     # Iteration 0 would be one without extrapolation, after an opening that a warm start skips.
     state = State([factor.copy() for factor in factors], seed, iteration=1, was_drawn=True)
-    solver.prepare(problem, state)
-    for _ in range(max_iter):
-        solver.iterate(problem, state)
-        state.iteration += 1
-        if state.memory["gain"] < ENOUGH and state.memory["swap_failures_left"] == 0:
-            break
+    run = Run.started(problem, solver, state)
+    run.until(SmallGain(ENOUGH), MaxIterations(state.iteration + max_iter))
     dtype = problem.backend.data.dtype
     W, H = (np.asarray(factor, dtype=dtype) for factor in state.factors)
     return (W, H), float(state.objective)

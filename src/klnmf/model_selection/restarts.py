@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from klnmf.solvers.base import Problem
 from klnmf.solvers.coordinate_descent import SparseCoordinateDescent
+from klnmf.solvers.loop import MaxIterations, Run, SmallGain
 from klnmf.solvers.start import start_state
 
 Array = npt.NDArray[Any]
@@ -61,15 +62,10 @@ def restarted(
     problem.backend.data.prepare()  # here, not in several threads at once
 
     def fit(run: int) -> Fit:
-        solver = SparseCoordinateDescent()
         its_seed = int(np.random.default_rng([seed, run]).integers(2**31 - 1))
         state = start_state(problem, n_components, init, its_seed)
-        solver.prepare(problem, state)
-        for _ in range(max_iter):
-            solver.iterate(problem, state)
-            state.iteration += 1
-            if state.memory["gain"] < enough and state.memory["swap_failures_left"] == 0:
-                break
+        fresh = Run.started(problem, SparseCoordinateDescent(), state)
+        fresh.until(SmallGain(enough), MaxIterations(max_iter))
         components = np.ascontiguousarray(np.asarray(state.factors[1], dtype=np.float32).T)
         lengths = np.linalg.norm(components, axis=1, keepdims=True)
         components /= np.where(lengths > 0, lengths, 1)

@@ -17,8 +17,8 @@ from klnmf.saved.container import Container, SavedFileError, read_container
 from klnmf.saved.fields import Fields, number_from_json, number_to_json
 from klnmf.saved.periodic_file import PeriodicFile, check_identity, klnmf_version
 from klnmf.solvers import Solver
-from klnmf.solvers.alternating import RECORD_FIELDS, RowSolve, Run
 from klnmf.solvers.base import Problem, State
+from klnmf.solvers.loop import RECORD_FIELDS, Run
 from klnmf.solvers.memory import StoredMemory
 from klnmf.support.option_names import option
 
@@ -111,11 +111,11 @@ class Checkpoint(PeriodicFile[Run]):
             },
             "history": pack_history(arrays, run.history),
             "next_check": run.next_check,
-            "is_judged": run.is_judged,
+            "is_judged": run.n_untold == 0,
         }
         return Container("checkpoint", content, arrays)
 
-    def resumed(self, problem: Problem, solver: Solver, row_solve: RowSolve) -> Run:
+    def resumed(self, problem: Problem, solver: Solver) -> Run:
         """Return the run that was written, or raise a SavedFileError if it was another fit's."""
         container = read_container(self.path, "checkpoint")
         content = Fields(container.content, "content")
@@ -137,11 +137,10 @@ class Checkpoint(PeriodicFile[Run]):
             # When the pair is evaluated in full depends on tol: with another one, from now on.
             next_check = content.whole("next_check")
             is_same_tol = content.number("tol") == self.tol
-            run = Run(problem, solver, state, row_solve, history=history)
+            run = Run(problem, solver, state, history)
             run.before_iteration = self.write_if_due
             run.next_check = next_check if is_same_tol else 0
-            run.is_judged = content.take("is_judged", bool)
-            run.n_untold = int(not run.is_judged)
+            run.n_untold = int(not content.take("is_judged", bool))
         except ValueError as error:
             raise SavedFileError(f"The checkpoint {self.path} cannot be read: {error}") from error
         self.was_read()

@@ -140,6 +140,11 @@ class State:
         return generator.permutation(n_components).astype(np.int32)
 
 
+def relative_gain(before: float, after: float) -> float:
+    """Share of the objective that an iteration gained; infinite if there was no objective."""
+    return (before - after) / (abs(after) or 1.0) if math.isfinite(before) else math.inf
+
+
 class Solver(ABC):
     """One iteration updates W, then H. Subclasses hold their settings and nothing else."""
 
@@ -194,6 +199,10 @@ class Solver(ABC):
         """
         stored.check_names()
         state.memory = {}
+
+    def has_more_to_try(self, state: State) -> bool:
+        """Whether it can still leave the local optimum that small gains show it to be near."""
+        return False
 
     @abstractmethod
     def iterate(self, problem: Problem, state: State) -> None:

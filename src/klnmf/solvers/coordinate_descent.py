@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from klnmf.backends.base import GuardedRule, MultiplicativeRule, PaperRule
-from klnmf.solvers.base import Array, Problem, Solver, State, alternate
+from klnmf.solvers.base import Array, Problem, Solver, State, alternate, relative_gain
 from klnmf.solvers.extrapolation import ExtrapolationWeights, Momentum
 from klnmf.solvers.memory import StoredMemory
 from klnmf.solvers.swaps import Swap, draw_sample, propose_swap
@@ -123,9 +123,11 @@ class SparseCoordinateDescent(Solver):
             memory["swap_failures_left"] -= 1
         if not self._iterate_narrow(problem, state):
             self._iterate(problem, state)
-        memory["gain"] = math.inf
-        if math.isfinite(before):
-            memory["gain"] = (before - state.objective) / (abs(state.objective) or 1.0)
+        memory["gain"] = relative_gain(before, state.objective)
+
+    def has_more_to_try(self, state: State) -> bool:
+        """See :class:`Solver`."""
+        return bool(state.memory["swap_failures_left"] > 0)
 
     def _try_swap(self, problem: Problem, state: State) -> bool:
         """Do a swap and some descents from there; keep what they lead to if that is lower."""

@@ -20,9 +20,10 @@ from klnmf.backends import make_backend
 from klnmf.backends.base import GuardedRule
 from klnmf.data.sparse_data import RowView, SparseData
 from klnmf.objective import Penalties
-from klnmf.solvers.alternating import RowSolve, solved_rows
 from klnmf.solvers.base import Problem
 from klnmf.solvers.coordinate_descent import SparseCoordinateDescent
+from klnmf.solvers.loop import MaxIterations, Run
+from klnmf.solvers.row_solve import RowSolve, solved_rows
 from klnmf.solvers.start import start_state
 
 Array = npt.NDArray[Any]
@@ -98,12 +99,9 @@ class OnlineMemory:
     ) -> OnlineMemory:
         """Start from the components that the default solver finds in these samples."""
         problem = Problem(make_backend(backend, SparseData(X), n_threads), Penalties())
-        solver = SparseCoordinateDescent()
         state = start_state(problem, n_components, "samples", seed)
-        solver.prepare(problem, state)
-        for _ in range(START_ITERATIONS):
-            solver.iterate(problem, state)
-            state.iteration += 1
+        run = Run.started(problem, SparseCoordinateDescent(), state)
+        run.until(MaxIterations(START_ITERATIONS))
         W, H = (problem.backend.converted(factor, X.dtype) for factor in state.factors)
         expected = problem.backend.snapshot(H) * problem.backend.column_sums(W).astype(X.dtype)
         totals = problem.backend.data.view(1).row_sums

@@ -9,8 +9,8 @@ import numpy.typing as npt
 
 from klnmf.constraints.constraints import Constraints
 from klnmf.data.validation import check_start
-from klnmf.solvers.alternating import RowSolve, solved_rows
 from klnmf.solvers.base import Problem, State
+from klnmf.solvers.row_solve import RowSolve, solved_rows
 from klnmf.starts.initialization import STARTS, cover_columns, cover_start
 
 Array = npt.NDArray[Any]

@@ -18,8 +18,8 @@ import scipy.sparse as sp
 from klnmf.backends import make_backend
 from klnmf.data.sparse_data import SparseData, row_ranges
 from klnmf.objective import Penalties
-from klnmf.solvers.alternating import RowSolve, solved_rows
 from klnmf.solvers.base import Problem
+from klnmf.solvers.row_solve import RowSolve, solved_rows
 
 Array = npt.NDArray[Any]
 FloatArray = npt.NDArray[np.float64]

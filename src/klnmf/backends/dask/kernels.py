@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from klnmf import _core
-from klnmf.backends.base import GuardedRule
 from klnmf.backends.cpu import evaluate_piece, update_piece
 from klnmf.backends.dask.operations import (
     Convert,
@@ -109,8 +108,8 @@ def _update(operation: Update, context: Context) -> tuple[Array, Outcome]:
     if context.size:
         settings = (c, operation.l2, operation.rule, context.n_threads)
         update_piece(_piece(context), x, A, *settings, values, kkt)
-    with_value = isinstance(operation.rule, GuardedRule) and operation.rule.want_value
-    return x, _outcome(context, values if with_value else None, kkt, facts(x, context))
+    given = values if operation.rule.gives_value else None
+    return x, _outcome(context, given, kkt, facts(x, context))
 
 
 def _evaluate(operation: Evaluate, context: Context) -> Outcome:

@@ -1,0 +1,178 @@
+"""The one loop: iterate, record, and stop when a rule says so."""
+
+from __future__ import annotations
+
+import math
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+from klnmf.solvers.base import Evaluation, Problem, Solver, State, relative_gain
+from klnmf.solvers.row_solve import RowSolve
+from klnmf.support.interrupts import held_interrupts
+
+Record = dict[str, Any]
+RECORD_FIELDS = frozenset(
+    ("iteration", "seconds", "divergence", "objective", "kkt_residual", "zeros_W", "zeros_H")
+)
+
+
+@dataclass
+class Solution:
+    """The factors that a fit returns, evaluated in full."""
+
+    factors: list[Any]
+    evaluation: Evaluation
+    converged: bool
+
+
+@dataclass
+class Run:
+    """Iterations of a solver, with a record of each.
+
+    The state, the history, ``n_untold`` and ``next_check`` are all that a run needs to go on later,
+    from wherever between two iterations it was left.
+    """
+
+    problem: Problem
+    solver: Solver
+    state: State
+    history: list[Record] = field(default_factory=list)
+    n_untold: int = 0  # records at the end of the history that the callback has not judged
+    next_check: int = 0  # no full evaluation before this iteration
+    gain: float = math.inf  # share of the objective that the last iteration gained
+    solution: Solution | None = None  # of the present state, if it was evaluated
+    is_whole: bool = True  # whether the state is one between two iterations
+    before_iteration: Callable[[Run], None] | None = None  # then Ctrl-C waits for whole iterations
+
+    @classmethod
+    def started(cls, problem: Problem, solver: Solver, state: State) -> Run:
+        """Return a run that is about to begin with this state."""
+        solver.prepare(problem, state)
+        return cls(problem, solver, state)
+
+    def until(self, *rules: StopRule) -> StopRule:
+        """Iterate until one of the rules holds, and return it; they are asked in this order."""
+        self.problem.backend.data.prepare()  # once for all iterations, and not the solver's time
+        self.solution = None  # the rules may have another tolerance than last time
+        while True:
+            for rule in rules:
+                if rule.holds(self):
+                    return rule
+            if self.before_iteration is not None:
+                self.before_iteration(self)
+            with nullcontext() if self.before_iteration is None else held_interrupts():
+                self.is_whole, self.solution = False, None
+                self._iterate()
+                self.is_whole = True
+
+    def _iterate(self) -> None:
+        state, problem, before = self.state, self.problem, self.state.objective
+        started = time.perf_counter()
+        self.solver.iterate(problem, state)
+        state.iteration += 1
+        state.seconds += time.perf_counter() - started
+        if math.isnan(state.objective):
+            state.objective = problem.objective(state.factors)
+        self.gain = relative_gain(before, state.objective)
+        sizes = [math.prod(factor.shape) for factor in state.factors]
+        zeros = [problem.backend.count_zeros(factor) for factor in state.factors]
+        self.n_untold += 1
+        self.history.append(
+            {
+                "iteration": state.iteration,
+                "seconds": state.seconds,
+                "divergence": problem.divergence(state.objective, state.factors),
+                "objective": state.objective,
+                "kkt_residual": state.violation,
+                "zeros_W": zeros[0] / sizes[0],
+                "zeros_H": zeros[1] / sizes[1],
+            }
+        )
+
+    def finish(self, how: RowSolve, tol: float) -> Solution:
+        """Solve for W with H as it is, as ``transform`` would, and evaluate both in full.
+
+        The state is left alone: a run that goes on from it is the one that never stopped.
+        """
+        if self.solution is not None:
+            return self.solution
+        backend, (W, H) = self.problem.backend, self.state.factors
+        dtype = backend.data.dtype
+        # W is solved for in place; H is as it is, but in the type of the data.
+        W, H = backend.converted(W, dtype), H if H.dtype == dtype else backend.converted(H, dtype)
+        self.problem.update(0, W, H, how.rule(dtype, cold=False))
+        evaluation = self.problem.evaluate([W, H])
+        converged = evaluation.kkt_residual <= tol and math.isfinite(evaluation.objective)
+        self.solution = Solution([W, H], evaluation, converged)
+        return self.solution
+
+
+class StopRule(ABC):
+    """When a run stops; `Run.until` takes any number of these."""
+
+    @abstractmethod
+    def holds(self, run: Run) -> bool:
+        """Whether to stop here; asked before every iteration."""
+
+
+@dataclass(frozen=True)
+class MaxIterations(StopRule):
+    """Stop at this iteration, counted from the start of the state."""
+
+    n_iterations: int
+
+    def holds(self, run: Run) -> bool:
+        """See :class:`StopRule`."""
+        return run.state.iteration >= self.n_iterations
+
+
+@dataclass(frozen=True)
+class SmallGain(StopRule):
+    """Stop after an iteration that gained less than this share of the objective.
+
+    Not while the solver has other ways to go down.
+    """
+
+    share: float
+
+    def holds(self, run: Run) -> bool:
+        """See :class:`StopRule`."""
+        return run.gain < self.share and not run.solver.has_more_to_try(run.state)
+
+
+@dataclass(frozen=True)
+class SmallResidual(StopRule):
+    """Stop when the KKT residual of the factors that would be returned is at most ``tol``."""
+
+    tol: float
+    row_solve: RowSolve
+
+    def holds(self, run: Run) -> bool:
+        """See :class:`StopRule`."""
+        state = run.state
+        # The residual met on the way belongs to moving iterates: cheap, no certificate.
+        if not state.violation <= self.tol or state.iteration < run.next_check:
+            return False
+        if run.finish(self.row_solve, self.tol).converged:
+            return True
+        run.next_check = state.iteration + 1 + state.iteration // 10
+        return False
+
+
+@dataclass(frozen=True)
+class CallbackStop(StopRule):
+    """Stop when the callback, which gets every record, returns True."""
+
+    callback: Callable[[Record], bool]
+
+    def holds(self, run: Run) -> bool:
+        """See :class:`StopRule`."""
+        untold = run.history[len(run.history) - run.n_untold :]
+        is_over = any([self.callback(record) for record in untold])
+        # A run that goes on from a file asks once more about the record that stopped it.
+        run.n_untold = int(is_over)
+        return is_over

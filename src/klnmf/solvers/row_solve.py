@@ -1,0 +1,43 @@
+"""The solve for one factor with the others fixed: what `transform` does, and how a fit ends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from klnmf.backends.base import SolveRule
+from klnmf.solvers.base import Problem
+from klnmf.starts.initialization import ZeroRows
+
+# Residual that nearly every row reaches, in units of the rounding of its type.
+ROUNDING_OF_RESIDUALS = 16
+
+
+@dataclass(frozen=True)
+class RowSolve:
+    """How far the row problems of a factor are solved."""
+
+    tolerance: float
+    rounds: int = 50  # steps of Newton's method at most
+    relaxed: int = 6  # over-relaxed multiplicative steps before them, without a start
+
+    def rule(self, dtype: np.dtype[Any], *, cold: bool) -> SolveRule:
+        """Return the rule of such a solve, with a tolerance that the type can reach.
+
+        Rows that rounding keeps above their tolerance would go on until their rounds are over.
+        """
+        tolerance = max(self.tolerance, ROUNDING_OF_RESIDUALS * float(np.finfo(dtype).eps))
+        return SolveRule(tolerance, self.rounds, self.relaxed if cold else 0, cold)
+
+
+def solved_rows(problem: Problem, mode: int, A: Any, how: RowSolve) -> Any:
+    """Solve for a factor without a start, with the other one fixed."""
+    data, known = problem.backend.data, problem.known
+    start: Any = ZeroRows(data.shape[mode], A.shape[1], data.dtype)
+    if known is not None and known.fixed[mode] is not None:
+        start = known.with_known(mode, np.asarray(start))
+    x = problem.backend.upload(start)
+    problem.update(mode, x, A, how.rule(data.dtype, cold=True))
+    return x
