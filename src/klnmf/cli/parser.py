@@ -1,4 +1,4 @@
-"""argparse with help for mistyped options, and options as they are typed for a value."""
+"""argparse with short usage lines, suggestions for mistyped options, and options spelled out."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any, NoReturn
 
 from klnmf.support.option_names import Spelling
 
-# What options are called elsewhere.
-_KNOWN_AS = {
+# What other programs call our options.
+_ELSEWHERE = {
     **dict.fromkeys(
         ("--rank", "--k", "--components", "--topics", "--n-topics", "--num-topics"),
         "--n-components",
@@ -27,12 +27,12 @@ _KNOWN_AS = {
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose errors are short and suggest the option that was meant."""
+    """A parser whose usage is one line and whose errors suggest the option that was meant."""
 
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: Any = None
     ) -> tuple[argparse.Namespace, list[str]]:
-        """Refuse unknown options here, where it is known which ones the command has."""
+        """Refuse unknown options here, where the options of the command are known."""
         found, rest = super().parse_known_args(args, namespace)
         unknown = next((word for word in rest if word.startswith("-") and word != "-"), None)
         if unknown is not None:
@@ -40,26 +40,37 @@ class Parser(argparse.ArgumentParser):
             self.error(f"there is no option {name}{self._suggestion(name)}")
         return found, rest
 
+    def format_help(self) -> str:
+        """Return the help with a usage of one line. The options are listed below it anyway."""
+        self.usage = self._short_usage()
+        return super().format_help()
+
     def error(self, message: str) -> NoReturn:
-        """Say what is wrong, and where all options are; leaves with code 2."""
-        needed = [str(a.metavar or a.dest) for a in self._actions if not a.option_strings]
-        usage = " ".join([self.prog, *needed, "[options]"])
-        self.exit(2, f"usage: {usage}    ({self.prog} --help)\n{self.prog}: error: {message}\n")
+        """Print usage and message, and exit with code 2."""
+        hint = f"({self.prog} --help)"
+        self.exit(2, f"usage: {self._short_usage()}    {hint}\n{self.prog}: error: {message}\n")
+
+    def _short_usage(self) -> str:
+        positional = [action for action in self._actions if not action.option_strings]
+        names = [f"[{a.metavar}]" if a.nargs == "?" else f"{a.metavar}" for a in positional]
+        required = [a for a in self._actions if a.option_strings and a.required]
+        names += [f"{a.option_strings[0]} {a.metavar}" for a in required]
+        return " ".join([self.prog, *names, "[options]"])
 
     def _suggestion(self, name: str) -> str:
-        there = self._option_string_actions
-        meant = _KNOWN_AS.get(name)
-        if meant not in there:
-            meant = next(iter(difflib.get_close_matches(name, there, 1)), None)
+        existing = self._option_string_actions
+        meant = _ELSEWHERE.get(name)
+        if meant not in existing:
+            meant = next(iter(difflib.get_close_matches(name, existing, 1)), None)
         if meant is None:
             return ""
-        return f"; did you mean {' or '.join(there[meant].option_strings)}?"
+        return f"; did you mean {' or '.join(existing[meant].option_strings)}?"
 
 
 def words_for(parser: argparse.ArgumentParser, name: str, *value: Any) -> list[str] | None:
-    """Words of the command line that give an argument of Python, here with this value.
+    """Words of the command line that give a Python argument this value.
 
-    None where this command has no such option, or none for that value.
+    None if this command has no such option, or none for that value.
     """
     for action in parser._actions:
         if action.dest != name or not action.option_strings:
@@ -75,7 +86,7 @@ def words_for(parser: argparse.ArgumentParser, name: str, *value: Any) -> list[s
 
 
 def spelling_of(parser: argparse.ArgumentParser) -> Spelling:
-    """How messages name options to whoever called this command."""
+    """How messages name options to users of this command."""
 
     def spelled(name: str, value: tuple[Any, ...]) -> str | None:
         words = words_for(parser, name, *value)
