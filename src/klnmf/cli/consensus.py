@@ -36,36 +36,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add_output(parser, "model to write (default: DATA's name with .consensus.klnmf)")
     add_n_components(parser, "-k")
-    add(
-        "--runs",
-        type=several,
-        default=100,
-        metavar="N",
-        help="number of runs, 2 or more (default: 100)",
-    )
+    add("--runs", type=several, default=100, help="number of runs, 2 or more")
     add(
         "--density-threshold",
         type=positive,
         default=0.5,
         metavar="DISTANCE",
         help="leave out components of runs whose mean distance to their nearest neighbours is "
-        "larger than this (default: 0.5)",
+        "larger than this",
     )
     add(
         "--refit",
         choices=("both", "W"),
         default="both",
         help="both: refine the median components and W together; W: keep the median components "
-        "and solve only for W, as consensus() does in Python (default: both)",
+        "and solve only for W, as consensus() does in Python",
     )
-    add("--init", choices=STARTS, default="samples", help="initial factors (default: samples)")
-    add(
-        "--max-iter",
-        type=natural,
-        default=300,
-        metavar="N",
-        help="maximum number of iterations per run (default: 300)",
-    )
+    add("--init", choices=STARTS, default="samples", help="initial factors")
+    add("--max-iter", type=natural, default=300, help="maximum number of iterations per run")
     add_search_options(parser, "run")
     add("--result", metavar="FILE", help="also save all runs, for Consensus.load in Python")
     add_quiet(parser)

@@ -25,8 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--top",
         type=natural,
         default=10,
-        metavar="N",
-        help="number of top features per component for the coherence (default: 10)",
+        help="number of top features per component for the coherence",
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
     add_threads(parser)

@@ -57,29 +57,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _add_fit_options(group: argparse._ArgumentGroup) -> None:
     add = group.add_argument
-    add("--solver", choices=SOLVERS, default="srcd", help="algorithm (default: srcd)")
-    add("--init", choices=STARTS, default="samples", help="initial factors (default: samples)")
-    add(
-        "--n-init",
-        type=natural,
-        default=1,
-        metavar="K",
-        help="number of starts to try; the best is continued (default: 1)",
-    )
-    add(
-        "--max-iter",
-        type=natural,
-        default=500,
-        metavar="N",
-        help="maximum number of iterations (default: 500)",
-    )
-    add(
-        "--tol",
-        type=nonnegative,
-        default=1e-3,
-        metavar="TOL",
-        help="stop when the KKT residual is at most TOL (default: 0.001)",
-    )
+    add("--solver", choices=SOLVERS, default="srcd", help="algorithm")
+    add("--init", choices=STARTS, default="samples", help="initial factors")
+    add("--n-init", type=natural, default=1, help="number of starts to try; the best goes on")
+    add("--max-iter", type=natural, default=500, help="maximum number of iterations")
+    add("--tol", type=nonnegative, default=1e-3, help="KKT residual at which to stop")
     add_seed(group)
     add_threads(group, "--n-threads")
     add("--dtype", choices=DTYPES, help="type of the factors (default: as the data)")
@@ -92,7 +74,7 @@ def _add_fit_options(group: argparse._ArgumentGroup) -> None:
                 type=nonnegative,
                 default=0.0,
                 metavar="WEIGHT",
-                help=f"{kind.upper()} penalty on {factor} (default: 0)",
+                help=f"{kind.upper()} penalty on {factor}",
             )
 
 
@@ -114,7 +96,7 @@ def _add_checkpoint_options(group: argparse._ArgumentGroup) -> None:
         type=nonnegative,
         default=60.0,
         metavar="SECONDS",
-        help="time between two checkpoints (default: 60)",
+        help="time between two checkpoints",
     )
     add("--no-checkpoint", action="store_true", help="write no checkpoints")
 

@@ -29,7 +29,6 @@ def add_search_options(parser: argparse.ArgumentParser, what: str) -> None:
         "--jobs",
         dest="n_jobs",
         type=workers,
-        metavar="N",
         help=f"number of {what}s in parallel (default: all CPUs)",
     )
     add("--plot", metavar="FILE", help="also plot the result: .png, .pdf or .svg")

@@ -65,7 +65,6 @@ def build_parser(version: str) -> argparse.ArgumentParser:
         prog="klnmf",
         description="Nonnegative matrix factorisation of sparse counts (Poisson NMF, PLSI).",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"klnmf {version}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
@@ -76,7 +75,6 @@ def build_parser(version: str) -> argparse.ArgumentParser:
             help=module.SUMMARY,
             description=f"{module.SUMMARY[0].upper()}{module.SUMMARY[1:]}.",
             epilog=f"examples:\n{module.EXAMPLES}",
-            formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         module.add_arguments(command)
         command.set_defaults(parser=command, run=module.run)

@@ -26,9 +26,9 @@ def number(text: str) -> float:
 
 
 def _checked(
-    parse: Callable[[str], Number], is_right: Callable[[Number], bool], wanted: str
+    parse: Callable[[str], Number], metavar: str, wanted: str, is_right: Callable[[Number], bool]
 ) -> Callable[[str], Number]:
-    """Make the type of an option: a parsed number for which a condition holds."""
+    """Make the type of an option: a number for which a condition holds, and its name in --help."""
 
     def checked(text: str) -> Number:
         value = parse(text)
@@ -36,23 +36,24 @@ def _checked(
             raise argparse.ArgumentTypeError(f"must be {wanted}, got {text}")
         return value
 
+    checked.metavar = metavar  # type: ignore[attr-defined]
     return checked
 
 
 _INFINITY = float("inf")
+_LARGEST_SEED = (1 << 32) - 1
+_WORKERS = "from 1 to 1024, or negative (-1: all CPUs, -2: all but one)"
 
-natural = _checked(whole, lambda value: value >= 1, "1 or more")
-several = _checked(whole, lambda value: value >= 2, "2 or more")
-seed = _checked(whole, lambda value: 0 <= value < 1 << 32, f"from 0 to {(1 << 32) - 1}")
-workers = _checked(
-    whole,
-    lambda value: value != 0 and value <= 1024,
-    "from 1 to 1024, or negative (-1: all CPUs, -2: all but one)",
+natural = _checked(whole, "N", "1 or more", lambda value: value >= 1)
+several = _checked(whole, "N", "2 or more", lambda value: value >= 2)
+seed = _checked(
+    whole, "SEED", f"from 0 to {_LARGEST_SEED}", lambda value: 0 <= value <= _LARGEST_SEED
 )
-positive = _checked(number, lambda value: 0 < value < _INFINITY, "a positive number")
-nonnegative = _checked(number, lambda value: 0 <= value < _INFINITY, "0 or more")
-share = _checked(number, lambda value: 0 < value < 1, "between 0 and 1")
-share_of_features = _checked(number, lambda value: 0 <= value <= 1, "from 0 to 1")
+workers = _checked(whole, "N", _WORKERS, lambda value: value != 0 and value <= 1024)
+positive = _checked(number, "X", "a positive number", lambda value: 0 < value < _INFINITY)
+nonnegative = _checked(number, "X", "0 or more", lambda value: 0 <= value < _INFINITY)
+share = _checked(number, "SHARE", "between 0 and 1", lambda value: 0 < value < 1)
+share_of_features = _checked(number, "SHARE", "from 0 to 1", lambda value: 0 <= value <= 1)
 
 
 def share_or_count(text: str) -> float | int:

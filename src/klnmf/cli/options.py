@@ -95,7 +95,7 @@ def add_data(parser: argparse.ArgumentParser, **more: Any) -> None:
         metavar="N",
         help="ignore words in more documents than this number (500) or share (0.5)",
     )
-    add("--max-features", type=natural, metavar="N", help="keep only the N most frequent words")
+    add("--max-features", type=natural, help="keep only the N most frequent words")
     add("--stop-words", choices=("english",), help="ignore the common words of a language")
     add(
         "--ngram-range",
@@ -127,9 +127,8 @@ def add_matching(parser: argparse.ArgumentParser) -> None:
         "--min-overlap",
         type=share_of_features,
         default=0.1,
-        metavar="SHARE",
         help="smallest share of MODEL's features that DATA must have if absent features are "
-        "unobserved (default: 0.1)",
+        "unobserved",
     )
 
 
@@ -147,20 +146,14 @@ def add_n_components(parser: argparse.ArgumentParser, *names: str, default: int 
         type=natural,
         default=default,
         metavar="R",
-        help=f"number of components (default: {default})",
+        help="number of components",
     )
 
 
 def add_seed(parser: argparse._ActionsContainer) -> None:
     """Add --seed."""
     parser.add_argument(
-        "--seed",
-        "--random-state",
-        dest="random_state",
-        type=seed,
-        default=0,
-        metavar="SEED",
-        help="random seed (default: 0)",
+        "--seed", "--random-state", dest="random_state", type=seed, default=0, help="random seed"
     )
 
 
@@ -171,7 +164,6 @@ def add_threads(parser: argparse._ActionsContainer, *names: str) -> None:
         *names,
         dest="n_threads",
         type=workers,
-        metavar="N",
         help="number of threads (default: all CPUs)",
     )
 

@@ -1,4 +1,4 @@
-"""argparse with short usage lines, suggestions for mistyped options, and options spelled out."""
+"""argparse with shorter help, suggestions for mistyped options, and options spelled out."""
 
 from __future__ import annotations
 
@@ -26,8 +26,24 @@ _ELSEWHERE = {
 }
 
 
+class HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """Help that adds the default of an option, and the metavar that its type has."""
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        has_value = isinstance(action.default, str | float | int) and action.nargs != 0
+        is_shown = has_value and action.default != argparse.SUPPRESS
+        return f"{action.help} (default: %(default)s)" if is_shown else action.help
+
+    def _get_default_metavar_for_optional(self, action: argparse.Action) -> str:
+        metavar = getattr(action.type, "metavar", None)
+        return metavar or super()._get_default_metavar_for_optional(action)
+
+
 class Parser(argparse.ArgumentParser):
     """A parser whose usage is one line and whose errors suggest the option that was meant."""
+
+    def __init__(self, **more: Any) -> None:
+        super().__init__(**more, formatter_class=HelpFormatter)
 
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: Any = None

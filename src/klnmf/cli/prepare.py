@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_data(parser)
     add = parser.add_argument
     add("output", metavar="OUT", help="folder to write; named OUT.partial until it is complete")
-    add("--memory", default="2G", metavar="SIZE", help="memory to use, such as 512M (default: 2G)")
+    add("--memory", default="2G", metavar="SIZE", help="memory to use, such as 512M")
     add("--dtype", choices=DTYPES, help="type of the values (default: as the data)")
     add(
         "--force",

@@ -35,26 +35,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=some_ranks,
         default="1-40",
         metavar="LIST",
-        help="numbers of components to try, such as 1-20,30,40 (default: 1-40)",
+        help="numbers of components to try, such as 1-20,30,40",
     )
-    add(
-        "--splits",
-        type=natural,
-        default=5,
-        metavar="N",
-        help="number of random splits of the counts (default: 5)",
-    )
+    add("--splits", type=natural, default=5, help="number of random splits of the counts")
     add(
         "--train-fraction",
         type=share,
         default=0.9,
-        metavar="SHARE",
-        help="share of the counts to fit to; the others are held out (default: 0.9)",
+        help="share of the counts to fit to; the others are held out",
     )
     add(
         "--background",
         type=share,
-        metavar="SHARE",
         help="share of the predicted counts that is spread evenly over all features (default: the "
         "best for each rank)",
     )

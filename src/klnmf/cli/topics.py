@@ -23,16 +23,8 @@ RANKINGS = ("weight", "lift", "frex", "kl", "relevance")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of this command."""
     add_model(parser)
-    parser.add_argument(
-        "--top",
-        type=natural,
-        default=10,
-        metavar="N",
-        help="number of features per component (default: 10)",
-    )
-    parser.add_argument(
-        "--by", choices=RANKINGS, default="weight", help="how to rank features (default: weight)"
-    )
+    parser.add_argument("--top", type=natural, default=10, help="number of features per component")
+    parser.add_argument("--by", choices=RANKINGS, default="weight", help="how to rank features")
     either = parser.add_mutually_exclusive_group()
     either.add_argument("--csv", action="store_true", help="write CSV, one line per feature")
     either.add_argument("--json", action="store_true", help="write JSON")
