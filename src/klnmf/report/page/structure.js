@@ -45,7 +45,7 @@ function strip(group, readout) {
     if (sample !== undefined) readout.replaceChildren(...describeSample(sample));
   });
   if (!data.labelled) return make("div", { class: "strip alone" }, svg);
-  const drawn = members.length < group.count ? `${members.length} of ${plural(group.count, "document")}` : plural(group.count, "document");
+  const drawn = members.length < group.count ? `${members.length} of ${count(group.count)}` : plural(group.count, "document");
   return make("div", { class: "strip" }, make("p", {}, named(group.name, "b"), make("br"), make("span", { class: "hint" }, drawn)), svg);
 }
 

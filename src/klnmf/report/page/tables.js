@@ -48,8 +48,8 @@ function showTopicTable() {
     { title: "No.", number: true, value: (t) => t.id, cell: (t) => String(t.id) },
     { title: "Topic", value: (t) => t.name, cell: (t) => linkTo(t, named(t.name)) },
     { title: "Share", number: true, value: (t) => t.size, cell: (t) => percent(t.size) },
-    { title: "Largest in", number: true, value: (t) => t.leading, cell: (t) => count(t.leading) },
-    { title: "Eff. words", number: true, wide: true, value: (t) => t.breadth, cell: (t) => count(Math.round(t.breadth)) },
+    { title: "Docs", number: true, value: (t) => t.leading, cell: (t) => count(t.leading) },
+    { title: "Words", number: true, wide: true, value: (t) => t.breadth, cell: (t) => count(Math.round(t.breadth)) },
     { title: "Exclusivity", number: true, wide: true, value: (t) => t.exclusivity, cell: (t) => percent(t.exclusivity) },
   ], topics, 2);
 }
