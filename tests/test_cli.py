@@ -22,8 +22,9 @@ from cli_files import SAMPLES, WORDS, write_counts_file
 from commands import outcome
 from klnmf import KLNMF, load_model
 from klnmf.cli import main
-from klnmf.cli.data import stem_of
-from klnmf.cli.lines import ProgressLines
+from klnmf.cli.files import stem_of
+from klnmf.cli.fit import line_of_iteration
+from klnmf.cli.long_runs import ProgressLines
 from klnmf.simulate import simulate_counts
 
 
@@ -294,12 +295,12 @@ def test_lines_come_at_first_and_then_every_ten_seconds(
     monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     clock = [0.0]
-    monkeypatch.setattr("klnmf.cli.lines.time.monotonic", lambda: clock[0])
-    lines = ProgressLines(100)
+    monkeypatch.setattr("klnmf.cli.long_runs.time.monotonic", lambda: clock[0])
+    lines = ProgressLines(line_of_iteration(100))
     for iteration in range(1, 31):
         record = {"iteration": iteration, "seconds": iteration, "objective": 1.0}
-        assert lines(record | {"kkt_residual": 0.5}) is False
+        lines(record | {"kkt_residual": 0.5})
         clock[0] += 1.0
     shown = capsys.readouterr().err.splitlines()
     assert [line.split(",")[0] for line in shown] == ["iteration 1", "iteration 11", "iteration 21"]
-    assert "89 s left at most" in shown[1]
+    assert "at most 89 s left" in shown[1]

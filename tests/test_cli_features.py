@@ -130,7 +130,7 @@ def test_a_model_of_texts_asks_about_matrices(capsys: Any) -> None:
     write_counts(CountTable(table.X[:2, :4], None, table.column_names[:4]), Path("few.npz"))
     code, _, err = outcome(capsys, "transform", "m.klnmf", "few.npz", "-o", "-")
     assert code == 0
-    assert "if DATA are complete too, add --absent-features zero" in err
+    assert "if DATA is complete too, add --absent-features zero" in err
     # Of a prepared folder it is known.
     assert outcome(capsys, "prepare", "texts", "prepared")[0] == 0
     alone = outcome(capsys, "transform", "m.klnmf", "prepared", "-o", "-")[1]

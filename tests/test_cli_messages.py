@@ -24,10 +24,10 @@ from cli_files import WORDS, write_counts_file
 from commands import outcome
 from klnmf import load_model
 from klnmf.cli import main
-from klnmf.cli.arguments import build_parser
-from klnmf.cli.data import words_of_reading
-from klnmf.cli.errors import one_line
-from klnmf.cli.parsing import words_for
+from klnmf.cli.main import build_parser
+from klnmf.cli.messages import one_line
+from klnmf.cli.metadata import words_of_reading
+from klnmf.cli.parser import words_for
 from klnmf.readers import CountTable, write_counts
 from klnmf.support.option_names import option, options_in_use, spelled_by
 
@@ -101,7 +101,7 @@ def test_every_option_that_a_message_names_exists() -> None:
 
 def test_readers_never_write_an_argument_of_python_into_a_message() -> None:
     names = {action.dest for action in commands()["fit"]._actions if action.option_strings}
-    for file, tree in sources("readers", "on_disk"):
+    for file, tree in sources("readers", "preparing"):
         docstrings = {
             id(node.body[0].value)
             for node in ast.walk(tree)
@@ -181,7 +181,7 @@ def test_columns_of_triplets_by_name(counts: Path, capsys: Any) -> None:
         ("rank a.npz --n-jobs 2", "there is no option --n-jobs; did you mean --jobs?"),
         ("topics m --zzz", "klnmf topics: error: there is no option --zzz\n"),
         ("fit a.csv --delimiter ab", "must be one character such as ';'"),
-        ("fit a.csv --encoding klingon", "must be an encoding of text such as utf-8"),
+        ("fit a.csv --encoding klingon", "must be a text encoding such as utf-8"),
         ("fit a.csv --columns a", "must name the columns of row, column and count"),
     ],
 )
@@ -357,7 +357,7 @@ def test_warnings_are_one_line_and_come_once(
         warnings.warn("for programmers", FutureWarning, stacklevel=1)
         return 0
 
-    monkeypatch.setattr("klnmf.cli.fitting.fit", warned)
+    monkeypatch.setattr("klnmf.cli.fit.run", warned)
     assert outcome(capsys, "fit", counts) == (0, "", "klnmf: warning: two lines\n")
 
 

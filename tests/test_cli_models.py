@@ -17,7 +17,7 @@ from cli_files import SAMPLES, WORDS, write_counts_file
 from commands import outcome
 from klnmf import load_model
 from klnmf.cli import main
-from klnmf.cli.data import reproduction
+from klnmf.cli.metadata import reproduction
 from klnmf.readers import CountTable, write_counts
 from klnmf.report.reproduce import command_line
 
@@ -105,7 +105,7 @@ def test_without_names_the_number_of_features_must_agree(model: Path, capsys: An
     sp.save_npz("plain.npz", sp.csr_array(np.ones((3, 5))))
     code, _, err = outcome(capsys, "transform", model, "plain.npz", "-o", "W.csv")
     assert code == 1
-    assert "DATA has 5 features and the model 40; DATA has no names" in err
+    assert "DATA has 5 features and the model 40; they cannot be matched because DATA has no" in err
     assert not Path("W.csv").exists()
 
 
@@ -136,7 +136,7 @@ def test_evaluate_agrees_with_the_estimator(model: Path, counts: Path, capsys: A
     assert 1 < scores["perplexity"] < 40
     assert len(scores["npmi_of_components"]) == 3
     code, out, _ = outcome(capsys, "evaluate", model, counts)
-    assert f"perplexity               {scores['perplexity']:.2f} (an even guess: 40)" in out
+    assert f"perplexity               {scores['perplexity']:.2f} (uniform guess: 40)" in out
 
 
 def test_report_from_the_model_alone_and_with_data(model: Path, counts: Path, capsys: Any) -> None:

@@ -16,8 +16,8 @@ import pytest
 
 from commands import outcome
 from klnmf import load_model
-from klnmf.cli.agreeing import line_of_run
-from klnmf.cli.lines import LinesNowAndThen
+from klnmf.cli.consensus import line_of_run
+from klnmf.cli.long_runs import ProgressLines
 from klnmf.model_selection import Consensus, consensus
 from klnmf.readers import CountTable, write_counts
 from klnmf.simulate import simulate_counts
@@ -201,10 +201,10 @@ def test_numbers_that_will_not_do_are_refused(
 
 
 def test_lines_for_logs_come_now_and_then(capsys: Any) -> None:
-    lines = LinesNowAndThen(line_of_run)
+    lines = ProgressLines(line_of_run)
     record = {"run": 4, "objective": 1234.5678, "n_done": 7, "n_runs": 20, "seconds_left": 130.0}
     lines(record)
     lines(record)
     assert capsys.readouterr().err == (
-        "7 of 20 runs done, the last one with the divergence 1234.568, about 2 min left\n"
+        "7 of 20 runs done, the last one with divergence 1234.568, about 2 min left\n"
     )

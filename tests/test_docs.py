@@ -15,7 +15,7 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 
-from klnmf.cli.arguments import build_parser
+from klnmf.cli.main import build_parser
 from klnmf.topics import match_components
 
 ROOT = Path(__file__).parents[1]

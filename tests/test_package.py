@@ -16,7 +16,7 @@ import pytest
 
 import klnmf
 from commands import outcome
-from klnmf.cli import information
+from klnmf.cli import info
 from klnmf.support.optional_packages import installed_version
 
 
@@ -71,10 +71,8 @@ def test_all_that_is_imported_is_declared() -> None:
             elif isinstance(node, ast.ImportFrom) and not node.level:
                 imported.add(str(node.module).partition(".")[0])
     assert imported - declared - {"klnmf"} <= sys.stdlib_module_names
-    assert set(information.PACKAGES) == {
-        "scikit-learn" if n == "sklearn" else n for n in names(needed)
-    }
-    for extra, packages in information.EXTRAS.items():
+    assert set(info.PACKAGES) == {"scikit-learn" if n == "sklearn" else n for n in names(needed)}
+    for extra, packages in info.EXTRAS.items():
         assert set(packages) == names(optional[extra])
 
 
@@ -94,9 +92,9 @@ def test_what_an_uninstalled_package_left_is_no_package(
 def test_info_says_which_packages_of_a_back_end_are_missing(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    there = information.installed_version
+    there = info.installed_version
     monkeypatch.setattr(
-        information, "installed_version", lambda n: None if n == "distributed" else there(n)
+        info, "installed_version", lambda n: None if n == "distributed" else there(n)
     )
     _, out, _ = outcome(capsys, "info", "--json")
     facts = json.loads(out)

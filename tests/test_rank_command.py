@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 from commands import outcome
-from klnmf.cli.choosing import line_of_search
-from klnmf.cli.lines import LinesNowAndThen
-from klnmf.cli.values import some_ranks
+from klnmf.cli.long_runs import ProgressLines
+from klnmf.cli.option_values import some_ranks
+from klnmf.cli.rank import line_of_search
 from klnmf.model_selection import RankSelection, select_rank
 from klnmf.readers import CountTable, write_counts
 from klnmf.simulate import simulate_counts
@@ -140,7 +140,7 @@ def test_ranks_are_spans_and_numbers() -> None:
 
 
 def test_lines_for_logs_come_now_and_then(capsys: Any) -> None:
-    lines = LinesNowAndThen(line_of_search)
+    lines = ProgressLines(line_of_search)
     record = {
         "rank": 4, "split": 0, "deviance": 12.345678, "seconds": 1.0, "seconds_left": 130.0,
         "n_done": 7, "n_fits": 20,
@@ -186,7 +186,7 @@ def test_report_has_a_section_where_a_rank_was_selected(
 ) -> None:
     pytest.importorskip("jinja2")
     selection.save("rank.json")
-    for rank, verdict in ((3, "speak for 3 topics"), (2, "speak for 3 topics; this model has 2")):
+    for rank, verdict in ((3, "suggest 3 topics"), (2, "suggest 3 topics; this model has 2")):
         assert outcome(capsys, "fit", counts, "-r", rank, "--force", "-o", "m.klnmf")[0] == 0
         code, _, _ = outcome(
             capsys, "report", "m.klnmf", counts, "--rank", "rank.json", "-o", "r.html"

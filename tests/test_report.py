@@ -97,7 +97,7 @@ def test_page_of_a_real_fit_tells_what_was_fitted(tmp_path: Path) -> None:
     text = page.text
     assert "The fit converged" in text
     assert f"{model.divergence_:,.0f}" in text
-    assert f"KKT residual is {model.kkt_residual_:.2g}, not above tol = 0.01" in text
+    assert f"KKT residual is {model.kkt_residual_:.2g}, at most tol = 0.01" in text
     assert "1,189 × 6,061" in text
     assert "143,537" in text
     assert f"{100 * np.mean(W == 0):.1f}\xa0%" in text
@@ -173,7 +173,7 @@ def test_not_converged_is_said_with_what_to_do(tmp_path: Path) -> None:
     stopped = report_of(
         tmp_path, components, np.eye(2), model=model_of(components, converged_=False)
     )
-    assert "by a callback or by hand" in stopped.text
+    assert "by a callback or by the user" in stopped.text
     good = report_of(tmp_path, components, np.eye(2))
     assert not any(attributes.get("role") == "alert" for _, attributes in good.elements)
 
@@ -358,15 +358,16 @@ def test_missing_seed_is_pointed_out(tmp_path: Path) -> None:
     [
         ({"model": KLNMF()}, ValueError, "fitted KLNMF; got KLNMF without components_"),
         ({"model": NMF().fit(np.eye(2))}, ValueError, "got NMF without history_"),
-        ({"W": np.ones((3, 5))}, ValueError, r"model's 2 components.*got shape \(3, 5\)"),
+        ({"W": np.ones((3, 5))}, ValueError, r"one column per component \(2\); got shape \(3, 5\)"),
         ({"W": np.ones(3)}, ValueError, r"got shape \(3,\)"),
+        ({"W": np.ones((0, 2))}, ValueError, "a report needs at least one sample"),
         ({"W": np.full((3, 2), np.nan)}, ValueError, "W must be nonnegative and finite"),
-        ({"X": np.ones((2, 4))}, ValueError, r"of shape \(3, 4\); got shape \(2, 4\)"),
+        ({"X": np.ones((2, 4))}, ValueError, r"X must have shape \(3, 4\).*got shape \(2, 4\)"),
         ({"X": -np.ones((3, 4))}, ValueError, "Negative values"),
-        ({"feature_names": ["a"]}, ValueError, "feature_names has 1 entries for 4 features"),
-        ({"sample_names": ["a"]}, ValueError, "sample_names has 1 entries for 3 samples"),
+        ({"feature_names": ["a"]}, ValueError, "feature_names has 1 names for 4 features"),
+        ({"sample_names": ["a"]}, ValueError, "sample_names has 1 names for 3 samples"),
         ({"labels": [1, 2]}, ValueError, "labels has 2 entries for 3 samples"),
-        ({"labels": "abc"}, TypeError, "labels must be a sequence with one entry for each"),
+        ({"labels": "abc"}, TypeError, "labels must be a sequence with one entry per sample"),
         ({"documents": ["a"]}, ValueError, "documents has 1 entries for 3 samples"),
         ({"documents": iter("abc")}, TypeError, "documents must be a sequence"),
     ],

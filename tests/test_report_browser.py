@@ -241,7 +241,7 @@ def test_search_filters_cards_and_samples_and_marks_what_it_found(page: Any) -> 
     press(page, "\ue00c")
     type_in(page, "#search", "nothing like this")
     assert texts(page, ".card") == []
-    assert texts(page, "#search-status")[0].startswith("0 topics and 0 samples match")
+    assert texts(page, "#search-status")[0].startswith("0 topics and 0 documents match")
 
 
 def test_tables_sort_both_ways(page: Any) -> None:
@@ -384,5 +384,5 @@ def test_one_topic_without_labels_or_history(driver: Any, tmp_path: Path) -> Non
     assert len(texts(page, ".strip.alone svg")) == 1
     empty = model_of(np.zeros((2, 3)), history_=[])
     page = opened(driver, write_report(tmp_path / "report.html", empty, np.zeros((2, 2))))
-    assert texts(page, ".card h4") == ["No sample uses this topic"] * 2
+    assert texts(page, ".card h4") == ["No document uses this topic"] * 2
     assert driver.get_log("browser") == []

@@ -13,12 +13,13 @@ from klnmf import KLNMF
 from klnmf.report import measures
 from klnmf.report.reproduce import command_line, python_snippet
 from klnmf.simulate import simulate_counts
+from klnmf.topics import plsi_probabilities
 
 
 def test_typical_samples_are_not_the_shortest_ones() -> None:
     W = np.array([[0.1, 0.0], [50.0, 2.0], [30.0, 0.0], [1.0, 40.0]])
-    probabilities = measures.probabilities_of(np.ones((2, 3)), W)
-    assert probabilities.shares[0].tolist() == [1.0, 0.0]
+    probabilities = plsi_probabilities(W, np.ones((2, 3)))
+    assert probabilities.component_given_sample[0].tolist() == [1.0, 0.0]
     found = measures.typical_samples(probabilities, 3)
     assert found[0].tolist() == [1, 2, 3]  # not the first, which holds next to nothing
     assert found[1].tolist() == [3, 1]  # none with a share of 0
@@ -36,9 +37,7 @@ def test_places_on_the_map_show_the_distances() -> None:
 
 def test_measures_follow_their_definitions() -> None:
     components = np.array([[2.0, 2.0, 0.0], [0.0, 1.0, 3.0], [0.0, 0.0, 0.0]])
-    found = measures.probabilities_of(components, np.array([[1.0, 1.0, 5.0], [0.0, 0.0, 1.0]]))
-    assert found.sizes.tolist() == [0.5, 0.5, 0.0]
-    assert found.shares.tolist() == [[0.5, 0.5, 0.0], [0.0, 0.0, 0.0]]
+    found = plsi_probabilities(np.array([[1.0, 1.0, 5.0], [0.0, 0.0, 1.0]]), components)
     assert measures.effective_words(found)[[0, 2]].tolist() == pytest.approx([2.0, 0.0])
     # Of the first topic half is a word of its own, half one that is 2/3 its own.
     assert measures.exclusivity(found)[0] == pytest.approx(0.5 + 0.5 * 2 / 3)
@@ -85,14 +84,16 @@ def test_snippet_and_command_say_what_was_known(tmp_path: Path) -> None:
         np.testing.assert_array_equal(namespace["model"].components_, model.components_)
         command = command_line(known, {"input": "counts.npz"})
         assert command == (
-            "# no command does this fit: fixed_components, exposure, missing can be passed in "
-            "Python only"
+            "# not available on the command line: fixed_components, exposure, missing can only be "
+            "passed in Python"
         )
 
 
 def test_no_command_carries_fixed_components() -> None:
     model = KLNMF(3, fixed_components=[[1.0, 0.0, 1.0]])
-    assert command_line(model, {}).startswith("# no command does this fit: fixed_components")
+    assert command_line(model, {}).startswith(
+        "# not available on the command line: fixed_components"
+    )
     assert python_snippet(model, {}).endswith("W = model.fit_transform(X)")
 
 

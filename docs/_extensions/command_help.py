@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from docutils import nodes
 from docutils.parsers.rst import Directive
 
-from klnmf.cli.arguments import build_parser
+from klnmf.cli.main import build_parser
 
 
 class CommandHelp(Directive):

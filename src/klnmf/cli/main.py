@@ -1,43 +1,88 @@
-"""Runs one command: its answer on stdout, everything else on stderr."""
+"""Runs one command: its answer goes to stdout, everything else to stderr."""
 
 from __future__ import annotations
 
 import argparse
-import importlib
-import logging
 import os
 import sys
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import redirect_stdout
+from importlib import import_module
 from importlib.metadata import version
-from typing import IO, Any, cast
+from typing import IO, cast
 
-from klnmf.cli.answers import Answers, AnswersLostError
-from klnmf.cli.arguments import build_parser
-from klnmf.cli.errors import FAILED, INTERRUPTED, printable, report_error
-from klnmf.cli.parsing import spelling_of
+from klnmf.cli.files import check_inputs
+from klnmf.cli.messages import (
+    FAILED,
+    INTERRUPTED,
+    OutputLostError,
+    StandardOutput,
+    notes_of_readers,
+    report_error,
+    warnings_in_one_line,
+)
+from klnmf.cli.parser import Parser, spelling_of
 from klnmf.support.option_names import spelled_by
 
-# Where each command lives; imported when it is called, so that --help is quick.
-_MODULES = {
-    "fit": "fitting",
-    "demo": "fitting",
-    "rank": "choosing",
-    "consensus": "agreeing",
-    "transform": "applying",
-    "evaluate": "applying",
-    "topics": "showing",
-    "report": "showing",
-    "info": "information",
-    "completion": "information",
-    "convert": "converting",
-    "prepare": "converting",
-}
+# Each is a module of this package with SUMMARY, EXAMPLES, add_arguments(parser) and run(args).
+# Libraries are imported inside of functions there, so that --help does not wait for them.
+COMMANDS = (
+    "rank",
+    "fit",
+    "consensus",
+    "transform",
+    "topics",
+    "evaluate",
+    "report",
+    "convert",
+    "prepare",
+    "info",
+    "demo",
+    "completion",
+)
+
+_EPILOG = """\
+examples:
+  klnmf demo                                          topics of an embedded corpus
+  klnmf rank counts.npz                               how many components?
+  klnmf fit counts.npz -r 20 -o model.klnmf           20 components of a sparse matrix
+  klnmf fit letters/ -r 10 --min-df 3 --report r.html words of a folder of .txt files, with a report
+  klnmf fit cells.h5ad --layer counts -r 15           AnnData
+  klnmf consensus counts.npz -r 20                    which components do 100 starts agree on?
+  klnmf topics model.klnmf                            what the components are about
+  klnmf transform model.klnmf new.npz -o W.csv        the same components for new samples
+
+Run `klnmf COMMAND --help` for the options of a command.
+
+Exit codes: 0 success (also if a fit did not converge; a warning says so), 1 error in data, model
+or system, 2 invalid command line, 130 interrupted. Set KLNMF_DEBUG=1 to see the traceback of an
+error.
+"""
+
+
+def build_parser(version: str) -> argparse.ArgumentParser:
+    """Return the parser of all commands."""
+    parser = Parser(
+        prog="klnmf",
+        description="Nonnegative matrix factorisation of sparse counts (Poisson NMF, PLSI).",
+        epilog=_EPILOG,
+    )
+    parser.add_argument("--version", action="version", version=f"klnmf {version}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for name in COMMANDS:
+        module = import_module(f"klnmf.cli.{name}")
+        command = commands.add_parser(
+            name,
+            help=module.SUMMARY,
+            description=f"{module.SUMMARY[0].upper()}{module.SUMMARY[1:]}.",
+            epilog=f"examples:\n{module.EXAMPLES}",
+        )
+        module.add_arguments(command)
+        command.set_defaults(parser=command, run=module.run)
+    return parser
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command line; returns the exit code.
+    """Run the command line and return the exit code.
 
     Examples
     --------
@@ -46,76 +91,24 @@ def main(arguments: list[str] | None = None) -> int:
     """
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed, as by `2>&-`
-            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115, as long as the process
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115, open until the process ends
     args = build_parser(version("klnmf")).parse_args(arguments)
-    # What the library logs, commands say themselves.
-    logging.getLogger("klnmf").addHandler(logging.NullHandler())
-    logging.getLogger("klnmf").propagate = False
-    with (
-        _warnings_in_one_line(),
-        _lines_of_readers(getattr(args, "quiet", False)),
-        spelled_by(spelling_of(args.parser)),
-    ):
+    with warnings_in_one_line(), notes_of_readers(args), spelled_by(spelling_of(args.parser)):
         try:
-            with redirect_stdout(cast("IO[str]", Answers(sys.stdout))):
-                return _run(args)
+            with redirect_stdout(cast("IO[str]", StandardOutput(sys.stdout))):
+                check_inputs(args)
+                code: int = args.run(args)
+                sys.stdout.flush()
+            return code
         except KeyboardInterrupt:
             print("klnmf: interrupted", file=sys.stderr)
             return INTERRUPTED
-        except AnswersLostError as error:
-            # What Python has not written yet, it would try to write again at its end.
+        except OutputLostError as error:
+            # At exit, Python would try once more to write what is in the buffer.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            if not isinstance(error.__cause__, BrokenPipeError):  # whose reader has gone: `| head`
+            if not isinstance(error.__cause__, BrokenPipeError):  # the reader has gone: `| head`
                 report_error(error)
             return FAILED
         except Exception as error:
             report_error(error)
             return FAILED
-
-
-def _run(args: argparse.Namespace) -> int:
-    from klnmf.cli.inputs import check_inputs  # slow to import, which --help need not wait for
-
-    check_inputs(args)
-    module = importlib.import_module(f"klnmf.cli.{_MODULES[args.command]}")
-    code: int = getattr(module, args.command)(args)
-    sys.stdout.flush()
-    return code
-
-
-@contextmanager
-def _warnings_in_one_line() -> Iterator[None]:
-    """Show each warning once, without the place in Python that it comes from."""
-    shown = set()
-
-    def show(message: Warning | str, *_: Any, **__: Any) -> None:
-        line = f"klnmf: warning: {printable(str(message))}"
-        if line not in shown:
-            shown.add(line)
-            print(line, file=sys.stderr)
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("always")
-        # For those who write programs, not for those who run them.
-        for category in (DeprecationWarning, PendingDeprecationWarning, FutureWarning):
-            warnings.simplefilter("ignore", category)
-        warnings.simplefilter("ignore", ResourceWarning)
-        warnings.showwarning = show
-        yield
-
-
-@contextmanager
-def _lines_of_readers(quiet: bool) -> Iterator[None]:
-    """Print what readers log, which is what they changed or left out."""
-
-    class Printed(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            if not quiet:
-                print(printable(record.getMessage()), file=sys.stderr, flush=True)
-
-    logger, handler = logging.getLogger("klnmf.readers"), Printed()
-    logger.addHandler(handler)
-    try:
-        yield
-    finally:
-        logger.removeHandler(handler)

@@ -1,4 +1,4 @@
-"""A model file of a command line, and new data brought to its features."""
+"""MODEL of a command line, and new data matched to its features."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from klnmf.cli.data import OpenedTable, open_data, read_data, say, stored_reading
-from klnmf.cli.errors import CommandError
+from klnmf.cli.data import OpenedTable, open_data, read_data
+from klnmf.cli.messages import CommandError, say
+from klnmf.cli.metadata import stored_reading
 from klnmf.data.validation import empty_samples_message, warn_caller
 from klnmf.estimators.loading import load_model
 from klnmf.named_features import (
@@ -23,34 +24,35 @@ from klnmf.readers import CountTable
 from klnmf.readers.formats import recognised
 from klnmf.saved.models import SavedModel
 
-# What a word is, and where the text stands; not which words are left out, the model knows its own.
+# What a word is and where the text is found. Options that leave out words do not matter: the model
+# has its list of words.
 _OF_TEXTS = (
     *("encoding", "text_field", "id_field", "label_field", "pattern", "stop_words"),
     *("ngram_range", "token_pattern", "lowercase"),
 )
 _OF_CELLS = ("feature_type", "feature_names")
-# Options that say what features are, by format: those of the model's data hold for new data too.
+# Options that define the features, by format: new data are read with those of the model's data.
 _KEPT = {"texts": _OF_TEXTS, "jsonl": _OF_TEXTS, "10x": _OF_CELLS, "10x-h5": _OF_CELLS}
 
 
 def read_model(path: str) -> SavedModel:
-    """Load a model, with a hint where the file is something else."""
+    """Load a model; an error says which files are models."""
     try:
         return load_model(path)
     except ValueError as error:
         raise CommandError(
-            f"{error} MODEL must be a file that `klnmf fit` or `klnmf consensus` wrote."
+            f"{error} MODEL must be a file written by `klnmf fit` or `klnmf consensus`."
         ) from error
 
 
 def read_new(args: argparse.Namespace, saved: SavedModel) -> CountTable:
-    """Read DATA for a model: features are made as they were made of what it was fitted to."""
+    """Read DATA for a model, with the options that define the model's features."""
     _take_options(args, saved)
     return read_data(args)
 
 
 def open_new(args: argparse.Namespace, saved: SavedModel) -> CountTable | OpenedTable:
-    """Read DATA for a model, or open it where it is a matrix that was prepared on disk."""
+    """Read DATA for a model, or open it if it is a matrix that was prepared on disk."""
     _take_options(args, saved)
     return open_data(args)
 
@@ -63,13 +65,13 @@ def _take_options(args: argparse.Namespace, saved: SavedModel) -> None:
 
 
 def represent(args: argparse.Namespace, saved: SavedModel, table: CountTable | OpenedTable) -> Any:
-    """W of new samples: features are matched by name where both sides have names."""
+    """W of new samples. Features are matched by name if model and data both have names."""
     if isinstance(table, OpenedTable):
         of_model, of_data = saved.feature_names, table.column_names
         if of_model is None or of_data is None or list(of_model) == list(of_data):
             _check_width(saved, table)
             return saved.model.transform(table.X)
-        say(args, "the features are not the model's: DATA is read into memory to match them")
+        say(args, "DATA has other features than the model: reading it into memory to match them")
         table = table.in_memory()
     overlap = _matched(args, saved, table)
     say(args, _line(args, saved, overlap))
@@ -78,10 +80,10 @@ def represent(args: argparse.Namespace, saved: SavedModel, table: CountTable | O
     return project_common(saved.model, _common_counts(table, overlap), overlap)
 
 
-def on_known_features(
+def on_shared_features(
     args: argparse.Namespace, saved: SavedModel, table: CountTable
 ) -> tuple[Any, Any]:
-    """Return model and counts on the features of which something is known."""
+    """Return model and counts on the features that were observed."""
     overlap = _matched(args, saved, table)
     say(args, _line(args, saved, overlap))
     if overlap is None:
@@ -90,7 +92,7 @@ def on_known_features(
 
 
 def in_models_features(args: argparse.Namespace, saved: SavedModel, table: CountTable) -> Any:
-    """Return counts of the model's features, absent ones being 0."""
+    """Return counts of the model's features, with 0 for absent ones."""
     overlap = _matched(args, saved, table)
     if overlap is None:
         return table.X
@@ -100,7 +102,7 @@ def in_models_features(args: argparse.Namespace, saved: SavedModel, table: Count
 def _matched(
     args: argparse.Namespace, saved: SavedModel, table: CountTable
 ) -> FeatureOverlap | None:
-    """Features that both have; None where there are no names, and all are the model's."""
+    """Features that both have; None if there are no names and the numbers of features agree."""
     if saved.feature_names is None or table.column_names is None:
         _check_width(saved, table)
         return None
@@ -113,11 +115,11 @@ def _matched(
 
 
 def _common_counts(table: CountTable, overlap: FeatureOverlap) -> Any:
-    """Return counts of the common features; samples that have others alone are named."""
+    """Return counts of the common features; warn of samples that have only other features."""
     X = table.X[:, overlap.data_positions]
-    is_unknown = (np.diff(X.indptr) == 0) & (np.diff(table.X.indptr) > 0)
+    is_without = (np.diff(X.indptr) == 0) & (np.diff(table.X.indptr) > 0)
     lack = "no counts of features that the model has"
-    message = empty_samples_message(is_unknown, table.row_names, lack)
+    message = empty_samples_message(is_without, table.row_names, lack)
     if message is not None:
         warn_caller(message, UserWarning)
     return X
@@ -125,11 +127,11 @@ def _common_counts(table: CountTable, overlap: FeatureOverlap) -> Any:
 
 def _line(args: argparse.Namespace, saved: SavedModel, overlap: FeatureOverlap | None) -> str:
     if overlap is None:
-        return "features are taken in the order of the model's: there are no names"
+        return "features have no names: the columns of DATA are taken to be the model's, in order"
     is_unsure = overlap.missing and overlap.absent_features == "unobserved"
     if is_unsure and not args.absent_features and saved.metadata.get("open_features") is True:
         return (
-            f"{overlap}. The model was fitted to complete counts, such as texts: if DATA are "
+            f"{overlap}. The model was fitted to complete counts, such as texts: if DATA is "
             "complete too, add --absent-features zero"
         )
     return str(overlap)
@@ -140,6 +142,6 @@ def _check_width(saved: SavedModel, table: CountTable | OpenedTable) -> None:
         unnamed = "the model" if saved.feature_names is None else "DATA"
         raise CommandError(
             f"DATA has {table.shape[1]:,} features and the model {saved.model.n_features_in_:,}; "
-            f"{unnamed} has no names by which they could be matched. Give DATA in the features "
-            "that the model was fitted to, or with names (--column-names)."
+            f"they cannot be matched because {unnamed} has no feature names. Give DATA with the "
+            "features that the model was fitted to, or name them with --column-names."
         )

@@ -1,4 +1,4 @@
-"""Everything that the page shows about a model, gathered and bounded in size."""
+"""What the page shows about a model, with bounds on its size."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from klnmf.data.matrix_checks import checked_matrix
 from klnmf.data.validation import check_counts, checked_input
 from klnmf.report.measures import (
     DECIMALS,
-    Probabilities,
     WordScores,
     effective_words,
     exclusivity,
     leading_at_any_weight,
     most_relevant,
-    probabilities_of,
     topic_positions,
     typical_samples,
     word_scores,
 )
+from klnmf.topics import Probabilities, plsi_probabilities
+from klnmf.topics.checks import checked_components, checked_names, checked_representation
+from klnmf.topics.mixture import groups_of
 
 Array = npt.NDArray[Any]
 
-# The weights that the slider of the page can be set to, and where it stands at first.
+# Settings of the slider of the page, and the first one.
 RELEVANCE_WEIGHTS = np.arange(21) / 20
 FIRST_WEIGHT = 0.6
-# Bounds of what goes into the page; with them it stays below 3 MB up to some hundred topics.
+# Bounds that keep the page below 3 MB for up to some hundred topics.
 MOST_SAMPLES = 600
 MOST_GROUPS = 24
 FEWEST_OF_A_GROUP = 12
@@ -68,51 +68,44 @@ def checked(
     labels: Any,
     documents: Any,
 ) -> Described:
-    """Check the arguments of the report against each other; messages name what does not fit."""
+    """Check the arguments of the report against each other."""
     for attribute in ("components_", "history_"):
         if not hasattr(model, attribute):
             raise ValueError(
                 f"model must be a fitted KLNMF; got {type(model).__name__} without {attribute}. "
                 "Call fit or fit_transform of a KLNMF first."
             )
-    components = _dense(model.components_, "components_")
+    components = _dense(checked_components(model.components_))
     n_components, n_features = components.shape
-    W = _dense(W, "W")
-    if W.ndim != 2 or W.shape[1] != n_components or W.shape[0] == 0:
-        raise ValueError(
-            f"W must have one row for each sample and one column for each of the model's "
-            f"{n_components} components, as fit_transform returns it; got shape {W.shape}."
-        )
-    for name, factor in (("W", W), ("components_", components)):
-        # A NaN fails the comparison, so it is refused too.
-        if not (np.isfinite(factor).all() and factor.min() >= 0.0):
-            raise ValueError(f"{name} must be nonnegative and finite.")
+    W = _dense(checked_representation(W, n_components))
+    if len(W) == 0:
+        raise ValueError("W has no rows; a report needs at least one sample.")
     if X is not None:
         X = check_counts(checked_input(X), name="write_report")
         if X.shape != (len(W), n_features):
             raise ValueError(
-                f"X must be what W and the model are about, of shape {(len(W), n_features)}; got "
-                f"shape {X.shape}."
+                f"X must have shape {(len(W), n_features)}, as W and the model do; got shape "
+                f"{X.shape}."
             )
     if feature_names is None:
         feature_names = getattr(model, "feature_names_in_", None)
     if documents is not None:
-        _check_length("documents", documents, len(W), "samples")
+        _check_length("documents", documents, len(W))
     return Described(
         model=model,
         components=components,
         W=W,
         X=X,
-        words=_names("feature_names", feature_names, n_features, "features", "feature"),
-        samples=_names("sample_names", sample_names, len(W), "samples", "sample"),
+        words=checked_names(feature_names, n_features),
+        samples=checked_names(sample_names, len(W), "sample"),
         labels=None if labels is None else _labels(labels, len(W)),
         documents=documents,
     )
 
 
 def payload(described: Described, rank_selection: Any = None) -> dict[str, Any]:
-    """Gather what the scripts of the page draw, as plain lists and numbers for JSON."""
-    probabilities = probabilities_of(described.components, described.W)
+    """Return what the scripts of the page draw, as plain lists and numbers for JSON."""
+    probabilities = plsi_probabilities(described.W, described.components)
     n_components = len(described.components)
     n_words = min(30, max(10, 3000 // n_components))
     typical = typical_samples(probabilities, 5 if n_components <= 100 else 3)
@@ -122,7 +115,7 @@ def payload(described: Described, rank_selection: Any = None) -> dict[str, Any]:
     words, topics = _topics(described, probabilities, n_words)
     for topic in topics:
         best = typical[topic["id"]]
-        shares = probabilities.shares[best, topic["id"]]
+        shares = probabilities.component_given_sample[best, topic["id"]]
         topic["typical"] = [
             [place[int(i)], _per_mille(s)] for i, s in zip(best, shares, strict=True)
         ]
@@ -144,7 +137,7 @@ def payload(described: Described, rank_selection: Any = None) -> dict[str, Any]:
 
 
 def _rank(selection: Any) -> dict[str, Any]:
-    """Gather what the chart of the ranks is drawn from."""
+    """Return what the chart of the ranks shows."""
     table = selection.table()
     stability = [None if np.isnan(value) else _rounded(value) for value in table["stability"]]
     return {
@@ -157,7 +150,7 @@ def _rank(selection: Any) -> dict[str, Any]:
 
 
 def plain_text(value: Any, longest: int | None = None) -> str:
-    """Text that any file can hold: no halves of surrogate pairs, no NUL, and not too long."""
+    """Return text without lone surrogates and NUL, which no file can hold, and not too long."""
     text = str(value).encode("utf-8", "replace").decode("utf-8").replace("\0", "�")
     return text if longest is None or len(text) <= longest else text[: longest - 1] + "…"
 
@@ -173,18 +166,18 @@ def _topics(
     kept = [leading_at_any_weight(score, RELEVANCE_WEIGHTS, n_words) for score in scores]
     columns = np.unique(np.concatenate([s.columns[k] for s, k in zip(scores, kept, strict=True)]))
     words = [plain_text(described.words[j], LONGEST_WORD) for j in columns]
-    positions = topic_positions(probabilities.words)
-    largest = probabilities.shares.argmax(axis=1)[probabilities.totals > 0.0]
+    positions = topic_positions(probabilities.feature_given_component)
+    largest = probabilities.component_given_sample.argmax(axis=1)[probabilities.sample > 0.0]
     leading = np.bincount(largest, minlength=len(scores))
     breadth, alone = effective_words(probabilities), exclusivity(probabilities)
     topics = []
-    for k in np.argsort(-probabilities.sizes, kind="stable"):
+    for k in np.argsort(-probabilities.component, kind="stable"):
         places = kept[k]
         topics.append(
             {
                 "id": int(k),
                 "name": _topic_name(described.words, scores[k]),
-                "size": _rounded(probabilities.sizes[k]),
+                "size": _rounded(probabilities.component[k]),
                 "leading": int(leading[k]),
                 "breadth": _rounded(breadth[k]),
                 "exclusivity": _rounded(alone[k]),
@@ -198,7 +191,7 @@ def _topics(
 
 
 def _topic_name(words: list[str], scores: WordScores) -> str:
-    """Leading words of a topic, which stand for it everywhere on the page."""
+    """Top words of a topic, which name it everywhere on the page."""
     places = most_relevant(scores, FIRST_WEIGHT, WORDS_IN_NAME)
     leading = [plain_text(words[j], 24) for j in scores.columns[places]]
     return ", ".join(leading) or "(empty)"
@@ -210,22 +203,22 @@ def _topic_name(words: list[str], scores: WordScores) -> str:
 def _drawn_samples(
     described: Described, probabilities: Probabilities
 ) -> list[tuple[str, int, npt.NDArray[np.intp]]]:
-    """Name, number of samples and drawn samples of each group, in the order of drawing.
+    """Name, number of samples and drawn samples of each group, in the order of the picture.
 
-    Small groups are drawn whole, large ones at random in proportion to what they hold.
+    All samples of small groups are drawn, and random ones of large groups in proportion to size.
     """
-    nonempty = np.flatnonzero(probabilities.totals > 0.0)
+    nonempty = np.flatnonzero(probabilities.sample > 0.0)
     members = {"": nonempty} if described.labels is None else _grouped(described.labels, nonempty)
     n_samples = sum(len(group) for group in members.values())
     fewest = min(FEWEST_OF_A_GROUP, MOST_SAMPLES // max(len(members), 1))
     share = min(1.0, (MOST_SAMPLES - fewest * len(members)) / max(n_samples, 1))
-    rank = np.argsort(np.argsort(-probabilities.sizes, kind="stable"))
+    rank = np.argsort(np.argsort(-probabilities.component, kind="stable"))
     generator = np.random.default_rng(0)
     groups = []
     for name, group in members.items():
         n_drawn = min(len(group), fewest + int(share * len(group)))
         drawn = np.sort(generator.choice(group, n_drawn, replace=False))
-        shares = probabilities.shares[drawn]
+        shares = probabilities.component_given_sample[drawn]
         largest = shares.argmax(axis=1)
         order = np.lexsort((-shares.max(axis=1), rank[largest]))
         groups.append((name, len(group), drawn[order]))
@@ -233,17 +226,15 @@ def _drawn_samples(
 
 
 def _grouped(labels: list[str], nonempty: npt.NDArray[np.intp]) -> dict[str, Array]:
-    """Group samples by label, in order of appearance; of too many labels the rarest become one."""
-    found: dict[str, list[int]] = {}
-    for i in nonempty.tolist():
-        found.setdefault(labels[i], []).append(i)
+    """Group samples by label, in order of appearance; the rarest of too many labels are merged."""
+    names, member = groups_of([labels[i] for i in nonempty], len(nonempty))
+    found = {str(name): nonempty[member == k] for k, name in enumerate(names)}
     if len(found) > MOST_GROUPS:
         frequent = sorted(found, key=lambda label: -len(found[label]))[: MOST_GROUPS - 1]
         rest = [label for label in found if label not in frequent]
-        merged = [i for label in rest for i in found[label]]
-        found = {label: group for label, group in found.items() if label in frequent}
+        merged = np.concatenate([found.pop(label) for label in rest])
         found[f"other labels ({len(rest)})"] = merged
-    return {label: np.array(group) for label, group in found.items()}
+    return found
 
 
 def _samples(
@@ -253,8 +244,9 @@ def _samples(
     quoted: npt.NDArray[np.intp],
 ) -> dict[str, Any]:
     """Names, labels, totals and shares of the listed samples, and excerpts of the quoted ones."""
-    totals = probabilities.totals
-    if described.X is not None:
+    if described.X is None:  # those of the model
+        totals = described.W @ described.components.sum(axis=1)
+    else:
         totals = np.asarray(described.X.sum(axis=1, dtype=np.float64)).ravel()
     labels = described.labels
     texts = described.documents
@@ -262,7 +254,7 @@ def _samples(
         "names": [plain_text(described.samples[i], LONGEST_NAME) for i in listed],
         "labels": [] if labels is None else [labels[i] for i in listed],
         "totals": [_rounded(totals[i]) for i in listed],
-        "shares": [_packed_shares(probabilities.shares[i]) for i in listed],
+        "shares": [_packed_shares(probabilities.component_given_sample[i]) for i in listed],
         "excerpts": {}
         if texts is None
         else {int(np.searchsorted(listed, i)): _excerpt(_item(texts, int(i))) for i in quoted},
@@ -270,7 +262,7 @@ def _samples(
 
 
 def _packed_shares(shares: Array) -> list[int]:
-    """Topic and share in thousandths by turns, largest first, without the negligible ones."""
+    """Topic and share in thousandths in turn, largest share first, without negligible ones."""
     order = np.argsort(-shares, kind="stable")[:MOST_SHARES]
     kept = order[shares[order] >= SMALLEST_SHARE]
     return [number for k in kept for number in (int(k), _per_mille(shares[k]))]
@@ -287,7 +279,7 @@ def _excerpt(text: Any) -> str:
 def _history(model: Any) -> dict[str, list[float | None]]:
     """Thin out the curves of the fit; the excess is that of the objective over its last value.
 
-    Points that a logarithmic axis cannot hold are None.
+    Points that a logarithmic axis cannot show are None.
     """
     history = model.history_
     last = history[-1]["objective"] if history else 0.0
@@ -306,27 +298,19 @@ def _history(model: Any) -> dict[str, list[float | None]]:
 # ---- checks and numbers --------------------------------------------------------------------------
 
 
-def _dense(matrix: Any, name: str) -> Array:
-    matrix = checked_matrix(matrix, name)
+def _dense(matrix: Any) -> Array:
     return np.asarray(matrix.toarray() if sp.issparse(matrix) else matrix)
 
 
-def _check_length(argument: str, values: Any, expected: int, what: str) -> None:
+def _check_length(argument: str, values: Any, expected: int) -> None:
     if isinstance(values, str | bytes) or not hasattr(values, "__len__"):
-        raise TypeError(f"{argument} must be a sequence with one entry for each of the {what}.")
+        raise TypeError(f"{argument} must be a sequence with one entry per sample.")
     if len(values) != expected:
-        raise ValueError(f"{argument} has {len(values)} entries for {expected} {what}.")
-
-
-def _names(argument: str, names: Any, expected: int, what: str, default: str) -> list[str]:
-    if names is None:
-        return [f"{default} {i}" for i in range(expected)]
-    _check_length(argument, names, expected, what)
-    return [str(name) for name in names]
+        raise ValueError(f"{argument} has {len(values)} entries for {expected} samples.")
 
 
 def _labels(labels: Any, expected: int) -> list[str]:
-    _check_length("labels", labels, expected, "samples")
+    _check_length("labels", labels, expected)
     return [NO_LABEL if _is_missing(x) else plain_text(x, LONGEST_NAME) for x in labels]
 
 
@@ -344,7 +328,7 @@ def _item(values: Any, i: int) -> Any:
 
 
 def _rounded(value: float) -> float:
-    """Six digits are more than a page shows."""
+    """Round to six digits, more than the page shows."""
     return float(f"{float(value):.6g}")
 
 

@@ -1,4 +1,4 @@
-"""From the gathered data to one file: template, style and scripts in a single HTML page."""
+"""Writes the report: template, style, scripts and data in a single HTML page."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from klnmf.support.whole_files import writing
 
 Names = Sequence[str] | npt.NDArray[np.str_]
 
-# In this order they make up one script.
+# Joined in this order to one script.
 _SCRIPTS = (
     "elements.js",
     "selection.js",
@@ -31,7 +31,7 @@ _SCRIPTS = (
     "tables.js",
     "start.js",
 )
-# What could end the element that holds the data, or a line of JavaScript.
+# Characters that could end the element that holds the data, or a line of JavaScript.
 _ESCAPES = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&\u2028\u2029"}
 
 
@@ -49,46 +49,45 @@ def write_report(
     parameters: Mapping[str, Any] | None = None,
     rank_selection: Any = None,
 ) -> Path:
-    """Write one HTML page about a fitted model, to be opened in any browser.
+    """Write an HTML report about a fitted model, to be opened in any browser.
 
-    The page says what was fitted and whether it converged, and shows the topics (the components of
-    the model) with their words (features) and most typical samples, a map of the topics, the
-    make-up of the samples, the course of the fit, a summary of the data, and how to run the fit
-    again. Everything is in the file: it needs no server and no network, and loads nothing.
+    The report shows whether the fit converged, the topics (components) with their top words
+    (features) and most typical documents (samples), a map of the topics, the shares of the topics
+    in the documents, a summary of the data, and how to run the fit again. It is one file that
+    loads nothing else, from a server or from disk.
 
-    Its size is bounded, well below 1 MB for 50 topics whatever the size of the data: it holds the
-    words that lead a topic at some setting of the page's slider, and of the samples 600 at most and
-    the most typical ones.
+    For 50 topics the file is well below 1 MB, however large the data are. It holds the words that
+    are at the top of a topic for some setting of the page's slider, the most typical documents, and
+    a sample of up to 600 others.
 
     Parameters
     ----------
     path : str or path
-        File to write, such as ``"report.html"``. It appears under this name when it is complete;
-        one that was there before is replaced.
+        File to write, such as ``"report.html"``. An existing file is replaced once the new one is
+        complete.
     model : KLNMF
         A fitted model.
     W : array-like or sparse matrix of shape (n_samples, n_components)
         Representation of the samples, as ``fit_transform`` returns it.
     X : array-like or sparse matrix of shape (n_samples, n_features), optional
-        The counts that the model was fitted to, for the summary of the data. Without it that part
-        is short.
+        The counts that the model was fitted to, for the summary of the data.
     feature_names : sequence of str, optional
-        Names of the features; by default those of the DataFrame that the model was fitted to, else
+        Names of the features. By default, those of the DataFrame that the model was fitted to, or
         ``"feature 0"``, ``"feature 1"``, ...
     sample_names : sequence of str, optional
-        Names of the samples; by default ``"sample 0"``, ``"sample 1"``, ...
+        Names of the samples. By default ``"sample 0"``, ``"sample 1"``, ...
     labels : sequence of shape (n_samples,), optional
-        A label for each sample, by which the samples are grouped.
+        Label of each sample, to group the samples by.
     documents : sequence of str, optional
-        Text of each sample; the beginning of the most typical ones is shown.
+        Text of each sample. The report shows the beginning of the most typical ones.
     title : str, optional
-        Heading of the page.
+        Title of the report.
     parameters : mapping of str to object, optional
-        What else someone needs to run the fit again, such as how the counts were made; it is shown
-        with the model's own parameters. The entry ``"input"`` names the data in the command line,
-        and ``"command"`` is that line itself where it was another one than ``klnmf fit``.
+        What else is needed to run the fit again, such as how the counts were made. It is shown with
+        the parameters of the model. ``"input"`` is the file name of the data, and ``"command"`` the
+        command line if it was not ``klnmf fit``.
     rank_selection : RankSelection, optional
-        What `klnmf.model_selection.select_rank` found; adds a section on the number of topics.
+        Result of `klnmf.model_selection.select_rank`, for a section on the number of topics.
 
     Returns
     -------
@@ -152,7 +151,7 @@ def write_report(
 
 
 def embedded_json(value: Any) -> str:
-    r"""JSON that can stand inside a script element, whatever its strings hold.
+    r"""Return JSON that is safe inside a script element, whatever its strings hold.
 
     Examples
     --------
@@ -164,7 +163,7 @@ def embedded_json(value: Any) -> str:
 
 
 def _environment() -> Any:
-    """Make a jinja2 environment that escapes what it inserts and refuses unknown names."""
+    """Return a jinja2 environment that escapes what it inserts and refuses unknown names."""
     try:
         import jinja2
     except ImportError as error:
@@ -177,24 +176,24 @@ def _environment() -> Any:
 
 
 def _asset(name: str) -> str:
-    # Through importlib: the package may sit inside a zip archive.
+    # Through importlib, because the package may be in a zip archive.
     return resources.files("klnmf.report").joinpath("page", name).read_text(encoding="utf-8")
 
 
 def _joined_scripts() -> str:
-    """All scripts inside one function, so that nothing of theirs is global."""
+    """All scripts inside one function, so that none of their names is global."""
     parts = "\n".join(_asset(name) for name in _SCRIPTS)
     return f'(() => {{\n"use strict";\n{parts}}})();'
 
 
 def _content_hash(text: str) -> str:
-    """Name of an inline script or style in a Content-Security-Policy."""
+    """Hash of an inline script or style for the Content-Security-Policy."""
     digest = hashlib.sha256(text.encode("utf-8")).digest()
     return f"'sha256-{base64.b64encode(digest).decode('ascii')}'"
 
 
 def _written(path: Path, html: str) -> Path:
-    """Write the page, if there is a place for it."""
+    """Write the page; a folder is refused with advice."""
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder; name a file in it, such as report.html.")
     with writing(path, "w") as stream:

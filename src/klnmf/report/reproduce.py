@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-# The key of `parameters` that names the data; it takes the place of DATA in both forms.
+# The key of `parameters` that names the data.
 INPUT_KEY = "input"
-# The key of `parameters` with words for the shell that say how the data are read.
+# The key of `parameters` with the options for reading the data.
 OPTIONS_KEY = "input options"
 # The key of `parameters` with the command that made the model, if that was not `klnmf fit`.
 COMMAND_KEY = "command"
-# What a command line cannot carry, or what does not change the factors.
+# Parameters that have no option, or that do not change the factors.
 _NOT_FOR_THE_SHELL = {
     *("backend", "callback", "checkpoint", "checkpoint_every", "progress", "resume"),
     *("sparse_output", "warm_start"),
@@ -23,7 +23,7 @@ _NOT_FOR_THE_SHELL = {
 
 
 def python_snippet(model: Any, parameters: Mapping[str, str]) -> str:
-    """Write Python that fits the model again, with every parameter spelt out.
+    """Write Python code that fits the model again, with all parameters.
 
     Examples
     --------
@@ -50,9 +50,9 @@ def python_snippet(model: Any, parameters: Mapping[str, str]) -> str:
 
 
 def command_line(model: Any, parameters: Mapping[str, str]) -> str:
-    """Write the same fit as a command; parameters that are not set are left out.
+    """Write the same fit as a command, without parameters that are not set.
 
-    Where something was known before the fit, a remark for the shell says that no command does it.
+    For a fit that needs arguments which only Python can pass, it is a comment that names them.
 
     Examples
     --------
@@ -64,7 +64,9 @@ def command_line(model: Any, parameters: Mapping[str, str]) -> str:
         return parameters[COMMAND_KEY]
     known = _known_names(model)
     if known:
-        return f"# no command does this fit: {', '.join(known)} can be passed in Python only"
+        return (
+            f"# not available on the command line: {', '.join(known)} can only be passed in Python"
+        )
     words = ["klnmf", "fit", shlex.quote(parameters.get(INPUT_KEY, "DATA"))]
     for key, value in _ordered_parameters(model).items():
         if key in _NOT_FOR_THE_SHELL or value is None:
@@ -77,8 +79,8 @@ def command_line(model: Any, parameters: Mapping[str, str]) -> str:
 
 
 def _known_names(model: Any) -> list[str]:
-    """Return what was known before the fit, be it a parameter or an argument of ``fit``."""
-    # A file may have been written by a stranger: what is no name must not get into code.
+    """Names of the constraints of the fit, be they parameters or arguments of ``fit``."""
+    # A file may come from a stranger: what is not a name must not get into code.
     names = [name for name in getattr(model, "known_names_", []) if name.isidentifier()]
     if getattr(model, "fixed_components", None) is not None and "fixed_components" not in names:
         names.insert(0, "fixed_components")
@@ -86,7 +88,7 @@ def _known_names(model: Any) -> list[str]:
 
 
 def _fit_call(model: Any) -> str:
-    """Call of ``fit_transform`` with what was passed besides X."""
+    """Call of ``fit_transform`` with all that was passed besides X."""
     passed = [name for name in _known_names(model) if name != "fixed_components"]
     arguments = ", ".join(["X", *(f"{name}={name}" for name in passed)])
     remark = "  # not saved with the model" if passed else ""
@@ -94,27 +96,27 @@ def _fit_call(model: Any) -> str:
 
 
 def _ordered_parameters(model: Any) -> dict[str, Any]:
-    """Parameters in the order of the signature, which puts the important ones first."""
+    """Parameters in the order of the signature: important ones come first."""
     values = model.get_params(deep=False)
     order = [key for key in inspect.signature(type(model)).parameters if key in values]
     return {key: values[key] for key in order}
 
 
 def _as_python(value: Any) -> tuple[str, str]:
-    """Source text of a value, and a comment where it does not hold all there is to know."""
+    """Source text of a value, and a comment if it cannot be written out."""
     if isinstance(value, np.random.RandomState):
-        return "None", "  # was a RandomState whose state is not known any more"
+        return "None", "  # was a RandomState; its state is not saved"
     if isinstance(value, np.generic):
         return repr(value.item()), ""
     if hasattr(value, "shape") and not isinstance(value, type):  # fixed_components of any kind
         n_known = 1 if len(value.shape) == 1 else value.shape[0]
-        return "known", f"  # the first {n_known} rows of components_, known before the fit"
+        return "known", f"  # the first {n_known} rows of components_"
     dtype = _dtype_name(value)
     return (f"numpy.{dtype}", "") if dtype else (repr(value), "")
 
 
 def _as_word(value: Any) -> str | None:
-    """Text of a value on a command line, None where there is none."""
+    """Text of a value on a command line; None if it has none."""
     dtype = _dtype_name(value)
     if dtype:
         return dtype

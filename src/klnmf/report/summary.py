@@ -1,4 +1,4 @@
-"""The plain words and numbers of the report: the fit, the data, the versions."""
+"""Texts and numbers of the report: the fit, the data, the versions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PACKAGES = ("klnmf", "numpy", "scipy", "scikit-learn")
 
 
 class Verdict(NamedTuple):
-    """Whether the fit converged, in plain words."""
+    """Whether the fit converged, in words."""
 
     converged: bool
     heading: str
@@ -25,7 +25,7 @@ class Verdict(NamedTuple):
 
 
 class Tile(NamedTuple):
-    """One number with its name and what it is to be compared with."""
+    """A number with its name and something to compare it with."""
 
     label: str
     value: str
@@ -40,17 +40,17 @@ def verdict(model: Any) -> Verdict:
         return Verdict(
             True,
             "The fit converged",
-            f"After {iterations} and {seconds} the {residual}, not above tol = {model.tol:g}: to "
-            "that accuracy no small change of the factors lowers the objective any more. The "
-            "problem has many such points, so that another seed may end at somewhat other topics.",
+            f"After {iterations} and {seconds} the {residual}, at most tol = {model.tol:g}. To "
+            "this accuracy, small changes of the factors do not lower the objective. There are "
+            "many such solutions: another seed may give somewhat different topics.",
         )
     if model.n_iter_ < model.max_iter:
-        reason = "It was stopped, by a callback or by hand, "
+        reason = "It was stopped by a callback or by the user "
         advice = "Fit again without stopping it."
     else:
-        reason = f"It used up max_iter = {model.max_iter} and stopped "
+        reason = f"It reached max_iter = {model.max_iter} and stopped "
         advice = (
-            "Increase max_iter, or go on from here with warm_start=True; if the curves below are "
+            "Increase max_iter, or continue this fit with warm_start=True. If the curves below are "
             "flat enough for you, increase tol."
         )
     return Verdict(
@@ -67,13 +67,13 @@ def fit_tiles(described: Described) -> list[Tile]:
     divergence = "of X from W Hᵀ"
     explained = _explained(described)
     if explained is not None:
-        divergence = f"{_percent(explained)} below one topic"
+        divergence = f"{_percent(explained)} less than with one topic"
     n_components, n_features = described.components.shape
     return [
         Tile("KL divergence", _count(model.divergence_), divergence),
         Tile("KKT residual", _short(model.kkt_residual_), f"tol = {model.tol:g}"),
-        Tile("Iterations", _count(model.n_iter_), f"at most {_count(model.max_iter)}"),
-        Tile("Time", _seconds(_last(model, "seconds")), "in the solver"),
+        Tile("Iterations", _count(model.n_iter_), f"maximum {_count(model.max_iter)}"),
+        Tile("Time", _seconds(_last(model, "seconds")), "solver time"),
         Tile("Zeros in W", _zeros(described.W), f"{_count(len(described.W))} × {n_components}"),
         Tile("Zeros in H", _zeros(described.components), f"{_count(n_features)} × {n_components}"),
     ]
@@ -89,10 +89,10 @@ class RankFacts(NamedTuple):
 
 
 def rank_facts(selection: Any, n_components: int) -> RankFacts:
-    """Say what a rank selection found, in words and as a table."""
+    """Return what a rank selection found, in words and as a table."""
     best = selection.best_rank
     agrees = best == n_components
-    heading = f"Held-out counts speak for {best} topic{'' if best == 1 else 's'}"
+    heading = f"Held-out counts suggest {best} topic{'' if best == 1 else 's'}"
     if not agrees:
         heading += f"; this model has {n_components}"
     table = selection.table()
@@ -113,12 +113,12 @@ def rank_facts(selection: Any, n_components: int) -> RankFacts:
 
 
 def matrix_rows(described: Described) -> list[tuple[str, str]]:
-    """Shape and sparsity of the data; the shape alone if X was not given."""
+    """Shape and sparsity of the data; only the shape if X was not given."""
     n_samples, n_features = len(described.W), described.components.shape[1]
-    rows = [("Samples × features", f"{_count(n_samples)} × {_count(n_features)}")]
+    rows = [("Documents × words", f"{_count(n_samples)} × {_count(n_features)}")]
     X = described.X
     if X is None:
-        return [*rows, ("Counts", "not given to the report")]
+        return [*rows, ("Counts", "not included in this report")]
     empty = n_samples - np.count_nonzero(np.diff(X.indptr))
     used = np.count_nonzero(np.bincount(X.indices, minlength=n_features))
     return [
@@ -126,13 +126,13 @@ def matrix_rows(described: Described) -> list[tuple[str, str]]:
         ("Nonzeros", _count(X.nnz)),
         ("Zeros", _percent(1.0 - X.nnz / (n_samples * n_features), digits=2)),
         ("Sum of all counts", _count(float(X.sum(dtype=np.float64)))),
-        ("Empty samples", _count(int(empty))),
-        ("Features that never occur", _count(n_features - int(used))),
+        ("Empty documents", _count(int(empty))),
+        ("Words that never occur", _count(n_features - int(used))),
     ]
 
 
 def sample_rows(described: Described) -> list[tuple[str, str]]:
-    """Quartiles of the samples' sums; nothing if X was not given."""
+    """Quartiles of the row sums; nothing if X was not given."""
     if described.X is None:
         return []
     sums = np.asarray(described.X.sum(axis=1, dtype=np.float64)).ravel()
@@ -140,11 +140,11 @@ def sample_rows(described: Described) -> list[tuple[str, str]]:
     quartiles = np.quantile(sums, [0.0, 0.25, 0.5, 0.75, 1.0])
     rows = [(name, _count(float(q))) for name, q in zip(names, quartiles, strict=True)]
     different = float(np.median(np.diff(described.X.indptr)))
-    return [*rows, ("Different features, median", _count(different))]
+    return [*rows, ("Distinct words (median)", _count(different))]
 
 
 def version_rows() -> list[tuple[str, str]]:
-    """List what the report was made with."""
+    """List when and with which versions the report was written."""
     written = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     return [
         ("Report written", written),
@@ -155,9 +155,9 @@ def version_rows() -> list[tuple[str, str]]:
 
 
 def _explained(described: Described) -> float | None:
-    """Part of the divergence of the best model with one topic that this one removes.
+    """Share by which the divergence is below that of the best model with one topic.
 
-    None where it is not known, without X, or where X cannot be what the model was fitted to.
+    None if X was not given, or cannot be what the model was fitted to.
     """
     if described.X is None or described.X.nnz == 0:
         return None
@@ -197,7 +197,7 @@ def _short(value: float) -> str:
 
 def _seconds(value: float) -> str:
     if not math.isfinite(value):
-        return "an unknown time"
+        return "unknown time"
     if value >= 120.0:
         return f"{value / 60.0:.1f} min"
     return f"{value:.3g} s" if value < 100.0 else f"{value:.0f} s"

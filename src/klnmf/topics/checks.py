@@ -33,13 +33,13 @@ def checked_representation(W: Any, n_components: int) -> Any:
     return checked
 
 
-def checked_names(names: Names | None, n_features: int) -> list[str]:
-    """Names as plain strings, one for each feature."""
+def checked_names(names: Names | None, n_expected: int, of_what: str = "feature") -> list[str]:
+    """Names of features or samples as plain strings; numbered ones by default."""
     if names is None:
-        return [f"feature {j}" for j in range(n_features)]
+        return [f"{of_what} {j}" for j in range(n_expected)]
     strings = [str(name) for name in names]
-    if len(strings) != n_features:
-        raise ValueError(f"feature_names has {len(strings)} names for {n_features} features.")
+    if len(strings) != n_expected:
+        raise ValueError(f"{of_what}_names has {len(strings)} names for {n_expected} {of_what}s.")
     return strings
 
 

@@ -1,10 +1,10 @@
-// The cards: words by relevance, and the most typical samples.
+// The cards: words by relevance, and the most typical documents.
 const FEW_WORDS = 10;
 const MOST_FOUND = 5;
 const state = { weight: data.weights.first, query: "", expanded: new Set() };
 
-// Places of a topic's words by falling relevance. They come heaviest first and the sort is stable,
-// so that of equal ones the heavier leads, as in the Python that chose these words.
+// Places of a topic's words, most relevant first. The words come heaviest first and the sort is
+// stable, so of equal words the heavier one leads, as in the Python code that chose them.
 function rankedWords(topic, weight) {
   const relevance = topic.log_p.map((p, i) => weight * p + (1 - weight) * topic.log_lift[i]);
   return topic.words.map((_, i) => i).sort((a, b) => relevance[b] - relevance[a]);
@@ -14,7 +14,7 @@ const contains = (text) => state.query !== "" && text.toLowerCase().includes(sta
 
 function wordRow(topic, place, heaviest, found) {
   const p = Math.exp(topic.log_p[place]);
-  const own = Math.min(1, topic.size * Math.exp(topic.log_lift[place]));
+  const ofWord = Math.min(1, topic.size * Math.exp(topic.log_lift[place]));
   const fill = make("div", { class: "fill" });
   fill.style.width = `${(100 * p) / heaviest}%`;
   return make(
@@ -22,8 +22,8 @@ function wordRow(topic, place, heaviest, found) {
     { class: found ? "found" : undefined },
     marked(data.words[topic.words[place]], state.query),
     make("div", { class: "track", "aria-hidden": "true" }, fill),
-    make("span", { class: "number", title: "share of the topic" }, percent(p)),
-    make("span", { class: "number", title: "share of the word's occurrences that are of this topic" }, percent(own)),
+    make("span", { class: "number", title: "the word's share of the topic" }, percent(p)),
+    make("span", { class: "number", title: "the topic's share of the word" }, percent(ofWord)),
   );
 }
 
@@ -34,7 +34,7 @@ function sampleRow(sample, share) {
   return row;
 }
 
-// Samples of which the search found the name and this is the largest topic, less the typical ones.
+// Samples whose name matches the search and whose largest topic this is, without the typical ones.
 function foundSamples(topic) {
   if (!state.query) return [];
   const shown = new Set(topic.typical.map(([sample]) => sample));
@@ -73,7 +73,7 @@ function fillCard(topic) {
 function makeCard(topic) {
   const heading = make(
     "button",
-    { type: "button", "aria-pressed": "false", title: "Show this topic on the map and in the samples" },
+    { type: "button", "aria-pressed": "false", title: "Show this topic on the map and in the documents" },
     swatch(topic),
     make("span", {}, `${topic.id} · `, named(topic.name)),
     make("span", { class: "share" }, percent(topic.size)),
@@ -90,8 +90,8 @@ function makeCard(topic) {
     make("h3", {}, heading),
     make("ol", { class: "words", "aria-label": "Words" }),
     more,
-    make("h4", {}, topic.typical.length ? "Most typical samples" : "No sample uses this topic"),
-    make("ul", { class: "typical", "aria-label": "Most typical samples" }),
+    make("h4", {}, topic.typical.length ? "Most typical documents" : "No document uses this topic"),
+    make("ul", { class: "typical", "aria-label": "Most typical documents" }),
   );
 }
 

@@ -1,4 +1,4 @@
-// The course of the fit against time, on a logarithmic axis.
+// Convergence against time, on a logarithmic axis.
 function roundSteps(largest, most) {
   const rough = largest / most;
   const power = 10 ** Math.floor(Math.log10(rough));

@@ -18,7 +18,7 @@ const draw = (tag, attributes = {}, ...parts) =>
 
 const named = (text, tag = "span") => make(tag, { class: "name", dir: "auto" }, text);
 
-// The name with the parts that were searched for marked.
+// The name, with matches of the search marked.
 function marked(text, query) {
   const element = named(text);
   if (!query) return element;
@@ -45,7 +45,7 @@ const count = (value) => value.toLocaleString("en", { maximumSignificantDigits: 
 
 const plural = (number, noun) => `${count(number)} ${noun}${number === 1 ? "" : "s"}`;
 
-// Calls back with the width of an element, now and whenever it changes.
+// Calls back with the width of an element, now and when it changes.
 function onWidth(element, callback) {
   let known = 0;
   const look = () => {
@@ -56,8 +56,8 @@ function onWidth(element, callback) {
   look();
 }
 
-// The largest topics have colours of their own; the others go through a few greys, which tell
-// neighbours apart.
+// Each of the largest topics has a colour; the others share a few greys, which differ between
+// neighbours.
 const colours = [
   "#4b90d5", "#d68549", "#4ca162", "#de7a7b", "#a375c5", "#b49a2f", "#179fa5", "#d479a6", "#7b993c", "#8d92e7",
   "#a0bef5", "#f4c492", "#8bcfad", "#febbad", "#d8acdf", "#d4d291", "#79cdde", "#feb7c9", "#a4cb95", "#cec5fe",

@@ -1,4 +1,4 @@
-// The map: a circle for each topic, moved just far enough that none covers another.
+// The map: a circle for each topic, moved just enough that circles do not overlap.
 const HIGHEST_MAP = 520;
 const LETTERS_FIT = 8;
 
@@ -51,11 +51,11 @@ function placedCircles(width, height) {
 function showMap() {
   const chart = document.querySelector("#map .chart");
   const readout = byId("map-readout");
-  let reachable = topics[0].id; // one circle is in the order of the Tab key; arrows go on from there
+  let reachable = topics[0].id; // the Tab key reaches one circle; arrow keys move on from there
 
   const say = (id) => {
     const topic = topicOf.get(id);
-    readout.replaceChildren(make("b", {}, `${topic.id} · `, named(topic.name)), `, ${percent(topic.size)} of all counts, leads in ${plural(topic.leading, "sample")}`);
+    readout.replaceChildren(make("b", {}, `${topic.id} · `, named(topic.name)), `, ${percent(topic.size)} of all counts, largest topic in ${plural(topic.leading, "document")}`);
   };
   const step = (from, by) => {
     const next = topics[(topicOf.get(from).rank + by + topics.length) % topics.length].id;
@@ -101,7 +101,7 @@ function showMap() {
     const height = Math.min(HIGHEST_MAP, Math.round(0.9 * width));
     const circles = placedCircles(width, height);
     const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": "Map of the topics" });
-    // Large ones first, so that small ones lie on top where there is no room.
+    // Large circles first, so that small ones lie on top if there is no room.
     svg.append(...topics.map((topic, i) => bubbleOf(topic, circles[i])));
     chart.replaceChildren(svg);
     mark();

@@ -1,4 +1,4 @@
-// Held-out deviance, with its standard errors, and stability against rank.
+// Held-out deviance with standard errors, and stability, against the number of topics.
 function drawRank(width) {
   const { ranks, difference, error, stability, best } = data.rank;
   const height = 280;
@@ -8,7 +8,7 @@ function drawRank(width) {
   const x = (rank) => edge.left + ((rank - first) / (last - first)) * (width - edge.left - edge.right);
   const at = (share) => height - edge.bottom - share * (height - edge.top - edge.bottom);
   const y = (value) => at(value / highest);
-  const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `Held-out deviance and stability against rank; ${best} was chosen` });
+  const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `Held-out deviance and stability against the number of topics; ${best} was chosen` });
   for (const value of roundSteps(highest, 5)) {
     svg.append(draw("line", { class: "grid", x1: edge.left, x2: width - edge.right, y1: y(value), y2: y(value) }));
     svg.append(draw("text", { x: edge.left - 8, y: y(value) + 4, "text-anchor": "end" }, String(value)));

@@ -1,4 +1,4 @@
-// One topic may be chosen; the cards, the map and the strips of samples all show which.
+// At most one topic is chosen. The cards, the map and the strips all show it.
 let chosen = null;
 const watchers = [];
 

@@ -1,4 +1,4 @@
-// Everything is put together here: theme, search, copying.
+// Starts everything: theme, search, copy buttons.
 const THEME_KEY = "klnmf-report-theme";
 
 function startTheme() {
@@ -14,7 +14,7 @@ function startTheme() {
   if (["light", "dark"].includes(stored())) root.dataset.theme = stored();
   button.addEventListener("click", () => {
     root.dataset.theme = isDark() ? "light" : "dark";
-    try { localStorage.setItem(THEME_KEY, root.dataset.theme); } catch { /* the choice holds for this visit */ }
+    try { localStorage.setItem(THEME_KEY, root.dataset.theme); } catch { /* the choice is kept for this visit only */ }
     show();
   });
   system.addEventListener("change", show);
@@ -53,7 +53,7 @@ function search(text) {
   const found = filterTopics((topic) => !cardOf(topic.id).hidden);
   const listed = filterSamples((i) => state.query === "" || contains(samples.names[i]) || (data.labelled && contains(samples.labels[i])));
   byId("search-status").textContent = state.query === "" ? "" :
-    `${plural(found, "topic")} and ${plural(listed, "sample")} match “${text.trim()}”, of the ${plural(data.words.length, "word")} and ${plural(samples.names.length, "sample")} that are in this page.`;
+    `${plural(found, "topic")} and ${plural(listed, "document")} match “${text.trim()}”. This page holds ${plural(data.words.length, "word")} and ${plural(samples.names.length, "document")}.`;
 }
 
 function clearSearch() {

@@ -1,7 +1,7 @@
-// The strips: samples side by side, each a stack of its topics' shares.
+// The strips: documents side by side, each a stack of the shares of its topics.
 const FULL = 1000; // shares are in thousandths
 
-// One outline for each topic: a box for every sample that has a share of it.
+// One outline per topic, with a box for each sample that uses it.
 function stripPaths(members) {
   const outlines = new Map();
   members.forEach((sample, column) => {
@@ -32,10 +32,10 @@ function describeSample(sample) {
 
 function strip(group, readout) {
   const members = group.samples;
-  const label = data.labelled ? group.name : "All samples";
+  const label = data.labelled ? group.name : "All documents";
   const svg = draw(
     "svg",
-    { viewBox: `0 0 ${Math.max(members.length, 1)} ${FULL}`, preserveAspectRatio: "none", "shape-rendering": "crispEdges", role: "img", "aria-label": `${label}: shares of the topics in ${plural(members.length, "sample")}` },
+    { viewBox: `0 0 ${Math.max(members.length, 1)} ${FULL}`, preserveAspectRatio: "none", "shape-rendering": "crispEdges", role: "img", "aria-label": `${label}: shares of the topics in ${plural(members.length, "document")}` },
     ...stripPaths(members),
   );
   svg.addEventListener("pointermove", (event) => {
@@ -45,7 +45,7 @@ function strip(group, readout) {
     if (sample !== undefined) readout.replaceChildren(...describeSample(sample));
   });
   if (!data.labelled) return make("div", { class: "strip alone" }, svg);
-  const drawn = members.length < group.count ? `${members.length} of ${plural(group.count, "sample")}` : plural(group.count, "sample");
+  const drawn = members.length < group.count ? `${members.length} of ${count(group.count)}` : plural(group.count, "document");
   return make("div", { class: "strip" }, make("p", {}, named(group.name, "b"), make("br"), make("span", { class: "hint" }, drawn)), svg);
 }
 
@@ -62,9 +62,9 @@ function showStructure() {
   const drawn = data.groups.reduce((sum, group) => sum + group.samples.length, 0);
   const all = data.groups.reduce((sum, group) => sum + group.count, 0);
   if (drawn === 0) return;
-  const which = drawn < all ? `${count(drawn)} of ${plural(all, "sample")}, drawn at random` : `All ${plural(all, "sample")}`;
+  const which = drawn < all ? `${count(drawn)} of ${plural(all, "document")}, chosen at random` : `All ${plural(all, "document")}`;
   byId("structure-hint").textContent =
-    `${which}; each is a column whose colours are the shares of its topics. Samples with the same largest topic stand together. Choose a topic to see where it is.`;
+    `${which}. Each column is a document; its colours show the shares of its topics. Documents with the same largest topic are side by side. Click a topic to highlight it.`;
   const coloured = topics.filter((topic) => !topic.isGrey && topic.size > 0);
   legend.append(...coloured.map(legendButton));
   const others = topics.filter((topic) => topic.size > 0).length - coloured.length;

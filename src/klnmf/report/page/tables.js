@@ -1,4 +1,4 @@
-// Tables whose columns can be sorted by.
+// Tables that can be sorted by any column.
 // column: { title, hint, value(row), cell(row), number, wide, falling }
 function sortableTable(table, columns, rows, sortedBy) {
   const body = make("tbody");
@@ -48,9 +48,9 @@ function showTopicTable() {
     { title: "No.", number: true, value: (t) => t.id, cell: (t) => String(t.id) },
     { title: "Topic", value: (t) => t.name, cell: (t) => linkTo(t, named(t.name)) },
     { title: "Share", number: true, value: (t) => t.size, cell: (t) => percent(t.size) },
-    { title: "Leads", number: true, value: (t) => t.leading, cell: (t) => count(t.leading) },
-    { title: "Breadth", number: true, wide: true, value: (t) => t.breadth, cell: (t) => count(Math.round(t.breadth)) },
-    { title: "Own", number: true, wide: true, value: (t) => t.exclusivity, cell: (t) => percent(t.exclusivity) },
+    { title: "Docs", number: true, value: (t) => t.leading, cell: (t) => count(t.leading) },
+    { title: "Words", number: true, wide: true, value: (t) => t.breadth, cell: (t) => count(Math.round(t.breadth)) },
+    { title: "Exclusivity", number: true, wide: true, value: (t) => t.exclusivity, cell: (t) => percent(t.exclusivity) },
   ], topics, 2);
 }
 
@@ -60,7 +60,7 @@ function showSampleTable() {
   const main = (i) => topicOf.get(samples.shares[i][0]);
   const share = (i) => (samples.shares[i].length ? samples.shares[i][1] / FULL : 0);
   const columns = [
-    { title: "Sample", value: (i) => samples.names[i], cell: (i) => named(samples.names[i]) },
+    { title: "Document", value: (i) => samples.names[i], cell: (i) => named(samples.names[i]) },
     { title: "Largest topic", value: (i) => main(i)?.name ?? "", cell: (i) => (main(i) ? linkTo(main(i), `${main(i).id} · `, named(main(i).name)) : "") },
     { title: "Share", number: true, value: share, cell: (i) => percent(share(i)) },
     { title: "Counts", number: true, wide: true, value: (i) => samples.totals[i], cell: (i) => count(samples.totals[i]) },

@@ -1,21 +1,21 @@
-"""``klnmf info`` and ``klnmf completion``."""
+"""``klnmf info``."""
 
 from __future__ import annotations
 
 import argparse
-import importlib
-import importlib.metadata
 import json
 import platform
+from importlib.metadata import version
 from typing import Any
 
-from klnmf.backends import BACKENDS
-from klnmf.backends.cpu import effective_threads, instruction_set
-from klnmf.cli.arguments import build_parser
-from klnmf.cli.errors import DONE, CommandError
-from klnmf.cli.models import read_model
+from klnmf.cli.messages import DONE
 from klnmf.support.optional_packages import installed_version
 
+SUMMARY = "show versions, instruction set, threads, back-ends and optional packages"
+EXAMPLES = """\
+  klnmf info
+  klnmf info model.klnmf --json
+"""
 PACKAGES = ("joblib", "numpy", "scipy", "scikit-learn", "threadpoolctl", "tqdm")
 EXTRAS = {
     "plots": ("matplotlib",),
@@ -29,8 +29,14 @@ EXTRAS = {
 }
 
 
-def info(args: argparse.Namespace) -> int:
-    """Print what klnmf stands on here, and what a model file holds."""
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of this command."""
+    parser.add_argument("model", metavar="MODEL", nargs="?", help="also describe this model file")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the versions in use here, and what a model file holds."""
     facts = _facts()
     if args.model is not None:
         facts["model"] = _model_facts(args.model)
@@ -44,20 +50,11 @@ def info(args: argparse.Namespace) -> int:
     return DONE
 
 
-def completion(args: argparse.Namespace) -> int:
-    """Print a completion script."""
-    try:
-        shtab = importlib.import_module("shtab")
-    except ImportError as error:
-        raise CommandError(
-            'completion scripts are written by shtab: pip install "klnmf[completion]"'
-        ) from error
-    print(shtab.complete(build_parser(importlib.metadata.version("klnmf")), shell=args.shell))
-    return DONE
-
-
 def _facts() -> dict[str, dict[str, Any]]:
-    versions = {name: importlib.metadata.version(name) for name in ("klnmf", *PACKAGES)}
+    from klnmf.backends import BACKENDS
+    from klnmf.backends.cpu import effective_threads, instruction_set
+
+    versions = {name: version(name) for name in ("klnmf", *PACKAGES)}
     return {
         "versions": versions | {"python": platform.python_version()},
         "machine": {
@@ -71,7 +68,7 @@ def _facts() -> dict[str, dict[str, Any]]:
 
 
 def _usable(name: str) -> str:
-    if name in EXTRAS:  # a back-end that needs more than klnmf brings
+    if name in EXTRAS:  # a back-end that needs an extra
         missing = _missing(name)
         return f"no: {_advice(name, missing)}" if missing else f"yes: {_installed(name)}"
     reasons = {"cpu": "yes: the C++ core", "reference": "yes: slow NumPy, for checks"}
@@ -79,7 +76,7 @@ def _usable(name: str) -> str:
 
 
 def _installed(extra: str) -> str:
-    """Return the versions of all packages of an extra, or what to install."""
+    """Return the versions of the packages of an extra, or what to install."""
     missing = _missing(extra)
     if missing:
         return _advice(extra, missing)
@@ -95,6 +92,8 @@ def _advice(extra: str, missing: list[str]) -> str:
 
 
 def _model_facts(path: str) -> dict[str, Any]:
+    from klnmf.cli.models import read_model
+
     saved = read_model(path)
     model = saved.model
     facts: dict[str, Any] = {

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
+from typing import TypeVar
+
+Number = TypeVar("Number", int, float)
 
 
 def whole(text: str) -> int:
@@ -21,64 +25,44 @@ def number(text: str) -> float:
         raise argparse.ArgumentTypeError(f"must be a number, got {text!r}") from None
 
 
-def natural(text: str) -> int:
-    """Return a whole number from 1."""
-    return _from(1, text)
+def _checked(
+    parse: Callable[[str], Number], metavar: str, wanted: str, is_right: Callable[[Number], bool]
+) -> Callable[[str], Number]:
+    """Make the type of an option: a number for which a condition holds, and its name in --help."""
+
+    def checked(text: str) -> Number:
+        value = parse(text)
+        if not is_right(value):
+            raise argparse.ArgumentTypeError(f"must be {wanted}, got {text}")
+        return value
+
+    checked.metavar = metavar  # type: ignore[attr-defined]
+    return checked
 
 
-def several(text: str) -> int:
-    """Return a whole number from 2."""
-    return _from(2, text)
+_INFINITY = float("inf")
+_LARGEST_SEED = (1 << 32) - 1
+_WORKERS = "from 1 to 1024, or negative (-1: all CPUs, -2: all but one)"
 
-
-def _from(least: int, text: str) -> int:
-    value = whole(text)
-    if value < least:
-        raise argparse.ArgumentTypeError(f"must be {least} or more, got {value}")
-    return value
-
-
-def seed(text: str) -> int:
-    """Return a whole number that NumPy takes as a seed."""
-    value = whole(text)
-    if not 0 <= value < 1 << 32:
-        raise argparse.ArgumentTypeError(f"must be from 0 to {(1 << 32) - 1}, got {value}")
-    return value
-
-
-def workers(text: str) -> int:
-    """Return how many at a time: from 1, or counted from the end, -1 being all CPUs."""
-    value = whole(text)
-    if value == 0 or value > 1024:
-        raise argparse.ArgumentTypeError(
-            f"must be from 1 to 1024, or negative (-1: all CPUs, -2: all but one), got {value}"
-        )
-    return value
-
-
-def positive(text: str) -> float:
-    """Return a number above 0."""
-    value = number(text)
-    if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"must be a positive number, got {text}")
-    return value
-
-
-def nonnegative(text: str) -> float:
-    """Return a number from 0."""
-    value = number(text)
-    if not value >= 0 or value == float("inf"):
-        raise argparse.ArgumentTypeError(f"must be 0 or more, got {text}")
-    return value
+natural = _checked(whole, "N", "1 or more", lambda value: value >= 1)
+several = _checked(whole, "N", "2 or more", lambda value: value >= 2)
+seed = _checked(
+    whole, "SEED", f"from 0 to {_LARGEST_SEED}", lambda value: 0 <= value <= _LARGEST_SEED
+)
+workers = _checked(whole, "N", _WORKERS, lambda value: value != 0 and value <= 1024)
+positive = _checked(number, "X", "a positive number", lambda value: 0 < value < _INFINITY)
+nonnegative = _checked(number, "X", "0 or more", lambda value: 0 <= value < _INFINITY)
+share = _checked(number, "SHARE", "between 0 and 1", lambda value: 0 < value < 1)
+share_of_features = _checked(number, "SHARE", "from 0 to 1", lambda value: 0 <= value <= 1)
 
 
 def share_or_count(text: str) -> float | int:
-    """Whole number, or a share between 0 and 1 written with a point, as scikit-learn has it."""
+    """Return a whole number, or a share written with a point, as in scikit-learn."""
     return number(text) if "." in text else whole(text)
 
 
 def ngrams(text: str) -> tuple[int, int]:
-    """One number, or two with a comma: 1,2."""
+    """Return one or two numbers separated by a comma: 1,2."""
     parts = [natural(part) for part in text.split(",")]
     if len(parts) > 2 or parts[0] > parts[-1]:
         raise argparse.ArgumentTypeError(f"must be like 1,2, got {text}")
@@ -86,7 +70,7 @@ def ngrams(text: str) -> tuple[int, int]:
 
 
 def some_ranks(text: str) -> list[int]:
-    """Whole numbers and spans with commas between them: 1-10,15,20.
+    """Return whole numbers from a list of numbers and ranges.
 
     Examples
     --------
@@ -106,14 +90,6 @@ def some_ranks(text: str) -> list[int]:
     return sorted(found)
 
 
-def share(text: str) -> float:
-    """Return a number between 0 and 1."""
-    value = number(text)
-    if not 0 < value < 1:
-        raise argparse.ArgumentTypeError(f"must be between 0 and 1, got {text}")
-    return value
-
-
 def delimiter(text: str) -> str:
     r"""Return one character; a tab may be written as \t.
 
@@ -131,29 +107,21 @@ def delimiter(text: str) -> str:
 
 
 def encoding(text: str) -> str:
-    """Return the name of an encoding of text."""
+    """Return the name of a text encoding."""
     try:
         "".encode(text)
     except (LookupError, ValueError):
         raise argparse.ArgumentTypeError(
-            f"must be an encoding of text such as utf-8 or latin-1, got {text!r}"
+            f"must be a text encoding such as utf-8 or latin-1, got {text!r}"
         ) from None
     return text
 
 
 def column_names(text: str) -> list[str]:
-    """Return two or three names with commas between them."""
+    """Return two or three names separated by commas."""
     names = text.split(",")
     if len(names) not in (2, 3) or not all(names):
         raise argparse.ArgumentTypeError(
             f"must name the columns of row, column and count, or of row and column, got {text!r}"
         )
     return names
-
-
-def share_of_features(text: str) -> float:
-    """Return a number from 0 to 1."""
-    value = number(text)
-    if not 0 <= value <= 1:
-        raise argparse.ArgumentTypeError(f"must be from 0 to 1, got {text}")
-    return value

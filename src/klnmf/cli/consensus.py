@@ -1,0 +1,139 @@
+"""``klnmf consensus``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import warnings
+from typing import TYPE_CHECKING, Any
+
+from klnmf.cli.files import MODEL
+from klnmf.cli.long_runs import (
+    add_search_options,
+    checked_files,
+    interrupted,
+    progress_options,
+    resumable,
+    save_picture,
+)
+from klnmf.cli.messages import DONE, say
+from klnmf.cli.metadata import facts_of
+from klnmf.cli.option_values import natural, positive, several
+from klnmf.cli.options import STARTS, add_data, add_n_components, add_output, add_quiet
+
+if TYPE_CHECKING:
+    from klnmf.model_selection import Consensus
+
+SUMMARY = "fit from many starts and save the components that the runs agree on"
+EXAMPLES = """\
+  klnmf consensus counts.npz -r 20 --plot consensus.png
+  klnmf consensus counts.npz -r 20 --runs 200 -o m.klnmf   run again to continue after Ctrl-C
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of this command."""
+    add = parser.add_argument
+    add_output(parser, "model to write (default: DATA's name with .consensus.klnmf)")
+    add_n_components(parser, "-k")
+    add("--runs", type=several, default=100, help="number of runs, 2 or more")
+    add(
+        "--density-threshold",
+        type=positive,
+        default=0.5,
+        metavar="DISTANCE",
+        help="leave out components of runs whose mean distance to their nearest neighbours is "
+        "larger than this",
+    )
+    add(
+        "--refit",
+        choices=("both", "W"),
+        default="both",
+        help="both: refine the median components and W together; W: keep the median components "
+        "and solve only for W, as consensus() does in Python",
+    )
+    add("--init", choices=STARTS, default="samples", help="initial factors")
+    add("--max-iter", type=natural, default=300, help="maximum number of iterations per run")
+    add_search_options(parser, "run")
+    add("--result", metavar="FILE", help="also save all runs, for Consensus.load in Python")
+    add_quiet(parser)
+    add_data(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run, print, save a model. An interrupted command is continued."""
+    from klnmf.cli.data import read_data
+    from klnmf.model_selection import consensus
+
+    files = checked_files(args, MODEL, ".consensus.klnmf")
+    table = read_data(args)
+    try:
+        with resumable(files) as checkpoint:
+            found = consensus(
+                table.X,
+                args.n_components,
+                args.runs,
+                density_threshold=args.density_threshold,
+                init=args.init,
+                max_iter=args.max_iter,
+                n_jobs=args.n_jobs,
+                random_state=args.random_state,
+                **checkpoint,
+                **progress_options(args, line_of_run),
+            )
+        model, W = _model(args, table.X, found)
+    except KeyboardInterrupt:
+        return interrupted(files.checkpoint)
+    settings = ("n_components", "refit", "init", "max_iter", "random_state")
+    facts = _facts(found) | {name: getattr(args, name) for name in settings}
+    model.save(
+        files.output,
+        W=W,
+        sample_names=table.row_names,
+        feature_names=table.column_names,
+        metadata=facts_of(args, table) | {"consensus": facts},
+    )
+    if files.result is not None:
+        found.save(files.result)
+    files.checkpoint.unlink(missing_ok=True)
+    print(json.dumps(facts, indent=1) if args.json else found)
+    say(args, f"model: {files.output}")
+    if files.result is not None:
+        say(args, f"all runs: {files.result}")
+    save_picture(args, found, files.picture)
+    return DONE
+
+
+def _model(args: argparse.Namespace, X: Any, found: Consensus) -> tuple[Any, Any]:
+    """Model and W: the medians, or the optimum that a fit reaches from them."""
+    from klnmf.data.not_counts import NotCountsWarning
+    from klnmf.estimators.kl_nmf import KLNMF
+
+    if args.refit == "W":
+        return found.to_model(), found.W
+    model = KLNMF(args.n_components, random_state=args.random_state, progress=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NotCountsWarning)  # the runs have warned
+        return model, model.fit_transform(X, H=found.components)
+
+
+def _facts(found: Consensus) -> dict[str, Any]:
+    """Everything about the components that fits in JSON, in their order."""
+    columns = {name: column.tolist() for name, column in found.table().items()}
+    return columns | {
+        "n_runs": len(found.run_objectives),
+        "density_threshold": found.density_threshold,
+        "n_left_out": found.n_left_out,
+        "divergence_of_medians": found.divergence,
+        "run_objectives": found.run_objectives.tolist(),
+    }
+
+
+def line_of_run(record: dict[str, Any]) -> str:
+    """Return the line that a log gets of the runs."""
+    from klnmf.model_selection.timing import duration
+
+    return (
+        f"{record['n_done']} of {record['n_runs']} runs done, the last one with "
+        f"divergence {record['objective']:.7g}, about {duration(record['seconds_left'])} left"
+    )

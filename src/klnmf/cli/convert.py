@@ -1,0 +1,41 @@
+"""``klnmf convert``."""
+
+from __future__ import annotations
+
+import argparse
+
+from klnmf.cli.files import check_unused, check_writable
+from klnmf.cli.messages import DONE, say
+from klnmf.cli.options import add_data, add_quiet
+
+SUMMARY = "read counts in one format and write them in another"
+EXAMPLES = """\
+  klnmf convert docword.kos.txt.gz kos.npz
+  klnmf convert filtered_feature_bc_matrix/ cells.h5ad
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of this command."""
+    add_data(parser)
+    parser.add_argument(
+        "output",
+        metavar="OUT",
+        help="file to write: .npz, .mtx(.gz), .h5ad, .csv, .tsv or .parquet",
+    )
+    parser.add_argument("--force", action="store_true", help="overwrite an existing file")
+    add_quiet(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Read and write, names included."""
+    from klnmf.cli.data import read_data
+    from klnmf.readers import write_counts
+    from klnmf.readers.formats import format_to_write
+
+    output = check_writable(args.output, args.data)
+    format_to_write(output)  # refuses a name without a known ending, before the work
+    check_unused(output, may_exist=args.force)
+    write_counts(read_data(args, is_for_model=False), output)
+    say(args, f"written: {output}")
+    return DONE

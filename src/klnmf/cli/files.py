@@ -1,0 +1,179 @@
+"""Files that a command reads or writes: their names are checked before the work starts."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from klnmf.cli.messages import CommandError
+from klnmf.support.whole_files import writing
+
+# ---- inputs --------------------------------------------------------------------------------------
+
+# Arguments that name a file to read, in the order in which they are checked.
+_INPUTS = ("model", "data", "row_names", "column_names", "rank")
+
+
+def check_inputs(args: argparse.Namespace) -> None:
+    """Refuse, before any other check, an input that does not exist or is of the wrong kind."""
+    for name in _INPUTS:
+        path = getattr(args, name, None)
+        if path is not None:
+            _check_exists(path, may_be_folder=name == "data")
+    model, data = (getattr(args, name, None) for name in ("model", "data"))
+    if model is not None and _kind_of(model) is None and _looks_like_data(model) is not None:
+        raise CommandError(_not_a_model(args.command, model, data))
+    if data is None:
+        return
+    kind = _kind_of(data)
+    if kind == "model":
+        raise CommandError(
+            f"{data}: this is a model, not data. To look at it: "
+            f"{_command('topics', data)}. To apply it to new data: "
+            f"{_command('transform', data)} DATA -o W.csv"
+        )
+    if kind is not None:
+        raise CommandError(f"{data}: this is a {kind} written by klnmf, not data.")
+
+
+def _check_exists(path: str, *, may_be_folder: bool) -> None:
+    file = Path(os.path.expanduser(path))
+    if not path:
+        raise CommandError("the name of an input file is empty.")
+    if not file.exists():
+        wanted = "file or folder" if may_be_folder else "file"
+        raise CommandError(f"{path}: there is no such {wanted}.")
+    if file.is_dir():
+        if not may_be_folder and _looks_like_data(path) in (None, "texts"):
+            raise CommandError(f"{path} is a folder; name a file.")
+    elif not file.is_file():
+        raise CommandError(
+            f"{path} is not a regular file. Write its content to a file first, and name that file."
+        )
+
+
+def _kind_of(path: str) -> str | None:
+    from klnmf.saved.container import kind_of
+
+    return kind_of(Path(path))
+
+
+def _looks_like_data(path: str) -> str | None:
+    from klnmf.readers.formats import recognised
+
+    try:
+        return recognised(Path(os.path.expanduser(path)))
+    except ValueError:
+        return None
+
+
+def _not_a_model(command: str, path: str, data: str | None) -> str:
+    are_texts = _looks_like_data(path) == "jsonl"
+    what = "these are texts, not a model" if are_texts else "this is a matrix, not a model"
+    if data is not None and _kind_of(data) == "model":
+        return f"{path}: {what}. The model comes first: {_command(command, data, path)}"
+    return f"{path}: {what}. Fit a model to it first: {_command('fit', path)} -r 10 -o model.klnmf"
+
+
+def _command(*words: str) -> str:
+    return shlex.join(["klnmf", *words])
+
+
+# ---- outputs -------------------------------------------------------------------------------------
+
+
+class Kind(NamedTuple):
+    """A kind of file that commands write, and how the names of such files end."""
+
+    what: str
+    endings: tuple[str, ...]
+
+
+MODEL = Kind("a model", (".klnmf", ""))
+RUNS = Kind("the runs of a consensus", (".klnmf", ""))
+RANK = Kind("a result of klnmf rank", (".json", ""))
+PAGE = Kind("a report", (".html", ".htm"))
+PICTURE = Kind("a picture", (".png", ".pdf", ".svg"))
+FACTOR = Kind("W", (".csv", ".tsv", ".npz", ".npy"))
+TOPICS = Kind("a list of topics", (".txt", ".csv", ".tsv", ".json", ""))
+
+
+def check_writable(path: str | Path, *others: str | Path | None) -> Path:
+    """Refuse a name that cannot be written to, or that is one of ``others``.
+
+    ``others`` are the files that the command reads or writes besides.
+    """
+    if not str(path):
+        raise CommandError("the name of the file to write is empty.")
+    target = Path(path)
+    folder = target.parent
+    if not folder.is_dir():
+        raise CommandError(f"{target}: there is no folder {folder}; create it first.")
+    if target.is_dir():
+        raise CommandError(f"{target} is a folder; name a file to write.")
+    if target.exists() and not target.is_file():
+        raise CommandError(f"{target} is not a regular file; choose another name.")
+    for other in others:
+        if other is not None and target.resolve() == Path(other).resolve():
+            raise CommandError(
+                f"{target} is read or written by this command already; choose another name."
+            )
+    if not os.access(folder, os.W_OK):
+        raise CommandError(f"{target}: the folder {folder} is not writable.")
+    return target
+
+
+def check_output(kind: Kind, path: str | Path, *others: str | Path | None) -> Path:
+    """Refuse a name that cannot be written to, or whose ending does not fit the kind of file."""
+    target = check_writable(path, *others)
+    if target.suffix.lower() not in kind.endings:
+        endings = [ending for ending in kind.endings if ending]
+        listed = " or ".join(filter(None, [", ".join(endings[:-1]), endings[-1]]))
+        raise CommandError(f"{target}: {kind.what} is written as {listed}; choose such a name.")
+    return target
+
+
+def check_unused(path: Path, *, may_exist: bool) -> None:
+    """Refuse to overwrite a file unless that was asked for."""
+    if path.exists() and not may_exist:
+        raise CommandError(f"{path} exists already; add --force to overwrite it.")
+
+
+def stem_of(path: str) -> str:
+    """Name of a file or folder without its endings: what results are named after.
+
+    Examples
+    --------
+    >>> stem_of("data/counts.mtx.gz"), stem_of("letters/")
+    ('counts', 'letters')
+    """
+    name = Path(path).resolve().name if Path(path).name in ("", ".", "..") else Path(path).name
+    for ending in (".gz", Path(name.removesuffix(".gz")).suffix):
+        name = name.removesuffix(ending) if ending else name
+    return name or "klnmf"
+
+
+def write_text(path: str | None, text: str) -> None:
+    """Write a text to a file, or to stdout for None and "-"."""
+    if path is None or path == "-":
+        print(text)
+        return
+    with writing(path, "w") as file:
+        file.write(f"{text}\n")
+
+
+def write_rows(path: str | None, rows: Iterable[Sequence[Any]], delimiter: str = ",") -> None:
+    """Write a table as CSV to a file, or to stdout for None and "-"."""
+    from klnmf.readers.cells import as_cell, write_lines
+
+    lines = ([as_cell(value) for value in row] for row in rows)
+    if path is None or path == "-":
+        write_lines(sys.stdout, lines, delimiter)
+        return
+    with writing(check_writable(path), "w") as file:
+        write_lines(file, lines, delimiter)

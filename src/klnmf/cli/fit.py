@@ -1,0 +1,234 @@
+"""``klnmf fit``."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from klnmf.cli.files import MODEL, PAGE, check_output, check_unused, check_writable, stem_of
+from klnmf.cli.long_runs import Line, interrupted, progress_options
+from klnmf.cli.messages import DONE, CommandError, say
+from klnmf.cli.metadata import facts_of, reproduction
+from klnmf.cli.option_values import natural, nonnegative
+from klnmf.cli.options import (
+    DTYPES,
+    STARTS,
+    add_data,
+    add_n_components,
+    add_output,
+    add_quiet,
+    add_seed,
+    add_threads,
+)
+
+if TYPE_CHECKING:
+    from klnmf.cli.data import OpenedTable
+    from klnmf.estimators.kl_nmf import KLNMF
+    from klnmf.readers import CountTable
+
+SUMMARY = "learn components from a file of counts and save the model"
+EXAMPLES = """\
+  klnmf fit counts.npz -r 20 -o model.klnmf
+  klnmf fit docs.jsonl -r 30 --min-df 5 --stop-words english --report r.html
+  klnmf fit big.npz -r 50 -o big.klnmf --resume      continue after Ctrl-C or a crash
+"""
+SOLVERS = ("srcd", "srcd-paper", "ccd", "mu", "bmme")
+# Options that are parameters of KLNMF under the same name.
+_PARAMETERS = (
+    *("n_components", "solver", "init", "n_init", "l1_W", "l2_W", "l1_H", "l2_H"),
+    *("max_iter", "tol", "n_threads", "random_state", "dtype", "checkpoint_every"),
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of this command."""
+    add = parser.add_argument
+    add_output(parser, "model to write (default: DATA's name with .klnmf)")
+    add_n_components(parser)
+    add("--report", metavar="FILE.html", help="also write an HTML report")
+    add("--title", help="title of the report")
+    add("--force", action="store_true", help="overwrite an existing model")
+    add_quiet(parser)
+    _add_fit_options(parser.add_argument_group("fitting"))
+    _add_checkpoint_options(parser.add_argument_group("interrupted fits"))
+    add_data(parser)
+
+
+def _add_fit_options(group: argparse._ArgumentGroup) -> None:
+    add = group.add_argument
+    add("--solver", choices=SOLVERS, default="srcd", help="algorithm")
+    add("--init", choices=STARTS, default="samples", help="initial factors")
+    add("--n-init", type=natural, default=1, help="number of starts to try; the best goes on")
+    add("--max-iter", type=natural, default=500, help="maximum number of iterations")
+    add("--tol", type=nonnegative, default=1e-3, help="KKT residual at which to stop")
+    add_seed(group)
+    add_threads(group, "--n-threads")
+    add("--dtype", choices=DTYPES, help="type of the factors (default: as the data)")
+    for factor in ("W", "H"):
+        for kind in ("l1", "l2"):
+            add(
+                f"--{kind}-{factor}",
+                f"--{kind}-{factor.lower()}",
+                dest=f"{kind}_{factor}",
+                type=nonnegative,
+                default=0.0,
+                metavar="WEIGHT",
+                help=f"{kind.upper()} penalty on {factor}",
+            )
+
+
+def _add_checkpoint_options(group: argparse._ArgumentGroup) -> None:
+    add = group.add_mutually_exclusive_group().add_argument
+    for word, const, text in (
+        ("--resume", True, "continue from the checkpoint"),
+        ("--restart", False, "start again, overwriting the checkpoint and the model"),
+    ):
+        add(word, dest="resume", action="store_const", const=const, help=text)
+    add = group.add_argument
+    add(
+        "--checkpoint",
+        metavar="FILE",
+        help="file for checkpoints (default: the model's name with .checkpoint)",
+    )
+    add(
+        "--checkpoint-every",
+        type=nonnegative,
+        default=60.0,
+        metavar="SECONDS",
+        help="time between two checkpoints",
+    )
+    add("--no-checkpoint", action="store_true", help="write no checkpoints")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Read, fit, save. The checkpoint is removed once the model is written."""
+    from klnmf.cli.data import open_data
+    from klnmf.estimators.kl_nmf import KLNMF
+
+    default = f"{stem_of(args.data)}.klnmf"
+    output = check_output(MODEL, default if args.output is None else args.output, args.data)
+    report = None if args.report is None else check_output(PAGE, args.report, args.data, output)
+    checkpoint = _checkpoint(args, output)
+    if checkpoint is not None:
+        check_writable(checkpoint, args.data, output, report)
+    check_unused(output, may_exist=args.force or args.resume is not None)
+    table = open_data(args)
+    model = KLNMF(
+        **{name: getattr(args, name) for name in _PARAMETERS},
+        sparse_output=True,
+        checkpoint=checkpoint,
+        resume=bool(args.resume),
+        **progress_options(args, line_of_iteration(args.max_iter)),
+    )
+    try:
+        W = model.fit_transform(table.X)
+    except KeyboardInterrupt:
+        done = getattr(model, "n_iter_", None)
+        after = "" if done is None else f" after {done} iterations"
+        return interrupted(checkpoint, after, "--resume")
+    metadata = facts_of(args, table)
+    model.set_params(checkpoint=None, callback=None)
+    model.save(
+        output,
+        W=W,
+        sample_names=table.row_names,
+        feature_names=table.column_names,
+        metadata=metadata,
+    )
+    if checkpoint is not None:
+        checkpoint.unlink(missing_ok=True)
+    say_outcome(args, model)
+    say(args, f"model: {output}")
+    if report is not None:
+        write_report_of_fit(args, report, model, W, table, reproduction(metadata))
+    return DONE
+
+
+def line_of_iteration(max_iter: int) -> Line:
+    """Make the lines that a log gets of a fit."""
+    first: dict[str, Any] = {}
+
+    def line(record: dict[str, Any]) -> str:
+        first.update(first or record)
+        text = (
+            f"iteration {record['iteration']}, {record['seconds']:.1f} s: objective "
+            f"{record['objective']:.6g}, KKT residual {record['kkt_residual']:.1e}"
+        )
+        done = record["iteration"] - first["iteration"]
+        if done > 0:
+            seconds = (record["seconds"] - first["seconds"]) / done
+            left = seconds * max(max_iter - record["iteration"], 0)
+            text += f", at most {left:.0f} s left"
+        return text
+
+    return line
+
+
+def _checkpoint(args: argparse.Namespace, output: Path) -> Path | None:
+    """File for checkpoints. One of an interrupted fit is not overwritten unless asked for."""
+    if args.no_checkpoint:
+        if args.resume or args.checkpoint:
+            raise CommandError("--no-checkpoint cannot be used with --resume or --checkpoint.")
+        return None
+    path = check_writable(args.checkpoint or f"{output}.checkpoint")
+    if path.exists() and not args.resume:
+        _check_is_checkpoint(path)
+    if path.exists() and args.resume is None:
+        raise CommandError(
+            f"{path} holds an interrupted fit: add --resume to continue it, or --restart to start "
+            "again."
+        )
+    if args.resume and not path.exists():
+        raise CommandError(
+            f"there is no checkpoint {path} to continue from; leave out --resume to start a new "
+            "fit."
+        )
+    return path
+
+
+def _check_is_checkpoint(path: Path) -> None:
+    """Refuse to overwrite a file that is not a checkpoint."""
+    from klnmf.saved.container import SavedFileError, read_container
+
+    try:
+        read_container(path, "checkpoint")
+    except SavedFileError as error:
+        raise CommandError(f"{error} Name another file with --checkpoint.") from error
+
+
+def say_outcome(args: argparse.Namespace, model: KLNMF) -> None:
+    """Print whether a fit converged."""
+    state = "converged" if model.converged_ else "not converged"
+    seconds = model.history_[-1]["seconds"]
+    say(
+        args,
+        f"{state} after {model.n_iter_} iterations, {seconds:.2f} s: KL divergence "
+        f"{model.divergence_:.8g}, KKT residual {model.kkt_residual_:.1e}",
+    )
+
+
+def write_report_of_fit(
+    args: argparse.Namespace,
+    path: Path,
+    model: KLNMF,
+    W: Any,
+    table: CountTable | OpenedTable,
+    parameters: dict[str, str],
+) -> None:
+    """Write the report of a fit that has just been done."""
+    from klnmf.readers import CountTable
+    from klnmf.report import write_report
+
+    write_report(
+        path,
+        model,
+        W,
+        table.X if isinstance(table, CountTable) else None,  # the summary needs X in memory
+        feature_names=table.column_names,
+        sample_names=table.row_names,
+        labels=table.labels,
+        title=args.title,
+        parameters=parameters,
+    )
+    say(args, f"report: {path}")

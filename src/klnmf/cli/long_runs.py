@@ -1,0 +1,139 @@
+"""What fit, rank and consensus share: lines about their progress, checkpoints, Ctrl-C, pictures."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from klnmf.cli.files import PICTURE, RUNS, Kind, check_output, check_unused, check_writable, stem_of
+from klnmf.cli.messages import INTERRUPTED, CommandError, one_line, say
+from klnmf.cli.option_values import workers
+from klnmf.cli.options import add_seed
+from klnmf.support.whole_files import writing
+
+SECONDS_BETWEEN_LINES = 10.0
+Line = Callable[[dict[str, Any]], str]
+
+
+def add_search_options(parser: argparse.ArgumentParser, what: str) -> None:
+    """Add the options of a command that runs many fits; ``what`` names one of them."""
+    add_seed(parser)
+    add = parser.add_argument
+    add(
+        "--jobs",
+        dest="n_jobs",
+        type=workers,
+        help=f"number of {what}s in parallel (default: all CPUs)",
+    )
+    add("--plot", metavar="FILE", help="also plot the result: .png, .pdf or .svg")
+    add("--json", action="store_true", help="print JSON instead of the table")
+    add("--force", action="store_true", help="overwrite existing files")
+    add(
+        "--restart",
+        action="store_true",
+        help="start again instead of continuing an interrupted run",
+    )
+
+
+class ProgressLines:
+    """A callback that prints a line about a record: the first at once, then every ten seconds."""
+
+    def __init__(self, line: Line) -> None:
+        self._line = line
+        self._next = 0.0
+
+    def __call__(self, record: dict[str, Any]) -> None:
+        """Print a line if it is time for one."""
+        now = time.monotonic()
+        if now >= self._next:
+            self._next = now + SECONDS_BETWEEN_LINES
+            print(self._line(record), file=sys.stderr, flush=True)
+
+
+def progress_options(args: argparse.Namespace, line: Line) -> dict[str, Any]:
+    """Return ``progress`` and ``callback`` of a fit: a bar on terminals, lines elsewhere."""
+    on_terminal = sys.stderr.isatty()
+    callback = None if on_terminal or args.quiet else ProgressLines(line)
+    return {"progress": on_terminal and not args.quiet, "callback": callback}
+
+
+class SearchFiles(NamedTuple):
+    """The files that a search writes."""
+
+    output: Path
+    checkpoint: Path  # of a search that has not finished
+    picture: Path | None
+    result: Path | None
+    is_resumed: bool  # whether the search continues from the checkpoint
+
+
+def checked_files(args: argparse.Namespace, kind: Kind, ending: str) -> SearchFiles:
+    """Check the names of all files before any work; no two may be the same.
+
+    ``kind`` is that of the output, ``ending`` the one of its default name.
+    """
+    taken: list[str | Path | None] = [args.data, args.row_names, args.column_names]
+
+    def name(path: str | Path, kind: Kind | None = None) -> Path:
+        is_free = check_writable if kind is None else lambda *names: check_output(kind, *names)
+        taken.append(is_free(path, *taken))
+        return Path(path)
+
+    output = name(f"{stem_of(args.data)}{ending}" if args.output is None else args.output, kind)
+    checkpoint = name(f"{output}.checkpoint")
+    picture = None if args.plot is None else name(args.plot, PICTURE)
+    wanted = getattr(args, "result", None)
+    result = None if wanted is None else name(wanted, RUNS)
+    if picture is not None:
+        check_matplotlib()
+    check_unused(output, may_exist=args.force or args.restart or checkpoint.exists())
+    if result is not None:
+        check_unused(result, may_exist=args.force)
+    is_resumed = checkpoint.exists() and not args.restart
+    if is_resumed:
+        say(args, f"continuing from {checkpoint}; add --restart to start again instead")
+    return SearchFiles(output, checkpoint, picture, result, is_resumed)
+
+
+@contextmanager
+def resumable(files: SearchFiles) -> Iterator[dict[str, Any]]:
+    """Yield the checkpoint's arguments; an error about the checkpoint names a way out."""
+    from klnmf.saved.container import SavedFileError
+
+    try:
+        yield {"checkpoint": files.checkpoint, "resume": files.is_resumed}
+    except SavedFileError as error:
+        if not files.is_resumed:
+            raise
+        raise CommandError(f"{one_line(error)} Add --restart to start again.") from error
+
+
+def interrupted(checkpoint: Path | None, after: str = "", *more: str) -> int:
+    """Say how to continue, with ``more`` on the command line; returns the exit code."""
+    print(f"\nInterrupted{after}.", file=sys.stderr)
+    if checkpoint is not None and checkpoint.exists():
+        words = [word for word in sys.argv[1:] if word not in ("--resume", "--restart")]
+        command = shlex.join(["klnmf", *words, *more])
+        print(f"The progress is in {checkpoint}. To continue:\n  {command}", file=sys.stderr)
+    return INTERRUPTED
+
+
+def check_matplotlib() -> None:
+    """Refuse a picture, before any work, if matplotlib is not installed."""
+    from klnmf.plots.style import pyplot
+
+    pyplot().switch_backend("Agg")
+
+
+def save_picture(args: argparse.Namespace, result: Any, path: Path | None) -> None:
+    """Plot a result, if that was asked for."""
+    if path is not None:
+        with writing(path) as file:
+            result.plot().figure.savefig(file, format=path.suffix[1:].lower(), dpi=150)
+        say(args, f"picture: {path}")

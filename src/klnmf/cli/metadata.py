@@ -1,0 +1,113 @@
+"""What a model file says about its data: how they were read, and how to run the fit again."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from klnmf.cli.options import add_data
+from klnmf.cli.parser import words_for
+
+if TYPE_CHECKING:
+    from klnmf.cli.data import OpenedTable
+    from klnmf.readers import CountTable
+
+# Options of the readers. Those that were not given are left to the readers' defaults; a reader
+# refuses one that its format does not have.
+_OPTIONS = (
+    *("row_names", "column_names", "labels", "layout", "columns", "delimiter", "header", "index"),
+    *("encoding", "text_field", "id_field", "label_field", "pattern", "min_df", "max_df"),
+    *("max_features", "stop_words", "ngram_range", "token_pattern", "lowercase"),
+    *("feature_type", "feature_names"),
+)
+
+
+def reading_options(args: argparse.Namespace) -> dict[str, Any]:
+    """Options of the format that were given."""
+    given = {name: getattr(args, name) for name in _OPTIONS}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def facts_of(args: argparse.Namespace, table: CountTable | OpenedTable) -> dict[str, Any]:
+    """Return the metadata of a model: its data, how they were read, and their labels."""
+    n, m = table.shape
+    facts: dict[str, Any] = {
+        "input": str(args.data),
+        "n_samples": n,
+        "n_features": m,
+        "nonzeros": int(table.X.nnz),
+        "total": float(table.X.sum()),
+        "reading": _how_read(args),
+        "open_features": table.open_features,
+    }
+    if table.labels is not None:
+        facts["labels"] = [str(label) for label in table.labels]
+    return facts
+
+
+def _how_read(args: argparse.Namespace) -> dict[str, Any]:
+    given = {name: getattr(args, name) for name in ("format", "layer", "transpose")}
+    given = {name: value for name, value in given.items() if value}
+    options = reading_options(args).items()
+    return given | {name: list(v) if isinstance(v, tuple) else v for name, v in options}
+
+
+def stored_reading(metadata: dict[str, Any]) -> dict[str, Any]:
+    """Return how the data of a model were read: nothing if no command wrote the file.
+
+    A file may come from a stranger, and metadata may be anything.
+    """
+    how = metadata.get("reading")
+    if not isinstance(how, dict):
+        return {}
+    names = {"format", "layer", "transpose", *_OPTIONS}
+    return {name: value for name, value in how.items() if name in names and _is_plain(value)}
+
+
+def _is_plain(value: Any) -> bool:
+    entries = value if isinstance(value, list) else [value]
+    return all(isinstance(entry, str | bool | int | float) for entry in entries)
+
+
+def words_of_reading(how: dict[str, Any]) -> str:
+    """Return the words of a command line that read DATA like this.
+
+    Examples
+    --------
+    >>> words_of_reading({"layer": "raw counts", "transpose": True, "ngram_range": [1, 2]})
+    "--layer 'raw counts' --transpose --ngram-range 1,2"
+    """
+    parser = argparse.ArgumentParser()
+    add_data(parser)
+    words = [words_for(parser, name, value) or [] for name, value in how.items()]
+    return shlex.join(chain.from_iterable(words))
+
+
+def reproduction(metadata: dict[str, Any]) -> dict[str, str]:
+    """Return what a report says on how to run the fit again."""
+    found = {"input": str(metadata["input"])} if "input" in metadata else {}
+    how = stored_reading(metadata)
+    found |= {"input options": words_of_reading(how)} if how else {}
+    command = _consensus_command(metadata.get("consensus"), found)
+    return found | ({"command": command} if command else {})
+
+
+def _consensus_command(facts: Any, found: dict[str, str]) -> str | None:
+    """`klnmf consensus` as it was called; None for models of `klnmf fit` and for older files."""
+    try:
+        options = {
+            "n-components": int(facts["n_components"]),
+            "runs": int(facts["n_runs"]),
+            "density-threshold": float(facts["density_threshold"]),
+            "refit": str(facts["refit"]),
+            "init": str(facts["init"]),
+            "max-iter": int(facts["max_iter"]),
+            "seed": int(facts["random_state"]),
+        }
+    except (KeyError, TypeError, ValueError):
+        return None
+    words = ["klnmf", "consensus", found.get("input", "DATA")]
+    words += [word for name, value in options.items() for word in (f"--{name}", f"{value}")]
+    return " ".join([shlex.join(words), *filter(None, [found.get("input options")])])

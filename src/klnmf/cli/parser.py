@@ -1,0 +1,111 @@
+"""argparse with shorter help, suggestions for mistyped options, and options spelled out."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import shlex
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from klnmf.support.option_names import Spelling
+
+# What other programs call our options.
+_ELSEWHERE = {
+    **dict.fromkeys(
+        ("--rank", "--k", "--components", "--topics", "--n-topics", "--num-topics"),
+        "--n-components",
+    ),
+    **dict.fromkeys(("--n-iter", "--iterations"), "--max-iter"),
+    **dict.fromkeys(("--n-jobs", "--workers", "--cores"), "--jobs"),
+    **dict.fromkeys(("--overwrite", "--yes"), "--force"),
+    **dict.fromkeys(("--out", "--outfile"), "--output"),
+    "--sep": "--delimiter",
+    "--lowercase": "--keep-case",
+    "--stopwords": "--stop-words",
+}
+
+
+class HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """Help that adds the default of an option, and the metavar that its type has."""
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        has_value = isinstance(action.default, str | float | int) and action.nargs != 0
+        is_shown = has_value and action.default != argparse.SUPPRESS
+        return f"{action.help} (default: %(default)s)" if is_shown else action.help
+
+    def _get_default_metavar_for_optional(self, action: argparse.Action) -> str:
+        metavar = getattr(action.type, "metavar", None)
+        return metavar or super()._get_default_metavar_for_optional(action)
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose usage is one line and whose errors suggest the option that was meant."""
+
+    def __init__(self, **more: Any) -> None:
+        super().__init__(**more, formatter_class=HelpFormatter)
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: Any = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """Refuse unknown options here, where the options of the command are known."""
+        found, rest = super().parse_known_args(args, namespace)
+        unknown = next((word for word in rest if word.startswith("-") and word != "-"), None)
+        if unknown is not None:
+            name = unknown.partition("=")[0]
+            self.error(f"there is no option {name}{self._suggestion(name)}")
+        return found, rest
+
+    def format_help(self) -> str:
+        """Return the help with a usage of one line. The options are listed below it anyway."""
+        self.usage = self._short_usage()
+        return super().format_help()
+
+    def error(self, message: str) -> NoReturn:
+        """Print usage and message, and exit with code 2."""
+        hint = f"({self.prog} --help)"
+        self.exit(2, f"usage: {self._short_usage()}    {hint}\n{self.prog}: error: {message}\n")
+
+    def _short_usage(self) -> str:
+        positional = [action for action in self._actions if not action.option_strings]
+        names = [f"[{a.metavar}]" if a.nargs == "?" else f"{a.metavar}" for a in positional]
+        required = [a for a in self._actions if a.option_strings and a.required]
+        names += [f"{a.option_strings[0]} {a.metavar}" for a in required]
+        return " ".join([self.prog, *names, "[options]"])
+
+    def _suggestion(self, name: str) -> str:
+        existing = self._option_string_actions
+        meant = _ELSEWHERE.get(name)
+        if meant not in existing:
+            meant = next(iter(difflib.get_close_matches(name, existing, 1)), None)
+        if meant is None:
+            return ""
+        return f"; did you mean {' or '.join(existing[meant].option_strings)}?"
+
+
+def words_for(parser: argparse.ArgumentParser, name: str, *value: Any) -> list[str] | None:
+    """Words of the command line that give a Python argument this value.
+
+    None if this command has no such option, or none for that value.
+    """
+    for action in parser._actions:
+        if action.dest != name or not action.option_strings:
+            continue
+        word = next(s for s in action.option_strings if s.startswith("--"))
+        if not value or (action.nargs == 0 and action.const == value[0]):
+            return [word]
+        if action.nargs != 0:
+            given = value[0]
+            is_list = isinstance(given, list | tuple)
+            return [word, ",".join(map(str, given)) if is_list else str(given)]
+    return None
+
+
+def spelling_of(parser: argparse.ArgumentParser) -> Spelling:
+    """How messages name options to users of this command."""
+
+    def spelled(name: str, value: tuple[Any, ...]) -> str | None:
+        words = words_for(parser, name, *value)
+        return None if words is None else shlex.join(words)
+
+    return spelled

@@ -1,0 +1,101 @@
+"""``klnmf rank``."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from klnmf.cli.files import RANK
+from klnmf.cli.long_runs import (
+    add_search_options,
+    checked_files,
+    interrupted,
+    progress_options,
+    resumable,
+    save_picture,
+)
+from klnmf.cli.messages import DONE, say
+from klnmf.cli.option_values import natural, share, some_ranks
+from klnmf.cli.options import add_data, add_output, add_quiet, add_threads
+
+SUMMARY = "choose the number of components by predicting held-out counts"
+EXAMPLES = """\
+  klnmf rank counts.npz
+  klnmf rank counts.npz --ranks 5,10,20,40 --plot rank.png
+  klnmf rank big.npz -o rank.json                  run again to continue after Ctrl-C
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of this command."""
+    add = parser.add_argument
+    add_output(parser, "result to write (default: DATA's name with .rank.json)")
+    add(
+        "--ranks",
+        type=some_ranks,
+        default="1-40",
+        metavar="LIST",
+        help="numbers of components to try, such as 1-20,30,40",
+    )
+    add("--splits", type=natural, default=5, help="number of random splits of the counts")
+    add(
+        "--train-fraction",
+        type=share,
+        default=0.9,
+        help="share of the counts to fit to; the others are held out",
+    )
+    add(
+        "--background",
+        type=share,
+        help="share of the predicted counts that is spread evenly over all features (default: the "
+        "best for each rank)",
+    )
+    add("--no-early-stop", dest="early_stop", action="store_false", help="try every rank")
+    add_search_options(parser, "split")
+    add_threads(parser, "--n-threads")
+    add_quiet(parser)
+    add_data(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Search, print, save. An interrupted search is continued."""
+    from klnmf.cli.data import read_data
+    from klnmf.model_selection import select_rank
+
+    files = checked_files(args, RANK, ".rank.json")
+    table = read_data(args)
+    try:
+        with resumable(files) as checkpoint:
+            selection = select_rank(
+                table.X,
+                args.ranks,
+                n_splits=args.splits,
+                train_fraction=args.train_fraction,
+                background="best" if args.background is None else args.background,
+                early_stop=args.early_stop,
+                n_jobs=args.n_jobs,
+                n_threads=args.n_threads,
+                random_state=args.random_state,
+                **checkpoint,
+                **progress_options(args, line_of_search),
+            )
+    except KeyboardInterrupt:
+        return interrupted(files.checkpoint)
+    selection.save(files.output)
+    files.checkpoint.unlink(missing_ok=True)
+    print(files.output.read_text(encoding="utf-8") if args.json else selection)
+    say(args, f"result: {files.output}")
+    save_picture(args, selection, files.picture)
+    return DONE
+
+
+def line_of_search(record: dict[str, Any]) -> str:
+    """Return the line that a log gets of a search."""
+    from klnmf.model_selection.timing import duration
+
+    left = record["seconds_left"]
+    text = "" if left is None else f", at most about {duration(left)} left"
+    return (
+        f"rank {record['rank']}, {record['n_done']} of {record['n_fits']} fits done: held-out "
+        f"deviance {record['deviance']:.5g}{text}"
+    )

@@ -1,0 +1,89 @@
+"""``klnmf report``."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from klnmf.cli.files import PAGE, check_output, stem_of
+from klnmf.cli.messages import DONE, CommandError, say
+from klnmf.cli.metadata import reproduction
+from klnmf.cli.options import add_data, add_matching, add_model, add_output, add_quiet
+
+if TYPE_CHECKING:
+    from klnmf.readers import CountTable
+    from klnmf.saved.models import SavedModel
+
+SUMMARY = "write an HTML report about a model"
+EXAMPLES = """\
+  klnmf report model.klnmf -o report.html
+  klnmf report model.klnmf counts.npz -o report.html   with a summary of the data
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of this command."""
+    add_model(parser)
+    add_output(parser, "report to write (default: MODEL's name with .html)")
+    parser.add_argument("--rank", metavar="FILE", help="also show this result of klnmf rank")
+    parser.add_argument("--title", help="title of the report")
+    add_quiet(parser)
+    add_matching(parser)
+    add_data(parser, nargs="?")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write the report on a model, with a summary of DATA if it is given."""
+    from klnmf.cli.models import in_models_features, read_model, read_new, represent
+    from klnmf.model_selection import RankSelection
+    from klnmf.report import write_report
+
+    default = f"{stem_of(args.model)}.html"
+    output = default if args.output is None else args.output
+    check_output(PAGE, output, args.model, args.data, args.rank)
+    saved = read_model(args.model)
+    rank = None if args.rank is None else RankSelection.load(args.rank)
+    W, X = saved.W, None
+    labels, sample_names = saved.metadata.get("labels"), saved.sample_names
+    if args.data is not None:
+        table = read_new(args, saved)
+        if not _is_what_was_fitted(saved, table):
+            W, labels, sample_names = represent(args, saved, table), None, table.row_names
+        labels = labels if table.labels is None else table.labels
+        X = in_models_features(args, saved, table)
+    if W is None:
+        raise CommandError(
+            f"{args.model} does not hold W, which a report needs: name the data, as in "
+            f"`klnmf report {args.model} DATA`."
+        )
+    write_report(
+        output,
+        saved.model,
+        W,
+        X,
+        feature_names=saved.feature_names,
+        sample_names=sample_names,
+        labels=_of_right_length(labels, W.shape[0]),
+        title=args.title,
+        parameters=reproduction(saved.metadata),
+        rank_selection=rank,
+    )
+    say(args, f"report: {output}")
+    return DONE
+
+
+def _is_what_was_fitted(saved: SavedModel, table: CountTable) -> bool:
+    """Whether the data seem to be those that the W in the file belongs to."""
+    facts, (names, new_names) = saved.metadata, (saved.sample_names, table.row_names)
+    fitted = (facts.get("n_samples"), facts.get("nonzeros"), facts.get("total"))
+    found = (table.shape[0], int(table.X.nnz), float(table.X.sum()))
+    same_names = (None if names is None else list(names)) == (
+        None if new_names is None else list(new_names)
+    )
+    return saved.W is not None and fitted == found and same_names
+
+
+def _of_right_length(labels: Any, n_samples: int) -> Any:
+    """Labels, if there is one for each sample. Metadata of a file may be anything."""
+    is_list = hasattr(labels, "__len__") and not isinstance(labels, str | dict)
+    return labels if is_list and len(labels) == n_samples else None

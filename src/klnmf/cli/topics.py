@@ -1,0 +1,79 @@
+"""``klnmf topics``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+from klnmf.cli.files import TOPICS, check_output, write_rows, write_text
+from klnmf.cli.messages import DONE, CommandError
+from klnmf.cli.option_values import natural
+from klnmf.cli.options import add_model, add_output
+
+SUMMARY = "show what the components of a model are about"
+EXAMPLES = """\
+  klnmf topics model.klnmf
+  klnmf topics model.klnmf --by frex --top 15
+  klnmf topics model.klnmf --csv > topics.csv
+"""
+RANKINGS = ("weight", "lift", "frex", "kl", "relevance")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of this command."""
+    add_model(parser)
+    parser.add_argument("--top", type=natural, default=10, help="number of features per component")
+    parser.add_argument("--by", choices=RANKINGS, default="weight", help="how to rank features")
+    either = parser.add_mutually_exclusive_group()
+    either.add_argument("--csv", action="store_true", help="write CSV, one line per feature")
+    either.add_argument("--json", action="store_true", help="write JSON")
+    add_output(parser, "file to write: .txt, .csv, .tsv or .json (default: text on stdout)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the top features of each component."""
+    from klnmf.cli.models import read_model
+    from klnmf.topics import component_shares, format_topics, top_features
+
+    form = _form(args)
+    saved = read_model(args.model)
+    components, names, W = saved.model.components_, saved.feature_names, saved.W
+    if form == ".txt":
+        text = format_topics(components, names, n_top=args.top, by=args.by, W=W)
+        write_text(args.output, text)
+        return DONE
+    top = top_features(components, names, n_top=args.top, by=args.by, W=W)
+    shares = component_shares(components, W)
+    if form == ".json":
+        found = [
+            {
+                "component": k,
+                "share": float(shares[k]),
+                "features": [{"feature": name, args.by: score} for name, score in features],
+            }
+            for k, features in enumerate(top)
+        ]
+        write_text(args.output, json.dumps(found, indent=2, ensure_ascii=False))
+        return DONE
+    rows: list[list[Any]] = [["component", "share", "rank", "feature", args.by]]
+    rows += [
+        [k, f"{shares[k]:.6g}", place, str(name), f"{score:.6g}"]
+        for k, features in enumerate(top)
+        for place, (name, score) in enumerate(features, start=1)
+    ]
+    write_rows(args.output, rows, delimiter="\t" if form == ".tsv" else ",")
+    return DONE
+
+
+def _form(args: argparse.Namespace) -> str:
+    """Return the format to write, as an ending: from the options, or from the file name."""
+    asked = ".csv" if args.csv else ".json" if args.json else None
+    if args.output is None or args.output == "-":
+        return asked or ".txt"
+    by_name = check_output(TOPICS, args.output, args.model).suffix.lower()
+    if asked and by_name not in ("", ".txt", asked) and (asked, by_name) != (".csv", ".tsv"):
+        raise CommandError(f"--{asked[1:]} cannot be used with the name {args.output}.")
+    if by_name in ("", ".txt"):
+        return asked or ".txt"
+    return by_name

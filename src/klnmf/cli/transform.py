@@ -1,0 +1,85 @@
+"""``klnmf transform``."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from klnmf.cli.files import FACTOR, check_output, check_writable, write_rows
+from klnmf.cli.messages import DONE, say
+from klnmf.cli.options import add_data, add_matching, add_model, add_output, add_quiet, add_threads
+from klnmf.support.whole_files import writing
+
+SUMMARY = "represent new samples by the components of a model"
+EXAMPLES = """\
+  klnmf transform model.klnmf new.npz -o W.csv
+  klnmf transform model.klnmf new.h5ad -o W.npz       sparse; features matched by name
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of this command."""
+    add_model(parser)
+    add_output(
+        parser,
+        "file for W, required: .csv, .tsv, .npz (sparse) or .npy; - prints CSV",
+        required=True,
+    )
+    parser.add_argument(
+        "--proportions",
+        action="store_true",
+        help="write the shares of the components in each sample, which add up to 1",
+    )
+    add_threads(parser)
+    add_quiet(parser)
+    add_matching(parser)
+    add_data(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write W of new samples."""
+    from klnmf.cli.models import open_new, read_model, represent
+    from klnmf.topics import plsi_probabilities
+
+    if args.output != "-":
+        check_output(FACTOR, args.output, args.model, args.data)
+    saved = read_model(args.model)
+    saved.model.set_params(n_threads=args.n_threads)
+    table = open_new(args, saved)
+    W = represent(args, saved, table)
+    if args.proportions:
+        W = plsi_probabilities(W, saved.model.components_).component_given_sample
+    write_factor(args.output, W, table.row_names)
+    if args.output != "-":
+        say(args, f"W: {args.output}, {W.shape[0]:,} samples × {W.shape[1]:,} components")
+    return DONE
+
+
+def write_factor(path: str, W: Any, sample_names: Sequence[str] | None) -> None:
+    """Write W in the format of the file name: .csv, .tsv, .npz (sparse) or .npy."""
+    import numpy as np
+    import scipy.sparse as sp
+
+    suffix = Path(path).suffix.lower()
+    if suffix == ".npz":
+        with writing(check_writable(path)) as file:
+            sp.save_npz(file, sp.csr_array(W))
+    elif suffix == ".npy":
+        with writing(check_writable(path)) as file:
+            np.save(file, _dense(W), allow_pickle=False)
+    else:
+        write_rows(path, _rows(W, sample_names), delimiter="\t" if suffix == ".tsv" else ",")
+
+
+def _rows(W: Any, sample_names: Sequence[str] | None) -> Iterator[list[Any]]:
+    n_samples, rank = W.shape
+    yield ["sample", *(f"component_{k}" for k in range(rank))]
+    for i in range(n_samples):
+        name = str(i) if sample_names is None else str(sample_names[i])
+        yield [name, *(f"{value:.9g}" for value in _dense(W[[i]])[0])]
+
+
+def _dense(W: Any) -> Any:
+    return W.toarray() if hasattr(W, "toarray") else W
