@@ -186,8 +186,8 @@ def test_search_in_a_folder_that_is_not_there_fails_at_once(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"back": 7}, "its way back is at 7, of 4 ranks"),
-        ({"back": 0}, "its way back is at 0"),
+        ({"back": 7}, "content.back is 7; it must be from 1 to 2"),
+        ({"back": 0}, "content.back is 0; it must be from 1 to 2"),
         ({"back": "up"}, "content.back must be of type int"),
         ({"current_splits": [2]}, r"current splits are \[2\]"),
         ({"current_splits": [[1]]}, r"current splits are \[\[1\]\]"),
@@ -219,7 +219,7 @@ def test_search_that_does_not_add_up_is_refused(
             select_rank(counts(), **arguments, random_state=0, checkpoint=path)
     arrays = whole.arrays | {"W0": -whole.arrays["W0"]}
     write_container(path, Container("rank search", whole.content, arrays))
-    with pytest.raises(SavedFileError, match="W0 or H has entries that are negative"):
+    with pytest.raises(SavedFileError, match="W0 has entries that are negative"):
         select_rank(counts(), **arguments, random_state=0, checkpoint=path)
 
 

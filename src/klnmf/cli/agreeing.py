@@ -16,7 +16,7 @@ from klnmf.data.not_counts import NotCountsWarning
 from klnmf.estimators.kl_nmf import KLNMF
 from klnmf.model_selection import Consensus
 from klnmf.model_selection import consensus as agreement_of_runs
-from klnmf.model_selection.timing import duration
+from klnmf.model_selection.progress import duration
 from klnmf.readers import CountTable
 
 

@@ -11,7 +11,7 @@ from klnmf.cli.lines import how_to_tell
 from klnmf.cli.outputs import RANK
 from klnmf.cli.searches import checked_files, interrupted, save_picture, way_out
 from klnmf.model_selection import select_rank
-from klnmf.model_selection.timing import duration
+from klnmf.model_selection.progress import duration
 
 
 def rank(args: argparse.Namespace) -> int:
