@@ -36,14 +36,14 @@ def test_printed_table_marks_the_choice(found: RankSelection) -> None:
     lines = str(found).splitlines()
     assert [line for line in lines if "<- best" in line] == [lines[4]]
     assert lines[4].split()[0] == "4"
-    assert "4 components: the fewest within one standard error" in str(found)
-    assert "Beyond 7 nothing was tried" in str(found)
+    assert "Chosen rank: 4, the smallest within one standard error" in str(found)
+    assert "The search stopped early at rank 7" in str(found)
 
 
 def test_largest_rank_being_best_is_said() -> None:
     selection = select_rank(counts(), [1, 2, 3], n_splits=2, random_state=0)
     assert selection.is_at_the_edge
-    assert "still falling at 3" in str(selection)
+    assert "still falling at rank 3" in str(selection)
 
 
 def test_saved_and_loaded_it_is_the_same(found: RankSelection, tmp_path: Path) -> None:
@@ -87,14 +87,14 @@ def test_damaged_files_are_refused(
     found.save(path)
     content = json.loads(path.read_text())
     path.write_text(json.dumps(content | {name: value}))
-    with pytest.raises(SavedFileError, match="not a rank selection that klnmf wrote"):
+    with pytest.raises(SavedFileError, match="not a rank selection saved by klnmf"):
         RankSelection.load(path)
 
 
 @pytest.mark.parametrize("text", ["[" * 200_000, "5", "null", "{", "[1, 2]"])
 def test_files_of_something_else_are_refused(text: str, tmp_path: Path) -> None:
     (tmp_path / "rank.json").write_text(text)
-    with pytest.raises(SavedFileError, match="not a rank selection that klnmf wrote"):
+    with pytest.raises(SavedFileError, match="not a rank selection saved by klnmf"):
         RankSelection.load(tmp_path / "rank.json")
 
 
