@@ -8,9 +8,8 @@ import scipy.sparse as sp
 from scipy.optimize import brentq
 
 from klnmf.uncertainty import limits as limits_module
-from klnmf.uncertainty.intervals import share_intervals
+from klnmf.uncertainty.intervals import RunningMoments, share_intervals
 from klnmf.uncertainty.limits import upper_limits
-from klnmf.uncertainty.moments import RunningMoments
 
 
 def test_running_moments_are_those_of_all_arrays() -> None:

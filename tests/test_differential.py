@@ -292,13 +292,13 @@ def test_table_is_ordered_by_the_sure_change(found: DifferentialFeatures) -> Non
     assert {int(name.split()[1]) for name in table["feature"]} == set(range(80, 90))
     assert len(found.table(2, 4)["z"]) == 4
     assert len(found.table(2, None, max_q=1.0)["z"]) == 90
-    with pytest.raises(ValueError, match="one of those compared: 0, 1, 2; got 3"):
+    with pytest.raises(ValueError, match="one of those tested: 0, 1, 2; got 3"):
         found.table(3)
 
 
 def test_printed_and_as_a_frame(found: DifferentialFeatures, model: KLNMF) -> None:
     text = str(found)
-    assert "Conditional on W" in text
+    assert "conditional on W" in text
     assert "270 tests" in text
     assert [line.split()[:2] for line in text.splitlines()[2:5]] == [
         ["0", "10"],
@@ -313,7 +313,7 @@ def test_printed_and_as_a_frame(found: DifferentialFeatures, model: KLNMF) -> No
     named = differential_features(model, X, 0, components=[2, 1], feature_names=names)
     assert named.components.tolist() == [2, 1]
     assert set(named.table(1)["feature"]) <= {f"gene{j}" for j in range(70, 80)}
-    assert "against component 0" in str(named)
+    assert "compared with component 0" in str(named)
 
 
 @pytest.mark.parametrize(
@@ -321,11 +321,11 @@ def test_printed_and_as_a_frame(found: DifferentialFeatures, model: KLNMF) -> No
     [
         ({"against": "rest"}, "against must be 'nearest', 'others' or a component from 0 to 2"),
         ({"against": 3}, "against must be 'nearest', 'others' or a component from 0 to 2; got 3"),
-        ({"components": [3]}, "components must name components from 0 to 2"),
-        ({"components": []}, "components must name components from 0 to 2"),
+        ({"components": [3]}, "components must be a list of numbers from 0 to 2"),
+        ({"components": []}, "components must be a list of numbers from 0 to 2"),
         ({"components": [1], "against": 1}, "cannot be compared with itself"),
         ({"alternative": "less"}, "alternative must be 'greater' or 'two-sided'; got 'less'"),
-        ({"alternative": "two-sided"}, "goes with alternative='greater' only"),
+        ({"alternative": "two-sided"}, "requires alternative='greater'"),
         ({"level": 1.0}, "level must be between 0 and 1"),
         ({"W": W[:5]}, "W has 5 rows for the 200 samples"),
         ({"W": W[:, :2]}, "W must have one column per component"),

@@ -36,14 +36,14 @@ def test_printed_table_marks_the_choice(found: RankSelection) -> None:
     lines = str(found).splitlines()
     assert [line for line in lines if "<- best" in line] == [lines[4]]
     assert lines[4].split()[0] == "4"
-    assert "4 components: the fewest within one standard error" in str(found)
-    assert "Beyond 7 nothing was tried" in str(found)
+    assert "Chosen rank: 4, the smallest within one standard error" in str(found)
+    assert "The search stopped early at rank 7" in str(found)
 
 
 def test_largest_rank_being_best_is_said() -> None:
     selection = select_rank(counts(), [1, 2, 3], n_splits=2, random_state=0)
     assert selection.is_at_the_edge
-    assert "still falling at 3" in str(selection)
+    assert "still falling at rank 3" in str(selection)
 
 
 def test_saved_and_loaded_it_is_the_same(found: RankSelection, tmp_path: Path) -> None:
@@ -87,14 +87,14 @@ def test_damaged_files_are_refused(
     found.save(path)
     content = json.loads(path.read_text())
     path.write_text(json.dumps(content | {name: value}))
-    with pytest.raises(SavedFileError, match="not a rank selection that klnmf wrote"):
+    with pytest.raises(SavedFileError, match="not a rank selection saved by klnmf"):
         RankSelection.load(path)
 
 
 @pytest.mark.parametrize("text", ["[" * 200_000, "5", "null", "{", "[1, 2]"])
 def test_files_of_something_else_are_refused(text: str, tmp_path: Path) -> None:
     (tmp_path / "rank.json").write_text(text)
-    with pytest.raises(SavedFileError, match="not a rank selection that klnmf wrote"):
+    with pytest.raises(SavedFileError, match="not a rank selection saved by klnmf"):
         RankSelection.load(tmp_path / "rank.json")
 
 
@@ -186,8 +186,8 @@ def test_search_in_a_folder_that_is_not_there_fails_at_once(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"back": 7}, "its way back is at 7, of 4 ranks"),
-        ({"back": 0}, "its way back is at 0"),
+        ({"back": 7}, "content.back is 7; it must be from 1 to 2"),
+        ({"back": 0}, "content.back is 0; it must be from 1 to 2"),
         ({"back": "up"}, "content.back must be of type int"),
         ({"current_splits": [2]}, r"current splits are \[2\]"),
         ({"current_splits": [[1]]}, r"current splits are \[\[1\]\]"),
@@ -219,7 +219,7 @@ def test_search_that_does_not_add_up_is_refused(
             select_rank(counts(), **arguments, random_state=0, checkpoint=path)
     arrays = whole.arrays | {"W0": -whole.arrays["W0"]}
     write_container(path, Container("rank search", whole.content, arrays))
-    with pytest.raises(SavedFileError, match="W0 or H has entries that are negative"):
+    with pytest.raises(SavedFileError, match="W0 has entries that are negative"):
         select_rank(counts(), **arguments, random_state=0, checkpoint=path)
 
 

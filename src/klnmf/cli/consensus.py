@@ -131,7 +131,7 @@ def _facts(found: Consensus) -> dict[str, Any]:
 
 def line_of_run(record: dict[str, Any]) -> str:
     """Return the line that a log gets of the runs."""
-    from klnmf.model_selection.timing import duration
+    from klnmf.model_selection.progress import duration
 
     return (
         f"{record['n_done']} of {record['n_runs']} runs done, the last one with "

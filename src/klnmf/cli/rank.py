@@ -91,7 +91,7 @@ def run(args: argparse.Namespace) -> int:
 
 def line_of_search(record: dict[str, Any]) -> str:
     """Return the line that a log gets of a search."""
-    from klnmf.model_selection.timing import duration
+    from klnmf.model_selection.progress import duration
 
     left = record["seconds_left"]
     text = "" if left is None else f", at most about {duration(left)} left"

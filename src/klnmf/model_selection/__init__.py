@@ -1,4 +1,4 @@
-"""How many components the data speak for, and which of them many runs agree on."""
+"""Choose the number of components, and find components that many runs agree on."""
 
 from __future__ import annotations
 

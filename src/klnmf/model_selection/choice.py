@@ -1,9 +1,9 @@
-"""Which rank the held-out deviances speak for, and when to stop looking.
+"""The choice of a rank by the one-standard-error rule, and early stopping.
 
-The samples are what varies from study to study. So the standard error of a difference between two
-ranks comes from the differences of the single samples, each averaged over the splits: splits of one
-matrix again and again would agree with each other better than two studies do. Where the splits
-disagree more than the samples explain, because fits ended in different optima, that is added.
+A new study has new samples. So the standard error of the difference between two ranks comes from
+the differences of the individual samples, averaged over the splits: splits of one matrix agree
+better with each other than two studies do. The variance between splits is added, because fits may
+end in different optima.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ import numpy.typing as npt
 
 FloatArray = npt.NDArray[np.float64]
 
-# A path over the ranks is given up when this many ranks in a row are worse than the best one by
-# more than so many standard errors.
+# The search stops when this many ranks in a row are worse than the best one by more than this many
+# standard errors.
 RISEN_RANKS = 3
 RISEN_ERRORS = 2.0
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Every rank against the one of lowest deviance; all arrays have one entry for each rank."""
+    """Each rank compared with the one of lowest deviance; arrays have one entry per rank."""
 
     deviance: FloatArray  # mean over samples and splits
     difference: FloatArray  # deviance − lowest deviance
     standard_error: FloatArray  # of the difference; 0 for the lowest itself
-    lowest: int  # position of the lowest deviance
-    chosen: int  # position of the choice
+    lowest: int  # index of the lowest deviance
+    chosen: int  # index of the chosen rank
 
     @property
     def has_clearly_risen(self) -> bool:
-        """Whether the last ranks are all worse than an earlier one, beyond doubt."""
+        """Whether the last ranks are all clearly worse than an earlier one."""
         last = slice(-RISEN_RANKS, None)
         return bool(
             len(self.difference) - self.lowest > RISEN_RANKS
@@ -42,17 +42,10 @@ class Comparison:
 
 
 def compared(of_samples: FloatArray, of_splits: FloatArray) -> Comparison:
-    """Compare ranks by the one-standard-error rule.
+    """Choose the smallest rank within one standard error of the lowest deviance.
 
-    The choice is the smallest rank whose deviance is not above the lowest one by more than a
-    standard error of that difference.
-
-    Parameters
-    ----------
-    of_samples : ndarray of shape (n_ranks, n_samples)
-        Held-out deviance of each sample, averaged over the splits.
-    of_splits : ndarray of shape (n_ranks, n_splits)
-        Held-out deviance of each split, averaged over the samples.
+    ``of_samples`` (n_ranks × n_samples) are held-out deviances averaged over the splits,
+    ``of_splits`` (n_ranks × n_splits) are averaged over the samples.
 
     Examples
     --------
@@ -72,7 +65,7 @@ def compared(of_samples: FloatArray, of_splits: FloatArray) -> Comparison:
 
 
 def _squared_error(values: FloatArray) -> FloatArray:
-    """Squared standard error of the means over the rows; 0 where a row is one number."""
+    """Squared standard error of the row means; 0 if there is only one column."""
     n = values.shape[1]
     if n < 2:
         return np.zeros(len(values))

@@ -1,7 +1,8 @@
-"""Components of many runs: which lie alone, and which belong together.
+"""Groups of similar components from many runs.
 
-As in cNMF (Kotliar et al. 2019): components of Euclidean length 1; those far from their nearest
-neighbours are left out; k-means puts the others together; a cluster's median is the consensus.
+As in cNMF (Kotliar et al. 2019), components are scaled to Euclidean length 1, those far from their
+nearest neighbours are left out, k-means groups the others, and the median of a group is its
+consensus component.
 """
 
 from __future__ import annotations
@@ -16,16 +17,16 @@ from sklearn.metrics import silhouette_samples
 Array = npt.NDArray[Any]
 FloatArray = npt.NDArray[np.float64]
 
-# Neighbours of a component that count: this share of the runs, as each run should have one of them.
+# Number of neighbours as a share of the runs: each run should hold one of them.
 NEIGHBOUR_SHARE = 0.3
 
 
 class Clusters(NamedTuple):
     """Groups of components."""
 
-    labels: npt.NDArray[np.int64]  # of each component that was kept
-    silhouettes: FloatArray  # of each component that was kept
-    medians: FloatArray  # n_clusters × n_features, each summing to 1
+    labels: npt.NDArray[np.int64]  # one per component
+    silhouettes: FloatArray  # one per component
+    medians: FloatArray  # n_clusters × n_features, rows summing to 1
 
 
 def distances(components: Array) -> FloatArray:
@@ -37,28 +38,16 @@ def distances(components: Array) -> FloatArray:
 
 
 def mean_distance_to_neighbours(between: FloatArray, n_runs: int) -> FloatArray:
-    """Mean distance of every component to its nearest neighbours, itself left out."""
+    """Mean distance of each component to its nearest neighbours, excluding itself."""
     n_neighbours = min(max(1, round(NEIGHBOUR_SHARE * n_runs)), len(between) - 1)
     if n_neighbours < 1:
         return np.zeros(len(between))
     nearest = np.partition(between, n_neighbours, axis=1)[:, : n_neighbours + 1]
-    return np.asarray(nearest.sum(axis=1) / n_neighbours)  # one of them is itself, at 0
+    return np.asarray(nearest.sum(axis=1) / n_neighbours)  # its distance to itself is 0
 
 
 def clustered(components: Array, between: FloatArray, n_clusters: int, seed: int) -> Clusters:
-    """Put components together by k-means.
-
-    Parameters
-    ----------
-    components : ndarray of shape (n_kept, n_features)
-        Components of length 1.
-    between : ndarray of shape (n_kept, n_kept)
-        Their distances.
-    n_clusters : int
-        How many groups.
-    seed : int
-        Of the starts of k-means, of which there are ten.
-    """
+    """Group components of length 1, with the distances ``between`` them, by k-means."""
     means = KMeans(n_clusters, n_init=10, random_state=seed).fit(components)
     labels = means.labels_.astype(np.int64)
     silhouettes = np.zeros(len(labels))

@@ -1,55 +1,60 @@
-"""What `consensus` returns."""
+"""`Consensus`: the result of `consensus`."""
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from klnmf.estimators.kl_nmf import KLNMF
-from klnmf.model_selection.consensus_file import read_consensus, write_consensus
+from klnmf.saved.arrays import FLOATS, INDICES, array_named, nonnegative, shaped_array
+from klnmf.saved.container import Container, SavedFileError, read_container, write_container
+from klnmf.saved.fields import Fields, number_to_json
 
 FloatArray = npt.NDArray[np.float64]
 IndexArray = npt.NDArray[np.int64]
 
+_NUMBERS = ("divergence", "kkt_residual", "density_threshold")
+
 
 @dataclass(frozen=True, eq=False)
 class Consensus:
-    """Components that many runs agree on; `klnmf.model_selection.consensus` makes it.
+    """Components that many runs agree on, as returned by `klnmf.model_selection.consensus`.
 
-    Printed, it is a table with a row for each component.
+    It prints as a table with one row per component.
 
     Attributes
     ----------
     components : ndarray of shape (n_components, n_features)
-        Consensus components, each summing to 1, the one with most counts first.
+        Consensus components, each summing to 1, in order of decreasing size.
     W : ndarray of shape (n_samples, n_components)
-        How much of each a sample has, in counts.
+        Expected counts of each component in each sample.
     divergence : float
         KL divergence of X from W times the components.
     kkt_residual : float
-        How far the pair is from a stationary point, see `klnmf.KLNMF`; medians are none.
+        Distance from a stationary point, see `klnmf.KLNMF`. Medians are not stationary.
     stability : ndarray of shape (n_components,)
-        Mean cosine similarity of the runs' components with the consensus component: 1 where every
-        run finds the same.
+        Mean cosine similarity of the runs' components with the consensus component; 1 if all runs
+        find the same.
     run_share : ndarray of shape (n_components,)
-        Share of the runs that have found the component.
+        Share of the runs that found the component.
     silhouette : ndarray of shape (n_components,)
-        Mean silhouette of the runs' components: close to 1 where they are much closer to each other
-        than to those of any other component, 0 or less where they are not.
+        Mean silhouette of the runs' components: near 1 if they are much closer to each other than
+        to any other group, 0 or less if they are not.
     run_objectives : ndarray of shape (n_runs,)
         KL divergence at the end of each run.
     spectra : ndarray of float32, shape (n_runs · n_components, n_features)
-        Components of all runs, run after run, each of Euclidean length 1.
+        Components of all runs, in order of the runs, each with Euclidean length 1.
     labels : ndarray of int, shape (n_runs · n_components,)
-        Consensus component that each belongs to; −1 for those left out.
+        Consensus component of each row of ``spectra``; −1 if it was left out.
     neighbour_distance : ndarray of shape (n_runs · n_components,)
-        Mean distance of each to its nearest neighbours, by which some are left out.
+        Mean distance of each row of ``spectra`` to its nearest neighbours.
     density_threshold : float
-        Distance beyond which they are.
+        Rows with a larger distance were left out.
     """
 
     components: FloatArray
@@ -67,11 +72,11 @@ class Consensus:
 
     @property
     def n_left_out(self) -> int:
-        """How many components of the runs belong to no consensus component."""
+        """Number of components of the runs that were left out."""
         return int(np.sum(self.labels < 0))
 
     def table(self) -> dict[str, npt.NDArray[Any]]:
-        """Return the columns of the table by name: component, share, stability, ...
+        """Return the columns of the table.
 
         Returns
         -------
@@ -88,14 +93,16 @@ class Consensus:
         }
 
     def to_model(self) -> KLNMF:
-        """Return a fitted model with these components, to transform, to save or to report on.
+        """Return a fitted model with these components, for ``transform``, saving or a report.
 
-        ``KLNMF(n_components).fit(X, H=result.components)`` goes on to an optimum instead.
+        To refine the components further, use
+        ``KLNMF(n_components).fit(X, H=result.components)`` instead.
 
         Returns
         -------
         KLNMF
-            Of no iterations, and converged only if ``kkt_residual`` is at most its ``tol``.
+            ``n_iter_`` is 0, and ``converged_`` is True only if ``kkt_residual`` is at most
+            ``tol``.
 
         Examples
         --------
@@ -116,18 +123,24 @@ class Consensus:
         return model
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write all of it, the components of all runs included, to a file that `load` reads.
+        """Save the result, including the components of all runs, to a file for `load`.
 
         Parameters
         ----------
         path : str or path
-            File to write; it appears under this name when it is whole.
+            File to write.
         """
-        write_consensus(path, self)
+        arrays = {
+            field.name: np.ascontiguousarray(getattr(self, field.name))
+            for field in fields(self)
+            if field.name not in _NUMBERS
+        }
+        content = {name: number_to_json(float(getattr(self, name))) for name in _NUMBERS}
+        write_container(Path(path), Container("consensus", content, arrays))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Consensus:
-        """Read a file that `save`, or ``klnmf consensus --result``, wrote.
+        """Load a file written by `save` or by ``klnmf consensus --result``.
 
         Parameters
         ----------
@@ -141,30 +154,34 @@ class Consensus:
         Raises
         ------
         klnmf.saved.SavedFileError
-            If the file is damaged or something else. It is a ValueError.
+            If the file is damaged or not a consensus. It is a ValueError.
         """
-        found: Consensus = read_consensus(path, cls)
-        return found
+        container = read_container(Path(path), "consensus")
+        content, arrays = Fields(container.content, "content"), container.arrays
+        try:
+            numbers: dict[str, Any] = {name: content.number(name) for name in _NUMBERS}
+            return cls(**numbers, **_checked_arrays(arrays))
+        except SavedFileError as error:
+            raise SavedFileError(f"{path} cannot be read: {error}") from error
 
     def plot(self, ax: Any = None) -> Any:
-        """Draw how alike the runs' components are: `klnmf.plots.plot_consensus`.
+        """Plot the similarity of the runs' components with `klnmf.plots.plot_consensus`.
 
         Parameters
         ----------
-        ax : matplotlib Any, optional
-            Where to draw; by default a new figure.
+        ax : matplotlib Axes, optional
+            Axes to draw on; a new figure by default.
 
         Returns
         -------
-        ax : matplotlib Axes
-            The axes drawn on.
+        matplotlib Axes
         """
         from klnmf.plots import plot_consensus
 
         return plot_consensus(self, ax)
 
     def __str__(self) -> str:
-        """Return the table and what was left out, in words."""
+        """Return the table and the number of components left out."""
         lines = ["component  share  stability  in runs  silhouette"]
         lines += [
             f"{k:9d} {100 * share:5.1f}% {stability:10.3f} {100 * runs:7.0f}% {silhouette:11.3f}"
@@ -175,7 +192,31 @@ class Consensus:
             [
                 *lines,
                 "",
-                f"{n_runs} runs; {self.n_left_out} of their {len(self.labels)} components lie far "
+                f"{n_runs} runs; {self.n_left_out} of their {len(self.labels)} components are far "
                 "from all others and were left out.",
             ]
         )
+
+
+def _checked_arrays(arrays: dict[str, npt.NDArray[Any]]) -> dict[str, Any]:
+    """Arrays of a saved consensus, if they fit together."""
+    r, m = array_named(arrays, "components", FLOATS, 2).shape
+    n = len(array_named(arrays, "W", FLOATS, 2))
+    n_runs = len(array_named(arrays, "run_objectives", FLOATS, 1))
+    shapes: dict[str, tuple[int, ...]] = {
+        "components": (r, m),
+        "W": (n, r),
+        "spectra": (n_runs * r, m),
+        **dict.fromkeys(("stability", "run_share", "silhouette"), (r,)),
+        **dict.fromkeys(("labels", "neighbour_distance"), (n_runs * r,)),
+        "run_objectives": (n_runs,),
+    }
+    found = {
+        name: shaped_array(arrays, name, shape, INDICES if name == "labels" else FLOATS)
+        for name, shape in shapes.items()
+    }
+    for name in ("components", "W", "spectra"):
+        nonnegative(found[name], name)
+    if not np.isin(found["labels"], np.arange(-1, r)).all():
+        raise SavedFileError(f"the labels must be from -1 to {r - 1}.")
+    return found

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from numbers import Integral, Real
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.utils import check_random_state
 from threadpoolctl import threadpool_limits
 
 from klnmf.backends import make_backend
@@ -24,17 +21,18 @@ from klnmf.data.validation import (
     warn_of_empty_samples,
     warn_of_many_components,
 )
+from klnmf.model_selection.checkpoints import Runs, RunsFile
 from klnmf.model_selection.clusters import clustered, distances, mean_distance_to_neighbours
 from klnmf.model_selection.consensus_result import Consensus
 from klnmf.model_selection.growth import descended
+from klnmf.model_selection.progress import RunsProgress
 from klnmf.model_selection.restarts import Fit, restarted
-from klnmf.model_selection.runs_file import Runs, RunsFile, identity
-from klnmf.model_selection.runs_progress import RunsProgress
 from klnmf.objective import Penalties
-from klnmf.saved.checkpoints import should_resume
+from klnmf.saved.periodic_file import data_identity
 from klnmf.solvers.base import Problem
 from klnmf.solvers.row_solve import RowSolve, solved_rows
 from klnmf.starts.initialization import STARTS, cover_columns
+from klnmf.support.number_checks import checked_positive, checked_whole
 from klnmf.support.option_names import option
 from klnmf.support.progress import is_bar_wanted
 
@@ -146,27 +144,22 @@ def consensus(
     warn_of_many_components(n_components, counts.shape)
     warn_of_empty_samples(np.diff(counts.indptr) == 0, sample_names_of(X))
     warn_if_not_counts(view_of(counts))
-    file = None if checkpoint is None else RunsFile(Path(checkpoint), checkpoint_every)
-    is_resumed = should_resume(None if file is None else file.path, resume)
-    is_bar_wanted(progress)  # refuses what it cannot be, before any work
-    if file is not None and is_resumed and random_state is None:
-        seed = file.stored_seed()
-    else:
-        seed = int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+    is_bar_wanted(progress)  # an invalid value is an error before any work
+    file = RunsFile(checkpoint, checkpoint_every, resume)
+    seed = file.seed(random_state)
     problem = Problem(make_backend("auto", SparseData(counts), 1), Penalties())
-    settings = {"init": init, "enough": float(enough), "max_iter": int(max_iter)}
-    runs = Runs(
-        identity(problem.backend.data, n_components=int(n_components), **settings), seed, {}
-    )
-    if file is not None:
-        runs = file.resumed(runs) if is_resumed else runs
-        file.write_if_due(runs)  # a path that cannot be written to is an error before any work
+    identity = data_identity(problem.backend.data) | {
+        "n_components": int(n_components),
+        "init": init,
+        "enough": float(enough),
+        "max_iter": int(max_iter),
+    }
+    runs = file.resumed(Runs(identity, seed, {}), seed)
     missing = [run for run in range(n_runs) if run not in runs.fits]
 
     def finished(run: int, fit: Fit) -> None:
         runs.fits[run] = fit
-        if file is not None:
-            file.write_if_due(runs)
+        file.write_if_due(runs)
         bar.update(run, fit.objective)
 
     # One limit around all threads: they would set and reset it in each other's way.
@@ -174,7 +167,7 @@ def consensus(
         RunsProgress(progress, n_runs, n_runs - len(missing), callback) as bar,
         threadpool_limits(1),
     ):
-        try:
+        with file.kept(runs):
             restarted(
                 problem,
                 n_components,
@@ -186,9 +179,6 @@ def consensus(
                 n_jobs=min(jobs, n_runs),
                 on_fit=finished,
             )
-        finally:
-            if file is not None:
-                file.write(runs)
         fits = [runs.fits[run] for run in range(n_runs)]
         spectra = np.concatenate([fit.components for fit in fits])
         objectives = np.array([fit.objective for fit in fits])
@@ -278,16 +268,11 @@ def _check_arguments(
     enough: Any,
     max_iter: Any,
 ) -> None:
-    for name, number, least in (
-        ("n_components", n_components, 1),
-        ("n_runs", n_runs, 2),
-        ("max_iter", max_iter, 1),
-    ):
-        if not isinstance(number, Integral) or int(number) < least:
-            raise ValueError(f"{name} must be a whole number of at least {least}; got {number!r}.")
-    for name, value in (("density_threshold", density_threshold), ("enough", enough)):
-        if not isinstance(value, Real) or not float(value) > 0:
-            raise ValueError(f"{name} must be a positive number; got {value!r}.")
+    checked_whole("n_components", n_components)
+    checked_whole("n_runs", n_runs, least=2)
+    checked_whole("max_iter", max_iter)
+    checked_positive("density_threshold", density_threshold)
+    checked_positive("enough", enough)
     for name, word, known in (("refit", refit, ("W", "both")), ("init", init, tuple(STARTS))):
         if word not in known:
             raise ValueError(f"{name} must be one of {', '.join(map(repr, known))}; got {word!r}.")

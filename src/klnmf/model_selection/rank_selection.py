@@ -1,4 +1,4 @@
-"""What `select_rank` returns: a table, a choice, a picture, a file."""
+"""`RankSelection`: the result of `select_rank`."""
 
 from __future__ import annotations
 
@@ -28,37 +28,37 @@ _COLUMNS = ("deviance", "difference", "standard_error", "stability", "background
 
 @dataclass(frozen=True, eq=False)
 class RankSelection:
-    """Ranks compared by held-out deviance; `klnmf.model_selection.select_rank` makes it.
+    """Held-out deviances of ranks, as returned by `klnmf.model_selection.select_rank`.
 
-    Printed, it is a table with the choice marked.
+    It prints as a table that marks the chosen rank.
 
     Attributes
     ----------
     best_rank : int
-        The choice: the smallest rank whose deviance is not above the lowest one by more than one
-        standard error of the difference.
+        The chosen rank: the smallest one whose deviance is within one standard error of the lowest
+        deviance.
     lowest_rank : int
-        The rank of lowest held-out deviance.
+        The rank with the lowest held-out deviance.
     ranks : ndarray of int
-        Ranks that were fitted, rising.
+        Ranks that were fitted, in increasing order.
     deviance : ndarray of float
-        Mean held-out Poisson deviance of a sample at each rank: lower is better.
+        Held-out Poisson deviance per sample at each rank; lower is better.
     difference, standard_error : ndarray of float
-        Deviance above that of ``lowest_rank``, and the standard error of this difference.
+        Deviance minus that of ``lowest_rank``, and the standard error of this difference.
     stability : ndarray of float
-        Mean cosine similarity of the components of two splits, matched; 1 is the same. NaN for a
-        single split. Splits share most of their counts, so that this is an upper bound of what new
-        data would show; where it falls, the components are not determined any more.
+        Mean cosine similarity of matched components from two splits; 1 means identical, NaN that
+        there was only one split. Because splits share most of their counts, new data would agree
+        less. Where the stability drops, the data no longer determine the components.
     background : ndarray of float
-        Share of the rates that was spread over all features, for each rank.
+        Share of the rates that is spread over all features, for each rank.
     seconds : ndarray of float
-        Time of all fits of a rank together.
+        Total time of all fits of a rank.
     is_complete : bool
-        Whether every rank that was asked for was fitted; if not, the deviance had clearly risen.
+        Whether all requested ranks were fitted; False if the search stopped early.
     method : {"thinning", "speckled"}
         How data were held out.
     n_splits, train_fraction, random_state
-        As given to `select_rank`; ``random_state`` is the seed in use.
+        As passed to `select_rank`; ``random_state`` is the seed that was used.
     n_samples, n_features : int
         Size of the data.
     """
@@ -82,11 +82,11 @@ class RankSelection:
 
     @property
     def is_at_the_edge(self) -> bool:
-        """Whether the largest rank was the best: larger ones may be better still."""
+        """Whether the largest rank has the lowest deviance, so that larger ones may be better."""
         return bool(self.is_complete and self.lowest_rank == self.ranks[-1])
 
     def table(self) -> dict[str, npt.NDArray[Any]]:
-        """Return the columns of the table by name; ``pandas.DataFrame`` takes them as they are.
+        """Return the columns of the table, for example for ``pandas.DataFrame``.
 
         Returns
         -------
@@ -97,32 +97,33 @@ class RankSelection:
         return {"rank": self.ranks, **columns, "is_best": self.ranks == self.best_rank}
 
     def plot(self, ax: Any = None) -> Any:
-        """Draw deviance and stability against rank: `klnmf.plots.plot_rank_selection`.
+        """Plot deviance and stability by rank with `klnmf.plots.plot_rank_selection`.
 
         Parameters
         ----------
-        ax : matplotlib Any, optional
-            Where to draw; by default a new figure.
+        ax : matplotlib Axes, optional
+            Axes to draw on; a new figure by default.
 
         Returns
         -------
-        ax : matplotlib Axes
-            The axes drawn on.
+        matplotlib Axes
         """
         from klnmf.plots import plot_rank_selection
 
         return plot_rank_selection(self, ax)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a JSON file that `load` reads.
+        """Save the result to a JSON file for `load`.
 
         Parameters
         ----------
         path : str or path
-            File to write; it appears under this name when it is whole.
+            File to write.
         """
         content = {
-            name: [_to_json(entry) for entry in value] if isinstance(value, np.ndarray) else value
+            name: [None if entry != entry else entry for entry in value.tolist()]  # NaN is null
+            if isinstance(value, np.ndarray)
+            else value
             for name, value in asdict(self).items()
         }
         text = json.dumps({"format": FORMAT, "version": VERSION, **content}, indent=1)
@@ -131,7 +132,7 @@ class RankSelection:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> RankSelection:
-        """Read a file that `save`, or ``klnmf rank``, wrote.
+        """Load a file written by `save` or by ``klnmf rank``.
 
         Parameters
         ----------
@@ -143,31 +144,29 @@ class RankSelection:
         RankSelection
         """
         try:
-            return cls._from_json(read_json(Path(path)))
+            return cls._from_json(Fields(read_json(Path(path)), "content"))
         except ValueError as error:
             raise SavedFileError(
-                f"{path} is not a rank selection that klnmf wrote, or it is damaged ({error})."
+                f"{path} is not a rank selection saved by klnmf, or it is damaged ({error})."
             ) from error
 
     @classmethod
-    def _from_json(cls, content: Any) -> RankSelection:
-        stored = Fields(content, "content")
+    def _from_json(cls, stored: Fields) -> RankSelection:
         if stored.take("format", str) != FORMAT:
             raise ValueError(f"its format is not {FORMAT!r}")
         if stored.whole("version") != VERSION:
-            raise ValueError(f"version {stored.whole('version')} instead of {VERSION}")
+            raise ValueError(f"its version is {stored.whole('version')}, not {VERSION}")
         ranks = stored.take("ranks", list)
         if not ranks or not all(type(rank) is int and 0 < rank < 2**53 for rank in ranks):
             raise ValueError("its ranks are not positive whole numbers")
-        values: dict[str, Any] = {"ranks": np.array(ranks, dtype=np.int64)}
+        values: dict[str, Any] = {name: stored.whole(name) for name in _WHOLE}
         for name in _COLUMNS:
             values[name] = _column(stored.take(name, list), len(ranks), name)
-        for name in _WHOLE:
-            values[name] = stored.whole(name)
         for name in ("best_rank", "lowest_rank"):
             if values[name] not in ranks:
-                raise ValueError(f"{name} is {values[name]}, which is none of its ranks")
+                raise ValueError(f"{name} is {values[name]}, which is not one of its ranks")
         return cls(
+            ranks=np.array(ranks, dtype=np.int64),
             is_complete=stored.take("is_complete", bool),
             method=stored.take("method", str),
             train_fraction=stored.number("train_fraction"),
@@ -175,7 +174,7 @@ class RankSelection:
         )
 
     def __str__(self) -> str:
-        """Return the table and the choice in words."""
+        """Return the table and the remarks."""
         lines = ["rank   deviance  above lowest  (± s.e.)   stability"]
         for i, rank in enumerate(self.ranks):
             mark = "  <- best" if rank == self.best_rank else ""
@@ -189,38 +188,34 @@ class RankSelection:
         return "\n".join([*lines, "", *(textwrap.fill(remark, 88) for remark in self.remarks())])
 
     def remarks(self) -> list[str]:
-        """Say in words what was chosen, how, and what to keep in mind."""
-        how = (
-            f"{100 * self.train_fraction:.3g} % of the counts"
-            if self.method == "thinning"
-            else f"the cells that are not hidden, {100 * self.train_fraction:.3g} % or more"
-        )
+        """Return sentences that explain the choice and its limits."""
+        percentage = f"{100 * self.train_fraction:.3g}%"
+        how = f"{percentage} of the counts"
+        if self.method != "thinning":
+            how = f"at least {percentage} of the cells; the others were hidden"
         found = [
-            f"{self.best_rank} component{'s' if self.best_rank != 1 else ''}: the fewest within "
-            f"one standard error of the lowest held-out deviance, which {self.lowest_rank} "
-            f"ha{'ve' if self.lowest_rank != 1 else 's'}; {self.n_splits} "
-            f"split{'s' if self.n_splits != 1 else ''}, each fitted to {how}."
+            f"Chosen rank: {self.best_rank}, the smallest within one standard error of the lowest "
+            f"held-out deviance (rank {self.lowest_rank}). Number of splits: {self.n_splits}. Each "
+            f"model was fitted to {how}."
         ]
         if self.is_at_the_edge:
             found.append(
-                f"The deviance was still falling at {self.ranks[-1]}, the largest rank tried: "
-                "larger ones may be better."
+                f"The deviance was still falling at rank {self.ranks[-1]}, the largest one tried. "
+                "Try larger ranks."
             )
         if not self.is_complete:
-            found.append(f"Beyond {self.ranks[-1]} nothing was tried: it had clearly risen.")
+            found.append(
+                f"The search stopped early at rank {self.ranks[-1]}, because the deviance had "
+                "clearly risen."
+            )
         return found
 
 
 def _column(entries: list[Any], length: int, name: str) -> FloatArray:
-    """Numbers of a column; null stands for NaN."""
+    """Return the numbers of a column, with NaN for null."""
     numbers = [math.nan if entry is None else entry for entry in entries]
     if len(numbers) != length or not all(type(number) in (int, float) for number in numbers):
         raise ValueError(f"{name} is not a list of {length} numbers")
     if not all(abs(number) < 2**53 for number in numbers if type(number) is int):
         raise ValueError(f"{name} has a number that is too large")
     return np.array(numbers, dtype=np.float64)
-
-
-def _to_json(value: Any) -> Any:
-    number = value.item()
-    return None if number != number else number

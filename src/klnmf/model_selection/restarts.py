@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +12,7 @@ from klnmf.solvers.base import Problem
 from klnmf.solvers.coordinate_descent import SparseCoordinateDescent
 from klnmf.solvers.loop import MaxIterations, Run, SmallGain
 from klnmf.solvers.start import start_state
+from klnmf.support.threads import run_in_threads
 
 Array = npt.NDArray[Any]
 
@@ -71,11 +71,4 @@ def restarted(
         components /= np.where(lengths > 0, lengths, 1)
         return Fit(components, float(state.objective))
 
-    with ThreadPoolExecutor(n_jobs) as pool:
-        futures = {pool.submit(fit, run): run for run in runs}
-        try:
-            for future in as_completed(futures):
-                on_fit(futures[future], future.result())
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+    run_in_threads(fit, list(runs), n_jobs, on_fit)

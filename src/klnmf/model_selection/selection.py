@@ -1,18 +1,14 @@
-"""`select_rank`: how many components the data speak for."""
+"""`select_rank`: choose the number of components."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from numbers import Integral, Real
-from pathlib import Path
+from numbers import Integral
 from typing import Any
 
-import joblib
 import numpy as np
 import scipy.sparse as sp
-from sklearn.utils import check_random_state
 from threadpoolctl import threadpool_limits
 
 from klnmf.backends.cpu import effective_threads
@@ -20,13 +16,14 @@ from klnmf.data.not_counts import NotCountsWarning, transformation_of
 from klnmf.data.sparse_data import view_of
 from klnmf.data.validation import EXACT_IN_FLOAT32, check_counts, checked_input, warn_caller
 from klnmf.estimators.completion import is_integer_valued
+from klnmf.model_selection.checkpoints import SearchFile
 from klnmf.model_selection.deviance import BACKGROUNDS
-from klnmf.model_selection.progress import PathProgress
+from klnmf.model_selection.progress import SearchProgress
 from klnmf.model_selection.rank_selection import RankSelection
 from klnmf.model_selection.search import Plan, Search, Step, is_small
-from klnmf.model_selection.search_file import SearchFile
-from klnmf.saved.checkpoints import should_resume
+from klnmf.support.number_checks import checked_fraction, checked_whole
 from klnmf.support.progress import is_bar_wanted
+from klnmf.support.threads import run_in_threads
 
 Record = dict[str, Any]
 
@@ -48,73 +45,75 @@ def select_rank(
     checkpoint_every: float = 60.0,
     resume: str | bool = "auto",
 ) -> RankSelection:
-    """Choose the number of components by how well models predict counts they have not seen.
+    """Choose the number of components by how well the model predicts held-out counts.
 
-    Every count is split at random between training and test data (binomial thinning): for Poisson
-    counts the two parts are independent. Models of rising rank are fitted to the training part,
-    each going on from the one before with new components for what that explains worst; then the way
-    leads back by merges of components, and a rank keeps the better fits to the training part. The
-    Poisson deviance of the test part is measured. Too few components miss structure, too many fit
-    noise; both predict worse. The choice is the smallest rank whose deviance is not above the
-    lowest one by more than a standard error of the difference, which comes from the differences of
-    the single samples (and of the splits).
+    Each count is split at random into training and test counts (binomial thinning). For Poisson
+    counts the two parts are independent. Models of increasing rank are fitted to the training
+    counts, each starting from the previous one. Components are then merged again, down to the
+    smallest rank, and each rank keeps the better fit to the training counts. The score of a rank is
+    the Poisson deviance of the test counts: with too few components a model misses structure, with
+    too many it fits noise, and both predict worse.
 
-    Values that are not whole numbers cannot be thinned. With a warning, random cells are then
-    hidden instead, zeros included, and predicted from a fit to the others.
+    The chosen rank is the smallest one whose deviance is within one standard error of the lowest
+    deviance. The standard error is that of the difference between the two ranks, from the
+    differences of the individual samples and splits.
+
+    Only whole counts can be thinned. For other data, random cells (zeros included) are held out
+    instead, with a warning, and predicted from a fit to the other cells.
 
     Parameters
     ----------
     X : {array-like, sparse matrix or array, DataFrame} of shape (n_samples, n_features)
         Counts, or other nonnegative data.
     ranks : iterable of int, default=range(1, 41)
-        Ranks to try. Time grows with the largest one; steps of more than 1 are fine.
+        Ranks to try. The time grows with the largest one. Steps larger than 1 are allowed.
     n_splits : int, default=5
-        How often the data are split anew.
+        Number of random splits.
     train_fraction : float, default=0.9
-        Share of the counts to fit to, between 0 and 1. The choice is one for data with that share
-        of the counts: much smaller values find fewer components.
+        Share of the counts in the training data, between 0 and 1. Much smaller values find fewer
+        components.
     background : "best" or float, default="best"
-        Share of every sample's rate that is spread over the features as they occur in the
-        training data, so that a count whose estimated rate is 0 costs much and not everything.
-        "best" takes, for each rank, the one of eight values from 0.001 to 0.5 under which the
-        held-out data are likeliest: models with many components need more of it, and one value for
-        all ranks would decide between them (the smaller, the fewer components; docs/performance.md
-        has figures).
+        Share of each sample's rate that is spread over all features, in proportion to how often
+        they occur in the training data. It keeps the deviance finite where an estimated rate is 0.
+        "best" tries eight values from 0.001 to 0.5 for each rank and takes the one with the lowest
+        deviance. A single value for all ranks affects the choice: the smaller it is, the fewer
+        components are chosen.
     early_stop : bool, default=True
         Stop when three ranks in a row are worse than the best by more than two standard errors.
     n_jobs : int, default=None
-        Splits to fit at the same time, in threads; negative numbers count from the end. None is as
-        many as there are CPUs, but 1 where the data are too large to hold several copies. The
-        result does not depend on it, bit for bit.
+        Number of splits to fit at the same time, in threads; -1 is all CPUs. None uses one thread
+        for each CPU, or a single one if the data are too large for several copies. The result does
+        not depend on it.
     n_threads : int, default=None
-        Threads of each fit; None shares the CPUs that this process may use between the jobs.
+        Threads of each fit. None divides the available CPUs among the jobs.
     random_state : int, RandomState instance or None, default=None
-        Seed of the splits and of the fits.
+        Seed of the splits and fits.
     progress : {"auto"} or bool, default="auto"
-        Progress bar with the time that is left, predicted from how the time grows with the rank;
-        "auto" shows it on a terminal.
+        Show a progress bar with the predicted time left. "auto" shows it on a terminal only.
     callback : callable, default=None
-        Called after each fit with a dict: rank, split, deviance, seconds, seconds_left (all ranks,
-        if there is no early stop; None when unknown), n_done, n_fits.
+        Called after each fit with a dict: rank, split, deviance, seconds, seconds_left (for all
+        ranks, without early stopping; None if not yet known), n_done, n_fits.
     checkpoint : str or path, default=None
-        File to which the search writes how far it has come; killed, it goes on from there to the
-        same result. Delete it when you have what you want.
+        File to save the progress of the search to. If the search is interrupted, call the function
+        again with the same arguments to resume it; the result is the same. The file is not deleted
+        at the end.
     checkpoint_every : float, default=60.0
-        Seconds between two checkpoints; 0 is one after each fit.
+        Seconds between checkpoints; 0 writes one after each fit.
     resume : {"auto"} or bool, default="auto"
-        Whether to go on from ``checkpoint``: "auto" does so if the file is there, True wants it to
-        be there, False starts anew and overwrites it.
+        Whether to resume from ``checkpoint``. "auto" resumes if the file exists, True raises an
+        error if it does not, False starts again and overwrites the file.
 
     Returns
     -------
     RankSelection
-        With ``best_rank``; it prints as a table, and can be plotted and saved.
+        The choice, ``best_rank``, with the scores of all ranks. It prints as a table and can be
+        plotted and saved.
 
     Notes
     -----
-    The rank that predicts best is not a property of nature: with more counts finer components
-    become visible. On simulated counts the planted rank is found within 1 where its components can
-    be told apart at all, see ``benchmarks/ranks.py``.
+    The best rank depends on the amount of data: with more counts, finer components become visible.
+    On simulated counts the true rank is found within 1 if the components differ enough; see
+    ``benchmarks/ranks.py``.
 
     Examples
     --------
@@ -129,67 +128,40 @@ def select_rank(
     'standard_error']
     """
     counts, method = _checked_data(X)
-    n_splits = _checked_number("n_splits", n_splits)
+    n_splits = checked_whole("n_splits", n_splits)
     jobs = _checked_jobs(n_jobs, 1 if not is_small(counts, n_splits) else n_splits)
     cpus = effective_threads(None)
     threads = effective_threads(n_threads) if n_threads is not None else max(1, cpus // jobs)
-    file = None if checkpoint is None else SearchFile(Path(checkpoint), checkpoint_every)
-    is_resumed = should_resume(None if file is None else file.path, resume)
-    is_bar_wanted(progress)  # refuses what it cannot be, before any work
-    if file is not None and is_resumed and random_state is None:
-        seed = file.stored_seed()
-    else:
-        seed = int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+    is_bar_wanted(progress)  # an invalid value is an error before any work
+    file = SearchFile(checkpoint, checkpoint_every, resume)
     plan = Plan(
         counts,
         _checked_ranks(ranks),
         n_splits,
-        _checked_share("train_fraction", train_fraction),
+        checked_fraction("train_fraction", train_fraction),
         _checked_backgrounds(background),
         method,
-        seed,
+        file.seed(random_state),
         threads,
     )
-    search = file.resumed(plan) if file is not None and is_resumed else Search.new(plan)
-    if file is not None:
-        file.write_if_due(search)  # a path that cannot be written to is an error before any work
-    # A threaded BLAS sums in an order of its own. The limit is process-wide, and the fits set and
-    # reset it too: set here, concurrent ones find and leave it as it is.
-    with PathProgress(progress, search, callback, jobs) as bar, threadpool_limits(1, "blas"):
-        try:
-            _go_on(search, early_stop, jobs, file, bar)
-        finally:
-            if file is not None:
-                file.write(search)
-    return _result(search)
-
-
-def _go_on(
-    search: Search, early_stop: bool, jobs: int, file: SearchFile | None, bar: PathProgress
-) -> None:
-    """Fit rank after rank, up and back, until all are done or the deviance has clearly risen."""
+    search = file.resumed(Search.new(plan), plan.seed)
 
     def finished(split: int, step: Step) -> None:
         rank = search.rank
         search.accept(split, step)
-        if file is not None:
-            file.write_if_due(search)
+        file.write_if_due(search)
         bar.update(search, rank, split, step)
 
-    while search.goes_on(early_stop):
-        splits = search.splits_to_do
-        if min(jobs, len(splits)) == 1:
-            for split in splits:
-                finished(split, search.step(split))
-            continue
-        with ThreadPoolExecutor(jobs) as pool:
-            fits = {pool.submit(search.step, split): split for split in splits}
-            try:
-                for fit in as_completed(fits):
-                    finished(fits[fit], fit.result())
-            except BaseException:
-                pool.shutdown(wait=False, cancel_futures=True)
-                raise
+    # A threaded BLAS sums in varying order. The limit is process-wide, and the fits set and reset
+    # it too. Set here, concurrent fits find and leave it as it is.
+    with (
+        file.kept(search),
+        SearchProgress(progress, search, callback, jobs) as bar,
+        threadpool_limits(1, "blas"),
+    ):
+        while search.goes_on(early_stop):
+            run_in_threads(search.step, search.splits_to_do, jobs, finished)
+    return _result(search)
 
 
 def _result(search: Search) -> RankSelection:
@@ -219,22 +191,22 @@ def _result(search: Search) -> RankSelection:
 
 
 def _checked_data(X: Any) -> tuple[sp.csr_array, str]:
-    """Return the counts, and how data of them are held out."""
+    """Return the counts, and the method to hold data out."""
     counts = check_counts(
         checked_input(X, ensure_min_samples=2, estimator="select_rank"),
         name="select_rank",
     )
     if counts.nnz == 0:
-        raise ValueError("X holds nothing but zeros: there is no rank to choose.")
+        raise ValueError("All values of X are zero, so there is no rank to choose.")
     if is_integer_valued(counts):
         exact = counts.data.max() < EXACT_IN_FLOAT32
         return (counts.astype(np.float32) if exact else counts), "thinning"
     transformation = transformation_of(view_of(counts))
-    what = "holds values that are not whole numbers" if transformation is None else transformation
+    what = "has values that are not whole numbers" if transformation is None else transformation
     warn_caller(
-        f"X {what}. Only whole counts can be thinned: random cells are held out instead (speckled "
-        "hold-out). Pass the raw counts if there are any: the model is for them, and thinning is "
-        "exact and faster.",
+        f"X {what}. Only whole counts can be thinned, so random cells are held out instead "
+        "(speckled hold-out). If you have the raw counts, pass those: the model is made for "
+        "counts, and thinning is exact and faster.",
         UserWarning if transformation is None else NotCountsWarning,
     )
     return counts, "speckled"
@@ -247,30 +219,14 @@ def _checked_ranks(ranks: Iterable[int]) -> tuple[int, ...]:
     return tuple(sorted({int(rank) for rank in given}))
 
 
-def _checked_number(name: str, value: Any) -> int:
-    if not isinstance(value, Integral) or value < 1:
-        raise ValueError(f"{name} must be a whole number of at least 1; got {value!r}.")
-    return int(value)
-
-
-def _checked_share(name: str, value: Any) -> float:
-    if not isinstance(value, Real) or not 0.0 < float(value) < 1.0:
-        raise ValueError(f"{name} must be between 0 and 1, both excluded; got {value!r}.")
-    return float(value)
-
-
 def _checked_backgrounds(background: Any) -> tuple[float, ...]:
     if background == "best":
         return BACKGROUNDS
     if isinstance(background, str):
         raise ValueError(f'background must be "best" or between 0 and 1; got {background!r}.')
-    return (_checked_share("background", background),)
+    return (checked_fraction("background", background),)
 
 
 def _checked_jobs(n_jobs: Any, most: int) -> int:
-    if n_jobs is None:
-        return min(most, effective_threads(None))
-    if not isinstance(n_jobs, Integral) or n_jobs == 0:
-        raise ValueError(f"n_jobs must be None or a whole number other than 0; got {n_jobs!r}.")
-    number = int(n_jobs)
-    return number if number > 0 else max(1, joblib.cpu_count() + 1 + number)
+    jobs = effective_threads(n_jobs, "n_jobs")
+    return jobs if n_jobs is not None else min(most, jobs)

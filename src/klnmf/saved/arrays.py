@@ -1,7 +1,7 @@
 """Matrices, names and histories as plain arrays.
 
-Each ``pack_…`` puts arrays into a dictionary and returns what the header has to say about them;
-``unpack_…`` turns them back, or raises a SavedFileError.
+Each ``pack_…`` puts arrays into a dictionary and returns an entry for the header. Each
+``unpack_…`` reverses this, or raises a SavedFileError.
 """
 
 from __future__ import annotations
@@ -24,19 +24,46 @@ INDICES = (np.int32, np.int64)
 
 
 def array_named(arrays: dict[str, Array], name: str, dtypes: Sequence[Any], ndim: int) -> Array:
-    """Array of one of these types and this number of dimensions."""
+    """Return an array of one of these types and this number of dimensions."""
     array = arrays.get(name)
-    if array is None or array.dtype not in dtypes or array.ndim != ndim:
-        found = "missing" if array is None else f"{array.dtype} of shape {array.shape}"
-        raise SavedFileError(f"the array {name!r} is {found}, which is not what belongs there.")
+    if array is None:
+        raise SavedFileError(f"the array {name!r} is missing.")
+    if array.dtype not in dtypes or array.ndim != ndim:
+        types = " or ".join(np.dtype(dtype).name for dtype in dtypes)
+        raise SavedFileError(
+            f"the array {name!r} must be {ndim}-D and {types}; it is {array.dtype} of shape "
+            f"{array.shape}."
+        )
     return array
+
+
+def shaped_array(
+    arrays: dict[str, Array], name: str, shape: tuple[int, ...], dtypes: Sequence[Any] = FLOATS
+) -> Array:
+    """Return an array of one of these types and this shape."""
+    array = array_named(arrays, name, dtypes, len(shape))
+    if array.shape != shape:
+        raise SavedFileError(f"{name} has the shape {array.shape}, not {shape}.")
+    return array
+
+
+def is_factor(values: Array) -> bool:
+    """Whether every entry is finite and nonnegative."""
+    return bool(np.isfinite(values).all() and (values >= 0).all())
+
+
+def nonnegative(values: Array, name: str) -> Array:
+    """Return an array whose entries are finite and nonnegative."""
+    if not is_factor(values):
+        raise SavedFileError(f"{name} has entries that are negative or not finite.")
+    return values
 
 
 # ---- matrices ------------------------------------------------------------------------------------
 
 
 def pack_matrix(arrays: dict[str, Array], name: str, matrix: Any) -> dict[str, Any]:
-    """Factor, dense or sparse: ``NAME``, or the three arrays ``NAME.data/indices/indptr``."""
+    """Pack a dense factor as ``NAME``, a sparse one as ``NAME.data/indices/indptr``."""
     if not sp.issparse(matrix):
         arrays[name] = np.asarray(matrix)
         return {"storage": "dense"}
@@ -49,7 +76,7 @@ def pack_matrix(arrays: dict[str, Array], name: str, matrix: Any) -> dict[str, A
 def unpack_matrix(
     arrays: dict[str, Array], name: str, about: Fields, shape: tuple[int, int]
 ) -> Any:
-    """Matrix of nonnegative floats with this shape."""
+    """Return a matrix of nonnegative floats with this shape."""
     storage = about.take("storage", str)
     if storage == "dense":
         matrix: Any = array_named(arrays, name, FLOATS, 2)
@@ -64,31 +91,25 @@ def unpack_matrix(
         except (TypeError, ValueError) as error:
             raise SavedFileError(str(error)) from error
     else:
-        raise SavedFileError(f"{name} is stored as {storage!r}; known are 'dense' and 'csr'.")
+        raise SavedFileError(f"{name}.storage must be 'dense' or 'csr'; it is {storage!r}.")
     if matrix.shape != shape:
         raise SavedFileError(f"{name} has the shape {matrix.shape}, not {shape}.")
-    if not is_factor(values):
-        raise SavedFileError(f"{name} has entries that are negative or not finite.")
+    nonnegative(values, name)
     return matrix
-
-
-def is_factor(values: Array) -> bool:
-    """Whether every entry is finite and nonnegative."""
-    return bool(np.isfinite(values).all() and (values >= 0).all())
 
 
 # ---- names ---------------------------------------------------------------------------------------
 
 
 def pack_names(arrays: dict[str, Array], name: str, names: Sequence[str]) -> None:
-    """Names: ``NAME.text``, their UTF-8 bytes on end, and ``NAME.ends``, where each one ends."""
+    """Pack names as ``NAME.text``, joined UTF-8 bytes, and ``NAME.ends``, the end of each name."""
     encoded = [str(each).encode() for each in names]
     arrays[f"{name}.text"] = np.frombuffer(b"".join(encoded), dtype=np.uint8)
     arrays[f"{name}.ends"] = np.cumsum([len(each) for each in encoded], dtype=np.int64)
 
 
 def unpack_names(arrays: dict[str, Array], name: str, n_names: int) -> Array:
-    """Names as an array of Python strings."""
+    """Return the names as an array of Python strings."""
     text = array_named(arrays, f"{name}.text", [np.uint8], 1)
     ends = array_named(arrays, f"{name}.ends", [np.int64], 1)
     starts = np.concatenate([np.zeros(1, dtype=np.int64), ends])
@@ -108,7 +129,7 @@ def unpack_names(arrays: dict[str, Array], name: str, n_names: int) -> Array:
 
 
 def pack_history(arrays: dict[str, Array], history: Sequence[dict[str, Any]]) -> list[str]:
-    """Put the records into the array ``history``, a row each; the header names the columns."""
+    """Pack the records as the rows of ``history``; the header names the columns."""
     columns = list(history[0]) if history else ["iteration"]
     rows = [[float(record[column]) for column in columns] for record in history]
     arrays["history"] = np.array(rows, dtype=np.float64).reshape(-1, len(columns))
@@ -125,9 +146,9 @@ def unpack_history(arrays: dict[str, Array], columns: Any) -> list[dict[str, Any
         and "iteration" in columns
     )
     if not is_named:
-        raise SavedFileError("the columns of its history need names, one of them 'iteration'.")
-    if not (np.abs(table[:, columns.index("iteration")]) < 2**53).all():  # NaN neither
-        raise SavedFileError("its history has numbers of iterations that are none.")
+        raise SavedFileError("the columns of its history must have names, one of them 'iteration'.")
+    if not (np.abs(table[:, columns.index("iteration")]) < 2**53).all():  # false for NaN
+        raise SavedFileError("its history has invalid iteration numbers.")
     records = [dict(zip(columns, row, strict=True)) for row in table.tolist()]
     for record in records:
         record["iteration"] = int(record["iteration"])

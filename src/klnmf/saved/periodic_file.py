@@ -1,4 +1,4 @@
-"""A file that long work writes its state to from time to time, to go on from there if killed."""
+"""Checkpoints: files to which long work writes its state from time to time."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from klnmf.data.sparse_data import SparseData
 from klnmf.data.validation import warn_caller
 from klnmf.saved.container import Container, SavedFileError, write_container
 from klnmf.support.option_names import option
@@ -18,21 +19,21 @@ Work = TypeVar("Work")
 
 @dataclass
 class PeriodicFile(ABC, Generic[Work]):
-    """The file of one piece of work; subclasses say what is in it."""
+    """The file of one piece of work; subclasses define its content."""
 
     path: Path
-    every: float  # seconds between two writes, not counting the writes
+    every: float  # seconds from the end of one write to the next write
     _last_time: float = field(default=-math.inf, init=False)
 
     @abstractmethod
     def packed(self, work: Work) -> Container:
-        """Return what the file is to hold."""
+        """Return the content of the file."""
 
     def write_if_due(self, work: Work) -> None:
-        """Write if that is long enough ago.
+        """Write if the last write is long enough ago.
 
-        A first write that fails is an error: the path is wrong, or this work cannot be written.
-        Later ones give a warning, for a full disk is no reason to lose long work.
+        If the first write fails, that is an error: the path is wrong, or the work cannot be
+        written. If a later one fails, the work continues with a warning.
         """
         if self._last_time == -math.inf:
             self._write(work)
@@ -46,8 +47,8 @@ class PeriodicFile(ABC, Generic[Work]):
         except OSError as error:
             self._last_time = time.monotonic()
             warn_caller(
-                f"The checkpoint {self.path} could not be written ({error}). The work goes on; "
-                "what it did since the last checkpoint would be lost if it were killed.",
+                f"The checkpoint {self.path} could not be written ({error}). The work continues, "
+                "but if it is killed, everything since the last checkpoint is lost.",
                 UserWarning,
             )
 
@@ -56,13 +57,24 @@ class PeriodicFile(ABC, Generic[Work]):
         self.was_read()
 
     def was_read(self) -> None:
-        """Note that the file holds the present state."""
+        """Note that the file holds the current state."""
         self._last_time = time.monotonic()
 
 
 def klnmf_version() -> str:
-    """Return the version that files are written by: another one may compute other bits."""
+    """Return the version of klnmf: other versions may give slightly different results."""
     return Container("", {}, {}).klnmf_version
+
+
+def data_identity(data: SparseData) -> dict[str, Any]:
+    """Return the entries by which a checkpoint recognises its data."""
+    (n, m), nnz, dtype, checksum = data.fingerprint
+    return {
+        "shape of X": [n, m],
+        "nonzeros of X": nnz,
+        "type of X": dtype,
+        "checksum of X": checksum,
+    }
 
 
 def check_identity(
@@ -72,7 +84,7 @@ def check_identity(
     work: str,
     way_out: str = "delete the file",
 ) -> None:
-    """Raise a SavedFileError that names all differences, if there are any."""
+    """Raise a SavedFileError that lists all differences, if there are any."""
     differences = [
         f"{option(name)} ({str(found.get(name))[:300]} there, {wanted.get(name)} here)"
         for name in dict.fromkeys([*wanted, *found])
@@ -81,6 +93,6 @@ def check_identity(
     if differences:
         raise SavedFileError(
             f"The checkpoint {path} belongs to another {work}. It differs in: "
-            f"{'; '.join(differences)}. Use the same data and the same arguments to go on with it, "
-            f"give this {work} a checkpoint of its own, or {way_out}."
+            f"{'; '.join(differences)}. To resume that {work}, use the same data and arguments. "
+            f"Otherwise choose another checkpoint file, or {way_out}."
         )

@@ -1,20 +1,19 @@
-"""A progress bar for long fits."""
+"""Progress bars for long work."""
 
 from __future__ import annotations
 
 import sys
-from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
 from tqdm.auto import tqdm
 
-# Fits that are over sooner show no bar.
+# Fits that take less time than this show no bar.
 SECONDS_BEFORE_SHOWN = 3.0
 
 
 def is_bar_wanted(progress: str | bool) -> bool:
-    """Whether to show a bar: "auto" is on a terminal only, and anything but a bool is refused.
+    """Whether to show a bar: "auto" shows it on a terminal only.
 
     Examples
     --------
@@ -28,58 +27,46 @@ def is_bar_wanted(progress: str | bool) -> bool:
     return sys.stderr is not None and sys.stderr.isatty()
 
 
-class ClosesBar:
-    """Something with a bar, closed at the end of a ``with``, whatever happened."""
-
-    _bar: Any
-
-    def __enter__(self) -> Self:
-        """Return this."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Close the bar."""
-        if self._bar is not None:
-            self._bar.close()
-
-
-class ProgressBar(ClosesBar):
-    """Shows iterations, objective and KKT residual; does nothing where it is not wanted.
+class Bar:
+    """A tqdm bar that a ``with`` block closes; it does nothing if no bar is wanted.
 
     Parameters
     ----------
     show : {"auto", True, False}
-        "auto" shows it on a terminal only, and only for a fit that takes some seconds.
-    total : int
-        Iterations at most.
-    n_done : int
-        Iterations that were done before.
+        See `is_bar_wanted`.
+    **options
+        Options of tqdm.
     """
 
+    def __init__(self, show: str | bool, **options: Any) -> None:
+        # Even a disabled bar would start tqdm's monitor thread.
+        self._bar: Any = tqdm(leave=False, **options) if is_bar_wanted(show) else None
+
+    def __enter__(self) -> Self:
+        """Return the bar."""
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Close the bar."""
+        if self._bar is not None:
+            self._bar.close()
+
+    def advance(self, text: str = "", total: int | None = None) -> None:
+        """Move on by one step, with a text at the end of the bar and a new total."""
+        if self._bar is not None:
+            self._bar.total = self._bar.total if total is None else total
+            self._bar.set_postfix_str(text, refresh=False)
+            self._bar.update()
+
+
+class ProgressBar(Bar):
+    """The bar of a fit: iterations, objective and KKT residual."""
+
     def __init__(self, show: str | bool, total: int, n_done: int = 0) -> None:
-        automatic = show == "auto"
-        self._bar: Any = None
-        # Even a disabled bar would start tqdm's monitor thread; where none is wanted, make none.
-        if is_bar_wanted(show):
-            self._bar = tqdm(
-                total=total,
-                initial=n_done,
-                desc="klnmf",
-                unit="it",
-                delay=SECONDS_BEFORE_SHOWN if automatic else 0,
-                leave=False,
-            )
+        delay = SECONDS_BEFORE_SHOWN if show == "auto" else 0.0
+        super().__init__(show, total=total, initial=n_done, desc="klnmf", unit="it", delay=delay)
 
     def update(self, record: dict[str, Any]) -> None:
         """Move on by one iteration."""
-        if self._bar is None:
-            return
-        self._bar.set_postfix_str(
-            f"objective {record['objective']:.6g}, KKT {record['kkt_residual']:.1e}", refresh=False
-        )
-        self._bar.update()
+        objective, residual = record["objective"], record["kkt_residual"]
+        self.advance(f"objective {objective:.6g}, KKT {residual:.1e}")

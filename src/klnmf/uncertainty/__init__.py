@@ -1,12 +1,11 @@
-"""How sure a fitted model is: intervals for its parts, and features that tell components apart."""
+"""Uncertainty of a fitted model: bootstrap intervals, and tests for differential features."""
 
 from __future__ import annotations
 
 from klnmf.uncertainty.bootstrap_result import Bootstrap, Draws
-from klnmf.uncertainty.bootstrap_runs import bootstrap
-from klnmf.uncertainty.differential import differential_features
-from klnmf.uncertainty.differential_result import DifferentialFeatures
+from klnmf.uncertainty.differential import DifferentialFeatures, differential_features
 from klnmf.uncertainty.intervals import Intervals
+from klnmf.uncertainty.parametric_bootstrap import bootstrap
 
 __all__ = [
     "Bootstrap",

@@ -1,4 +1,4 @@
-"""What `bootstrap` returns: intervals, how the runs went, a table, a picture."""
+"""`Bootstrap`: the result of `bootstrap`."""
 
 from __future__ import annotations
 
@@ -15,22 +15,27 @@ from klnmf.uncertainty.intervals import Intervals
 FloatArray = npt.NDArray[np.float64]
 
 MOST_BYTES_OF_DRAWS = 4 * 2**30
-# From this on the data are said to vary more than the model allows.
+# Above this dispersion, the printed result warns that the data vary more than the model allows.
 TOO_DISPERSED = 1.1
-# A component of the runs is said to be another one below this mean similarity.
+# Below this mean similarity, it warns that the runs find a different component.
 TOO_DIFFERENT = 0.8
+
+# Columns of a table, and the attribute of `Intervals` that each holds.
+_COLUMNS = {"share": "estimate"} | {
+    name: name for name in ("lower", "upper", "standard_error", "is_interior")
+}
 
 
 @dataclass(frozen=True, eq=False)
 class Draws:
-    """Shares of every run, in float32.
+    """Shares of all bootstrap runs, in float32.
 
     Attributes
     ----------
     components : ndarray of shape (n_runs, n_components, n_features)
         Components, as distributions over the features.
     proportions : ndarray of shape (n_runs, n_samples, n_components)
-        Proportions of the samples that were asked for.
+        Proportions of the selected samples.
     sizes : ndarray of shape (n_runs, n_components)
         Shares of all counts.
     """
@@ -41,15 +46,14 @@ class Draws:
 
     @classmethod
     def empty(cls, n_runs: int, shape: tuple[int, int], n_samples: int) -> Self:
-        """Room for so many runs, unless that is too much."""
+        """Allocate memory for the runs, or raise an error if it would be too much."""
         n_components, n_features = shape
         n_bytes = 4 * n_runs * n_components * (n_features + n_samples + 1)
         if n_bytes > MOST_BYTES_OF_DRAWS:
             raise ValueError(
-                f"keep_draws=True would keep {n_bytes / 2**30:.1f} GiB: {n_runs} runs × "
-                f"{n_components} components × ({n_features} features + {n_samples} samples). Pass "
-                "fewer samples (samples=[...]), fewer runs, or keep_draws=False, which needs no "
-                "more memory for more runs."
+                f"keep_draws=True would need {n_bytes / 2**30:.1f} GiB: {n_runs} runs × "
+                f"{n_components} components × ({n_features} features + {n_samples} samples). "
+                "Choose fewer samples (samples=[...]) or fewer runs, or use keep_draws=False."
             )
         return cls(
             np.empty((n_runs, n_components, n_features), np.float32),
@@ -60,41 +64,41 @@ class Draws:
     def put(
         self, run: int, components: FloatArray, proportions: FloatArray, sizes: FloatArray
     ) -> None:
-        """Keep a run."""
+        """Store a run."""
         self.components[run], self.proportions[run] = components, proportions
         self.sizes[run] = sizes[0]
 
 
 @dataclass(frozen=True, eq=False)
 class Bootstrap:
-    """Intervals for the parts of a model; `klnmf.uncertainty.bootstrap` makes it.
+    """Intervals for the parts of a model, as returned by `klnmf.uncertainty.bootstrap`.
 
-    Printed, it has a row for each component, and what to know before trusting it.
+    It prints as a table with one row per component, followed by warnings if there are any.
 
     Attributes
     ----------
     components : Intervals, of shape (n_components, n_features)
-        For each component as a distribution over the features.
-    proportions : Intervals, of shape (n_chosen, n_components)
-        For the proportions of each sample that was asked for.
+        Intervals for each component as a distribution over the features.
+    proportions : Intervals, of shape (n_selected, n_components)
+        Intervals for the proportions of each selected sample.
     sizes : Intervals, of shape (1, n_components)
-        For the share of all counts that each component holds.
-    samples : ndarray of int, shape (n_chosen,)
+        Intervals for the share of all counts in each component.
+    samples : ndarray of int, shape (n_selected,)
         Row numbers of the samples in ``proportions``.
     similarity : ndarray of shape (n_runs, n_components)
         Cosine similarity of each component with its match in each run.
     divergence : float
         KL divergence of the data from the model.
     run_divergences : ndarray of shape (n_runs,)
-        KL divergence of the drawn data from their refits.
+        KL divergence of the simulated data from the model refitted to them.
     n_converged : int
-        Refits that have converged.
+        Number of refits that converged.
     level : float
         Level of the intervals.
     feature_names : list of str or None
         Names of the features.
     draws : Draws or None
-        Shares of every run, if ``keep_draws=True`` was given.
+        Shares of all runs, if ``keep_draws=True``.
     """
 
     components: Intervals
@@ -118,41 +122,32 @@ class Bootstrap:
     def dispersion(self) -> float:
         """Divergence of the data, divided by the mean divergence of the runs.
 
-        Near 1 for Poisson counts and the right model (up to 1.04 in simulations). Well above it the
-        data vary more than the model allows, and the intervals are too short.
+        It is near 1 for Poisson counts and a correct model (up to 1.04 in simulations). If it is
+        well above 1, the data vary more than the model allows and the intervals are too short.
         """
         mean = float(self.run_divergences.mean())
         return self.divergence / mean if mean > 0.0 else 1.0
 
     def table(self, component: int, n_top: int | None = 10) -> dict[str, npt.NDArray[Any]]:
-        """Return the leading features of a component with their intervals, by name of the column.
+        """Return the leading features of a component with their intervals.
 
         Parameters
         ----------
         component : int
             Number of the component.
         n_top : int or None, default=10
-            Features; None is all of them.
+            Number of features; None returns all of them.
 
         Returns
         -------
         dict of ndarray
-            feature, share, lower, upper, standard_error, is_interior; the largest share first.
+            feature, share, lower, upper, standard_error, is_interior, in order of decreasing share.
         """
-        n_components, n_features = self.components.estimate.shape
+        n_components = len(self.components.estimate)
         if not 0 <= component < n_components:
             raise ValueError(f"component must be from 0 to {n_components - 1}; got {component!r}.")
-        names = np.array(checked_names(self.feature_names, n_features))
-        shares = self.components.estimate[component]
-        top = np.argsort(-shares, kind="stable")[:n_top]
-        return {
-            "feature": names[top],
-            "share": shares[top],
-            "lower": self.components.lower[component, top],
-            "upper": self.components.upper[component, top],
-            "standard_error": self.components.standard_error[component, top],
-            "is_interior": self.components.is_interior[component, top],
-        }
+        top = np.argsort(-self.components.estimate[component], kind="stable")[:n_top]
+        return {"feature": self._names()[top], **_columns(self.components, component, top)}
 
     def components_frame(self) -> Any:
         """Return the intervals of all components as a DataFrame (extra ``dataframes``).
@@ -160,18 +155,14 @@ class Bootstrap:
         Returns
         -------
         pandas.DataFrame
-            A row for each component and feature: component, feature, share, lower, upper,
+            One row per component and feature: component, feature, share, lower, upper,
             standard_error, is_interior.
         """
-        n_components, n_features = self.components.estimate.shape
-        names = np.array(checked_names(self.feature_names, n_features))
-        return _frame(
-            {
-                "component": np.repeat(np.arange(n_components), n_features),
-                "feature": np.tile(names, n_components),
-            },
-            self.components,
-        )
+        from klnmf.frames import table_frame
+
+        rows, columns = np.indices(self.components.estimate.shape).reshape(2, -1)
+        keys = {"component": rows, "feature": self._names()[columns]}
+        return table_frame(keys | _columns(self.components, rows, columns))
 
     def proportions_frame(self) -> Any:
         """Return the intervals of the samples' proportions as a DataFrame (extra ``dataframes``).
@@ -179,41 +170,37 @@ class Bootstrap:
         Returns
         -------
         pandas.DataFrame
-            A row for each sample and component: sample, component, share, lower, upper,
+            One row per sample and component: sample, component, share, lower, upper,
             standard_error, is_interior.
         """
-        n_samples, n_components = self.proportions.estimate.shape
-        return _frame(
-            {
-                "sample": np.repeat(self.samples, n_components),
-                "component": np.tile(np.arange(n_components), n_samples),
-            },
-            self.proportions,
-        )
+        from klnmf.frames import table_frame
+
+        rows, columns = np.indices(self.proportions.estimate.shape).reshape(2, -1)
+        keys = {"sample": self.samples[rows], "component": columns}
+        return table_frame(keys | _columns(self.proportions, rows, columns))
 
     def plot(self, *, n_top: int = 8, select: Sequence[int] | None = None, axes: Any = None) -> Any:
-        """Draw the leading features of each component: `klnmf.plots.plot_intervals`.
+        """Plot the leading features of each component with `klnmf.plots.plot_intervals`.
 
         Parameters
         ----------
         n_top : int, default=8
             Features per component.
         select : sequence of int, optional
-            The components to draw, in this order; by default all.
+            Components to draw, in this order; all of them by default.
         axes : array of matplotlib Axes, optional
-            One for each component drawn. By default a new figure.
+            One for each component drawn; a new figure by default.
 
         Returns
         -------
-        axes : ndarray of matplotlib Axes
-            The axes drawn on.
+        ndarray of matplotlib Axes
         """
         from klnmf.plots import plot_intervals
 
         return plot_intervals(self, n_top=n_top, select=select, axes=axes)
 
     def __str__(self) -> str:
-        """Return a row for each component, and what to know before trusting it."""
+        """Return one row per component, and warnings if there are any."""
         lines = [f"component   share  {self.level:.3g} interval      similarity  leading features"]
         is_empty = self.components.estimate.sum(axis=1) == 0.0
         for k in range(self.sizes.estimate.shape[1]):
@@ -230,45 +217,37 @@ class Bootstrap:
                 f"{k:9d} {100 * self.sizes.estimate[0, k]:6.1f}%  {ends:16s} "
                 f"{self.similarity[:, k].mean():11.3f}  {leading}"
             )
-        of_entries = f"{np.mean(self.components.is_interior):.0%} of the components' entries"
+        two_sided = f"{np.mean(self.components.is_interior):.0%} of the component entries"
         if len(self.samples):
-            of_entries += f" and {np.mean(self.proportions.is_interior):.0%} of the proportions"
+            two_sided += f" and {np.mean(self.proportions.is_interior):.0%} of the proportions"
         lines += [
             "",
-            f"Parametric bootstrap, {self.n_runs} runs, {self.n_converged} of them converged. "
-            f"{of_entries} are in the interior and have two-sided intervals; the others are too "
-            "near 0 or 1. All of it holds if the counts are Poisson and the model is right.",
+            f"Parametric bootstrap with {self.n_runs} runs, {self.n_converged} of them converged. "
+            f"Intervals are two-sided for {two_sided}; the others are too close to 0 or 1 and have "
+            "one-sided intervals. All intervals assume Poisson counts and a correct model.",
         ]
         if self.dispersion > TOO_DISPERSED:
             lines.append(
-                f"Careful: the divergence of the data is {self.dispersion:.2f} times that of data "
-                "drawn from the model. The counts vary more than Poisson counts of this rank do, "
-                "and the intervals are too short."
+                f"Warning: the divergence of the data is {self.dispersion:.2f} times that of data "
+                "drawn from the model. The counts vary more than Poisson counts, so the intervals "
+                "are too short."
             )
         unlike = np.flatnonzero((self.similarity.mean(axis=0) < TOO_DIFFERENT) & ~is_empty)
         if len(unlike):
             lines.append(
-                "Careful: the runs have other components in the place of "
-                f"{', '.join(map(str, unlike))} (similarity below {TOO_DIFFERENT}); their "
-                "intervals mean little."
+                "Warning: the runs find different components in place of "
+                f"{', '.join(map(str, unlike))} (similarity below {TOO_DIFFERENT}). Do not rely on "
+                "the intervals of these components."
             )
         return "\n".join(lines)
+
+    def _names(self) -> npt.NDArray[Any]:
+        return np.array(checked_names(self.feature_names, self.components.estimate.shape[1]))
 
 
 def _span(low: float, high: float) -> str:
     return f"[{100 * low:.3g}, {100 * high:.3g}]%"
 
 
-def _frame(keys: dict[str, npt.NDArray[Any]], intervals: Intervals) -> Any:
-    from klnmf.frames import table_frame
-
-    return table_frame(
-        keys
-        | {
-            "share": intervals.estimate.ravel(),
-            "lower": intervals.lower.ravel(),
-            "upper": intervals.upper.ravel(),
-            "standard_error": intervals.standard_error.ravel(),
-            "is_interior": intervals.is_interior.ravel(),
-        }
-    )
+def _columns(intervals: Intervals, rows: Any, columns: Any) -> dict[str, npt.NDArray[Any]]:
+    return {name: getattr(intervals, source)[rows, columns] for name, source in _COLUMNS.items()}

@@ -1,8 +1,9 @@
-"""`differential_features`: what a component has more of than others, with a test."""
+"""`differential_features`: features with a larger share in one component than in others."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from numbers import Integral
 from typing import Any, Literal, get_args
 
@@ -13,18 +14,149 @@ from scipy.stats import false_discovery_control, norm
 
 from klnmf.backends.cpu import effective_threads
 from klnmf.estimators.base import FactorModel
-from klnmf.topics.checks import Names, checked_choice, checked_representation
+from klnmf.support.number_checks import checked_fraction
+from klnmf.topics.checks import Names, checked_choice, checked_names, checked_representation
 from klnmf.uncertainty.comparison import compared_shares
-from klnmf.uncertainty.differential_result import DifferentialFeatures
-from klnmf.uncertainty.inputs import (
-    check_is_data_of_fit,
-    checked_level,
-    checked_whole_counts,
-    names_of_features,
-)
+from klnmf.uncertainty.inputs import check_is_data_of_fit, checked_whole_counts, names_of_features
 
 FloatArray = npt.NDArray[np.float64]
 Alternative = Literal["greater", "two-sided"]
+
+
+@dataclass(frozen=True, eq=False)
+class DifferentialFeatures:
+    """Differences between components, as returned by `klnmf.uncertainty.differential_features`.
+
+    All results are conditional on W. The arrays have one row per tested component and one column
+    per feature. Entries are NaN if there is nothing to compare, for example for a feature that does
+    not occur.
+
+    Attributes
+    ----------
+    components : ndarray of int, shape (n_tested,)
+        Components that were tested, in the order of the rows.
+    log2_fold_change : ndarray
+        Log₂ of the share in the component divided by the share in the reference. It is moderated:
+        always finite, and small counts do not give large changes.
+    lower, upper, standard_error : ndarray
+        Interval of the fold change at ``level``, and its standard error.
+    z, p_value, q_value : ndarray
+        Signed root of the likelihood-ratio statistic, p-value, and q-value (Benjamini and Hochberg)
+        over all entries.
+    share, reference_share : ndarray
+        Maximum likelihood estimates, given W, of the share of the feature in the component and in
+        the reference.
+    reference : ndarray of int
+        Component used as the reference; −1 for all others together, or if nothing was compared.
+    against : str or int
+        The kind of reference: "nearest", "others" or a component.
+    alternative : {"greater", "two-sided"}
+        The alternative hypothesis of the p-values.
+    level : float
+        Level of the intervals.
+    feature_names : list of str or None
+        Names of the features.
+    """
+
+    components: npt.NDArray[np.intp]
+    log2_fold_change: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+    standard_error: FloatArray
+    z: FloatArray
+    p_value: FloatArray
+    q_value: FloatArray
+    share: FloatArray
+    reference_share: FloatArray
+    reference: npt.NDArray[np.int64]
+    against: str | int
+    alternative: str
+    level: float
+    feature_names: list[str] | None
+
+    def table(
+        self, component: int, n_top: int | None = 10, max_q: float = 0.05
+    ) -> dict[str, npt.NDArray[Any]]:
+        """Return the leading features of a component.
+
+        Parameters
+        ----------
+        component : int
+            Number of the component.
+        n_top : int or None, default=10
+            Largest number of features; None returns all of them.
+        max_q : float, default=0.05
+            False discovery rate: only features with at most this q-value are listed. 1 lists all
+            features that were tested.
+
+        Returns
+        -------
+        dict of ndarray
+            feature, and one column for each array of the class, in decreasing order of the lower
+            end of the fold change, so that uncertain changes come last.
+        """
+        row = self._row(component)
+        listed = np.flatnonzero(self.q_value[row] <= max_q)
+        listed = listed[np.argsort(-self.lower[row, listed], kind="stable")][:n_top]
+        return {"feature": self._names()[listed], **self._entries(row, listed)}
+
+    def frame(self) -> Any:
+        """Return all results as a DataFrame (extra ``dataframes``).
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row for each component and feature that was tested.
+        """
+        from klnmf.frames import table_frame
+
+        rows, columns = np.nonzero(np.isfinite(self.p_value))
+        keys = {"component": self.components[rows], "feature": self._names()[columns]}
+        return table_frame(keys | self._entries(rows, columns))
+
+    def __str__(self) -> str:
+        """Return the leading features of each component."""
+        reference = {
+            "nearest": "the nearest other component for each feature",
+            "others": "all other components together",
+        }.get(str(self.against), f"component {self.against}")
+        lines = [
+            f"Features compared with {reference}: log2 fold change [{self.level:.3g} interval], "
+            "false discovery rate 0.05.",
+            "component  features  leading features",
+        ]
+        for row, component in enumerate(self.components):
+            table = self.table(int(component), 5)
+            columns = (table[name] for name in ("feature", "log2_fold_change", "lower", "upper"))
+            leading = ", ".join(
+                f"{name} {change:.1f} [{low:.1f}, {high:.1f}]"
+                for name, change, low, high in zip(*columns, strict=True)
+            )
+            n_found = int(np.sum(self.q_value[row] <= 0.05))
+            lines.append(f"{component:9d} {n_found:9d}  {leading or '(none)'}")
+        n_tests = int(np.isfinite(self.p_value).sum())
+        return "\n".join(
+            [
+                *lines,
+                "",
+                f"{n_tests} tests, valid for Poisson counts and conditional on W: the errors do "
+                "not include the uncertainty of W.",
+            ]
+        )
+
+    def _row(self, component: int) -> int:
+        rows = np.flatnonzero(self.components == component)
+        if len(rows) == 0:
+            listed = ", ".join(map(str, self.components))
+            raise ValueError(f"component must be one of those tested: {listed}; got {component}.")
+        return int(rows[0])
+
+    def _entries(self, rows: Any, columns: Any) -> dict[str, npt.NDArray[Any]]:
+        arrays = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: array[rows, columns] for name, array in arrays.items() if np.ndim(array) == 2}
+
+    def _names(self) -> npt.NDArray[Any]:
+        return np.array(checked_names(self.feature_names, self.log2_fold_change.shape[1]))
 
 
 def differential_features(
@@ -39,54 +171,54 @@ def differential_features(
     feature_names: Names | None = None,
     n_threads: int | None = None,
 ) -> DifferentialFeatures:
-    """Find the features that components have more of than other components do.
+    """Find features with a larger share in a component than in the other components.
 
-    For each component and feature: how many times the feature's share of the component is its share
-    of what the component is compared with (log₂ fold change, with an interval), and a test of the
-    two shares being equal, with q-values for all tests together.
+    For each component and feature, this compares the share of the feature in the component with its
+    share in the reference: the log₂ fold change with an interval, and a test of equal shares, with
+    q-values over all tests.
 
-    **Everything is conditional on W**: the parts that the components have in the samples are taken
-    as known. W was estimated from the same counts, and that is not in the errors. It hardly matters
-    where samples have counts enough to tell their parts; where they have not, false discoveries may
-    be twice as many as the q-values say (docs/performance.md, "How sure", has the rates measured
-    with known and with estimated W). Counts that vary more than Poisson counts make the tests too
-    sure of themselves; see ``dispersion`` of `bootstrap`.
+    **All results are conditional on W**: the amounts of the components in the samples are taken as
+    given. W was estimated from the same counts, and the errors do not include that. This hardly
+    matters if samples have many counts. If they have few, there may be twice as many false
+    discoveries as the q-values suggest; docs/performance.md has measured rates. For counts that
+    vary more than Poisson counts the p-values are too small; see ``dispersion`` of `bootstrap`.
 
-    Given W, each feature is a Poisson regression with nonnegative coefficients. The test is the
-    likelihood-ratio test of the fit with equal shares against the free one, ``z`` being its signed
-    root. A share of 0 needs no special treatment in it, because equal shares are not on the
-    boundary. Fold changes are moderated: half a count for each component, in the mean, is added
-    to every feature, so that they are finite and those of rare features are pulled to 0. Their
-    standard errors come from Fisher's information.
+    Given W, each feature is a Poisson regression with nonnegative coefficients. The test is a
+    likelihood-ratio test of equal shares, and ``z`` is its signed root. It is also valid for shares
+    of 0. Fold changes are moderated: on average half a count per component is added to each
+    feature. This keeps them finite and shrinks those of rare features towards 0. Their standard
+    errors come from the Fisher information.
 
     Parameters
     ----------
     model : KLNMF or MiniBatchKLNMF
         A fitted model.
     X : {array-like, sparse matrix or array, DataFrame} of shape (n_samples, n_features)
-        Counts: those of the fit, or others together with their W.
+        The counts of the fit, or other counts together with their W.
     against : {"nearest", "others"} or int, default="nearest"
-        What a component is compared with. "nearest" is, for each feature, the other component from
-        which it is hardest to tell: what is left is special to the component. "others" is all
-        others together, in proportion to their sizes. A number is that component.
+        The reference. "nearest" takes, for each feature, the other component that is hardest to
+        distinguish, so that significant features are specific to the component. "others" takes all
+        other components together, in proportion to their sizes. A number takes that component.
     components : sequence of int, default=None
-        Components to look at; None is all of them. ``components=[2], against=5`` is one pair.
+        Components to test; None tests all of them. ``components=[2], against=5`` compares one pair.
     alternative : {"greater", "two-sided"}, default="greater"
-        Whether only a larger share counts, or a smaller one as well; "nearest" is always "greater".
+        Whether to test for larger shares only, or for smaller ones as well. "nearest" requires
+        "greater".
     level : float, default=0.95
-        Of the intervals of the fold changes.
+        Level of the intervals of the fold changes.
     W : array-like of shape (n_samples, n_components), default=None
-        Representation of the samples; None solves for it, as ``transform`` does, and takes the X of
-        the fit alone. For other samples it is ``model.transform(X)``.
+        Representation of the samples. None computes it as ``transform`` does, and requires the X of
+        the fit. For other samples, pass ``model.transform(X)``.
     feature_names : sequence of str, default=None
-        For the printed result; None takes those that the model saw in ``fit``.
+        Names for the printed result. None uses the names seen in ``fit``.
     n_threads : int, default=None
-        Threads; None follows OMP_NUM_THREADS, else all CPUs. The result does not depend on it.
+        Number of threads. None follows OMP_NUM_THREADS, or uses all CPUs. The result does not
+        depend on it.
 
     Returns
     -------
     DifferentialFeatures
-        Arrays of components × features. It prints as a table and turns into a DataFrame.
+        Arrays of components × features. It prints as a table and can be converted to a DataFrame.
 
     Examples
     --------
@@ -101,14 +233,13 @@ def differential_features(
     >>> bool(found.q_value[component, jesus] < 0.05)  # special to that component
     True
     """
-    level = checked_level(level)
+    level = checked_fraction("level", level)
     counts = checked_whole_counts(model, X)
     if W is None:
         check_is_data_of_fit(
             model,
             counts,
-            "Pass the X of the fit. To compare the components in other samples, pass what they "
-            "are made of as well: W=model.transform(X).",
+            "Pass the X of the fit. For other samples, also pass W=model.transform(X).",
         )
     names = names_of_features(model, feature_names)
     chosen = _chosen_components(components, against, alternative, model.n_components_)
@@ -144,10 +275,10 @@ def differential_features(
 def _chosen_components(
     components: Sequence[int] | None, against: Any, alternative: str, n_components: int
 ) -> npt.NDArray[np.intp]:
-    """Check what is compared with what; returns the components to look at."""
+    """Check the arguments; returns the components to test."""
     checked_choice(alternative, "alternative", get_args(Alternative))
     if n_components < 2:
-        raise ValueError("The model has one component: there is nothing to compare it with.")
+        raise ValueError("The model has only one component, so there is nothing to compare.")
     is_number = isinstance(against, Integral) and 0 <= int(against) < n_components
     if not is_number and against not in ("nearest", "others"):
         raise ValueError(
@@ -156,8 +287,8 @@ def _chosen_components(
         )
     if against == "nearest" and alternative != "greater":
         raise ValueError(
-            "against='nearest' asks what a component has more of than each of the others, and "
-            "goes with alternative='greater' only. Compare with 'others' or with one component."
+            "against='nearest' requires alternative='greater'. For a two-sided test, use "
+            "against='others' or the number of a component."
         )
     chosen = np.arange(n_components)
     if components is not None:
@@ -165,17 +296,18 @@ def _chosen_components(
         is_whole = chosen.ndim == 1 and chosen.dtype.kind in "iu" and chosen.size > 0
         if not is_whole or chosen.min() < 0 or chosen.max() >= n_components:
             raise ValueError(
-                f"components must name components from 0 to {n_components - 1}; got {components!r}."
+                f"components must be a list of numbers from 0 to {n_components - 1}; got "
+                f"{components!r}."
             )
     if is_number:
         chosen = chosen[chosen != int(against)]
         if chosen.size == 0:
-            raise ValueError(f"Component {against} cannot be compared with itself alone.")
+            raise ValueError(f"Component {against} cannot be compared with itself.")
     return chosen.astype(np.intp)
 
 
 def _q_values(p_values: FloatArray) -> FloatArray:
-    """Benjamini and Hochberg's, over all tests; NaN where there was none."""
+    """Benjamini and Hochberg's q-values over all tests; NaN where there was no test."""
     found = np.full(p_values.shape, np.nan)
     tested = np.isfinite(p_values)
     if tested.any():

@@ -1,8 +1,7 @@
-"""What both kinds of answer take: a fitted model, whole counts, names."""
+"""Checks of the model, the counts and the names."""
 
 from __future__ import annotations
 
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -16,23 +15,22 @@ from klnmf.topics.checks import Names, checked_names
 
 
 def checked_whole_counts(model: FactorModel, X: Any) -> sp.csr_array:
-    """Return the counts in the type of the components; what cannot be Poisson is refused."""
+    """Return the counts in the type of the components; other data than counts are refused."""
     check_is_fitted(model, "components_")
     _refuse_other_models(model)
     counts = model._check(X, reset=False)
     if not is_integer_valued(counts):
         raise ValueError(
-            "X has values that are not whole numbers. Poisson counts vary as much as their mean; "
-            "weighted or scaled data do not, and nothing said of them here would be true. Fit and "
-            "pass the counts."
+            "X has values that are not whole numbers. The results are valid for Poisson counts "
+            "only, not for weighted or scaled data. Fit the model to the raw counts and pass those."
         )
     return counts.astype(model.components_.dtype, copy=False)
 
 
 def check_is_data_of_fit(model: FactorModel, counts: sp.csr_array, way_out: str) -> None:
-    """Refuse other data than those of the fit, where the model knows these.
+    """Refuse other data than those of the fit, if the model has their checksum.
 
-    Models from files of older versions, from streams and from bare components do not.
+    Models from older files, from streams and from components alone have none.
     """
     of_fit = getattr(model, "data_checksum_", None)
     if of_fit is not None and of_fit != counts_checksum(counts):
@@ -40,12 +38,12 @@ def check_is_data_of_fit(model: FactorModel, counts: sp.csr_array, way_out: str)
         total = float(counts.sum(dtype=np.float64))
         raise ValueError(
             f"X ({n:,} samples × {m:,} features, {total:,.0f} counts) is not the data that the "
-            f"model was fitted to: its sums differ. {way_out}"
+            f"model was fitted to. {way_out}"
         )
 
 
 def n_fixed_components(model: FactorModel) -> int:
-    """How many of the first components were known before the fit."""
+    """Return how many components were fixed in the fit; they come first."""
     fixed: Any = getattr(model, "fixed_components", None)
     if fixed is None:
         return 0
@@ -53,29 +51,21 @@ def n_fixed_components(model: FactorModel) -> int:
 
 
 def _refuse_other_models(model: FactorModel) -> None:
-    """Refuse a fit to something else than all counts, with the same weight, of free factors."""
+    """Refuse models with weights, missing cells or constraints that the methods do not support."""
     harmless = {"fixed_components"}
     if not any(model._penalties().penalised_modes):
-        harmless.add("exposure")  # it scales rows of W, and shares are the same
+        harmless.add("exposure")  # it scales rows of W and does not change shares
     others = [name for name in getattr(model, "known_names_", []) if name not in harmless]
     if others:
         raise ValueError(
-            f"The model was fitted with {', '.join(others)}, of which bootstrap and "
-            "differential_features know nothing: what they say would be about another model. They "
-            "are for models that were fitted without; exposures without penalties and "
-            "fixed_components are welcome."
+            f"The model was fitted with {', '.join(others)}. bootstrap and differential_features "
+            "do not support this. Fit a model without it. They do support fixed_components, and "
+            "exposure without penalties."
         )
 
 
-def checked_level(level: Any) -> float:
-    """Level of intervals, as a number between 0 and 1."""
-    if not isinstance(level, Real) or not 0.0 < float(level) < 1.0:
-        raise ValueError(f"level must be between 0 and 1, such as 0.95; got {level!r}.")
-    return float(level)
-
-
 def names_of_features(model: FactorModel, feature_names: Names | None) -> list[str] | None:
-    """Names that were given, or that the model saw; None where there are none."""
+    """Names that were passed or that the model saw in fit; None if there are none."""
     names = feature_names
     if names is None:
         names = getattr(model, "feature_names_in_", None)

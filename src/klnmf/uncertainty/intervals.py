@@ -1,4 +1,4 @@
-"""Intervals for shares, from a standard error or, at the boundary, from the likelihood."""
+"""Intervals for shares, from standard errors or, near 0 and 1, from the likelihood."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from scipy.stats import t as student
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 
-# An entry is in the interior if it is so many standard errors away from 0 and from 1: for a Poisson
-# count, from nine on.
+# An entry is in the interior if it is this many standard errors from 0 and 1. A Poisson count
+# reaches this at 9.
 ERRORS_FROM_BOUNDARY = 3.0
 
 
 @dataclass(frozen=True, eq=False)
 class Intervals:
-    """Intervals for an array of shares; each attribute is an array of the same shape.
+    """Intervals for an array of shares; all attributes have the same shape.
 
     Attributes
     ----------
     estimate : ndarray of float
         The share in the fitted model.
     lower, upper : ndarray of float
-        Ends of the interval; NaN where there is no distribution (an empty component or sample).
+        Ends of the interval; NaN for an empty component or sample.
     standard_error : ndarray of float
         Standard deviation of the share over the bootstrap runs.
     bias : ndarray of float
-        Mean over the runs minus the estimate. It is not taken off the intervals.
+        Mean over the runs minus the estimate. The intervals are not corrected for it.
     is_interior : ndarray of bool
-        Whether the entry is more than three standard errors away from 0 and from 1. Elsewhere the
-        interval is one-sided, from 0 or to 1: "not more than", or "not less than".
+        Whether the entry is more than three standard errors from 0 and 1. Other entries have
+        one-sided intervals, which start at 0 or end at 1.
     """
 
     estimate: FloatArray
@@ -45,7 +45,7 @@ class Intervals:
 
 
 def interior(estimate: FloatArray, standard_error: FloatArray) -> BoolArray:
-    """Whether shares are well away from 0 and from 1."""
+    """Whether shares are well away from 0 and 1."""
     room = np.minimum(estimate, 1.0 - estimate)
     return np.asarray(room > ERRORS_FROM_BOUNDARY * standard_error)
 
@@ -58,25 +58,15 @@ def share_intervals(
     level: float,
     n_runs: int,
 ) -> Intervals:
-    """Intervals for the shares in the rows of an array, each adding up to 1.
+    """Intervals for the shares in the rows of an array; each row sums to 1.
 
-    In the interior it is sin²(φ ± z s / (2 √(p (1 − p)))) with φ = arcsin √p, s the standard error
-    and z Student's quantile: as p ± z s, but within [0, 1], and with more room on the side of ½.
-    Near 0 it goes from 0 to p plus z s or what the likelihood allows, whichever is more; near 1 it
-    leaves room for the largest of the others.
+    ``mean`` and ``standard_error`` are those of the ``n_runs`` runs; ``could_be_added`` is what the
+    likelihood allows above the estimate.
 
-    Parameters
-    ----------
-    estimate : ndarray of shape (n_rows, n_columns)
-        Shares.
-    mean, standard_error : ndarray of the same shape
-        Over the runs.
-    could_be_added : ndarray of the same shape
-        What the likelihood allows above the estimate.
-    level : float
-        Of the intervals.
-    n_runs : int
-        From which the standard errors come.
+    In the interior the interval is sin²(φ ± z s / (2 √(p (1 − p)))) with φ = arcsin √p, s the
+    standard error and z Student's quantile. This is close to p ± z s, but stays within [0, 1]. Near
+    0 the interval goes from 0 to p plus z s or ``could_be_added``, whichever is larger. Near 1 it
+    leaves room for the largest of the other shares.
     """
     z = float(student.ppf(0.5 + level / 2.0, n_runs - 1))
     inside = interior(estimate, standard_error)
@@ -95,7 +85,7 @@ def share_intervals(
     lower[near_zero], upper[near_one] = 0.0, 1.0
     others = _largest_other(np.where(near_one, 0.0, upper))
     lower = np.where(near_one, np.minimum(lower, 1.0 - others), lower)
-    # The estimate itself is in the interval, whatever the rounding of sin².
+    # Rounding of sin² must not exclude the estimate itself.
     lower, upper = np.minimum(lower, p), np.maximum(upper, p)
     empty = ~(estimate.sum(axis=1) > 0.0)
     lower[empty] = upper[empty] = np.nan
@@ -103,7 +93,7 @@ def share_intervals(
 
 
 def _largest_other(values: FloatArray) -> FloatArray:
-    """Largest entry of the row without the entry itself; 0 where there is no other."""
+    """Largest other entry of the same row; 0 if there is none."""
     if values.shape[1] < 2:
         return np.zeros_like(values)
     top = np.argmax(values, axis=1)
@@ -113,3 +103,37 @@ def _largest_other(values: FloatArray) -> FloatArray:
     largest = np.broadcast_to(values[row, top][:, np.newaxis], values.shape).copy()
     largest[row, top] = without.max(axis=1)
     return largest
+
+
+class RunningMoments:
+    """Mean and standard deviation over arrays that are not kept (Welford's sums).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> moments = RunningMoments((2,))
+    >>> for values in ([1.0, 5.0], [3.0, 5.0]):
+    ...     moments.add(np.array(values))
+    >>> moments.mean.tolist(), moments.standard_deviation.round(3).tolist()
+    ([2.0, 5.0], [1.414, 0.0])
+    """
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.n = 0
+        self.mean: FloatArray = np.zeros(shape)
+        self._squares: FloatArray = np.zeros(shape)  # Σ (x − mean)²
+
+    def add(self, values: npt.NDArray[np.floating]) -> None:
+        """Include one more array."""
+        self.n += 1
+        off = values - self.mean
+        self.mean += off / self.n
+        off *= values - self.mean
+        self._squares += off
+
+    @property
+    def standard_deviation(self) -> FloatArray:
+        """Standard deviation of each entry; NaN for fewer than two arrays."""
+        if self.n < 2:
+            return np.full(self.mean.shape, np.nan)
+        return np.sqrt(self._squares / (self.n - 1))

@@ -1,14 +1,13 @@
-"""How large an entry of a factor could be: upper limits from the likelihood of its row.
+"""Upper limits for entries of a factor, from the likelihood of their row.
 
-An entry that is 0 is 0 in data drawn from the model as well, more often than not or always, and a
-bootstrap cannot say how far above 0 it might be. The likelihood can. With the rest of the row and
-the other factor A fixed, adding u to x_k costs
+An entry that is 0 usually stays 0 in refits to simulated data, so a bootstrap cannot show how large
+it could be. The likelihood can. With the rest of the row and the other factor A fixed, adding u to
+x_k changes the negative log-likelihood by the convex function
 
-    F(u) = c_k u − Σ_i v_i log(1 + u A_ik / y_i),
+    F(u) = c_k u − Σ_i v_i log(1 + u A_ik / y_i).
 
-a convex function of u. The limit is where F has risen by log(1 / α). Where nothing in the data
-speaks for the component F is c_k u, and the limit log(1/α) / c_k is the exact one for a Poisson
-count of 0: three counts for α = 0.05.
+The limit is the u at which F reaches log(1 / α). If no count supports the component, F is c_k u,
+and the limit log(1 / α) / c_k is exact for a Poisson count of 0: three counts for α = 0.05.
 """
 
 from __future__ import annotations
@@ -24,56 +23,41 @@ from klnmf.data.sparse_data import row_ranges
 Array = npt.NDArray[Any]
 FloatArray = npt.NDArray[np.float64]
 
-_ENTRIES_AT_ONCE = 1 << 22  # of the products x_ik A_jk
-_NEWTON_STEPS = 100  # at most; five or six are the rule
+_ENTRIES_AT_ONCE = 1 << 22  # products x_ik A_jk in memory
+_NEWTON_STEPS = 100  # the largest number; five or six are usual
 
 
 def upper_limits(X: sp.csr_array, x: Array, A: Array, wanted: Array, alpha: float) -> FloatArray:
-    """Find what may be added to entries of x before the likelihood falls by the factor α.
+    """Find how much can be added to entries of x before the likelihood falls by the factor α.
 
-    Parameters
-    ----------
-    X : csr_array of shape (n_rows, n_columns)
-        Counts, by the rows of ``x``.
-    x, A : ndarray of shape (n_rows, r) and (n_columns, r)
-        The factor in question, and the other one.
-    wanted : ndarray of bool, shape (n_rows, r)
-        The entries to do; the others get 0.
-    alpha : float
-        1 − level.
-
-    Returns
-    -------
-    ndarray of shape (n_rows, r)
-        u ≥ 0; ∞ where the component is empty, so that nothing limits it.
+    X (n_rows × n_columns) holds the counts by rows of x (n_rows × r); A (n_columns × r) is the
+    other factor. The result is 0 where ``wanted`` is False, and ∞ for an empty component.
     """
     sums = A.sum(axis=0, dtype=np.float64)
     limits = np.zeros(x.shape)
     for start, stop in row_ranges(X.indptr, max(1, _ENTRIES_AT_ONCE // A.shape[1])):
         block = slice(start, stop)
-        own = X[block]
-        rows = np.repeat(np.arange(stop - start), np.diff(own.indptr))
-        a = A[own.indices].astype(np.float64)
+        part = X[block]
+        rows = np.repeat(np.arange(stop - start), np.diff(part.indptr))
+        a = A[part.indices].astype(np.float64)
         y = np.einsum("pk,pk->p", x[block][rows].astype(np.float64), a)
         with np.errstate(divide="ignore", invalid="ignore"):
             a /= y[:, np.newaxis]
         for k in range(A.shape[1]):
-            ours = wanted[block, k]
-            if not ours.any():
-                continue
+            here = wanted[block, k]
             if sums[k] == 0.0:
-                limits[block, k][ours] = np.inf
-                continue
-            used = ours[rows] & (a[:, k] > 0.0) & np.isfinite(a[:, k])
-            place = np.cumsum(ours) - 1  # of a row among those that are done
-            limits[block, k][ours] = _roots(
-                sums[k],
-                place[rows[used]],
-                own.data[used].astype(np.float64),
-                a[used, k],
-                int(ours.sum()),
-                -np.log(alpha),
-            )
+                limits[block, k][here] = np.inf
+            elif here.any():
+                used = here[rows] & (a[:, k] > 0.0) & np.isfinite(a[:, k])
+                position = np.cumsum(here) - 1  # of a row among the wanted ones
+                limits[block, k][here] = _roots(
+                    sums[k],
+                    position[rows[used]],
+                    part.data[used].astype(np.float64),
+                    a[used, k],
+                    int(here.sum()),
+                    -np.log(alpha),
+                )
     return limits
 
 
@@ -82,9 +66,9 @@ def _roots(
 ) -> FloatArray:
     """Root u > 0 of c u − Σ v log(1 + u t) = rise for each row.
 
-    The parabola at 0 lies above F, because F's third derivative is negative. So its root is left of
-    F's; Newton's next point is right of it, and from there on it descends to it. Where F falls
-    first, as with a penalty or in a fit that is not over, u is doubled until it rises.
+    The parabola at 0 lies above F, because the third derivative of F is negative. So its root is to
+    the left of F's. Newton's next point is to the right, and from there the steps decrease to the
+    root. If F falls first, because of a penalty or an unfinished fit, u is doubled until F rises.
     """
 
     def total(values: FloatArray) -> FloatArray:

@@ -1,4 +1,4 @@
-"""Data drawn from a fitted model, refitted from there and matched to it, run after run."""
+"""Refits of a model to data that are drawn from it."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ Array = npt.NDArray[Any]
 
 
 class Replicate(NamedTuple):
-    """A refit, its components in the order of the model."""
+    """A refit, with its components in the order of the model."""
 
     W: Array
     components: Array
-    similarity: Array  # cosine, of each component with the model's
+    similarity: Array  # cosine similarity of each component with the model's
     divergence: float
     converged: bool
 
@@ -32,18 +32,10 @@ class Replicate(NamedTuple):
 def replicates(
     model: KLNMF, W: Array, components: Array, n_runs: int, seed: int, n_jobs: int
 ) -> Iterator[Replicate]:
-    """Yield the refits in order, several being made at a time; run i depends on (seed, i) alone.
+    """Yield refits with the parameters of the model, in the order of the runs.
 
-    At most ``n_jobs`` of them are in memory.
-
-    Parameters
-    ----------
-    model : KLNMF
-        Whose parameters the refits have.
-    W, components : ndarray
-        The fitted factors, from which data are drawn and refits start.
-    n_runs, seed, n_jobs : int
-        How many, of which seed, how many at a time.
+    Data are drawn from the factors W and components, and the refits start there. Run i depends on
+    (seed, i) alone. At most ``n_jobs`` refits are in memory.
     """
     n_fixed = n_fixed_components(model)
     rates = [factor.astype(np.float64) for factor in (W, components)]
@@ -88,7 +80,7 @@ def replicates(
 
 
 def _matched(components: Array, refitted: Array, n_fixed: int) -> tuple[Array, Array]:
-    """Order and similarity of a refit's components; the fixed ones, which come first, stay."""
+    """Order and similarity of a refit's components; the first ones are fixed and stay first."""
     order = np.arange(len(components))
     similarity = np.ones(len(components))
     if n_fixed < len(components):

@@ -1,9 +1,9 @@
-"""`bootstrap`: how far the parts of a model would move if the data were drawn again."""
+"""`bootstrap`: intervals for the parts of a model, from refits to simulated data."""
 
 from __future__ import annotations
 
 import warnings
-from numbers import Integral
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,6 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from sklearn.utils import check_random_state
 from threadpoolctl import threadpool_limits
-from tqdm.auto import tqdm
 
 from klnmf.backends import make_backend
 from klnmf.backends.cpu import effective_threads
@@ -19,20 +18,19 @@ from klnmf.data.sparse_data import SparseData
 from klnmf.estimators.kl_nmf import KLNMF
 from klnmf.objective import Penalties
 from klnmf.solvers.base import Problem
-from klnmf.support.progress import is_bar_wanted
+from klnmf.support.number_checks import checked_fraction, checked_whole
+from klnmf.support.progress import Bar, is_bar_wanted
 from klnmf.topics import component_shares, plsi_probabilities
 from klnmf.topics.checks import Names
 from klnmf.uncertainty.bootstrap_result import Bootstrap, Draws
 from klnmf.uncertainty.inputs import (
     check_is_data_of_fit,
-    checked_level,
     checked_whole_counts,
     n_fixed_components,
     names_of_features,
 )
-from klnmf.uncertainty.intervals import interior, share_intervals
+from klnmf.uncertainty.intervals import RunningMoments, interior, share_intervals
 from klnmf.uncertainty.limits import upper_limits
-from klnmf.uncertainty.moments import RunningMoments
 from klnmf.uncertainty.replicates import replicates
 
 Array = npt.NDArray[Any]
@@ -52,58 +50,54 @@ def bootstrap(
     random_state: int | np.random.RandomState | None = None,
     progress: str | bool = "auto",
 ) -> Bootstrap:
-    """Intervals for components and for samples' proportions, by the parametric bootstrap.
+    """Compute intervals for components and sample proportions by the parametric bootstrap.
 
-    Counts are drawn from the fitted model, X* ~ Poisson(W Hᵀ), and the model is fitted to them,
-    starting at its own factors; the components of the refit are matched to those of the model. How
-    far the refits scatter says how far the model would be off if it were true.
+    Each run draws counts from the fitted model, X* ~ Poisson(W Hᵀ), and refits the model to them,
+    starting from its own factors. The refitted components are matched to those of the model. The
+    spread of the refits shows how accurate the estimates are if the model is correct.
 
-    The intervals are about the estimate, with the runs' standard deviation as standard error: a
-    hundred runs are enough for that, where percentiles of the runs, which are the usual choice,
-    need several hundred to cover as they should (docs/performance.md, "How sure", has the measured
-    coverage). Entries near 0 or 1 are marked as such (``is_interior``); their intervals come from
-    the likelihood as well and are one-sided. Components that were fixed in the fit are known: they
-    are the same in all runs, and the ends of their intervals are the estimate.
+    The intervals are centred on the estimate, with the standard deviation over the runs as standard
+    error. About 100 runs are enough; percentile intervals would need several hundred. Entries near
+    0 or 1 (where ``is_interior`` is False) have one-sided intervals, which also use the likelihood.
+    Components that were fixed in the fit stay fixed in all runs, and their intervals have length 0.
+    The measured coverage is in docs/performance.md.
 
-    What they do not tell: whether the model is right. Counts that vary more than Poisson counts, a
-    wrong number of components and another local optimum are not in them, and components that the
-    data do not determine (no component has features or samples of its own) may be off by more.
-    The divergence of the data is compared with that of the runs, and the printed result says so
-    where the data vary more than the model allows.
+    The intervals do not show whether the model is correct. They do not cover counts that vary more
+    than Poisson counts, a wrong number of components, or other local optima. Components that the
+    data do not determine may be off by more. The result compares the divergence of the data with
+    that of the runs, and prints a warning if the data vary more than the model allows.
 
     Parameters
     ----------
     model : KLNMF
-        A fitted model. Intervals of a penalised model are about what the penalised fit estimates.
+        A fitted model. For a penalised model, the intervals describe the penalised estimate.
     X : {array-like, sparse matrix or array, DataFrame} of shape (n_samples, n_features)
-        The counts that it was fitted to; others are refused.
+        The counts that the model was fitted to.
     n_runs : int, default=100
-        Refits; at least 2. The standard error from 100 is right to 7 %.
+        Number of refits, at least 2. With 100 runs, standard errors are accurate to about 7 %.
     level : float, default=0.95
-        Probability with which an interval should contain the truth.
+        Probability with which an interval should contain the true value.
     samples : array-like of int or bool, default=None
-        Samples whose proportions are wanted: row numbers, or a mask. None is all of them, an empty
-        list none. Memory is that of five arrays of this many samples × components, however many
-        runs there are.
+        Samples whose proportions are returned: row numbers or a mask. None selects all samples, an
+        empty list none. The memory needed is that of five arrays of these samples × components.
     keep_draws : bool, default=False
-        Keep the shares of every run, in float32, to compute anything else from them. That is
-        ``n_runs`` × (n_features + n_samples) × n_components numbers; more than 4 GiB of them are
-        refused.
+        Whether to keep the shares of all runs, in float32, for further computation. This takes
+        ``n_runs`` × (n_features + n_samples) × n_components numbers, at most 4 GiB.
     feature_names : sequence of str, default=None
-        For the printed result and pictures; None takes those that the model saw in ``fit``.
+        Names for the printed result and plots. None uses the names seen in ``fit``.
     n_jobs : int, default=None
-        Runs at a time, each in one thread; None is as many as there are CPUs. The result does not
-        depend on it.
+        Number of runs at a time, each in one thread. None uses all CPUs. The result does not depend
+        on it.
     random_state : int, RandomState instance or None, default=None
         Seed of the draws.
     progress : {"auto"} or bool, default="auto"
-        Progress bar; "auto" shows one on a terminal.
+        Show a progress bar. "auto" shows it on a terminal only.
 
     Returns
     -------
     Bootstrap
-        With `Intervals` for ``components``, ``proportions`` and ``sizes``. It prints as a table and
-        can be plotted.
+        `Intervals` for ``components``, ``proportions`` and ``sizes``. It prints as a table and can
+        be plotted.
 
     Examples
     --------
@@ -118,14 +112,20 @@ def bootstrap(
     >>> bool((result.components.lower <= result.components.estimate).all())
     True
     """
-    _check_arguments(model, n_runs)
-    level, shows_bar = checked_level(level), is_bar_wanted(progress)
+    if not isinstance(model, KLNMF):
+        raise TypeError(
+            f"bootstrap needs a fitted KLNMF; got {type(model).__name__}. To convert another "
+            "model, use KLNMF(...).fit(X, H=model.components_)."
+        )
+    n_runs = checked_whole("n_runs", n_runs, least=2)
+    level = checked_fraction("level", level)
+    is_bar_wanted(progress)  # an invalid value is an error before any work
     counts = checked_whole_counts(model, X)
     check_is_data_of_fit(
         model,
         counts,
-        "The intervals are about the fit: pass the X of the fit, all of it (samples= chooses whose "
-        "proportions are returned), or fit a model to this X.",
+        "Pass the complete X of the fit (samples= selects the proportions to return), or fit a "
+        "model to this X.",
     )
     names = names_of_features(model, feature_names)
     chosen = _chosen_samples(samples, counts.shape[0])
@@ -137,27 +137,23 @@ def bootstrap(
 
     estimates = _shares(W, components, chosen)
     moments = [RunningMoments(shares.shape) for shares in estimates]
-    similarity, divergences = np.empty((n_runs, len(components))), np.empty(n_runs)
-    n_converged = 0
-    bar = tqdm(total=n_runs, desc="klnmf bootstrap", leave=False) if shows_bar else None
-    try:
-        # Each run is one thread. Refits that stop early are counted, and what else there is to
-        # warn of, the fit of the model did.
-        with threadpool_limits(limits=1), warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)
-            for run, refit in enumerate(replicates(model, W, components, n_runs, seed, jobs)):
-                shares = _shares(refit.W, refit.components, chosen)
-                for moment, values in zip(moments, shares, strict=True):
-                    moment.add(values)
-                if draws is not None:
-                    draws.put(run, *shares)
-                similarity[run], divergences[run] = refit.similarity, refit.divergence
-                n_converged += refit.converged
-                if bar is not None:
-                    bar.update()
-    finally:
-        if bar is not None:
-            bar.close()
+    refits = []
+    with (
+        Bar(progress, total=n_runs, desc="klnmf bootstrap") as bar,
+        threadpool_limits(limits=1),
+        warnings.catch_warnings(),
+    ):
+        # The fit of the model has given these warnings. Refits that stop early are counted.
+        warnings.simplefilter("ignore", UserWarning)
+        for run, refit in enumerate(replicates(model, W, components, n_runs, seed, jobs)):
+            shares = _shares(refit.W, refit.components, chosen)
+            for moment, values in zip(moments, shares, strict=True):
+                moment.add(values)
+            if draws is not None:
+                draws.put(run, *shares)
+            refits.append((refit.similarity, refit.divergence, refit.converged))
+            bar.advance()
+    similarity, divergences, converged = (np.array(column) for column in zip(*refits, strict=True))
 
     n_fixed = n_fixed_components(model)
     rooms = _rooms(counts, W, H, chosen, estimates, moments, level, n_fixed)
@@ -175,7 +171,7 @@ def bootstrap(
         similarity=similarity,
         divergence=_divergence(counts, W, H, jobs),
         run_divergences=divergences,
-        n_converged=n_converged,
+        n_converged=int(converged.sum()),
         level=level,
         feature_names=names,
         draws=draws,
@@ -184,11 +180,12 @@ def bootstrap(
 
 def _divergence(counts: sp.csr_array, W: Array, H: Array, n_threads: int) -> float:
     problem = Problem(make_backend("auto", SparseData(counts), n_threads), Penalties())
-    return problem.objective([W, H])
+    with closing(problem.backend) as backend:
+        return problem.objective([backend.upload(W), backend.upload(H)])
 
 
 def _shares(W: Array, components: Array, samples: Array) -> tuple[FloatArray, ...]:
-    """P(feature | component), P(component | sample) of these samples, and P(component) as a row."""
+    """P(feature | component), P(component | sample) for these samples, and P(component)."""
     mixture = plsi_probabilities(W[samples], components)
     sizes = component_shares(components, W)
     return (
@@ -208,9 +205,9 @@ def _rooms(
     level: float,
     n_fixed: int,
 ) -> tuple[FloatArray, ...]:
-    """How much every share at the boundary could be larger, by the likelihood of its row.
+    """How much larger each share near 0 or 1 could be, by the likelihood of its row.
 
-    The first ``n_fixed`` components are known, and have no room.
+    It is 0 for the first ``n_fixed`` components, which are fixed.
     """
     outside = [
         ~interior(shares, moment.standard_deviation)
@@ -224,14 +221,14 @@ def _rooms(
     masses = H.sum(axis=0, dtype=np.float64)
     totals = W[samples].astype(np.float64) @ masses
     with np.errstate(divide="ignore", invalid="ignore"):
-        # The rest keeps its mass: h + u of what is then s + u.
+        # With u added and the rest unchanged, a share h / s becomes (h + u) / (s + u).
         component_room = _added_share(of_H, masses[:, np.newaxis], estimates[0])
         sample_room = _added_share(of_W * masses, totals[:, np.newaxis], estimates[1])
     return component_room, sample_room, np.zeros_like(estimates[2])
 
 
 def _added_share(added: FloatArray, total: FloatArray, share: FloatArray) -> FloatArray:
-    """By how much a share rises where its part of the total rises by this much."""
+    """Increase of a share if this amount is added to its part of the total."""
     grown = np.where(np.isfinite(added), (share * total + added) / (total + added), 1.0)
     return np.asarray(np.nan_to_num(grown - share, nan=0.0))
 
@@ -246,22 +243,11 @@ def _chosen_samples(samples: npt.ArrayLike | None, n_samples: int) -> npt.NDArra
         return np.flatnonzero(given)
     if given.ndim != 1 or given.dtype.kind not in "iu":
         raise ValueError(
-            f"samples must be row numbers or a mask of {n_samples} truth values; got an array of "
-            f"shape {given.shape} and type {given.dtype}."
+            f"samples must be row numbers or a mask of {n_samples} booleans; got an array of shape "
+            f"{given.shape} and type {given.dtype}."
         )
     if given.min() < 0 or given.max() >= n_samples:
         raise ValueError(
             f"samples must be from 0 to {n_samples - 1}; got {given.min()} to {given.max()}."
         )
     return given.astype(np.intp)
-
-
-def _check_arguments(model: Any, n_runs: Any) -> None:
-    if not isinstance(model, KLNMF):
-        raise TypeError(
-            f"bootstrap takes a fitted KLNMF, which is refitted from its own factors; got "
-            f"{type(model).__name__}. KLNMF(...).fit(X, H=model.components_) makes one from the "
-            "components of any other model."
-        )
-    if not isinstance(n_runs, Integral) or int(n_runs) < 2:
-        raise ValueError(f"n_runs must be a whole number of at least 2; got {n_runs!r}.")

@@ -1,0 +1,249 @@
+"""Checkpoints of rank searches and of consensus runs, to resume them with the same result."""
+
+from __future__ import annotations
+
+import os
+from abc import abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.utils import check_random_state
+
+from klnmf.data.sparse_data import SparseData
+from klnmf.model_selection.growth import Factors
+from klnmf.model_selection.restarts import Fit
+from klnmf.model_selection.search import Held, Plan, Search
+from klnmf.saved.arrays import FLOATS, INDICES, array_named, nonnegative, shaped_array
+from klnmf.saved.checkpoints import should_resume
+from klnmf.saved.container import Container, SavedFileError, read_container
+from klnmf.saved.fields import Fields, shortened
+from klnmf.saved.periodic_file import PeriodicFile, check_identity, data_identity, klnmf_version
+
+Array = npt.NDArray[Any]
+Work = TypeVar("Work")
+
+# Largest absolute value of deviances, objectives and seconds, and their rounding errors below 0.
+_LARGEST, _ROUNDING = 1e100, 1e-6
+_SIGNED = ("objectives", "current_objectives", "stability")
+
+
+class WorkFile(PeriodicFile[Work]):
+    """The checkpoint of one piece of work; without a path, nothing is written."""
+
+    kind: ClassVar[str]
+    work_name: ClassVar[str]
+
+    def __init__(
+        self, path: str | os.PathLike[str] | None, every: float, resume: str | bool
+    ) -> None:
+        self.is_resumed = should_resume(None if path is None else Path(path), resume)
+        self._has_path = path is not None
+        super().__init__(Path(path or ""), every)
+
+    @abstractmethod
+    def identity(self, work: Work) -> dict[str, Any]:
+        """Return everything that decides the result, except for the seed."""
+
+    @abstractmethod
+    def unpacked(self, work: Work, content: Fields, arrays: dict[str, Array]) -> Work:
+        """Return the work as the file holds it; ``work`` is where it began."""
+
+    def seed(self, random_state: Any) -> int:
+        """Return the seed of the file if none is given, or draw one."""
+        if self.is_resumed and random_state is None:
+            return Fields(read_container(self.path, self.kind).content, "content").whole("seed")
+        return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+
+    def resumed(self, work: Work, seed: int) -> Work:
+        """Return the work from the file, or ``work`` itself if it is not resumed."""
+        if not self.is_resumed:
+            return work
+        container = read_container(self.path, self.kind)
+        content = Fields(container.content, "content")
+        found = dict(content.fields("identity").members)
+        found |= {"seed": content.whole("seed"), "version of klnmf": container.klnmf_version}
+        wanted = self.identity(work) | {"seed": seed, "version of klnmf": klnmf_version()}
+        check_identity(self.path, found, wanted, self.work_name)
+        try:
+            work = self.unpacked(work, content, container.arrays)
+        except ValueError as error:
+            raise SavedFileError(f"Cannot read the checkpoint {self.path}: {error}") from error
+        self.was_read()
+        return work
+
+    @contextmanager
+    def kept(self, work: Work) -> Iterator[None]:
+        """Write the work before and after the block: a wrong path is an error before any work."""
+        self.write_if_due(work)
+        try:
+            yield
+        finally:
+            self.write(work)
+
+    def _write(self, work: Work) -> None:
+        if self._has_path:
+            super()._write(work)
+
+
+# ---- consensus -----------------------------------------------------------------------------------
+
+
+class Runs(NamedTuple):
+    """The finished runs of a consensus by number; more of them can be added later."""
+
+    identity: dict[str, Any]
+    seed: int
+    fits: dict[int, Fit]
+
+
+class RunsFile(WorkFile[Runs]):
+    """The checkpoint of the runs of a consensus."""
+
+    kind, work_name = "consensus runs", "consensus"
+
+    def identity(self, work: Runs) -> dict[str, Any]:
+        """See :class:`WorkFile`."""
+        return work.identity
+
+    def packed(self, work: Runs) -> Container:
+        """See :class:`PeriodicFile`."""
+        numbers = sorted(work.fits)
+        fits = [work.fits[number] for number in numbers]
+        rank, width = work.identity["n_components"], work.identity["shape of X"][1]
+        spectra = np.array([fit.components for fit in fits], dtype=np.float32)
+        arrays: dict[str, Array] = {
+            "runs": np.array(numbers, dtype=np.int64),
+            "objectives": np.array([fit.objective for fit in fits], dtype=np.float64),
+            "spectra": spectra.reshape(len(fits) * rank, width),
+        }
+        return Container(self.kind, {"identity": work.identity, "seed": work.seed}, arrays)
+
+    def unpacked(self, work: Runs, content: Fields, arrays: dict[str, Array]) -> Runs:
+        """See :class:`WorkFile`."""
+        numbers = array_named(arrays, "runs", INDICES, 1)
+        n, rank, width = len(numbers), work.identity["n_components"], work.identity["shape of X"][1]
+        objectives = shaped_array(arrays, "objectives", (n,)).tolist()
+        spectra = nonnegative(shaped_array(arrays, "spectra", (n * rank, width)), "spectra")
+        if len(np.unique(numbers)) < n:
+            raise SavedFileError("it holds a run twice.")
+        fits = map(Fit, spectra.reshape(n, rank, width), objectives)
+        return work._replace(fits=dict(zip(numbers.tolist(), fits, strict=True)))
+
+
+# ---- rank search ---------------------------------------------------------------------------------
+
+_OF_RANKS = ("of_samples", "of_splits", "seconds", "stability", "backgrounds", "objectives")
+
+
+class SearchFile(WorkFile[Search]):
+    """The checkpoint of a rank search."""
+
+    kind, work_name = "rank search", "search"
+
+    def identity(self, work: Search) -> dict[str, Any]:
+        """See :class:`WorkFile`."""
+        plan = work.plan
+        return data_identity(SparseData(plan.X)) | {
+            "ranks": list(plan.ranks),
+            "n_splits": plan.n_splits,
+            "train_fraction": plan.train_fraction,
+            "backgrounds": list(plan.backgrounds),
+            "method": plan.method,
+        }
+
+    def packed(self, work: Search) -> Container:
+        """See :class:`PeriodicFile`."""
+        splits = sorted(work.current)
+        held = [work.current[split] for split in splits]
+        values = {name: getattr(work, name) for name in _OF_RANKS} | {
+            "current": [fit.deviances for fit in held],
+            "current_objectives": [fit.objective for fit in held],
+            "current_seconds": [fit.seconds for fit in held],
+        }
+        arrays: dict[str, Array] = {
+            name: np.array(values[name]).reshape(shape)
+            for name, shape in _shapes(work.plan, work.n_ranks_done, len(splits)).items()
+        }
+        for prefix, pairs in (("", work.factors), ("top_", work.top)):
+            for split, factors in enumerate(pairs):
+                if factors is not None:
+                    arrays[f"{prefix}W{split}"], arrays[f"{prefix}H{split}"] = factors
+        content = {
+            "identity": self.identity(work),
+            "seed": work.plan.seed,
+            "current_splits": splits,
+            "back": work.back,
+            "n_swept": work.n_swept,
+            "n_fits": work.n_fits,
+        }
+        return Container(self.kind, content, arrays)
+
+    def unpacked(self, work: Search, content: Fields, arrays: dict[str, Array]) -> Search:
+        """See :class:`WorkFile`."""
+        search, plan = work, work.plan
+        done = min(len(array_named(arrays, "of_samples", FLOATS, 2)), len(plan.ranks))
+        splits = content.take("current_splits", list)
+        if splits != [split for split in range(plan.n_splits) if split in splits]:
+            raise SavedFileError(f"the current splits are {shortened(splits)}.")
+        shapes = _shapes(plan, done, len(splits))
+        found = {name: shaped_array(arrays, name, shape) for name, shape in shapes.items()}
+        _check_numbers(found)
+        for name in _OF_RANKS:
+            column = found[name]
+            setattr(search, name, column.tolist() if column.ndim == 1 else list(column))
+        search.n_swept, search.n_fits = content.whole("n_swept"), content.whole("n_fits")
+        if content.members.get("back") is not None:
+            search.back, first = content.whole("back"), search.end_of_way_back
+            if not first <= search.back < done - 1:
+                raise SavedFileError(
+                    f"content.back is {search.back}; it must be from {first} to {done - 2}."
+                )
+            search.top = [
+                _factors(plan, arrays, f"top_{{}}{split}", plan.ranks[done - 1])
+                for split in range(plan.n_splits)
+            ]
+        by_split = found["current"].reshape(len(splits), len(plan.backgrounds), plan.X.shape[0])
+        numbers = (found[f"current_{name}"].tolist() for name in ("objectives", "seconds"))
+        search.current = dict(zip(splits, map(Held, by_split, *numbers), strict=True))
+        for split in range(plan.n_splits):
+            if search.back is None:
+                position = done - 1 + (split in search.current)
+            else:
+                position = search.back + (split not in search.current)
+            if position >= 0:
+                search.factors[split] = _factors(plan, arrays, f"{{}}{split}", plan.ranks[position])
+        return search
+
+
+def _shapes(plan: Plan, n_ranks: int, n_current: int) -> dict[str, tuple[int, ...]]:
+    """Shapes of the arrays of a search with these numbers of finished ranks and current splits."""
+    n = plan.X.shape[0]
+    return {
+        "of_samples": (n_ranks, n),
+        **dict.fromkeys(("of_splits", "seconds"), (n_ranks, plan.n_splits)),
+        **dict.fromkeys(("stability", "backgrounds", "objectives"), (n_ranks,)),
+        "current": (n_current * len(plan.backgrounds), n),
+        **dict.fromkeys(("current_objectives", "current_seconds"), (n_current,)),
+    }
+
+
+def _check_numbers(found: dict[str, Array]) -> None:
+    """Refuse numbers that no fit gives, and whose squares and sums would not be finite."""
+    for name, array in found.items():
+        # A single split has no stability.
+        numbers = array[~np.isnan(array)] if name == "stability" else array
+        least = -_LARGEST if name in _SIGNED else -_ROUNDING
+        if not ((numbers >= least) & (numbers <= _LARGEST)).all():  # false for NaN
+            raise SavedFileError(f"{name} has numbers that are negative, too large or not finite.")
+
+
+def _factors(plan: Plan, arrays: dict[str, Array], name: str, rank: int) -> Factors:
+    W, H = (
+        nonnegative(shaped_array(arrays, name.format(letter), (size, rank)), name.format(letter))
+        for letter, size in zip("WH", plan.X.shape, strict=True)
+    )
+    return W, H
