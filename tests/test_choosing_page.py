@@ -1,4 +1,4 @@
-"""What docs/guide/choosing.md shows is what happens: its code is run, and what it says is checked."""
+"""What docs/guide/choosing.md shows is what happens: its code is run, its claims are checked."""
 
 from __future__ import annotations
 
