@@ -34,6 +34,7 @@ extensions = [
     "sphinx_gallery.gen_gallery",
     "command_help",
     "executed",
+    "rooms",
 ]
 exclude_patterns = ["_build", "_templates", "_extensions"]
 templates_path = ["_templates"]
@@ -77,6 +78,7 @@ numpydoc_xref_aliases = {
 # ---- pages ---------------------------------------------------------------------------------------
 
 myst_heading_anchors = 3
+myst_enable_extensions = ["colon_fence"]  # blocks of text in boxes: the doors of the first page
 
 # ---- gallery -------------------------------------------------------------------------------------
 

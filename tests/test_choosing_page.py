@@ -1,4 +1,4 @@
-"""What docs/choosing.md shows is what happens: its code is run, and what it says is checked."""
+"""What docs/guide/choosing.md shows is what happens: its code is run, its claims are checked."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from klnmf.datasets import load_bible
 from klnmf.model_selection import RankSelection
 from klnmf.readers import CountTable, write_counts
 
-PAGE = (Path(__file__).parents[1] / "docs" / "choosing.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[1] / "docs" / "guide" / "choosing.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(\S*)\n(.*?)^```$", PAGE, flags=re.MULTILINE | re.DOTALL)
 
 
@@ -50,19 +50,19 @@ def test_code_does_what_the_page_says(capsys: pytest.CaptureFixture[str]) -> Non
     finally:
         plt.close("all")
     known, selection, agreed = names["known"], names["selection"], names["agreed"]
-    # "This is what a clear answer looks like."
+    # "This is a clear answer."
     assert known.best_rank == 8
     assert not known.is_complete
     at_8 = list(known.ranks).index(8)
     assert known.stability[at_8] > 0.99
     assert known.stability[at_8 - 1] < 0.95
     assert known.stability[-1] < 0.95
-    # "The deviance still falls at the largest rank"; "Twenty have nine tenths of the gain, and from
-    # there on the splits agree less and less."
+    # "The deviance still falls at the largest rank"; "Twenty components have nine tenths of the
+    # gain, and beyond that the splits agree less and less."
     assert selection.is_at_the_edge
     assert names["gain"][names["at"]] == pytest.approx(0.9, abs=0.02)
     assert np.all(np.diff(selection.stability[names["at"] :]) < 0)
-    # Most components are trusted, a few are not; those who are trusted hardly move.
+    # Most components are trusted, a few are not; those that are trusted hardly change.
     doubtful = names["doubtful"]
     assert 1 <= doubtful.sum() <= 6
     assert names["moved"].similarity[~doubtful].min() > 0.95
