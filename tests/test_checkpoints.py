@@ -351,7 +351,7 @@ def test_a_later_write_that_fails_is_a_warning(path: Path, monkeypatch: pytest.M
 
     monkeypatch.setattr(periodic_file, "write_container", fails)
     with pytest.warns(
-        UserWarning, match=r"could not be written \(no space left\). The work goes on"
+        UserWarning, match=r"could not be written \(no space left\). The work continues"
     ):
         found = fit_quietly(COUNTS, model=model(path))
     assert n_writes == 9
