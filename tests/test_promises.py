@@ -124,11 +124,11 @@ def test_transposing_exchanges_the_factors(make_rule: Any) -> None:
     weights = PENALTY_SETS["all"]
     swapped = Penalties(weights.l1_H, weights.l2_H, weights.l1_W, weights.l2_W)
     problem, mirror = make_problem(case.X, weights), make_problem(sp.csr_array(case.X.T), swapped)
-    for mode, (x, A) in enumerate([(case.W, case.H), (case.H, case.W)]):
-        here, there = x.copy(), x.copy()
-        step = problem.update(mode, here, A, rule)
-        mirrored = mirror.update(1 - mode, there, A, rule)
-        assert same_bits(here, there)
+    for mode in (0, 1):
+        here, there = [case.W.copy(), case.H.copy()], [case.H.copy(), case.W.copy()]
+        step = problem.update(mode, here, rule)
+        mirrored = mirror.update(1 - mode, there, rule)
+        assert same_bits(here[mode], there[1 - mode])
         assert step.violation == mirrored.violation
     straight, turned = problem.evaluate([case.W, case.H]), mirror.evaluate([case.H, case.W])
     np.testing.assert_allclose(straight, turned, rtol=1e-12)

@@ -249,10 +249,10 @@ def _refitted(problem: Problem, medians: Array, refit: str, seed: int) -> tuple[
     H = np.ascontiguousarray(medians.T, dtype=data.dtype)
     # Where every run has a feature in another component, no median may have it.
     cover_columns(H, data.view(1))
-    W = solved_rows(problem, 0, H, ROW_SOLVE)
+    W = solved_rows(problem, 0, [None, H], ROW_SOLVE)
     if refit == "both":
         (_, H), _ = descended(problem, (W, H), seed, swap_failures=0)
-        W = solved_rows(problem, 0, H, ROW_SOLVE)
+        W = solved_rows(problem, 0, [None, H], ROW_SOLVE)
     wide = [factor.astype(np.float64) for factor in (W, H)]
     sums = wide[1].sum(axis=0)
     scales = np.where(sums > 0, sums, 1.0)
