@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
@@ -54,6 +55,14 @@ class Problem:
     backend: Backend
     penalties: Penalties
     known: Constraints | None = None
+
+    def upload(self, factors: Iterable[Any]) -> list[Any]:
+        """Return factors of the back-end with the entries of NumPy arrays."""
+        return [self.backend.upload(factor) for factor in factors]
+
+    def download(self, factors: Iterable[Any]) -> list[Array]:
+        """Return factors as NumPy arrays of the data's type."""
+        return [self.backend.download(factor) for factor in factors]
 
     def _terms(self, mode: int) -> RowConstraints:
         return self.backend.data.view(mode).terms or RowConstraints()
