@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pickle
+from pathlib import Path
 from typing import Any
 
+import joblib
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -101,6 +103,17 @@ def test_warm_start_goes_on_where_the_last_fit_stopped(solver: str) -> None:
     assert timeless(history + model.history_) == timeless(whole.history_)
     assert model.n_iter_ == 10
     assert model.divergence_ == whole.divergence_
+
+
+def test_a_model_loaded_as_a_memory_map_starts_from_its_components(tmp_path: Path) -> None:
+    """The state of its last fit cannot be written to."""
+    X = simulate_counts(50, 40, 3, counts_per_sample=30, random_state=0).X
+    _, model = fit_quietly(X, n_components=3, random_state=0, max_iter=5, warm_start=True, tol=0.0)
+    joblib.dump(model, tmp_path / "model")
+    loaded = joblib.load(tmp_path / "model", mmap_mode="r")
+    assert not loaded._saved_state[1].factors[0].flags.writeable
+    fit_quietly(X, model=loaded)
+    assert loaded.divergence_ < model.divergence_
 
 
 # ---- symmetries ---------------------------------------------------------------------------------
