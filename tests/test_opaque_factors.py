@@ -14,7 +14,7 @@ from checkpoint_checks import COUNTS, PURE, Killed, kill_at, model
 from klnmf import KLNMF, MiniBatchKLNMF, backends
 from klnmf.model_selection import consensus, select_rank
 from klnmf.solvers import SOLVERS
-from opaque_backend import OpaqueFactor
+from opaque_backend import OpaqueBackend, OpaqueFactor
 from strategies import fit_quietly, same_bits
 
 RNG = np.random.default_rng(0)
@@ -37,9 +37,13 @@ def on_opaque(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], Any]], 
     def both(work: Callable[[], Any]) -> tuple[Any, Any]:
         expected = work()
         with monkeypatch.context() as patch:
-            patch.setitem(backends.BACKENDS, "opaque", ("opaque_backend", "OpaqueBackend"))
-            patch.setattr(backends, "DEFAULT_BACKEND", "opaque")
-            return work(), expected
+            # The first line of the table is what "auto" takes.
+            table = {"opaque": ("opaque_backend", "OpaqueBackend"), **backends.BACKENDS}
+            patch.setattr(backends, "BACKENDS", table)
+            patch.setattr(OpaqueBackend, "n_made", 0)
+            found = work()
+            assert OpaqueBackend.n_made > 0
+            return found, expected
 
     return both
 

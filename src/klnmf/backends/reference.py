@@ -1,6 +1,6 @@
-"""The slow oracle: every rule row by row in NumPy, as close to the formulas as code can be.
+"""Every rule in NumPy, row by row and slowly, written like the formulas; for checks.
 
-Sums are in the type of the data, as in the C++ core, except where that one uses double.
+Sums are in the type of the data, as in the C++ core, except where the core uses double.
 """
 
 from __future__ import annotations
@@ -141,6 +141,7 @@ class ReferenceBackend(NumpyFactors):
     """One row after the other, no threads, no tricks."""
 
     name: ClassVar[str] = "reference"
+    summary: ClassVar[str] = "slow NumPy, for checks"
     rules: ClassVar[frozenset[type]] = frozenset(
         {GuardedRule, SolveRule, MultiplicativeRule, PaperRule, DenseRule}
     )
@@ -149,21 +150,11 @@ class ReferenceBackend(NumpyFactors):
         self.data = data
         self.n_threads = 1
 
-    def column_squares(self, factor: Array) -> Array:
-        """See :class:`~klnmf.backends.base.Backend`."""
-        return np.array([blocked_sum(column.astype(np.float64) ** 2) for column in factor.T])
-
-    def extrapolate(
-        self, newest: Array, previous: Array, weight: float, keep: float, target: Array
-    ) -> None:
-        """See :class:`~klnmf.backends.base.Backend`."""
-        dtype = newest.dtype.type
-        target[:] = np.maximum(newest + dtype(weight) * (newest - previous), dtype(keep) * newest)
-
     def update_rows(
-        self, mode: int, x: Array, A: Array, c: Array, l2: float, rule: Rule
+        self, mode: int, x: Array, A: Array, c: Array | float, l2: float, rule: Rule
     ) -> RowTotals:
         """See :class:`~klnmf.backends.base.Backend`."""
+        c = self.slopes(A, c)
         if isinstance(rule, DenseRule):
             return self._dense_rows(mode, x, A, c, l2, rule)
         if type(rule) not in self.rules:
@@ -222,10 +213,10 @@ class ReferenceBackend(NumpyFactors):
         return RowTotals(math.nan, worst)
 
     def evaluate(
-        self, mode: int, x: Array, A: Array, c: Array, l2: float, want_residual: bool = True
+        self, mode: int, x: Array, A: Array, c: Array | float, l2: float, want_residual: bool = True
     ) -> RowTotals:
         """See :class:`~klnmf.backends.base.Backend`."""
-        view = self.data.view(mode)
+        view, c = self.data.view(mode), self.slopes(A, c)
         held = (view.terms or RowConstraints()).is_frozen(x.shape[1])
         x64, A64 = x.astype(np.float64), A.astype(np.float64)
         values, kkt = np.zeros(view.n_rows), np.zeros(view.n_rows)

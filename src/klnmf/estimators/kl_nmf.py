@@ -508,7 +508,7 @@ class KLNMF(SavedToFiles, FactorModel):
 
     def _set_fitted(self, run: Run, solution: Solution) -> None:
         """Set the fitted attributes."""
-        H, known = run.problem.backend.download(solution.factors[1]), run.problem.known
+        (H,), known = run.problem.download(solution.factors[1:]), run.problem.known
         H = H if known is None else known.original(1, H)
         components = np.array(H.T, order="C")
         self.components_ = sp.csr_array(components) if self.sparse_output else components

@@ -62,7 +62,8 @@ class Problem:
 
     def download(self, factors: Iterable[Any]) -> list[Array]:
         """Return factors as NumPy arrays of the data's type."""
-        return [self.backend.download(factor) for factor in factors]
+        dtype = self.backend.data.dtype
+        return [np.asarray(self.backend.download(factor), dtype) for factor in factors]
 
     def _terms(self, mode: int) -> RowConstraints:
         return self.backend.data.view(mode).terms or RowConstraints()
@@ -78,30 +79,24 @@ class Problem:
             for mode in range(len(self.backend.data.shape))
         )
 
-    def sums_and_squares(self, mode: int, factor: Any) -> tuple[Array, Array]:
-        """Column sums and sums of squares of a factor, as the penalties count them."""
-        if self._terms(mode).penalty_shares is not None:
-            return self.backend.penalised_sums(mode, factor)
-        return self.backend.column_sums(factor), self.backend.column_squares(factor)
-
     def penalty(self, mode: int, factor: Any) -> float:
         """Penalty of one factor."""
         if not self.penalties.penalised_modes[mode]:
             return 0.0
         if self.penalties.l2[mode] or self._terms(mode).penalty_shares is not None:
-            return self.penalties.of(mode, *self.sums_and_squares(mode, factor))
+            return self.penalties.of(mode, *self.backend.sums_and_squares(mode, factor))
         sums = self.backend.column_sums(factor)
         return self.penalties.of(mode, sums, np.zeros_like(sums))
 
     def fixed(self, mode: int, factors: list[Any]) -> tuple[Any, Any]:
         """Return A and c of a mode's row problems, from the factors of the other modes.
 
-        c, the slope of the linear term, is the column sums of A plus L1. Rows that have their own
-        shares of the penalties add L1 themselves.
+        c is the L1 weight, to which the back-end adds the column sums of A. Rows with shares of the
+        penalties add L1 themselves.
         """
         (A,) = (factor for other, factor in enumerate(factors) if other != mode)
         has_shares = self._terms(mode).penalty_shares is not None
-        return A, self.backend.slopes(A, 0.0 if has_shares else self.penalties.l1[mode])
+        return A, 0.0 if has_shares else self.penalties.l1[mode]
 
     def update(self, mode: int, factors: list[Any], rule: Rule) -> HalfStep:
         """Apply a rule to the factor of ``mode``, in place; the others are fixed."""

@@ -71,7 +71,7 @@ class SparseCoordinateDescent(Solver):
         # What is known is known to all its digits.
         if state.was_drawn and problem.backend.narrow_dtype is not None and not has_known_entries:
             state.factors = [
-                problem.backend.converted(factor, problem.backend.narrow_dtype)
+                problem.backend.copy(factor, problem.backend.narrow_dtype)
                 for factor in state.factors
             ]
         state.memory["momentum"] = self._new_momentum(state)
@@ -208,8 +208,8 @@ def _promising_swap(problem: Problem, state: State, generator: np.random.Generat
     scales = _column_scales(problem, H)
     swap = propose_swap(
         sample.X,
-        backend.take_rows(W, sample.rows) * scales,
-        backend.take_rows(H, sample.columns) / scales,
+        backend.download(W, sample.rows).astype(np.float64) * scales,
+        backend.download(H, sample.columns).astype(np.float64) / scales,
         backend.column_sums(W) * scales,
         generator,
     )
@@ -244,7 +244,7 @@ def _column_scales(problem: Problem, H: Any) -> Array:
 def _rescale(problem: Problem, state: State, momentum: Momentum) -> None:
     """Bring every component to its best scale, where that gains more than rounding could lose."""
     backend, penalties = problem.backend, problem.penalties
-    measured = [problem.sums_and_squares(mode, x) for mode, x in enumerate(state.factors)]
+    measured = [problem.backend.sums_and_squares(mode, x) for mode, x in enumerate(state.factors)]
     scales = best_scales(penalties, *zip(*measured, strict=True))
     for mode in range(len(measured)):
         scales[problem.is_frozen(mode, len(scales))] = 1.0

@@ -66,10 +66,10 @@ class DenseCyclicDescent(Solver):
                 f"{needed:,} bytes, and about {free:,} are free. Use {option('solver', 'srcd')}, "
                 "whose memory grows with the nonzeros."
             )
-        for mode, factor in enumerate(state.factors):
-            start = np.maximum(problem.backend.download(factor), self.floor)
-            state.factors[mode] = problem.backend.upload(start)
-        state.memory["product"] = problem.backend.dense_product(*state.factors)
+        starts = [np.maximum(factor, self.floor) for factor in problem.download(state.factors)]
+        state.factors = problem.upload(starts)
+        W, H = (start.astype(np.float64) for start in starts)
+        state.memory["product"] = problem.backend.upload(W @ H.T, np.float64)
 
     def stored_memory(self, state: State) -> StoredMemory:
         """See :class:`Solver`. The product is W Hᵀ up to rounding alone: it has to be stored."""

@@ -248,7 +248,7 @@ class Momentum:
         """Bring the factors to the type of the data; the momentum is dropped."""
         self.release(state)
         dtype = problem.backend.data.dtype
-        state.factors = [problem.backend.converted(factor, dtype) for factor in state.factors]
+        state.factors = [problem.backend.copy(factor, dtype) for factor in state.factors]
         self.solved = list(state.factors)
 
     def rescaled(self, problem: Problem, state: State, scales: Sequence[Array]) -> None:

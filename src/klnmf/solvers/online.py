@@ -104,7 +104,7 @@ class OnlineMemory:
         state = start_state(problem, n_components, "samples", seed)
         run = Run.started(problem, SparseCoordinateDescent(), state)
         run.until(MaxIterations(START_ITERATIONS))
-        W, H = (problem.backend.converted(factor, X.dtype) for factor in state.factors)
+        W, H = (problem.backend.copy(factor, X.dtype) for factor in state.factors)
         expected = problem.backend.download(H) * problem.backend.column_sums(W).astype(X.dtype)
         totals = problem.backend.data.view(1).row_sums
         # Few samples make their features look more decided than they are.

@@ -15,7 +15,9 @@ from typing import Any
 
 from klnmf.backends.base import ClusterLostError
 from klnmf.backends.cpu import effective_threads
+from klnmf.support.optional_packages import not_installed
 
+EXTRA, PACKAGES = "dask", ("dask", "distributed")
 # Dask would go on trying to reach a scheduler for a minute and more.
 SECONDS_WITHOUT_SCHEDULER = 3.0
 # While an answer is awaited: whether those who are to give it are still there.
@@ -52,14 +54,11 @@ def too_many_losses(error: BaseException) -> ClusterLostError:
 
 def import_distributed() -> Any:
     """Return the package, or say what to install."""
-    try:
-        import dask.array  # noqa: F401
-        import distributed
-    except ImportError as error:
-        raise ImportError(
-            "backend='dask' needs dask and distributed, which are not installed: "
-            'pip install "klnmf[dask]".'
-        ) from error
+    missing = not_installed(EXTRA, PACKAGES)
+    if missing is not None:
+        raise ImportError(f"Dask arrays and backend='dask' need more packages: {missing}.")
+    import distributed
+
     return distributed
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from klnmf import _core
-from klnmf.backends.cpu import evaluate_piece, update_piece
+from klnmf.backends.cpu import column_squares, column_sums, evaluate_piece, update_piece
 from klnmf.backends.dask.operations import (
     Convert,
     Describe,
@@ -21,19 +21,17 @@ from klnmf.backends.dask.operations import (
     Outcome,
     Put,
     Scale,
-    SumInOwnUnits,
     TakeData,
     TakeRows,
     Update,
     Wants,
+    WeightedSums,
 )
 from klnmf.backends.dask.partition import Partition, Pieces
-from klnmf.backends.numpy_factors import NumpyFactors, penalised_powers
+from klnmf.backends.numpy_factors import NumpyFactors, weighted_powers
 from klnmf.data.sparse_data import RowView
 
 Array = npt.NDArray[Any]
-
-_ON_ARRAYS = NumpyFactors()
 
 
 @dataclass(frozen=True)
@@ -63,8 +61,8 @@ def run(operation: Operation, context: Context) -> tuple[Array | None, Any]:
             return None, _evaluate(operation, context)
         case Describe():
             return None, facts(context.inputs["x"], context)
-        case SumInOwnUnits():
-            return None, _penalised_sums(context)
+        case WeightedSums():
+            return None, _weighted_sums(context)
         case TakeRows():
             return None, _take_rows(operation, context)
         case TakeData():
@@ -89,13 +87,13 @@ def _made(operation: Operation, context: Context) -> Array:
             return inputs["x"].astype(operation.dtype)
         case Scale():
             scaled = inputs["x"].copy()
-            _ON_ARRAYS.scale_columns(scaled, operation.scales)
+            NumpyFactors.scale_columns(scaled, operation.scales)
             return scaled
         case Merge():
             merged = inputs["x"].copy()
             own = context.partition.rows(context.part)
             column = None if operation.column is None else operation.column[own]
-            _ON_ARRAYS.merge_columns(merged, operation.pair, operation.weights, column)
+            NumpyFactors.merge_columns(merged, operation.pair, operation.weights, column)
             return merged
     raise TypeError(f"backend='dask' has no operation {type(operation).__name__}.")
 
@@ -128,7 +126,7 @@ def _fixed(context: Context) -> tuple[Array, Array]:
 
 
 def _slopes(given: Array | float, sums: Array) -> Array:
-    return sums + given if isinstance(given, float) else given
+    return sums + given if np.ndim(given) == 0 else np.asarray(given)
 
 
 def _piece(context: Context) -> Any:
@@ -163,25 +161,11 @@ def facts(rows: Array, context: Context) -> Facts:
     )
 
 
-def column_sums(rows: Array) -> Array:
-    """Column sums in float64, by blocks of rows."""
-    sums = np.empty(rows.shape[1])
-    _core.column_sums(np.ascontiguousarray(rows), 1, sums)
-    return sums
-
-
-def column_squares(rows: Array) -> Array:
-    """Column sums of squares in float64, by blocks of rows."""
-    squares = np.empty(rows.shape[1])
-    _core.column_squares(np.ascontiguousarray(rows), 1, squares)
-    return squares
-
-
-def _penalised_sums(context: Context) -> Pieces:
+def _weighted_sums(context: Context) -> Pieces:
     assert context.data is not None
     assert context.data.terms is not None
     assert context.data.terms.penalty_shares is not None
-    powers = penalised_powers(context.inputs["x"], context.data.terms.penalty_shares)
+    powers = weighted_powers(context.inputs["x"], context.data.terms.penalty_shares)
     return context.partition.pieces(context.part, powers, sum_of_rows)
 
 

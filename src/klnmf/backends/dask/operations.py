@@ -122,8 +122,8 @@ class Describe:
 
 
 @dataclass(frozen=True)
-class SumInOwnUnits:
-    """Column sums and sums of squares of rows, as the penalties count them."""
+class WeightedSums:
+    """Column sums of the entries and their squares, rows weighted as the penalties count them."""
 
     mode: int
     x: int
@@ -163,7 +163,7 @@ Operation = (
     | Update
     | Evaluate
     | Describe
-    | SumInOwnUnits
+    | WeightedSums
     | TakeRows
     | TakeData
     | Keep

@@ -21,6 +21,7 @@ from distributed.core import send_recv
 from distributed.diagnostics.plugin import WorkerPlugin
 from distributed.protocol import to_serialize
 
+from klnmf.backends.cpu import column_sums
 from klnmf.backends.dask import kernels
 from klnmf.backends.dask.operations import (
     MAKERS,
@@ -31,9 +32,9 @@ from klnmf.backends.dask.operations import (
     Operation,
     Reset,
     Round,
-    SumInOwnUnits,
     TakeData,
     Update,
+    WeightedSums,
 )
 from klnmf.backends.dask.packing import Packed, pack, unpack
 from klnmf.backends.dask.partition import Partition, Pieces
@@ -192,7 +193,7 @@ class FitOnWorker(WorkerPlugin):
             for name in ("x", "newest", "previous")
             if hasattr(operation, name)
         }
-        needs_data = isinstance(operation, Update | Evaluate | TakeData | SumInOwnUnits)
+        needs_data = isinstance(operation, Update | Evaluate | TakeData | WeightedSums)
         return kernels.Context(
             partition=layout.partitions[operation.mode],
             part=part,
@@ -367,7 +368,7 @@ def _dtype(rows: Array | Packed) -> np.dtype[Any]:
 
 
 def _block_sums(rows: Array, partition: Partition, part: int) -> list[Array]:
-    return partition.pieces(part, rows, kernels.column_sums).whole
+    return partition.pieces(part, rows, column_sums).whole
 
 
 def _parcel(rows: Array, partition: Partition, part: int, may_pack: bool) -> Parcel:
@@ -383,5 +384,5 @@ def _total_sums(rows: Array, partition: Partition, sums: dict[int, list[Array]])
         return partition.pieces(part, own, lambda block: next(known))
 
     every = map(pieces, range(partition.n_parts))
-    total: Array = partition.total(every, kernels.column_sums, np.zeros(rows.shape[1]))
+    total: Array = partition.total(every, column_sums, np.zeros(rows.shape[1]))
     return total
