@@ -71,7 +71,7 @@ def test_interrupt_while_components_are_scaled_leaves_a_pair(
         n_calls += 1
         if n_calls == 2:
             raise KeyboardInterrupt
-        scale(self, factor, scales)
+        scale(factor, scales)
 
     monkeypatch.setattr(CpuBackend, "scale_columns", interrupted)
     model = KLNMF(3, l1_W=0.01, l1_H=10.0, random_state=0, n_threads=1)
