@@ -12,7 +12,7 @@ import pytest
 import scipy.sparse as sp
 
 from klnmf import KLNMF, tl
-from klnmf.named_features import project
+from klnmf.named_features import transform_by_name
 from klnmf.simulate import simulate_counts
 
 COUNTS = simulate_counts(60, 40, 3, counts_per_sample=150, sparsity=0.3, random_state=0).X
@@ -71,7 +71,7 @@ def test_projection_of_other_genes(
     cells(X.toarray() if form == "dense" else X, names).write_h5ad(tmp_path / "new.h5ad")
     new = ad.read_h5ad(tmp_path / "new.h5ad", backed=backed)
     tl.project(new, reference, key_added="W")
-    by_hand = project(model, NEW[:, 10:], GENES[10:], model_feature_names=GENES)
+    by_hand = transform_by_name(model, NEW[:, 10:], GENES[10:], model_feature_names=GENES)
     np.testing.assert_array_equal(new.obsm["W"], by_hand.W)
     assert new.uns["W"]["overlap"] == {"model": 40, "found": 30, "missing": 10, "ignored": 2}
     assert "30 of 40 features of the model found (75.0 %), 10 missing, 2 others" in caplog.text

@@ -26,6 +26,7 @@ from klnmf.cli.files import stem_of
 from klnmf.cli.fit import line_of_iteration
 from klnmf.cli.long_runs import ProgressLines
 from klnmf.simulate import simulate_counts
+from strategies import make_model
 
 
 @pytest.fixture(name="counts")
@@ -193,7 +194,7 @@ def test_other_files_are_not_taken_for_checkpoints_or_results(counts: Path, caps
 
 def test_a_checkpoint_of_an_interrupted_fit_is_not_overwritten(counts: Path, capsys: Any) -> None:
     checkpoint = Path("counts.klnmf.checkpoint")
-    stopped = KLNMF(3, random_state=0, sparse_output=True, checkpoint=checkpoint, max_iter=4)
+    stopped = make_model(3, random_state=0, sparse_output=True, checkpoint=checkpoint, max_iter=4)
     with pytest.warns(UserWarning, match="max_iter=4"):
         stopped.fit(sp.load_npz(counts))
     before = checkpoint.read_bytes()

@@ -31,6 +31,7 @@ from distributed import Client  # noqa: E402
 
 from dask_clusters import killable_workers, local_cluster, within  # noqa: E402
 from klnmf.backends import ClusterLostError  # noqa: E402
+from strategies import make_model  # noqa: E402
 
 pytestmark = [
     pytest.mark.slow,
@@ -43,7 +44,7 @@ LONGEST = 300.0
 
 
 def model(**parameters: Any) -> KLNMF:
-    return KLNMF(6, **{"random_state": 0, "max_iter": 60, "tol": 0, **parameters})
+    return make_model(6, **{"random_state": 0, "max_iter": 60, "tol": 0, **parameters})
 
 
 @pytest.fixture(scope="module")

@@ -108,10 +108,12 @@ def _model(args: argparse.Namespace, X: Any, found: Consensus) -> tuple[Any, Any
     """Model and W: the medians, or the optimum that a fit reaches from them."""
     from klnmf.data.not_counts import NotCountsWarning
     from klnmf.estimators.kl_nmf import KLNMF
+    from klnmf.estimators.run_options import RunOptions
 
     if args.refit == "W":
         return found.to_model(), found.W
-    model = KLNMF(args.n_components, random_state=args.random_state, progress=False)
+    run = RunOptions(progress=False)
+    model = KLNMF(args.n_components, random_state=args.random_state, run=run)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NotCountsWarning)  # the runs have warned
         return model, model.fit_transform(X, H=found.components)

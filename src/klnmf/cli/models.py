@@ -17,7 +17,7 @@ from klnmf.named_features import (
     FeatureOverlap,
     match_features,
     model_of_features,
-    project_common,
+    transform_common,
     with_zeros,
 )
 from klnmf.readers import CountTable
@@ -77,7 +77,7 @@ def represent(args: argparse.Namespace, saved: SavedModel, table: CountTable | O
     say(args, _line(args, saved, overlap))
     if overlap is None:
         return saved.model.transform(table.X)
-    return project_common(saved.model, _common_counts(table, overlap), overlap)
+    return transform_common(saved.model, _common_counts(table, overlap), overlap)
 
 
 def on_shared_features(

@@ -8,6 +8,8 @@ from contextvars import ContextVar
 from typing import Any
 
 Spelling = Callable[[str, tuple[Any, ...]], str | None]
+# Options of a fit that Python has in klnmf.RunOptions.
+_RUN_OPTIONS = ("checkpoint", "checkpoint_every", "resume", "progress", "callback")
 
 
 def option(name: str, *value: Any) -> str:
@@ -52,7 +54,8 @@ def spelled_by(spelling: Spelling) -> Iterator[None]:
 
 
 def _python(name: str, value: tuple[Any, ...]) -> str:
-    return f"{name}={value[0]!r}" if value else name
+    spelled = f"{name}={value[0]!r}" if value else name
+    return f"RunOptions({spelled})" if value and name in _RUN_OPTIONS else spelled
 
 
 _SPELLING: ContextVar[Spelling] = ContextVar("spelling", default=_python)
