@@ -98,14 +98,14 @@ def test_projection_with_a_model(model: KLNMF) -> None:
     assert isinstance(changed.obsm["X_nmf"], np.ndarray)
     np.testing.assert_array_equal(changed.obsm["X_nmf"], model.transform(NEW))
     assert not len(new.obsm)
-    with pytest.raises(ValueError, match="does not know the names of its features"):
+    with pytest.raises(ValueError, match="has no feature names"):
         tl.project(new, model)
 
 
 def test_projection_does_not_replace_a_fit_and_is_not_one(reference: ad.AnnData) -> None:
     adata = cells()
     nmf(adata, tol=10.0)
-    with pytest.raises(ValueError, match=r"components of its own in adata.varm\['nmf'\]"):
+    with pytest.raises(ValueError, match=r"already has components in adata.varm\['nmf'\]"):
         tl.project(adata, reference)
     new = cells(NEW)
     tl.project(new, reference)
