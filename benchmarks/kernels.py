@@ -89,10 +89,11 @@ class Case:
         """Least time for each nonzero × component, in a few repeats and so many seconds of them."""
         times: list[float] = []
         x = np.empty_like(self.x)
+        factors = [x, self.A] if self.mode == 0 else [self.A, x]
         while len(times) < MIN_REPEATS or sum(times) < seconds:
             np.copyto(x, self.x)
             started = time.perf_counter()
-            self.problem.update(self.mode, x, self.A, rule)
+            self.problem.update(self.mode, factors, rule)
             times.append(time.perf_counter() - started)
         return per_unit(1e9 * min(times), self.problem.backend.data.nnz, x.shape[1])
 
@@ -213,7 +214,7 @@ def simulated_case(X: sp.csr_array, rank: int) -> Case:
     noise = 0.5 + np.random.default_rng(rank).random((X.shape[0], rank))
     x = (scale * noise).astype(X.dtype)
     for _ in range(2):
-        problem.update(0, x, A, rules_of(rank)[GUARDED])
+        problem.update(0, [x, A], rules_of(rank)[GUARDED])
     return Case(problem, 0, x, A)
 
 

@@ -38,7 +38,7 @@ def objective_of(X: sp.csr_array) -> Callable[[Any], float]:
 
     def objective(components: Any) -> float:
         H = problem.backend.upload(np.maximum(components.T, 1e-12))  # theirs may lack a cover
-        return problem.objective([solved_rows(problem, 0, H, ROW_SOLVE), H])
+        return problem.objective([solved_rows(problem, 0, [None, H], ROW_SOLVE), H])
 
     return objective
 

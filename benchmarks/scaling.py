@@ -68,14 +68,16 @@ class HalfSteps:
         self.start = [generator.random((size, rank), dtype=np.float32) for size in X.shape]
         for _ in range(3):  # until most entries are 0, as they are in a fit
             for mode in (0, 1):
-                self.problem.update(mode, self.start[mode], self.start[1 - mode], self.rule)
+                self.problem.update(mode, self.start, self.rule)
         self.x = [factor.copy() for factor in self.start]
 
     def run(self, modes: tuple[int, ...] = (0, 1)) -> None:
         """Do the half-steps of these modes from the same start."""
         for mode in modes:
             np.copyto(self.x[mode], self.start[mode])
-            self.problem.update(mode, self.x[mode], self.start[1 - mode], self.rule)
+            factors = list(self.start)
+            factors[mode] = self.x[mode]
+            self.problem.update(mode, factors, self.rule)
 
 
 def least_seconds(action: Callable[[], Any], budget: float = 1.0, repeats: int = 3) -> float:

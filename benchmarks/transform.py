@@ -70,7 +70,7 @@ def ratios(X: sp.csr_array, rank: int, seed: int) -> tuple[float, float, float, 
     for effort in EFFORTS:
         seconds, W = least(
             lambda how=effort: solved_rows(  # type: ignore[misc]
-                Problem(CpuBackend(SparseData(new), 1), NO_PENALTIES), 0, H, how
+                Problem(CpuBackend(SparseData(new), 1), NO_PENALTIES), 0, [None, H], how
             )
         )
         if kl_divergence(new, W, H) <= target:

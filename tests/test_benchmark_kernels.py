@@ -87,9 +87,9 @@ def test_every_repeat_starts_from_the_same_factor(monkeypatch: pytest.MonkeyPatc
     class Spy:
         backend = case.problem.backend
 
-        def update(self, mode: int, x: np.ndarray, A: np.ndarray, rule: object) -> None:
-            given.append(x.copy())
-            x[:] = -1
+        def update(self, mode: int, factors: list[np.ndarray], rule: object) -> None:
+            given.append(factors[mode].copy())
+            factors[mode][:] = -1
 
     spied = Case(Spy(), 0, case.x, case.A)  # type: ignore[arg-type]
     clock = iter([0.0, 5.0, 10.0, 13.0, 20.0, 24.0, 30.0, 36.0, 40.0, 47.0])

@@ -52,7 +52,7 @@ def test_before_the_first_failure_both_half_steps_are_judged_together(
     monkeypatch.setattr(Momentum, "half_step", counting)
     objectives(careful, 8)
     assert len(counted) == 2  # those of the first descent, which has nothing to follow
-    monkeypatch.setattr(Momentum, "_try_both", lambda *arguments: None)
+    monkeypatch.setattr(Momentum, "_try_together", lambda *arguments: None)
     one_by_one, _ = objectives(careful, 8)
     assert len(counted) == 2 + 16
     assert one_by_one == together

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pickle
+from pathlib import Path
 from typing import Any
 
+import joblib
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -103,6 +105,17 @@ def test_warm_start_goes_on_where_the_last_fit_stopped(solver: str) -> None:
     assert model.divergence_ == whole.divergence_
 
 
+def test_a_model_loaded_as_a_memory_map_starts_from_its_components(tmp_path: Path) -> None:
+    """The state of its last fit cannot be written to."""
+    X = simulate_counts(50, 40, 3, counts_per_sample=30, random_state=0).X
+    _, model = fit_quietly(X, n_components=3, random_state=0, max_iter=5, warm_start=True, tol=0.0)
+    joblib.dump(model, tmp_path / "model")
+    loaded = joblib.load(tmp_path / "model", mmap_mode="r")
+    assert not loaded._saved_state[1].factors[0].flags.writeable
+    fit_quietly(X, model=loaded)
+    assert loaded.divergence_ < model.divergence_
+
+
 # ---- symmetries ---------------------------------------------------------------------------------
 
 
@@ -124,11 +137,11 @@ def test_transposing_exchanges_the_factors(make_rule: Any) -> None:
     weights = PENALTY_SETS["all"]
     swapped = Penalties(weights.l1_H, weights.l2_H, weights.l1_W, weights.l2_W)
     problem, mirror = make_problem(case.X, weights), make_problem(sp.csr_array(case.X.T), swapped)
-    for mode, (x, A) in enumerate([(case.W, case.H), (case.H, case.W)]):
-        here, there = x.copy(), x.copy()
-        step = problem.update(mode, here, A, rule)
-        mirrored = mirror.update(1 - mode, there, A, rule)
-        assert same_bits(here, there)
+    for mode in (0, 1):
+        here, there = [case.W.copy(), case.H.copy()], [case.H.copy(), case.W.copy()]
+        step = problem.update(mode, here, rule)
+        mirrored = mirror.update(1 - mode, there, rule)
+        assert same_bits(here[mode], there[1 - mode])
         assert step.violation == mirrored.violation
     straight, turned = problem.evaluate([case.W, case.H]), mirror.evaluate([case.H, case.W])
     np.testing.assert_allclose(straight, turned, rtol=1e-12)

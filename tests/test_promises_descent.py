@@ -157,16 +157,15 @@ def test_a_half_step_never_rises_at_any_scale_of_a_component(dtype: type, rule: 
     for scale in np.logspace(-18, 18, 289):
         W, H = np.array([[1.003e-6 / scale]], dtype), np.array([[scale]], dtype)
         before = kl_divergence(X, W, H)
-        problem.update(0, W, H, rule)
+        problem.update(0, [W, H], rule)
         assert kl_divergence(X, W, H) <= before + ROUNDING[X.dtype.name] * X.sum(), f"{scale:.3g}"
 
 
 def check_first_half_step_is_finite(case: Case, weights: Penalties) -> None:
     for rule in (GuardedRule(np.arange(case.W.shape[1], dtype=np.int32)), MultiplicativeRule()):
         run = start_run(case, "mu", weights)
-        W, H = run.state.factors
-        run.problem.update(0, W, H, rule)
-        assert math.isfinite(penalised_objective(case.X, W, H, weights))
+        run.problem.update(0, run.state.factors, rule)
+        assert math.isfinite(penalised_objective(case.X, *run.state.factors, weights))
 
 
 @efforts(quick=100, thorough=4000)

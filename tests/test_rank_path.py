@@ -13,7 +13,7 @@ from klnmf import KLNMF
 from klnmf.backends import make_backend
 from klnmf.data.sparse_data import SparseData
 from klnmf.model_selection.choice import compared
-from klnmf.model_selection.growth import descended, grown, one_component, shrunk
+from klnmf.model_selection.growth import descended, one_component, resized
 from klnmf.model_selection.search import Plan, Search
 from klnmf.model_selection.thinning import ThinnedSplit
 from klnmf.objective import Penalties, kl_divergence
@@ -40,7 +40,7 @@ def test_growing_keeps_the_fit_and_a_new_component_pays() -> None:
     X = counts()
     problem = problem_of(X)
     one = one_component(problem.backend.data)
-    two = grown(problem, one, 2, [0])
+    two = resized(problem, one, 2, [0])
     assert two[0].shape == (120, 2)
     assert np.array_equal(two[0][:, 0], one[0][:, 0])
     assert not two[0][:, 1].any()  # waits for the first half-step
@@ -110,7 +110,7 @@ def test_growing_by_several_components_finds_them_all() -> None:
 def test_split_components_are_merged_again() -> None:
     X = counts()
     problem = problem_of(X)
-    four = grown(problem, one_component(problem.backend.data), 4, [0])
+    four = resized(problem, one_component(problem.backend.data), 4, [0])
     (W, H), objective = descended(problem, four, 0)
     # Two of them are split in halves, at another scale.
     halves = np.concatenate([W, 0.5 * W[:, :2]], axis=1), np.concatenate([H, H[:, :2]], axis=1)
@@ -119,7 +119,7 @@ def test_split_components_are_merged_again() -> None:
     halves[1][:, 2] /= 4.0
     split = (np.ascontiguousarray(halves[0]), np.ascontiguousarray(halves[1]))
     assert problem.objective(list(split)) == pytest.approx(objective, rel=1e-5)
-    merged = shrunk(problem, split, 4, [0])
+    merged = resized(problem, split, 4, [0])
     assert (merged[0].shape, merged[1].shape) == ((120, 4), (80, 4))
     assert problem.objective(list(merged)) <= objective * (1 + 1e-4)
 
@@ -127,8 +127,8 @@ def test_split_components_are_merged_again() -> None:
 def test_merge_keeps_row_sums_and_every_nonzero_its_cover() -> None:
     X = counts(depth=30)
     problem = problem_of(X)
-    six, _ = descended(problem, grown(problem, one_component(problem.backend.data), 6, [0]), 0)
-    five = shrunk(problem, six, 5, [0])
+    six, _ = descended(problem, resized(problem, one_component(problem.backend.data), 6, [0]), 0)
+    five = resized(problem, six, 5, [0])
     before, after = (W.astype(float) @ H.sum(axis=0, dtype=float) for W, H in (six, five))
     np.testing.assert_allclose(after, before, rtol=1e-5)
     assert np.isfinite(problem.objective(list(five)))
@@ -137,7 +137,7 @@ def test_merge_keeps_row_sums_and_every_nonzero_its_cover() -> None:
 def test_without_data_the_smallest_are_merged() -> None:
     problem = problem_of(sp.csr_array((4, 3), dtype=np.float32))
     factors = np.ones((4, 3), np.float32), np.array([[1, 5, 1]] * 3, np.float32)
-    W, H = shrunk(problem, factors, 2, [0])
+    W, H = resized(problem, factors, 2, [0])
     np.testing.assert_allclose((W @ H.T), np.full((4, 3), 7.0), rtol=1e-6)
     assert sorted(H.sum(axis=0)) == pytest.approx([1, 1])
 

@@ -199,11 +199,11 @@ def subproblem(settings: Settings, folder: Path | None) -> Result:
     start = np.ascontiguousarray(start_pair(X, rank, 1, "random")[0])
     order = np.arange(rank, dtype=np.int32)
     best = start.copy()
-    problem.update(0, best, H, GuardedRule(order, rounds=500, sweeps=8, tolerance=1e-12))
+    problem.update(0, [best, H], GuardedRule(order, rounds=500, sweeps=8, tolerance=1e-12))
     least = problem.objective([best, H])
     W, excess = start.copy(), []
     for _ in range(settings["calls"]):
-        problem.update(0, W, H, PaperRule(order, 1e-10, 0.1, signed_break=False))
+        problem.update(0, [W, H], PaperRule(order, 1e-10, 0.1, signed_break=False))
         excess.append(_finite(problem.objective([W, H]) / least - 1))
     return {"excess": excess, "least": least}
 

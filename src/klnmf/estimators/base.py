@@ -308,7 +308,8 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         problem = self._problem(X if isinstance(X, SparseData) else SparseData(X), known)
         H = H if known is None else known.in_fit(1, H)
         with closing(problem.backend) as backend:
-            W = backend.download(solved_rows(problem, 0, backend.upload(H), self._row_solve()))
+            factors = [None, backend.upload(H)]
+            W = backend.download(solved_rows(problem, 0, factors, self._row_solve()))
         return W if known is None else known.original(0, W)
 
     def _W_in_own_units(  # noqa: N802

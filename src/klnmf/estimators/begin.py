@@ -110,8 +110,9 @@ def _warm_state(model: Any, problem: Problem, solver: Solver, W: Any, H: Any) ->
     if saved is None or saved[0] != continuation_key(model, problem, solver):
         return None
     state: State = saved[1]
-    # Loaded from a memory map, it cannot be written to: the components are then the start.
-    return state if all(factor.flags.writeable for factor in state.factors) else None
+    # A model that joblib loaded as a memory map cannot be written to: the components are its start.
+    is_mapped = any(isinstance(x, np.ndarray) and not x.flags.writeable for x in state.factors)
+    return None if is_mapped else state
 
 
 def continuation_key(model: Any, problem: Problem, solver: Solver) -> tuple[Any, ...]:

@@ -222,11 +222,7 @@ def _agreed(
     silhouettes = np.zeros(len(spectra))
     silhouettes[kept] = groups.silhouettes
     runs_of = [np.unique(own // n_components) for own in members]
-    pair: list[Any] = [
-        np.ascontiguousarray(W, problem.backend.data.dtype),
-        np.ascontiguousarray(components.T, problem.backend.data.dtype),
-    ]
-    evaluation = problem.evaluate(pair)
+    evaluation = problem.evaluate(problem.upload([W, components.T]))
     return Consensus(
         components=components,
         W=W,
@@ -249,14 +245,19 @@ def _refitted(problem: Problem, medians: Array, refit: str, seed: int) -> tuple[
     H = np.ascontiguousarray(medians.T, dtype=data.dtype)
     # Where every run has a feature in another component, no median may have it.
     cover_columns(H, data.view(1))
-    W = solved_rows(problem, 0, H, ROW_SOLVE)
+    W = _solved_W(problem, H)
     if refit == "both":
         (_, H), _ = descended(problem, (W, H), seed, swap_failures=0)
-        W = solved_rows(problem, 0, H, ROW_SOLVE)
-    wide = [factor.astype(np.float64) for factor in (W, H)]
-    sums = wide[1].sum(axis=0)
+        W = _solved_W(problem, H)
+    W, H = W.astype(np.float64), H.astype(np.float64)
+    sums = H.sum(axis=0)
     scales = np.where(sums > 0, sums, 1.0)
-    return wide[0] * scales, wide[1] / scales
+    return W * scales, H / scales
+
+
+def _solved_W(problem: Problem, H: Array) -> Array:  # noqa: N802
+    factors = [None, problem.backend.upload(H)]
+    return problem.backend.download(solved_rows(problem, 0, factors, ROW_SOLVE))
 
 
 def _check_arguments(

@@ -36,28 +36,10 @@ def restarted(
     n_jobs: int,
     on_fit: Callable[[int, Fit], None],
 ) -> None:
-    """Do these runs, several at a time; run i depends on (seed, i) alone.
+    """Do these runs, ``n_jobs`` at a time; run i depends on (seed, i) alone.
 
-    Parameters
-    ----------
-    problem : Problem
-        The data on a back-end, which all runs read.
-    n_components : int
-        Number of components.
-    runs : iterable of int
-        Numbers of the runs.
-    init : str
-        Where a run starts.
-    enough : float
-        A run is over when an iteration gains less than this share of the objective.
-    max_iter : int
-        Iterations of a run at most.
-    seed : int
-        Of all.
-    n_jobs : int
-        Runs at a time.
-    on_fit : callable
-        Called with the number of a run and its fit, in the calling thread, when it is over.
+    A run is over when an iteration gains less than ``enough`` of the objective, or after
+    ``max_iter``. ``on_fit`` is then called with its number and its fit, in the calling thread.
     """
     problem.backend.data.prepare()  # here, not in several threads at once
 
@@ -66,7 +48,8 @@ def restarted(
         state = start_state(problem, n_components, init, its_seed)
         fresh = Run.started(problem, SparseCoordinateDescent(), state)
         fresh.until(SmallGain(enough), MaxIterations(max_iter))
-        components = np.ascontiguousarray(np.asarray(state.factors[1], dtype=np.float32).T)
+        H = problem.backend.download(state.factors[1])
+        components = np.ascontiguousarray(H.T, dtype=np.float32)
         lengths = np.linalg.norm(components, axis=1, keepdims=True)
         components /= np.where(lengths > 0, lengths, 1)
         return Fit(components, float(state.objective))

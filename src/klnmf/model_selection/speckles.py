@@ -28,7 +28,14 @@ from klnmf.model_selection.deviance import (
     products,
     rows_of,
 )
-from klnmf.model_selection.growth import ENOUGH, Factors, descended, grown, one_component, shrunk
+from klnmf.model_selection.growth import (
+    ENOUGH,
+    Factors,
+    descended,
+    objective_of,
+    one_component,
+    resized,
+)
 from klnmf.objective import Penalties
 from klnmf.solvers.base import Problem
 
@@ -86,38 +93,39 @@ class SpeckledSplit:
             factors = one_component(self._filled(np.zeros(len(self._rows))))
             factors, _ = self._rounds(factors, seed)
         if factors[0].shape[1] < n_components:
-            factors = grown(self._problem(factors)[0], factors, n_components, seed)
+            factors = resized(self._problem(factors), factors, n_components, seed)
             factors, before = self._rounds(factors, seed)
-            problem, _ = self._problem(factors)
-            swapped, objective = descended(problem, factors, seed[-1])
+            swapped, objective = descended(self._problem(factors), factors, seed[-1])
             if objective < before:
                 factors, _ = self._rounds(swapped, seed)
         return factors
 
     def merged(self, factors: Factors, n_components: int, seed: list[int]) -> Factors:
         """Go back from a larger fit to one with this many components."""
-        factors = shrunk(self._problem(factors)[0], factors, n_components, seed)
+        factors = resized(self._problem(factors), factors, n_components, seed)
         return self._rounds(factors, seed)[0]
 
     def deviances(self, factors: Factors, backgrounds: Sequence[float]) -> FloatArray:
         """Deviance for each background and every sample over its hidden cells."""
-        shares = feature_shares(self._problem(factors)[1])
+        shares = feature_shares(self._problem(factors).backend.data)
         cells = (self._values, self._rows, self._columns)
         return deviances_of_cells(*cells, *factors, shares, backgrounds)
 
     def objective(self, factors: Factors) -> float:
         """KL divergence over the visible cells alone."""
-        problem, _ = self._problem(factors)
-        return float(problem.objective(list(factors)))  # the hidden cells are met exactly
+        return objective_of(self._problem(factors), factors)  # the hidden cells are met exactly
 
     def _rounds(self, factors: Factors, seed: list[int]) -> tuple[Factors, float]:
         """Fill and improve until that gains little; returns the pair and its objective."""
         before = self.objective(factors)
         for number in range(MOST_ROUNDS):
-            problem, _ = self._problem(factors)
             state_seed = int(np.random.default_rng([*seed, number]).integers(2**31))
             factors, _ = descended(
-                problem, factors, state_seed, max_iter=ITERATIONS_A_ROUND, swap_failures=0
+                self._problem(factors),
+                factors,
+                state_seed,
+                max_iter=ITERATIONS_A_ROUND,
+                swap_failures=0,
             )
             objective = self.objective(factors)
             if before - objective <= ENOUGH * abs(objective):
@@ -125,9 +133,10 @@ class SpeckledSplit:
             before = objective
         return factors, objective
 
-    def _problem(self, factors: Factors) -> tuple[Problem, SparseData]:
+    def _problem(self, factors: Factors) -> Problem:
+        """Return the problem of the data with hidden cells as these factors estimate them."""
         data = self._filled(products(*factors, self._rows, self._columns))
-        return Problem(make_backend("auto", data, self._n_threads), Penalties()), data
+        return Problem(make_backend("auto", data, self._n_threads), Penalties())
 
     def _filled(self, estimates: FloatArray) -> SparseData:
         """Return the data with these values in the hidden cells; what is next to nothing is 0."""

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from klnmf.backends import make_backend
 from klnmf.data.sparse_data import SparseData
 from klnmf.model_selection.deviance import FloatArray, deviances_of_all_cells, feature_shares
-from klnmf.model_selection.growth import Factors, descended, grown, one_component, shrunk
+from klnmf.model_selection.growth import Factors, descended, objective_of, one_component, resized
 from klnmf.objective import Penalties
 from klnmf.solvers.base import Problem
 
@@ -87,29 +87,29 @@ class ThinnedSplit:
     def fitted(self, factors: Factors | None, n_components: int, seed: list[int]) -> Factors:
         """Go on from a smaller fit, or from nothing, to one with this many components."""
         self._data.prepare()
-        if factors is None:
-            factors = one_component(self._data)
+        factors = one_component(self._data) if factors is None else factors
+        factors = resized(self._problem, factors, n_components, seed)
         if n_components == 1 or self._data.nnz == 0:
-            return grown(self._problem, factors, n_components, seed)
-        factors = grown(self._problem, factors, n_components, seed)
+            return factors
         return descended(self._problem, factors, _state_seed(seed))[0]
 
     def merged(self, factors: Factors, n_components: int, seed: list[int]) -> Factors:
         """Go back from a larger fit to one with this many components."""
         self._data.prepare()
-        factors = shrunk(self._problem, factors, n_components, seed)
+        factors = resized(self._problem, factors, n_components, seed)
         if self._data.nnz == 0:
             return factors
         return descended(self._problem, factors, _state_seed(seed), swap_failures=0)[0]
 
     def objective(self, factors: Factors) -> float:
         """KL divergence of the training data."""
-        return float(self._problem.objective(list(factors)))
+        return objective_of(self._problem, factors)
 
     def deviances(self, factors: Factors, backgrounds: Sequence[float]) -> FloatArray:
         """Held-out deviance for each background and every sample."""
-        shares = feature_shares(self._data)
-        return deviances_of_all_cells(self._test, *factors, shares, backgrounds, self._scale)
+        return deviances_of_all_cells(
+            self._test, *factors, feature_shares(self._data), backgrounds, self._scale
+        )
 
 
 def _state_seed(seed: list[int]) -> int:

@@ -17,8 +17,8 @@ from klnmf.saved.container import Container, SavedFileError, read_container
 from klnmf.saved.fields import Fields, number_from_json, number_to_json
 from klnmf.saved.periodic_file import PeriodicFile, check_identity, klnmf_version
 from klnmf.solvers import Solver
-from klnmf.solvers.base import Problem, State
-from klnmf.solvers.loop import RECORD_FIELDS, Run
+from klnmf.solvers.base import Problem, State, factor_name
+from klnmf.solvers.loop import Run, record_fields
 from klnmf.solvers.memory import StoredMemory
 from klnmf.support.option_names import option
 
@@ -87,8 +87,8 @@ class Checkpoint(PeriodicFile[Run]):
     def packed(self, work: Run) -> Container:
         """See :class:`PeriodicFile`."""
         run, state, snapshot = work, work.state, work.problem.backend.snapshot
-        arrays = dict(zip("WH", map(snapshot, state.factors), strict=True))
-        names = dict(zip(map(id, state.factors), "WH", strict=True))
+        names = {id(factor): factor_name(mode) for mode, factor in enumerate(state.factors)}
+        arrays = {names[id(factor)]: snapshot(factor) for factor in state.factors}
         memory = run.solver.stored_memory(state)
         for name, array in memory.arrays.items():
             if id(array) not in names:
@@ -125,7 +125,7 @@ class Checkpoint(PeriodicFile[Run]):
             _check_objective(problem, solver, state)
             history = unpack_history(container.arrays, content.members.get("history"))
             iterations = [record["iteration"] for record in history]
-            if any(record.keys() != RECORD_FIELDS for record in history[:1]):
+            if any(record.keys() != record_fields(len(state.factors)) for record in history[:1]):
                 raise SavedFileError(f"the records of its history are {sorted(history[0])}.")
             if iterations != list(range(state.iteration - len(history) + 1, state.iteration + 1)):
                 raise SavedFileError("its history does not belong to its iterations.")
@@ -181,7 +181,7 @@ def _state(content: Fields, arrays: dict[str, Array], problem: Problem, solver: 
     }
     stored = content.fields("state")
     state = State(
-        factors=[restored["W"], restored["H"]],
+        factors=[restored[factor_name(mode)] for mode in range(len(problem.backend.data.shape))],
         seed=stored.whole("seed"),
         iteration=stored.whole("iteration"),
         objective=stored.number("objective"),
@@ -211,16 +211,17 @@ def _state(content: Fields, arrays: dict[str, Array], problem: Problem, solver: 
 def _check_factors(arrays: dict[str, Array], problem: Problem, n_components: int) -> None:
     data = problem.backend.data
     narrow = problem.backend.narrow_dtype or data.dtype
-    W, H = (array_named(arrays, name, FLOATS, 2) for name in "WH")
+    shapes = [(n_rows, n_components) for n_rows in data.shape]
+    factors = [array_named(arrays, factor_name(mode), FLOATS, 2) for mode in range(len(data.shape))]
     wrong = [name for name in arrays if name != "history" and not is_factor(arrays[name])]
     if wrong:
         raise SavedFileError(f"{wrong[0]} has entries that are negative or not finite.")
-    shapes = [(n_rows, n_components) for n_rows in data.shape]
-    if [W.shape, H.shape] != shapes or W.dtype != H.dtype or W.dtype not in (data.dtype, narrow):
-        raise SavedFileError(
-            f"its factors are {W.dtype} {W.shape} and {H.dtype} {H.shape}, not {data.dtype} "
-            f"{shapes[0]} and {shapes[1]}."
-        )
+    types = {factor.dtype for factor in factors}
+    is_one_type = types in ({data.dtype}, {narrow})
+    if [factor.shape for factor in factors] != shapes or not is_one_type:
+        found = " and ".join(f"{factor.dtype} {factor.shape}" for factor in factors)
+        wanted = " and ".join(map(str, shapes))
+        raise SavedFileError(f"its factors are {found}, not {data.dtype} {wanted}.")
 
 
 def should_resume(path: Path | None, resume: str | bool) -> bool:

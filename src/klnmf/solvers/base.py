@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
@@ -23,15 +24,20 @@ from klnmf.solvers.memory import StoredMemory
 Array = npt.NDArray[Any]
 
 
+def factor_name(mode: int) -> str:
+    """Name of a mode's factor in records and in files."""
+    return "WH"[mode] if mode < 2 else f"factor_{mode}"
+
+
 class HalfStep(NamedTuple):
-    """Penalised objective at the new pair, and the residual met."""
+    """Penalised objective of the new factors, and the residual met."""
 
     objective: float  # NaN if the rule does not compute it
     violation: float
 
 
 class Evaluation(NamedTuple):
-    """A pair of factors, judged in full."""
+    """Factors, evaluated in full."""
 
     objective: float  # with penalties
     divergence: float  # without
@@ -50,6 +56,14 @@ class Problem:
     penalties: Penalties
     known: Constraints | None = None
 
+    def upload(self, factors: Iterable[Any]) -> list[Any]:
+        """Return factors of the back-end with the entries of NumPy arrays."""
+        return [self.backend.upload(factor) for factor in factors]
+
+    def download(self, factors: Iterable[Any]) -> list[Array]:
+        """Return factors as NumPy arrays of the data's type."""
+        return [self.backend.download(factor) for factor in factors]
+
     def _terms(self, mode: int) -> RowConstraints:
         return self.backend.data.view(mode).terms or RowConstraints()
 
@@ -61,7 +75,7 @@ class Problem:
         """Whether some entries of the factors are known: fixed, or 0."""
         return any(
             self.is_frozen(mode, n_components).any() or self._terms(mode).barred is not None
-            for mode in (0, 1)
+            for mode in range(len(self.backend.data.shape))
         )
 
     def sums_and_squares(self, mode: int, factor: Any) -> tuple[Array, Array]:
@@ -79,53 +93,57 @@ class Problem:
         sums = self.backend.column_sums(factor)
         return self.penalties.of(mode, sums, np.zeros_like(sums))
 
-    def slopes(self, mode: int, A: Any) -> Any:
-        """Slope c of the row problems' linear term: column sums of the fixed factor, plus L1.
+    def fixed(self, mode: int, factors: list[Any]) -> tuple[Any, Any]:
+        """Return A and c of a mode's row problems, from the factors of the other modes.
 
-        Where rows have their own shares of the penalties, L1 is added to theirs.
+        c, the slope of the linear term, is the column sums of A plus L1. Rows that have their own
+        shares of the penalties add L1 themselves.
         """
-        has_own = self._terms(mode).penalty_shares is not None
-        return self.backend.slopes(A, 0.0 if has_own else self.penalties.l1[mode])
+        (A,) = (factor for other, factor in enumerate(factors) if other != mode)
+        has_shares = self._terms(mode).penalty_shares is not None
+        return A, self.backend.slopes(A, 0.0 if has_shares else self.penalties.l1[mode])
 
-    def update(self, mode: int, x: Any, A: Any, rule: Rule) -> HalfStep:
-        """Apply a rule to the factor ``x`` of ``mode``, in place, with the other (``A``) fixed."""
-        slopes = self.slopes(mode, A)
-        totals = self.backend.update_rows(mode, x, A, slopes, self.penalties.l2[mode], rule)
-        return HalfStep(self._objective(mode, A, totals), totals.kkt)
+    def update(self, mode: int, factors: list[Any], rule: Rule) -> HalfStep:
+        """Apply a rule to the factor of ``mode``, in place; the others are fixed."""
+        A, c = self.fixed(mode, factors)
+        totals = self.backend.update_rows(mode, factors[mode], A, c, self.penalties.l2[mode], rule)
+        return HalfStep(self._objective(mode, factors, totals), totals.kkt)
 
     def objective(self, factors: list[Any]) -> float:
-        """Penalised objective of a pair, in float64."""
-        return self._objective(0, factors[1], self._evaluate(0, factors, want_residual=False))
+        """Penalised objective, in float64."""
+        return self._objective(0, factors, self._evaluate(0, factors, want_residual=False))
 
     def evaluate(self, factors: list[Any]) -> Evaluation:
-        """Objective, divergence and residual of both factors, in float64."""
-        by_rows, by_columns = self._evaluate(0, factors), self._evaluate(1, factors)
-        objective = self._objective(0, factors[1], by_rows)
-        return Evaluation(
-            objective, self.divergence(objective, factors), max(by_rows.kkt, by_columns.kkt)
-        )
+        """Objective, divergence and the largest residual of all factors, in float64."""
+        totals = [self._evaluate(mode, factors) for mode in range(len(factors))]
+        objective = self._objective(0, factors, totals[0])
+        residual = max(of_mode.kkt for of_mode in totals)
+        return Evaluation(objective, self.divergence(objective, factors), residual)
 
     def divergence(self, objective: float, factors: list[Any]) -> float:
-        """KL divergence of a pair whose penalised objective is known."""
-        return objective - sum(self.penalty(mode, factors[mode]) for mode in (0, 1))
+        """KL divergence of factors whose penalised objective is given."""
+        return objective - sum(self.penalty(mode, factor) for mode, factor in enumerate(factors))
 
     def _evaluate(self, mode: int, factors: list[Any], want_residual: bool = True) -> RowTotals:
-        x, A = factors[mode], factors[1 - mode]
-        slopes, l2 = self.slopes(mode, A), self.penalties.l2[mode]
-        return self.backend.evaluate(mode, x, A, slopes, l2, want_residual)
+        A, c = self.fixed(mode, factors)
+        l2 = self.penalties.l2[mode]
+        return self.backend.evaluate(mode, factors[mode], A, c, l2, want_residual)
 
-    def _objective(self, mode: int, A: Any, totals: RowTotals) -> float:
-        if math.isnan(totals.value):  # the rule computes none
+    def _objective(self, mode: int, factors: list[Any], totals: RowTotals) -> float:
+        if math.isnan(totals.value):  # the rule does not give it
             return math.nan
-        # The row problems hold everything but X log X − X and the penalty of the fixed factor.
-        return totals.value + self.backend.data.divergence_constant + self.penalty(1 - mode, A)
+        # The row problems hold everything but X log X − X and the penalties of the fixed factors.
+        penalties = sum(
+            self.penalty(other, factor) for other, factor in enumerate(factors) if other != mode
+        )
+        return totals.value + self.backend.data.divergence_constant + penalties
 
 
 @dataclass
 class State:
     """Where an iteration starts: enough to go on, from memory or from a file, to the same bits."""
 
-    factors: list[Any]  # the pair [W, H] that the objective belongs to
+    factors: list[Any]  # one for each mode: [W, H]; the objective belongs to these
     seed: int  # the order of the coordinates comes from (seed, iteration)
     iteration: int = 0
     objective: float = float("nan")
@@ -168,7 +186,8 @@ class Solver(ABC):
         if set(self.rules) <= CONSTRAINED_RULES:
             return
         # Weights and exposures alone are a change of variables, which any solver can do with.
-        if any(known.row_constraints(mode, penalties) is not None for mode in (0, 1)):
+        modes = range(len(known.shape))
+        if any(known.row_constraints(mode, penalties) is not None for mode in modes):
             raise ValueError(
                 f"solver={self.name!r} does not support {', '.join(known.names)}"
                 f"{' under penalties' if any(penalties.penalised_modes) else ''}. Choose 'srcd', "
@@ -214,8 +233,6 @@ class Solver(ABC):
 
 def alternate(problem: Problem, state: State, rule: Rule) -> None:
     """Apply one rule to W and then to H, in place."""
-    state.objective = float("nan")  # from the first change on, the old one belongs to no pair
-    W, H = state.factors
-    of_W = problem.update(0, W, H, rule)
-    of_H = problem.update(1, H, W, rule)
-    state.violation = max(of_W.violation, of_H.violation)
+    state.objective = float("nan")  # the old one belongs to the factors before any change
+    steps = [problem.update(mode, state.factors, rule) for mode in range(len(state.factors))]
+    state.violation = max(step.violation for step in steps)

@@ -103,7 +103,8 @@ class SparseCoordinateDescent(Solver):
 
     def restore_memory(self, problem: Problem, state: State, stored: StoredMemory) -> None:
         """See :class:`Solver`."""
-        stored.check_names((*Momentum.NUMBERS, "swap_failures_left", "gain"), Momentum.ARRAYS)
+        arrays = Momentum.array_names(len(state.factors))
+        stored.check_names((*Momentum.NUMBERS, "swap_failures_left", "gain"), arrays)
         failures_left = stored.number("swap_failures_left", int)
         if not 0 <= failures_left <= self.swap_failures:
             raise ValueError(f"{failures_left} trials of swaps are left of {self.swap_failures}")
@@ -243,16 +244,15 @@ def _column_scales(problem: Problem, H: Any) -> Array:
 def _rescale(problem: Problem, state: State, momentum: Momentum) -> None:
     """Bring every component to its best scale, where that gains more than rounding could lose."""
     backend, penalties = problem.backend, problem.penalties
-    of_W, of_H = (problem.sums_and_squares(mode, state.factors[mode]) for mode in (0, 1))
-    sums, squares = (of_W[0], of_H[0]), (of_W[1], of_H[1])
-    scales = best_scales(penalties, sums, squares)
-    scales[problem.is_frozen(0, len(scales)) | problem.is_frozen(1, len(scales))] = 1.0
+    measured = [problem.sums_and_squares(mode, x) for mode, x in enumerate(state.factors)]
+    scales = best_scales(penalties, *zip(*measured, strict=True))
+    for mode in range(len(measured)):
+        scales[problem.is_frozen(mode, len(scales))] = 1.0
     by_mode = (scales, 1.0 / scales)
-    before = sum(penalties.of(mode, sums[mode], squares[mode]) for mode in (0, 1))
-    after = sum(
-        penalties.of(mode, sums[mode] * by_mode[mode], squares[mode] * by_mode[mode] ** 2)
-        for mode in (0, 1)
-    )
+    before, after = 0.0, 0.0
+    for mode, ((sums, squares), scale) in enumerate(zip(measured, by_mode, strict=True)):
+        before += penalties.of(mode, sums, squares)
+        after += penalties.of(mode, sums * scale, squares * scale**2)
     # Rounding the entries anew changes W Hᵀ by two units in the last place at most.
     dtype = state.factors[0].dtype
     rounding = 4 * float(np.finfo(dtype).eps) * (backend.data.total + before)

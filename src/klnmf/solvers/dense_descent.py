@@ -66,9 +66,9 @@ class DenseCyclicDescent(Solver):
                 f"{needed:,} bytes, and about {free:,} are free. Use {option('solver', 'srcd')}, "
                 "whose memory grows with the nonzeros."
             )
-        for mode in (0, 1):
-            start = problem.backend.download(state.factors[mode])
-            state.factors[mode] = problem.backend.upload(np.maximum(start, self.floor))
+        for mode, factor in enumerate(state.factors):
+            start = np.maximum(problem.backend.download(factor), self.floor)
+            state.factors[mode] = problem.backend.upload(start)
         state.memory["product"] = problem.backend.dense_product(*state.factors)
 
     def stored_memory(self, state: State) -> StoredMemory:

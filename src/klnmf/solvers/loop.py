@@ -10,14 +10,17 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
-from klnmf.solvers.base import Evaluation, Problem, Solver, State, relative_gain
+from klnmf.solvers.base import Evaluation, Problem, Solver, State, factor_name, relative_gain
 from klnmf.solvers.row_solve import RowSolve
 from klnmf.support.interrupts import held_interrupts
 
 Record = dict[str, Any]
-RECORD_FIELDS = frozenset(
-    ("iteration", "seconds", "divergence", "objective", "kkt_residual", "zeros_W", "zeros_H")
-)
+
+
+def record_fields(n_modes: int) -> set[str]:
+    """Names of what a record holds."""
+    zeros = [f"zeros_{factor_name(mode)}" for mode in range(n_modes)]
+    return {"iteration", "seconds", "divergence", "objective", "kkt_residual", *zeros}
 
 
 @dataclass
@@ -78,8 +81,11 @@ class Run:
         if math.isnan(state.objective):
             state.objective = problem.objective(state.factors)
         self.gain = relative_gain(before, state.objective)
-        sizes = [math.prod(factor.shape) for factor in state.factors]
-        zeros = [problem.backend.count_zeros(factor) for factor in state.factors]
+        zeros = {
+            f"zeros_{factor_name(mode)}": problem.backend.count_zeros(factor)
+            / math.prod(factor.shape)
+            for mode, factor in enumerate(state.factors)
+        }
         self.n_untold += 1
         self.history.append(
             {
@@ -88,26 +94,28 @@ class Run:
                 "divergence": problem.divergence(state.objective, state.factors),
                 "objective": state.objective,
                 "kkt_residual": state.violation,
-                "zeros_W": zeros[0] / sizes[0],
-                "zeros_H": zeros[1] / sizes[1],
+                **zeros,
             }
         )
 
     def finish(self, how: RowSolve, tol: float) -> Solution:
-        """Solve for W with H as it is, as ``transform`` would, and evaluate both in full.
+        """Solve for W with the rest as it is, as ``transform`` would, and evaluate all in full.
 
         The state is left alone: a run that goes on from it is the one that never stopped.
         """
         if self.solution is not None:
             return self.solution
-        backend, (W, H) = self.problem.backend, self.state.factors
+        backend = self.problem.backend
         dtype = backend.data.dtype
-        # W is solved for in place; H is as it is, but in the type of the data.
-        W, H = backend.converted(W, dtype), H if H.dtype == dtype else backend.converted(H, dtype)
-        self.problem.update(0, W, H, how.rule(dtype, cold=False))
-        evaluation = self.problem.evaluate([W, H])
+        # W is solved for in place; the others are as they are, but in the type of the data.
+        factors = [
+            factor if mode > 0 and factor.dtype == dtype else backend.converted(factor, dtype)
+            for mode, factor in enumerate(self.state.factors)
+        ]
+        self.problem.update(0, factors, how.rule(dtype, cold=False))
+        evaluation = self.problem.evaluate(factors)
         converged = evaluation.kkt_residual <= tol and math.isfinite(evaluation.objective)
-        self.solution = Solution([W, H], evaluation, converged)
+        self.solution = Solution(factors, evaluation, converged)
         return self.solution
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from klnmf.backends.base import MultiplicativeRule
-from klnmf.solvers.base import Problem, Solver, State, alternate
+from klnmf.solvers.base import Problem, Solver, State, alternate, factor_name
 from klnmf.solvers.memory import StoredMemory
 
 
@@ -49,18 +49,18 @@ class ExtrapolatedMultiplicativeUpdates(Solver):
 
     def stored_memory(self, state: State) -> StoredMemory:
         """See :class:`Solver`."""
-        previous = dict(zip(("previous_W", "previous_H"), state.memory["previous"], strict=True))
-        return StoredMemory({"t": state.memory["t"]}, previous)
+        previous = zip(_names(state), state.memory["previous"], strict=True)
+        return StoredMemory({"t": state.memory["t"]}, dict(previous))
 
     def restore_memory(self, problem: Problem, state: State, stored: StoredMemory) -> None:
         """See :class:`Solver`."""
-        stored.check_names(["t"], ["previous_W", "previous_H"])
+        stored.check_names(["t"], _names(state))
         if not 1 <= stored.number("t", float) < math.inf:
             raise ValueError(f"the solver's t is {stored.numbers['t']}")
         state.memory = {
             "previous": [
-                stored.array(f"previous_{letter}", factor.shape, factor.dtype)
-                for letter, factor in zip("WH", state.factors, strict=True)
+                stored.array(name, factor.shape, factor.dtype)
+                for name, factor in zip(_names(state), state.factors, strict=True)
             ],
             "spare": [problem.backend.copy(factor) for factor in state.factors],
             "t": stored.number("t", float),
@@ -74,11 +74,18 @@ class ExtrapolatedMultiplicativeUpdates(Solver):
         state.memory["t"] = t
         state.objective = math.nan
         violation = 0.0
-        for mode in (0, 1):
-            factor, moved = state.factors[mode], spare[mode]
+        for mode, factor in enumerate(state.factors):
+            moved = spare[mode]
             # keep = 1: only the positive part of the change is extrapolated.
             problem.backend.extrapolate(factor, previous[mode], weight, 1.0, moved)
-            step = problem.update(mode, moved, state.factors[1 - mode], MultiplicativeRule())
+            factors = list(state.factors)
+            factors[mode] = moved
+            step = problem.update(mode, factors, MultiplicativeRule())
             state.factors[mode], previous[mode], spare[mode] = moved, factor, previous[mode]
             violation = max(violation, step.violation)
         state.violation = violation
+
+
+def _names(state: State) -> list[str]:
+    """Names of the previous factors in a file."""
+    return [f"previous_{factor_name(mode)}" for mode in range(len(state.factors))]

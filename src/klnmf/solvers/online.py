@@ -48,9 +48,11 @@ class BatchProblem(Problem):
     So the slope of W's row problems is 1 for every component, whatever part of H the batch sees.
     """
 
-    def slopes(self, mode: int, A: Any) -> Array:
+    def fixed(self, mode: int, factors: list[Any]) -> tuple[Any, Any]:
         """See :class:`Problem`."""
-        return np.ones(A.shape[1]) if mode == 0 else super().slopes(mode, A)
+        if mode == 0:
+            return factors[1], np.ones(factors[1].shape[1])
+        return super().fixed(mode, factors)
 
 
 class Batch:
@@ -103,7 +105,7 @@ class OnlineMemory:
         run = Run.started(problem, SparseCoordinateDescent(), state)
         run.until(MaxIterations(START_ITERATIONS))
         W, H = (problem.backend.converted(factor, X.dtype) for factor in state.factors)
-        expected = problem.backend.snapshot(H) * problem.backend.column_sums(W).astype(X.dtype)
+        expected = problem.backend.download(H) * problem.backend.column_sums(W).astype(X.dtype)
         totals = problem.backend.data.view(1).row_sums
         # Few samples make their features look more decided than they are.
         overall = expected.sum(axis=0, dtype=np.float64)
@@ -136,20 +138,17 @@ class OnlineMemory:
         seen, problem = batch.features, batch.problem
         masses = self._masses()
         self._introduce(seen, masses)
-        H = self.shares[seen] * (self.totals[seen, None] / _or_one(masses)).astype(
-            self.shares.dtype
-        )
-        rule = GuardedRule(
-            order=np.arange(H.shape[1], dtype=np.int32),
-            rounds=2,
-            tolerance=TOLERANCE,
-        )
+        scales = (self.totals[seen, None] / _or_one(masses)).astype(self.shares.dtype)
+        factors = [batch.W, problem.backend.upload(self.shares[seen] * scales)]
+        order = np.arange(len(masses), dtype=np.int32)
         if batch.W is None:
-            batch.W = solved_rows(problem, 0, H, RowSolve(TOLERANCE, rounds=1))
-        divergence = problem.update(0, batch.W, H, rule).objective
-        problem.update(1, H, batch.W, GuardedRule(order=rule.order, want_value=False))
-        expected = H * problem.backend.column_sums(batch.W).astype(H.dtype)
-        self._move(seen, expected, least_step)
+            batch.W = factors[0] = solved_rows(problem, 0, factors, RowSolve(TOLERANCE, rounds=1))
+        divergence = problem.update(
+            0, factors, GuardedRule(order, rounds=2, tolerance=TOLERANCE)
+        ).objective
+        problem.update(1, factors, GuardedRule(order, want_value=False))
+        H = problem.backend.download(factors[1])
+        self._move(seen, H * problem.backend.column_sums(batch.W).astype(H.dtype), least_step)
         self._revive_dead(batch, H)
         return divergence
 

@@ -32,12 +32,14 @@ class RowSolve:
         return SolveRule(tolerance, self.rounds, self.relaxed if cold else 0, cold)
 
 
-def solved_rows(problem: Problem, mode: int, A: Any, how: RowSolve) -> Any:
-    """Solve for a factor without a start, with the other one fixed."""
+def solved_rows(problem: Problem, mode: int, factors: list[Any], how: RowSolve) -> Any:
+    """Solve for the factor of a mode without a start; its place in ``factors`` is not looked at."""
     data, known = problem.backend.data, problem.known
-    start: Any = ZeroRows(data.shape[mode], A.shape[1], data.dtype)
+    others = [factor for other, factor in enumerate(factors) if other != mode]
+    start: Any = ZeroRows(data.shape[mode], others[0].shape[1], data.dtype)
     if known is not None and known.fixed[mode] is not None:
         start = known.with_known(mode, np.asarray(start))
-    x = problem.backend.upload(start)
-    problem.update(mode, x, A, how.rule(data.dtype, cold=True))
-    return x
+    factors = list(factors)
+    factors[mode] = problem.backend.upload(start)
+    problem.update(mode, factors, how.rule(data.dtype, cold=True))
+    return factors[mode]

@@ -43,9 +43,8 @@ def start_state(
     n, m = data.shape
     if W is None and H is None:
         start = STARTS[init](data, n_components, np.random.default_rng(seed))
-        if known is not None:
-            return State(factors=_drawn(problem, known, *start), seed=seed, was_drawn=True)
-        return State(factors=[upload(factor) for factor in start], seed=seed, was_drawn=True)
+        drawn = [upload(x) for x in start] if known is None else _drawn(problem, known, *start)
+        return State(drawn, seed, was_drawn=True)
     factors: list[Any] = [None, None]
     if W is not None:
         given = check_start(W, "W", (n, n_components), data.dtype)
@@ -58,11 +57,10 @@ def start_state(
         if known is not None:
             cover_start(known, known.with_known(1, components), data)
         factors[1] = upload(components)
-    state = State(factors=factors, seed=seed)
-    for mode, given in enumerate((W, H)):
-        if given is None:
-            state.factors[mode] = solved_rows(problem, mode, state.factors[1 - mode], ROUGHLY)
-    return state
+    for mode, factor in enumerate(factors):
+        if factor is None:
+            factors[mode] = solved_rows(problem, mode, factors, ROUGHLY)
+    return State(factors, seed)
 
 
 def _drawn(problem: Problem, known: Constraints, W: Any, H: Array) -> list[Any]:

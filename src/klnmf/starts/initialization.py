@@ -268,8 +268,8 @@ def best_scales(
     >>> np.round(s, 6)  # ‖w‖₁ s = ‖h‖₁ / s
     array([2.])
     """
-    cubic, linear = penalties.l1_W * sums[0], penalties.l1_H * sums[1]
-    quartic, constant = penalties.l2_W * squares[0], penalties.l2_H * squares[1]
+    cubic, linear = (l1 * of_mode for l1, of_mode in zip(penalties.l1, sums, strict=True))
+    quartic, constant = (l2 * of_mode for l2, of_mode in zip(penalties.l2, squares, strict=True))
     low, high = np.full(len(cubic), -100.0), np.full(len(cubic), 100.0)
     for _ in range(64):  # 200 / 2⁶⁴ is below the rounding of s
         t = 0.5 * (low + high)

@@ -1,0 +1,121 @@
+"""Fits, model selection and streams on a back-end whose factors refuse to become NumPy arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from checkpoint_checks import COUNTS, PURE, Killed, kill_at, model
+from klnmf import KLNMF, MiniBatchKLNMF, backends
+from klnmf.model_selection import consensus, select_rank
+from klnmf.solvers import SOLVERS
+from opaque_backend import OpaqueFactor
+from strategies import fit_quietly, same_bits
+
+RNG = np.random.default_rng(0)
+CONSTRAINTS: dict[str, Any] = {
+    "none": {},
+    "all": {
+        "missing": sp.csr_array(RNG.random(COUNTS.shape) < 0.1),
+        "fixed_W": RNG.random((60, 1)),
+        "sample_weight": RNG.random(60) + 0.5,
+        "exposure": RNG.random(60) + 0.5,
+        "feature_weight": RNG.random(40) + 0.5,
+    },
+}
+
+
+@pytest.fixture
+def on_opaque(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], Any]], Any]:
+    """Do something with the default back-end, and again with the opaque one."""
+
+    def both(work: Callable[[], Any]) -> tuple[Any, Any]:
+        expected = work()
+        with monkeypatch.context() as patch:
+            patch.setitem(backends.BACKENDS, "opaque", ("opaque_backend", "OpaqueBackend"))
+            patch.setattr(backends, "DEFAULT_BACKEND", "opaque")
+            return work(), expected
+
+    return both
+
+
+def assert_same(found: Any, expected: Any, *names: str) -> None:
+    for name in names:
+        assert same_bits(np.asarray(getattr(found, name)), np.asarray(getattr(expected, name)))
+
+
+def test_the_factors_are_opaque() -> None:
+    with pytest.raises(TypeError, match="on a device"):
+        np.asarray(OpaqueFactor(np.ones((2, 2))))
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("penalties", [{}, {"l1_W": 0.1, "l2_H": 0.2}], ids=["plain", "penalised"])
+def test_fits(solver: str, dtype: type, penalties: dict[str, float], on_opaque: Any) -> None:
+    parameters = {"solver": solver, "dtype": dtype, "n_init": 2, "max_iter": 25, **penalties}
+    (W, found), (expected_W, expected) = on_opaque(
+        lambda: fit_quietly(COUNTS, model=model(**parameters))
+    )
+    assert same_bits(W, expected_W)
+    assert_same(found, expected, "components_", "divergence_", "kkt_residual_")
+
+
+@pytest.mark.parametrize("given", CONSTRAINTS.values(), ids=CONSTRAINTS)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_constraints_and_starts(given: dict[str, Any], on_opaque: Any) -> None:
+    starts: list[dict[str, Any]] = [{}, {"H": np.ones((3, 40))}, {"W": np.ones((60, 3))}]
+    for start in starts:
+        found, expected = on_opaque(lambda start=start: model().fit(COUNTS, **start, **given))
+        assert_same(found, expected, "components_", "divergence_")
+
+
+def test_checkpoints_and_warm_starts(tmp_path: Path, on_opaque: Any) -> None:
+    def resumed() -> KLNMF:
+        path = tmp_path / "fit.checkpoint"
+        path.unlink(missing_ok=True)
+        with pytest.raises(Killed):
+            model(path, callback=kill_at(5)).fit(COUNTS)
+        return fit_quietly(COUNTS, model=model(path, resume=True))[1]
+
+    assert_same(*on_opaque(resumed), "components_", "divergence_")
+
+    def warm() -> KLNMF:
+        fit = model(max_iter=4, warm_start=True)
+        for _ in range(2):
+            fit_quietly(COUNTS, model=fit)
+        return fit
+
+    assert_same(*on_opaque(warm), "components_", "divergence_")
+
+
+@pytest.mark.parametrize("refit", ["W", "both"])
+def test_consensus(refit: str, on_opaque: Any) -> None:
+    found, expected = on_opaque(
+        lambda: consensus(PURE, 6, n_runs=4, refit=refit, random_state=0, progress=False)
+    )
+    assert_same(found, expected, "components", "W", "spectra", "kkt_residual")
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.37], ids=["thinned", "speckled"])
+@pytest.mark.filterwarnings("ignore:X has values that are not whole numbers")
+def test_select_rank(scale: float, on_opaque: Any) -> None:
+    X = sp.csr_array(COUNTS.astype(np.float64) * scale)
+    found, expected = on_opaque(
+        lambda: select_rank(X, [1, 2, 4], n_splits=2, random_state=0, progress=False)
+    )
+    assert_same(found, expected, "deviance", "stability")
+
+
+def test_streams(on_opaque: Any) -> None:
+    def streamed() -> MiniBatchKLNMF:
+        fit = MiniBatchKLNMF(12, batch_size=32, random_state=0, n_threads=1, max_iter=2).fit(PURE)
+        assert fit.transform(PURE[:5]).shape == (5, 12)
+        return fit.partial_fit(PURE[:20])
+
+    assert_same(*on_opaque(streamed), "components_")
