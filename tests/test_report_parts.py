@@ -79,7 +79,7 @@ def test_snippet_and_command_say_what_was_known(tmp_path: Path) -> None:
         snippet = python_snippet(known, {})
         last = "W = model.fit_transform(X, exposure=exposure, missing=missing)  # not saved with"
         assert snippet.splitlines()[-1].startswith(last)
-        namespace = {"X": X, "known": known.components_[:1], **told}
+        namespace = {"X": X, "fixed_components": known.components_[:1], **told}
         exec(snippet, namespace)
         np.testing.assert_array_equal(namespace["model"].components_, model.components_)
         command = command_line(known, {"input": "counts.npz"})

@@ -62,11 +62,9 @@ def command_line(model: Any, parameters: Mapping[str, str]) -> str:
     """
     if parameters.get(COMMAND_KEY):
         return parameters[COMMAND_KEY]
-    known = _known_names(model)
-    if known:
-        return (
-            f"# not available on the command line: {', '.join(known)} can only be passed in Python"
-        )
+    names = ", ".join(_constraint_names(model))
+    if names:
+        return f"# not available on the command line: {names} can only be passed in Python"
     words = ["klnmf", "fit", shlex.quote(parameters.get(INPUT_KEY, "DATA"))]
     for key, value in _ordered_parameters(model).items():
         if key in _NOT_FOR_THE_SHELL or value is None:
@@ -78,7 +76,7 @@ def command_line(model: Any, parameters: Mapping[str, str]) -> str:
     return " ".join(words)
 
 
-def _known_names(model: Any) -> list[str]:
+def _constraint_names(model: Any) -> list[str]:
     """Names of the constraints of the fit, be they parameters or arguments of ``fit``."""
     # A file may come from a stranger: what is not a name must not get into code.
     names = [name for name in getattr(model, "known_names_", []) if name.isidentifier()]
@@ -89,7 +87,7 @@ def _known_names(model: Any) -> list[str]:
 
 def _fit_call(model: Any) -> str:
     """Call of ``fit_transform`` with all that was passed besides X."""
-    passed = [name for name in _known_names(model) if name != "fixed_components"]
+    passed = [name for name in _constraint_names(model) if name != "fixed_components"]
     arguments = ", ".join(["X", *(f"{name}={name}" for name in passed)])
     remark = "  # not saved with the model" if passed else ""
     return f"W = model.fit_transform({arguments}){remark}"
@@ -109,8 +107,8 @@ def _as_python(value: Any) -> tuple[str, str]:
     if isinstance(value, np.generic):
         return repr(value.item()), ""
     if hasattr(value, "shape") and not isinstance(value, type):  # fixed_components of any kind
-        n_known = 1 if len(value.shape) == 1 else value.shape[0]
-        return "known", f"  # the first {n_known} rows of components_"
+        n_fixed = 1 if len(value.shape) == 1 else value.shape[0]
+        return "fixed_components", f"  # the first {n_fixed} rows of components_"
     dtype = _dtype_name(value)
     return (f"numpy.{dtype}", "") if dtype else (repr(value), "")
 
