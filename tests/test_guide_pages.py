@@ -15,7 +15,7 @@ from typing import Any
 import anndata
 import numpy as np
 import pytest
-from klnmf.cli.arguments import build_parser
+from klnmf.cli.main import build_parser
 
 import klnmf
 from klnmf.datasets import load_bible
