@@ -10,8 +10,9 @@ nothing is downloaded.
 # Fit
 # ---
 #
-# ``data`` is a sparse matrix of counts, chapters × words. One call finds the topics (``components_``,
-# topics × words) and the amount of each topic in each chapter (W, chapters × topics).
+# ``data`` is a sparse matrix of counts, chapters × words. One call finds the topics
+# (``components_``, topics × words) and the amount of each topic in each chapter (W, chapters ×
+# topics).
 
 from klnmf import KLNMF
 from klnmf.datasets import load_bible
@@ -48,8 +49,8 @@ plot_top_features(model.components_, bible.feature_names, W=W, axes=axes)
 # Chapters
 # --------
 #
-# A row of W, scaled to sum to 1, gives the proportions of the topics in a chapter. Here each chapter is
-# a bar and each topic a colour; chapters are grouped by section of the Bible.
+# A row of W, scaled to sum to 1, gives the proportions of the topics in a chapter. Here each
+# chapter is a bar and each topic a colour; chapters are grouped by section of the Bible.
 
 from klnmf.plots import plot_structure
 

@@ -2,8 +2,8 @@
 Parts of digits
 ===============
 
-Images can be read as counts: the 1797 digits of scikit-learn have 8 × 8 pixels with values from 0 to
-16. No entry of the factors is negative, so a digit is a sum of parts.
+Images can be read as counts: the 1797 digits of scikit-learn have 8 × 8 pixels with values from 0
+to 16. No entry of the factors is negative, so a digit is a sum of parts.
 """
 
 # %%
@@ -33,8 +33,8 @@ print(f"exact zeros: {zeros_of_parts:.0%} of components_, {zeros_in_use:.0%} of 
 # A digit as a sum
 # ----------------
 #
-# Each line shows a digit, its six largest parts with their shares of the ink, and the sum of all its
-# parts.
+# Each line shows a digit, its six largest parts with their shares of the ink, and the sum of all
+# its parts.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -59,8 +59,8 @@ for line, i in zip(grid, [10, 3, 5, 18], strict=True):
 # New digits
 # ----------
 #
-# ``transform`` finds the parts of images that were not in the fit, so the estimator can be a step of a
-# pipeline. 20 numbers per digit are enough for a plain classifier.
+# ``transform`` finds the parts of images that were not in the fit, so the estimator can be a step
+# of a pipeline. 20 numbers per digit are enough for a plain classifier.
 
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import train_test_split

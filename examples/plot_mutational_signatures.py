@@ -12,8 +12,8 @@ simulated, so that the answers can be checked. Needs ``pip install "klnmf[plots]
 # Tumours
 # -------
 #
-# Four processes are in the catalogue. A fifth is not, and is active in every third tumour. Counts are
-# Poisson. Only part of each genome was sequenced: its *exposure*, where 1 is the whole genome.
+# Four processes are in the catalogue. A fifth is not, and is active in every third tumour. Counts
+# are Poisson. Only part of each genome was sequenced: its *exposure*, where 1 is the whole genome.
 
 import numpy as np
 
@@ -38,9 +38,9 @@ print(f"{counts.sum():,} mutations of {len(types)} types in {n_tumours} tumours"
 # Refit
 # -----
 #
-# With all components fixed, the fit solves for W only: the activities of the known processes per whole
-# genome. If a Poisson model is right, its deviance (twice the divergence) is about 1 per cell. Here it
-# is far larger.
+# With all components fixed, the fit solves for W only: the activities of the known processes per
+# whole genome. If a Poisson model is right, its deviance (twice the divergence) is about 1 per
+# cell. Here it is far larger.
 
 refit = KLNMF(4, fixed_components=catalogue, random_state=0)
 known_activities = refit.fit_transform(counts, exposure=sequenced)
@@ -86,8 +86,8 @@ axes[1].set_xticks(np.arange(8, 96, 16), changes)
 # Activities
 # ----------
 #
-# Without the new component, its mutations are attributed to known processes. With it, the activities
-# (per whole genome, because the exposures are given) are closer to the planted ones.
+# Without the new component, its mutations are attributed to known processes. With it, the
+# activities (per whole genome, because the exposures are given) are closer to the planted ones.
 
 for name, estimate in (("refit", known_activities), ("with a new one", W[:, :4])):
     error = np.abs(estimate - activities[:, :4]).sum() / activities[:, :4].sum()
