@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 from sklearn.utils import Bunch
 
 from klnmf.datasets.files import RemoteFile, obtain
-from klnmf.datasets.named_npz import Folder, Source, Table, load
+from klnmf.datasets.loading import DataSet, Folder, load, shared_docs
+from klnmf.readers import CountTable
 
 _MIRROR = "https://storage.googleapis.com/cvdf-datasets/mnist"
 MNIST = (
@@ -36,29 +36,15 @@ nonzeros. Brightness from 0 to 255; labels 0 to 9. Pixel k is row k // 28 and co
 """
 
 
+@shared_docs
 def fetch_mnist(*, data_home: Folder = None, download_if_missing: bool = True) -> Bunch:
-    """Return the 60,000 training images of MNIST, 28 × 28 pixels each, as a sparse matrix.
+    """Return the 60,000 training images of MNIST, 28 × 28 pixels each, as a sparse matrix."""
 
-    Parameters
-    ----------
-    data_home : path, default=None
-        Folder that holds or gets the files. None is the folder that the variable KLNMF_DATA names,
-        where it has them, else the cache of klnmf.
-    download_if_missing : bool, default=True
-        Whether to download what is not there.
-
-    Returns
-    -------
-    sklearn.utils.Bunch
-        data (CSR matrix), target, target_names, feature_names (None here), DESCR.
-    """
-
-    def read() -> Table:
+    def read() -> CountTable:
         images, labels = (read_idx(obtain(f, data_home, download_if_missing)) for f in MNIST)
-        return Table(sp.csr_array(images.reshape(len(images), -1)), labels)
+        return CountTable(images.reshape(len(images), -1), labels=labels)
 
-    source = Source("mnist_train", _DESCRIPTION, (60_000, 784), 8_994_156)
-    return load(source, read, data_home)
+    return load(DataSet("mnist_train", _DESCRIPTION, (60_000, 784), 8_994_156), read, data_home)
 
 
 def read_idx(path: Path) -> npt.NDArray[Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,14 +12,23 @@ import scipy.sparse as sp
 
 from klnmf.data.on_disk.views import Entries, MappedView, entries_of
 from klnmf.data.sparse_data import row_ranges
+from klnmf.readers.streams import Block, CountStream
 
 Array = npt.NDArray[Any]
+# Entries of a matrix whose size is not known yet.
+_SPOOLED = np.dtype([("row", "<i8"), ("column", "<i8"), ("value", "<f8")])
 
 
 def record_dtype(shape: tuple[int, int], values: npt.DTypeLike) -> np.dtype[Any]:
     """How an entry lies in a temporary file."""
     index = "<i4" if max(shape) <= np.iinfo(np.int32).max else "<i8"
     return np.dtype([("row", index), ("column", index), ("value", np.dtype(values).str)])
+
+
+def _records(entries: Entries, dtype: np.dtype[Any]) -> Array:
+    records = np.empty(len(entries.rows), dtype=dtype)
+    records["row"], records["column"], records["value"] = entries
+    return records
 
 
 class Buckets:
@@ -56,9 +64,7 @@ class Buckets:
         keys = entries.rows if self.key == "row" else entries.columns
         bucket = np.searchsorted(self._starts, keys, side="right") - 1
         order = np.argsort(bucket, kind="stable")
-        records = np.empty(len(order), dtype=self.dtype)
-        for name, array in zip(("row", "column", "value"), entries, strict=True):
-            records[name] = array[order]
+        records = _records(Entries(*(array[order] for array in entries)), self.dtype)
         ends = np.concatenate([[0], np.cumsum(np.bincount(bucket, minlength=len(self.files)))])
         for number in np.flatnonzero(np.diff(ends)):
             with self.files[number].open("ab") as stream:  # closed again: there may be thousands
@@ -71,53 +77,86 @@ class Buckets:
         return records
 
 
-class Spool:
-    """Entries in the order in which they arrive, of a matrix whose size is not yet known."""
+class Tally:
+    """How often each number has come up."""
 
-    def __init__(self, path: Path) -> None:
-        self.path, self.n_entries = path, 0
-        self.row_counts = np.zeros(0, dtype=np.int64)
-        self.dtype = np.dtype([("row", "<i8"), ("column", "<i8"), ("value", "<f8")])
-        self.n_columns = 0
-        self._stream = path.open("wb")
+    def __init__(self) -> None:
+        self._counts = np.zeros(0, dtype=np.int64)
 
-    def add(self, rows: Any, columns: Any, values: Any) -> None:
-        """Write a block of entries."""
-        rows = np.asarray(rows, dtype=np.int64)
-        if not len(rows):
+    def add(self, numbers: Array) -> None:
+        """Count some more."""
+        if not len(numbers):
             return
-        records = np.empty(len(rows), dtype=self.dtype)
-        records["row"], records["column"], records["value"] = rows, columns, values
-        self._stream.write(records.view(np.uint8).data)
-        found, counts = np.unique(rows, return_counts=True)
-        if found[-1] >= len(self.row_counts):  # memory that nothing is written to costs nothing
-            grown = np.zeros(max(found[-1] + 1, 2 * len(self.row_counts)), dtype=np.int64)
-            grown[: len(self.row_counts)] = self.row_counts
-            self.row_counts = grown
-        self.row_counts[found] += counts
-        self.n_entries += len(rows)
-        self.n_columns = max(self.n_columns, int(records["column"].max()) + 1)
+        first, last = int(numbers.min()), int(numbers.max())
+        if last >= len(self._counts):  # memory that nothing is written to costs nothing
+            grown = np.zeros(max(last + 1, 2 * len(self._counts)), dtype=np.int64)
+            grown[: len(self._counts)] = self._counts
+            self._counts = grown
+        if last - first < 4 * len(numbers):
+            self._counts[first : last + 1] += np.bincount(numbers - first)
+        else:
+            found, times = np.unique(numbers, return_counts=True)
+            self._counts[found] += times
 
-    def close(self) -> None:
-        """Write what is still in memory."""
-        self._stream.close()
+    def counts(self, size: int) -> Array:
+        """Return the counts of the numbers from 0 to ``size - 1``."""
+        counts = np.zeros(size, dtype=np.int64)
+        counts[: len(self._counts)] = self._counts[:size]
+        return counts
 
-    def row_blocks(self, shape: tuple[int, int], limit: int) -> Iterator[sp.csr_array]:
-        """All rows in order, in blocks; entries of the same place are summed."""
-        self.close()
-        counts = np.zeros(shape[0], dtype=np.int64)
-        counts[: len(self.row_counts)] = self.row_counts[: shape[0]]
-        dtype = record_dtype(shape, np.float64)
-        buckets = Buckets(self.path.parent, "row", counts, limit, dtype)
-        with self.path.open("rb") as stream:
-            while len(records := np.fromfile(stream, self.dtype, limit)):
-                buckets.add(Entries(records["row"], records["column"], records["value"]))
-        os.unlink(self.path)
-        for number, (start, stop) in enumerate(buckets.ranges):
-            records = buckets.read(number)
-            places = (records["row"] - start, records["column"])
-            block = sp.coo_array((records["value"], places), shape=(stop - start, shape[1]))
-            yield sp.csr_array(block)
+
+def row_blocks(stream: CountStream, limit: int, folder: Path) -> Iterator[sp.csr_array]:
+    """All rows of a stream in order, in blocks; those at the end without entries may be left out.
+
+    A stream that is not in order goes through temporary files in ``folder``, which are as large as
+    the matrix.
+    """
+    if stream.in_order:
+        yield from _whole_rows(stream.blocks(limit))
+        return
+    spool, tally = folder / "entries.spool", Tally()
+    with spool.open("wb") as file:
+        for block in stream.blocks(limit):
+            records = _records(Entries(*block), _SPOOLED)
+            file.write(records.view(np.uint8).data)
+            tally.add(records["row"])
+    shape = stream.outline().shape
+    dtype = record_dtype(shape, np.float64)
+    buckets = Buckets(folder, "row", tally.counts(shape[0]), limit, dtype)
+    with spool.open("rb") as file:
+        while len(records := np.fromfile(file, _SPOOLED, limit)):
+            buckets.add(Entries(records["row"], records["column"], records["value"]))
+    spool.unlink()
+    for number, (start, stop) in enumerate(buckets.ranges):
+        records = buckets.read(number)
+        places = (records["row"] - start, records["column"])
+        block = sp.coo_array((records["value"], places), shape=(stop - start, shape[1]))
+        yield sp.csr_array(block)
+
+
+def _whole_rows(blocks: Iterator[Block]) -> Iterator[sp.csr_array]:
+    """Rows that are complete: the last row of a block may go on in the next one."""
+    pieces: list[Block] = []
+    done = 0
+    for block in blocks:
+        if not len(block.rows):
+            continue
+        cut = int(np.searchsorted(block.rows, block.rows[-1]))
+        if cut or (pieces and pieces[-1].rows[-1] != block.rows[0]):
+            pieces.append(Block(*(part[:cut] for part in block)))
+            yield _csr(pieces, done)
+            pieces, done = [], int(pieces[-1 if cut else -2].rows[-1]) + 1
+        pieces.append(Block(*(part[cut:] for part in block)))
+    if pieces:
+        yield _csr(pieces, done)
+
+
+def _csr(pieces: list[Block], done: int) -> sp.csr_array:
+    """Rows from ``done`` on, of entries in the order of their rows."""
+    rows, columns, counts = map(np.concatenate, zip(*pieces, strict=True))
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(rows - done))])
+    shape = len(indptr) - 1, int(columns.max()) + 1
+    return sp.csr_array((counts, columns, indptr), shape=shape)
 
 
 def transposed_blocks(

@@ -6,7 +6,7 @@ import gzip
 import io
 import zlib
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from itertools import chain
@@ -163,7 +163,7 @@ def open_binary(path: Path) -> BinaryIO:
     return _Lines(path, raw)
 
 
-def byte_lines(path: Path) -> Iterator[tuple[int, bytes]]:
+def byte_lines(path: Path) -> Generator[tuple[int, bytes], None, None]:
     """Lines of a file, packed or not, with their numbers from 1 on.
 
     Raises
@@ -280,17 +280,3 @@ def base_name(path: Path, suffixes: Iterable[str]) -> str:
         if name.lower().endswith(suffix):
             return name[: -len(suffix)]
     return name
-
-
-# ---- writing -------------------------------------------------------------------------------------
-
-
-@contextmanager
-def compressed_if_named_so(path: Path) -> Iterator[BinaryIO]:
-    """Stream to write to; gzip where the name ends so, the same bytes for the same content."""
-    with path.open("wb") as stream:
-        if path.suffix != ".gz":
-            yield stream
-            return
-        with gzip.GzipFile(filename="", mode="wb", fileobj=stream, mtime=0) as packed:
-            yield cast("BinaryIO", packed)
