@@ -225,21 +225,18 @@ def test_mnist(server: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"no gzip", "not a complete gzip file"),
-        (idx(LABELS)[:-9], "not a complete gzip file"),
-        (gzip.compress(b"PNG..."), "not an IDX file of bytes"),
-        (gzip.compress(bytes([0, 0, 8, 3, 0])), "ends within its header"),
-        (
-            gzip.compress(bytes([0, 0, 8, 1, 0, 0, 0, 9, 1])),
-            "holds 1 numbers where 9 are announced",
-        ),
+        (b"no gzip", "it begins with b'no g'"),
+        (idx(LABELS)[:-9], "ended before the end-of-stream"),
+        (gzip.compress(b"PNG..."), "it begins with b'PNG.'"),
+        (gzip.compress(bytes([0, 0, 8, 3, 0])), "buffer is smaller than requested"),
+        (gzip.compress(bytes([0, 0, 8, 1, 0, 0, 0, 9, 1])), "cannot reshape array of size 1"),
     ],
     # Not from the contents: packed ones hold the time, and every worker must find the same names.
     ids=["no gzip", "cut off", "no IDX", "cut in the header", "too few numbers"],
 )
 def test_broken_idx_files(content: bytes, message: str, tmp_path: Path) -> None:
     (tmp_path / "x.gz").write_bytes(content)
-    with pytest.raises(OSError, match=message):
+    with pytest.raises(OSError, match=f"is not an IDX file of bytes: .*{message}"):
         images.read_idx(tmp_path / "x.gz")
 
 

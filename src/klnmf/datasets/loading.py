@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +19,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from sklearn.utils import Bunch
 
-from klnmf.datasets.files import find, search_folders
+from klnmf.datasets.files import RemoteFile, find, obtain, search_folders
 from klnmf.datasets.weighting import tf_idf as weighted
 from klnmf.readers import FORMATS, CountTable, write_counts
 
@@ -38,11 +38,17 @@ class DataSet:
 
 
 def load(
-    data_set: DataSet, read: Callable[[], CountTable], data_home: Folder, tf_idf: bool = False
+    data_set: DataSet,
+    files: Sequence[RemoteFile],
+    read: Callable[..., CountTable],
+    data_home: Folder,
+    download_if_missing: bool,
+    tf_idf: bool = False,
 ) -> Bunch:
-    """Bunch of a data set, from ``NAME.npz`` if it is in a folder, else from what ``read`` returns.
+    """Bunch of a data set, from ``NAME.npz`` if it is in a folder, else from the publisher's files.
 
-    What was read is checked against the published size, and kept so that the next call is quick.
+    ``read`` gets the paths of the files. What it returns is checked against the published size, and
+    kept so that the next call is quick.
     """
     folders = search_folders(data_home)
     kept = find([f"{data_set.name}.npz"], folders)
@@ -51,7 +57,7 @@ def load(
             table = FORMATS["npz"].read(kept)
         _check(data_set, table, str(kept))
     else:
-        table = read()
+        table = read(*(obtain(file, data_home, download_if_missing) for file in files))
         _check(data_set, table, f"what was read from the files in {folders[-1]}")
         with suppress(OSError):  # a folder that cannot be written to costs time, nothing else
             folders[-1].mkdir(parents=True, exist_ok=True)

@@ -11,7 +11,7 @@ from typing import IO, cast
 import numpy as np
 from sklearn.utils import Bunch
 
-from klnmf.datasets.files import RemoteFile, obtain
+from klnmf.datasets.files import RemoteFile
 from klnmf.datasets.loading import DataSet, Folder, damaged, load, shared_docs
 from klnmf.readers import FORMATS, CountTable
 
@@ -35,11 +35,8 @@ def fetch_pbmc3k(*, data_home: Folder = None, download_if_missing: bool = True) 
     10x Genomics gives no cell types. There are labels only if you put ``pbmc3k.labels.txt`` beside
     ``pbmc3k.npz``.
     """
-
-    def read() -> CountTable:
-        return read_10x_archive(obtain(PBMC3K, data_home, download_if_missing))
-
-    return load(DataSet("pbmc3k", _DESCRIPTION, (2_700, 13_714), 2_282_976), read, data_home)
+    data_set = DataSet("pbmc3k", _DESCRIPTION, (2_700, 13_714), 2_282_976)
+    return load(data_set, [PBMC3K], read_10x_archive, data_home, download_if_missing)
 
 
 def read_10x_archive(path: Path) -> CountTable:

@@ -11,7 +11,7 @@ import scipy.io
 import scipy.sparse as sp
 from sklearn.utils import Bunch
 
-from klnmf.datasets.files import RemoteFile, find, obtain, search_folders
+from klnmf.datasets.files import RemoteFile
 from klnmf.datasets.loading import DataSet, Folder, damaged, load, shared_docs
 from klnmf.readers import FORMATS, CountTable
 from klnmf.readers.entries import EntryFile
@@ -68,7 +68,7 @@ def fetch_reuters21578(
 ) -> Bunch:
     """Reuters-21578, documents of a single category: 8293 × 18,933 counts, 65 categories."""
     data_set = DataSet("reuters21578", _DESCRIPTIONS["reuters21578"], (8_293, 18_933), 389_455)
-    return _from_cai(data_set, REUTERS, data_home, download_if_missing, tf_idf)
+    return load(data_set, [REUTERS], _read_mat, data_home, download_if_missing, tf_idf)
 
 
 @shared_docs
@@ -77,7 +77,7 @@ def fetch_tdt2(
 ) -> Bunch:
     """NIST TDT2, the 30 largest categories: 9394 × 36,771 counts."""
     data_set = DataSet("tdt2_top30", _DESCRIPTIONS["tdt2_top30"], (9_394, 36_771), 1_224_135)
-    return _from_cai(data_set, TDT2, data_home, download_if_missing, tf_idf)
+    return load(data_set, [TDT2], _read_mat, data_home, download_if_missing, tf_idf)
 
 
 @shared_docs
@@ -86,7 +86,7 @@ def fetch_rcv1_4class(
 ) -> Bunch:
     """Four categories of Reuters RCV1: 9625 × 29,992."""
     data_set = DataSet("rcv1_4class", _DESCRIPTIONS["rcv1_4class"], (9_625, 29_992), 730_879)
-    return _from_cai(data_set, RCV1, data_home, download_if_missing, tf_idf)
+    return load(data_set, [RCV1], _read_mat, data_home, download_if_missing, tf_idf)
 
 
 @shared_docs
@@ -94,13 +94,8 @@ def fetch_20newsgroups(
     *, data_home: Folder = None, download_if_missing: bool = True, tf_idf: bool = False
 ) -> Bunch:
     """20 Newsgroups, "bydate", training and test part together, with their words."""
-
-    def read() -> CountTable:
-        archive, vocabulary = (obtain(f, data_home, download_if_missing) for f in NEWSGROUPS)
-        return _read_newsgroups(archive, vocabulary)
-
     data_set = DataSet("20newsgroups_qwone", _DESCRIPTIONS["20newsgroups_qwone"])
-    return load(data_set, read, data_home, tf_idf)
+    return load(data_set, NEWSGROUPS, _read_newsgroups, data_home, download_if_missing, tf_idf)
 
 
 @shared_docs
@@ -116,33 +111,19 @@ def fetch_uci_bag_of_words(
     """
     if name not in UCI_SIZES:
         raise ValueError(f"name must be one of {sorted(UCI_SIZES)}, got {name!r}.")
-    docword, vocab = (
-        RemoteFile(file, f"{_UCI}/{file}")
-        for file in (f"docword.{name}.txt.gz", f"vocab.{name}.txt")
-    )
-
-    def read() -> CountTable:
-        unpacked = find([docword.name.removesuffix(".gz")], search_folders(data_home))
-        path = unpacked or obtain(docword, data_home, download_if_missing)
-        words = obtain(vocab, data_home, download_if_missing)
-        with damaged(path, f"the docword file of the words in {words}"):
-            return FORMATS["uci"].read(path, column_names=words)
-
+    names = f"docword.{name}.txt.gz", f"vocab.{name}.txt"
+    files = [RemoteFile(file, f"{_UCI}/{file}") for file in names]
     n, m, nnz = UCI_SIZES[name]
     data_set = DataSet(f"uci_{name}", _DESCRIPTIONS["uci"].format(name=name), (n, m), nnz)
-    return load(data_set, read, data_home, tf_idf)
+    return load(data_set, files, _read_docword, data_home, download_if_missing, tf_idf)
 
 
 # ---- files of the publishers ---------------------------------------------------------------------
 
 
-def _from_cai(
-    data_set: DataSet, file: RemoteFile, data_home: Folder, download_if_missing: bool, tf_idf: bool
-) -> Bunch:
-    def read() -> CountTable:
-        return _read_mat(obtain(file, data_home, download_if_missing))
-
-    return load(data_set, read, data_home, tf_idf)
+def _read_docword(path: Path, words: Path) -> CountTable:
+    with damaged(path, f"the docword file of the words in {words}"):
+        return FORMATS["uci"].read(path, column_names=words)
 
 
 def _read_mat(path: Path) -> CountTable:

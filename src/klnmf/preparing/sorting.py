@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,50 +31,44 @@ def _records(entries: Entries, dtype: np.dtype[Any]) -> Array:
     return records
 
 
-class Buckets:
-    """Files of entries, one for each range of keys with at most ``limit`` entries in all.
+def _bucketed(
+    entries: Iterable[Entries],
+    key: str,
+    counts: Array,
+    limit: int,
+    dtype: np.dtype[Any],
+    folder: Path,
+) -> Iterator[tuple[int, int, Path]]:
+    """Write entries to a temporary file for each range of keys, and give one after the other.
 
-    Parameters
-    ----------
-    folder : Path
-        Where the files go.
-    key : {"row", "column"}
-        What the entries are sorted by.
-    counts : ndarray
-        Entries of each key.
-    limit : int
-        Entries of a file at most, unless a single key has more.
-    dtype : dtype
-        Of the records.
+    A file has at most ``limit`` entries, unless a single key has more; ``counts`` says how many
+    each key has. Entries of a file keep their order.
     """
-
-    def __init__(
-        self, folder: Path, key: str, counts: Array, limit: int, dtype: np.dtype[Any]
-    ) -> None:
-        self.key, self.dtype = key, dtype
-        ends = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
-        self.ranges = list(row_ranges(ends, limit))
-        self._starts = np.array([start for start, _ in self.ranges])
-        self.files = [folder / f"{key}.{number}.bucket" for number in range(len(self.ranges))]
-        for file in self.files:
-            file.write_bytes(b"")
-
-    def add(self, entries: Entries) -> None:
-        """Write entries to the files that they belong to, those of a file in their order."""
-        keys = entries.rows if self.key == "row" else entries.columns
-        bucket = np.searchsorted(self._starts, keys, side="right") - 1
+    ends = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+    ranges = list(row_ranges(ends, limit))
+    starts = np.array([start for start, _ in ranges])
+    files = [folder / f"{key}.{number}.bucket" for number in range(len(ranges))]
+    for file in files:
+        file.write_bytes(b"")
+    for block in entries:
+        keys = block.rows if key == "row" else block.columns
+        bucket = np.searchsorted(starts, keys, side="right") - 1
         order = np.argsort(bucket, kind="stable")
-        records = _records(Entries(*(array[order] for array in entries)), self.dtype)
-        ends = np.concatenate([[0], np.cumsum(np.bincount(bucket, minlength=len(self.files)))])
+        records = _records(Entries(*(array[order] for array in block)), dtype)
+        ends = np.concatenate([[0], np.cumsum(np.bincount(bucket, minlength=len(files)))])
         for number in np.flatnonzero(np.diff(ends)):
-            with self.files[number].open("ab") as stream:  # closed again: there may be thousands
+            with files[number].open("ab") as stream:  # closed again: there may be thousands
                 stream.write(records[ends[number] : ends[number + 1]].view(np.uint8).data)
+    for (start, stop), file in zip(ranges, files, strict=True):
+        yield start, stop, file
+        file.unlink()
 
-    def read(self, number: int) -> Array:
-        """All records of a file, which is then removed."""
-        records = np.fromfile(self.files[number], dtype=self.dtype)
-        self.files[number].unlink()
-        return records
+
+def _pieces(file: Path, dtype: np.dtype[Any], limit: int) -> Iterator[Entries]:
+    """Entries of a temporary file in their order, at most ``limit`` at a time."""
+    with file.open("rb") as stream:
+        while len(records := np.fromfile(stream, dtype, limit)):
+            yield Entries(records["row"], records["column"], records["value"])
 
 
 class Tally:
@@ -117,21 +111,17 @@ def row_blocks(stream: CountStream, limit: int, folder: Path) -> Iterator[sp.csr
     spool, tally = folder / "entries.spool", Tally()
     with spool.open("wb") as file:
         for block in stream.blocks(limit):
-            records = _records(Entries(*block), _SPOOLED)
-            file.write(records.view(np.uint8).data)
-            tally.add(records["row"])
+            file.write(_records(Entries(*block), _SPOOLED).view(np.uint8).data)
+            tally.add(block.rows)
     shape = stream.outline().shape
     dtype = record_dtype(shape, np.float64)
-    buckets = Buckets(folder, "row", tally.counts(shape[0]), limit, dtype)
-    with spool.open("rb") as file:
-        while len(records := np.fromfile(file, _SPOOLED, limit)):
-            buckets.add(Entries(records["row"], records["column"], records["value"]))
-    spool.unlink()
-    for number, (start, stop) in enumerate(buckets.ranges):
-        records = buckets.read(number)
+    entries = _pieces(spool, _SPOOLED, limit)
+    counts = tally.counts(shape[0])
+    for start, stop, bucket in _bucketed(entries, "row", counts, limit, dtype, folder):
+        spool.unlink(missing_ok=True)  # all of it is in the buckets now
+        records = np.fromfile(bucket, dtype)
         places = (records["row"] - start, records["column"])
-        block = sp.coo_array((records["value"], places), shape=(stop - start, shape[1]))
-        yield sp.csr_array(block)
+        yield sp.csr_array((records["value"], places), shape=(stop - start, shape[1]))
 
 
 def _whole_rows(blocks: Iterator[Block]) -> Iterator[sp.csr_array]:
@@ -176,17 +166,13 @@ def transposed_blocks(
         For temporary files, which are as large as the matrix.
     """
     dtype = record_dtype((view.n_rows, view.n_columns), view.values.dtype)
-    buckets = Buckets(folder, "column", counts, limit, dtype)
-    for entries in entries_of(view, limit):
-        buckets.add(entries)
-    for number, (start, stop) in enumerate(buckets.ranges):
+    entries = entries_of(view, limit)
+    for start, stop, bucket in _bucketed(entries, "column", counts, limit, dtype, folder):
         if stop == start + 1:  # one column: in the order of its rows already, however long
-            with buckets.files[number].open("rb") as stream:
-                while len(records := np.fromfile(stream, dtype, limit)):
-                    yield records["row"], records["value"]
-            buckets.files[number].unlink()
+            for rows, _, values in _pieces(bucket, dtype, limit):
+                yield rows, values
             continue
-        records = buckets.read(number)
+        records = np.fromfile(bucket, dtype)
         # Stable: the rows of a column stay in their order.
         order = np.argsort(records["column"], kind="stable")
         yield records["row"][order], records["value"][order]

@@ -15,8 +15,9 @@ from klnmf.readers.format import StreamedFormat
 from klnmf.readers.hdf5_items import Array, Group, check_nonzeros, opened
 from klnmf.readers.streams import Block, CountStream, Outline, compressed_blocks, swapped
 from klnmf.readers.table import CountTable
-from klnmf.support.input_files import ReadError, require
+from klnmf.support.input_files import ReadError
 from klnmf.support.option_names import option
+from klnmf.support.optional_packages import require
 
 # Entries of a dense array that are in memory at a time.
 DENSE_BLOCK = 1 << 22

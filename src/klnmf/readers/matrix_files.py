@@ -40,7 +40,7 @@ from klnmf.support.input_files import (
 from klnmf.support.option_names import option
 from klnmf.support.whole_files import packed_if_named_so
 
-PathLike = str | os.PathLike[str]
+Given = str | os.PathLike[str] | None  # path of a file with names
 # The first that exists is read; the first is written.
 BESIDE = {
     "row_names": (".rows.txt",),
@@ -61,7 +61,7 @@ class NamedBeside(Format):
         """Return the part of a file's name that the files beside it begin with."""
         return base_name(path, self.endings)
 
-    def file_beside(self, path: Path, what: str, given: PathLike | None = None) -> Path | None:
+    def file_beside(self, path: Path, what: str, given: Given = None) -> Path | None:
         """File of names: the one that was given, else the one beside the matrix, if any."""
         if given is not None:
             return Path(os.path.expanduser(given))
@@ -106,9 +106,7 @@ class NamedBeside(Format):
                 )
         return files
 
-    def entry_stream(
-        self, file: EntryFile, row_names: PathLike | None, column_names: PathLike | None
-    ) -> CountStream:
+    def entry_stream(self, file: EntryFile, row_names: Given, column_names: Given) -> CountStream:
         """Stream of a text with one entry per line."""
 
         def outline() -> Outline:
@@ -139,11 +137,7 @@ class Npz(NamedBeside):
     endings = (".npz",)
 
     def read(
-        self,
-        path: Path,
-        *,
-        row_names: PathLike | None = None,
-        column_names: PathLike | None = None,
+        self, path: Path, *, row_names: Given = None, column_names: Given = None
     ) -> CountTable:
         """Read a matrix of any sparse format that SciPy has."""
         with opened_npz(path) as archive:
@@ -157,11 +151,7 @@ class Npz(NamedBeside):
         return table_of_file(path, matrix, **names)
 
     def stream(
-        self,
-        path: Path,
-        *,
-        row_names: PathLike | None = None,
-        column_names: PathLike | None = None,
+        self, path: Path, *, row_names: Given = None, column_names: Given = None
     ) -> CountStream:
         """Read a CSR or CSC matrix in blocks, and others whole."""
         with opened_npz(path) as archive:
@@ -289,11 +279,7 @@ class Mtx(StreamedFormat, NamedBeside):
     may_be_packed = True
 
     def stream(
-        self,
-        path: Path,
-        *,
-        row_names: PathLike | None = None,
-        column_names: PathLike | None = None,
+        self, path: Path, *, row_names: Given = None, column_names: Given = None
     ) -> CountStream:
         """Read some lines at a time."""
         return self.entry_stream(matrix_market(path), row_names, column_names)
@@ -318,11 +304,7 @@ class Uci(StreamedFormat, NamedBeside):
         return path.name.startswith("docword.")
 
     def stream(
-        self,
-        path: Path,
-        *,
-        row_names: PathLike | None = None,
-        column_names: PathLike | None = None,
+        self, path: Path, *, row_names: Given = None, column_names: Given = None
     ) -> CountStream:
         """Read some lines at a time."""
         words = _vocabulary_of(path) if column_names is None else column_names
@@ -354,8 +336,8 @@ class Svmlight(NamedBeside):
         self,
         path: Path,
         *,
-        row_names: PathLike | None = None,
-        column_names: PathLike | None = None,
+        row_names: Given = None,
+        column_names: Given = None,
         zero_based: bool | str = "auto",
         n_features: int | None = None,
     ) -> CountTable:

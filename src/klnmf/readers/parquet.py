@@ -23,7 +23,8 @@ from klnmf.readers.triplets import (
     triplet_blocks,
     triplet_stream,
 )
-from klnmf.support.input_files import ReadError, check_unpacked, parsed_by_others, require
+from klnmf.support.input_files import ReadError, check_unpacked, parsed_by_others
+from klnmf.support.optional_packages import require
 from klnmf.support.untrusted_json import parse_json
 
 # Cells of a table, or fields of triplets, that are in memory at a time.

@@ -8,7 +8,6 @@ import zlib
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
-from importlib import import_module
 from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -58,17 +57,6 @@ def _rebuilt(path: Path, line: int | None, message: str) -> ReadError:
     error = ReadError(path, "", line)
     error.args = (message,)
     return error
-
-
-def require(module: str, for_what: str, extra: str = "files") -> Any:
-    """Import an optional package, or say what to install."""
-    try:
-        return import_module(module)
-    except ImportError as error:
-        raise ImportError(
-            f"{for_what} needs the package {module.partition('.')[0]}, which is not installed. "
-            f'Install it with: pip install "klnmf[{extra}]"'
-        ) from error
 
 
 @contextmanager
