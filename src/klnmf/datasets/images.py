@@ -10,7 +10,7 @@ import numpy.typing as npt
 from sklearn.utils import Bunch
 
 from klnmf.datasets.files import RemoteFile
-from klnmf.datasets.loading import DataSet, Folder, damaged, load, shared_docs
+from klnmf.datasets.loading import DataSet, Folder, damaged, described, load, shared_docs
 from klnmf.readers import CountTable
 from klnmf.support.input_files import open_binary
 
@@ -27,18 +27,16 @@ MNIST = (
         "sha256:3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
     ),
 )
-_DESCRIPTION = """\
-MNIST, training part
---------------------
-60,000 handwritten digits (samples) x 784 pixels (features, 67 of them always 0), 8,994,156
-nonzeros. Brightness from 0 to 255; labels 0 to 9. Pixel k is row k // 28 and column k % 28.
-"""
 
 
 @shared_docs
 def fetch_mnist(*, data_home: Folder = None, download_if_missing: bool = True) -> Bunch:
-    """Return the 60,000 training images of MNIST, 28 × 28 pixels each, as a sparse matrix."""
-    data_set = DataSet("mnist_train", _DESCRIPTION, (60_000, 784), 8_994_156)
+    """MNIST, training part: 60,000 handwritten digits × 784 pixels.
+
+    Brightness from 0 to 255; labels 0 to 9. Pixel k is row k // 28 and column k % 28 of an image.
+    67 of the pixels are always 0.
+    """
+    data_set = DataSet("mnist_train", described(fetch_mnist), (60_000, 784), 8_994_156)
     return load(data_set, MNIST, _read_mnist, data_home, download_if_missing)
 
 

@@ -148,3 +148,8 @@ def shared_docs(function: Function) -> Function:
     has_tf_idf = "tf_idf" in inspect.signature(function).parameters
     function.__doc__ = text + _SHARED + (_TF_IDF if has_tf_idf else "") + _RETURNS
     return function
+
+
+def described(function: Callable[..., Bunch]) -> str:
+    """Return the part of a docstring that says what the data set is."""
+    return (function.__doc__ or "").partition("\n\nParameters")[0]

@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.utils import Bunch
 
 from klnmf.datasets.files import RemoteFile
-from klnmf.datasets.loading import DataSet, Folder, damaged, load, shared_docs
+from klnmf.datasets.loading import DataSet, Folder, damaged, described, load, shared_docs
 from klnmf.readers import FORMATS, CountTable
 
 PBMC3K = RemoteFile(
@@ -20,22 +20,18 @@ PBMC3K = RemoteFile(
     "https://cf.10xgenomics.com/samples/cell-exp/1.1.0/pbmc3k/pbmc3k_filtered_gene_bc_matrices.tar.gz",
 )
 CELLS_PER_GENE = 3
-_DESCRIPTION = """\
-10x Genomics PBMC3k
--------------------
-2700 blood cells of a healthy donor (samples) x genes found in at least 3 of them (features):
-numbers of molecules (UMI counts).
-"""
 
 
 @shared_docs
 def fetch_pbmc3k(*, data_home: Folder = None, download_if_missing: bool = True) -> Bunch:
-    """UMI counts of 2700 blood cells; genes that fewer than 3 cells have are left out.
+    """10x Genomics PBMC3k: 2700 blood cells of a healthy donor × 13,714 genes.
+
+    Counts are numbers of molecules (UMI). Genes that fewer than 3 cells have are left out.
 
     10x Genomics gives no cell types. There are labels only if you put ``pbmc3k.labels.txt`` beside
     ``pbmc3k.npz``.
     """
-    data_set = DataSet("pbmc3k", _DESCRIPTION, (2_700, 13_714), 2_282_976)
+    data_set = DataSet("pbmc3k", described(fetch_pbmc3k), (2_700, 13_714), 2_282_976)
     return load(data_set, [PBMC3K], read_10x_archive, data_home, download_if_missing)
 
 

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from sklearn.utils import Bunch
 
 from klnmf.datasets.files import RemoteFile
-from klnmf.datasets.loading import DataSet, Folder, damaged, load, shared_docs
+from klnmf.datasets.loading import DataSet, Folder, damaged, described, load, shared_docs
 from klnmf.readers import FORMATS, CountTable
 from klnmf.readers.entries import EntryFile
 from klnmf.readers.streams import collected
@@ -66,8 +66,11 @@ GROUPS = (
 def fetch_reuters21578(
     *, data_home: Folder = None, download_if_missing: bool = True, tf_idf: bool = False
 ) -> Bunch:
-    """Reuters-21578, documents of a single category: 8293 × 18,933 counts, 65 categories."""
-    data_set = DataSet("reuters21578", _DESCRIPTIONS["reuters21578"], (8_293, 18_933), 389_455)
+    """Reuters-21578, ModApte version: 8293 stories × 18,933 words, 65 categories.
+
+    Stories with several categories are left out. Counts from Deng Cai's text data in MATLAB format.
+    """
+    data_set = DataSet("reuters21578", described(fetch_reuters21578), (8_293, 18_933), 389_455)
     return load(data_set, [REUTERS], _read_mat, data_home, download_if_missing, tf_idf)
 
 
@@ -75,8 +78,12 @@ def fetch_reuters21578(
 def fetch_tdt2(
     *, data_home: Folder = None, download_if_missing: bool = True, tf_idf: bool = False
 ) -> Bunch:
-    """NIST TDT2, the 30 largest categories: 9394 × 36,771 counts."""
-    data_set = DataSet("tdt2_top30", _DESCRIPTIONS["tdt2_top30"], (9_394, 36_771), 1_224_135)
+    """NIST Topic Detection and Tracking: 9394 documents of 1998 × 36,771 words, 30 categories.
+
+    The 30 largest categories. 678 of the words do not occur. Counts from Deng Cai's text data in
+    MATLAB format.
+    """
+    data_set = DataSet("tdt2_top30", described(fetch_tdt2), (9_394, 36_771), 1_224_135)
     return load(data_set, [TDT2], _read_mat, data_home, download_if_missing, tf_idf)
 
 
@@ -84,8 +91,11 @@ def fetch_tdt2(
 def fetch_rcv1_4class(
     *, data_home: Folder = None, download_if_missing: bool = True, tf_idf: bool = False
 ) -> Bunch:
-    """Four categories of Reuters RCV1: 9625 × 29,992."""
-    data_set = DataSet("rcv1_4class", _DESCRIPTIONS["rcv1_4class"], (9_625, 29_992), 730_879)
+    """Reuters RCV1, four categories (C15, ECAT, GCAT, MCAT): 9625 documents × 29,992 words.
+
+    From Deng Cai's text data in MATLAB format.
+    """
+    data_set = DataSet("rcv1_4class", described(fetch_rcv1_4class), (9_625, 29_992), 730_879)
     return load(data_set, [RCV1], _read_mat, data_home, download_if_missing, tf_idf)
 
 
@@ -93,8 +103,11 @@ def fetch_rcv1_4class(
 def fetch_20newsgroups(
     *, data_home: Folder = None, download_if_missing: bool = True, tf_idf: bool = False
 ) -> Bunch:
-    """20 Newsgroups, "bydate", training and test part together, with their words."""
-    data_set = DataSet("20newsgroups_qwone", _DESCRIPTIONS["20newsgroups_qwone"])
+    """20 Newsgroups, sorted by date: posts × words, training and test part together.
+
+    Duplicates and some headers are removed, stop words are kept. Counts by Jason Rennie.
+    """
+    data_set = DataSet("20newsgroups_qwone", described(fetch_20newsgroups))
     return load(data_set, NEWSGROUPS, _read_newsgroups, data_home, download_if_missing, tf_idf)
 
 
@@ -102,7 +115,9 @@ def fetch_20newsgroups(
 def fetch_uci_bag_of_words(
     name: str, *, data_home: Folder = None, download_if_missing: bool = True, tf_idf: bool = False
 ) -> Bunch:
-    """One of the five bags of words of the UCI repository, with their words.
+    """One of the five bags of words of the UCI repository: documents × words, without labels.
+
+    Stop words and rare words are left out.
 
     Parameters
     ----------
@@ -114,7 +129,7 @@ def fetch_uci_bag_of_words(
     names = f"docword.{name}.txt.gz", f"vocab.{name}.txt"
     files = [RemoteFile(file, f"{_UCI}/{file}") for file in names]
     n, m, nnz = UCI_SIZES[name]
-    data_set = DataSet(f"uci_{name}", _DESCRIPTIONS["uci"].format(name=name), (n, m), nnz)
+    data_set = DataSet(f"uci_{name}", f"{name}: {described(fetch_uci_bag_of_words)}", (n, m), nnz)
     return load(data_set, files, _read_docword, data_home, download_if_missing, tf_idf)
 
 
@@ -160,36 +175,3 @@ def _member(tar: tarfile.TarFile, name: str) -> Any:
         if Path(member.name).name == name and member.isfile():
             return tar.extractfile(member)
     raise KeyError(name)
-
-
-_DESCRIPTIONS = {
-    "reuters21578": """\
-Reuters-21578, ModApte version
-------------------------------
-8293 newswire stories (samples) x 18,933 words (features), 389,455 nonzeros; 65 categories. Stories
-with several categories are left out. Counts from Deng Cai's text data in MATLAB format.
-""",
-    "tdt2_top30": """\
-NIST Topic Detection and Tracking corpus, the 30 largest categories
--------------------------------------------------------------------
-9394 documents of 1998 (samples) x 36,771 words (features, 678 of them empty), 1,224,135 nonzeros;
-30 categories. Counts from Deng Cai's text data in MATLAB format.
-""",
-    "rcv1_4class": """\
-Reuters RCV1, four categories (C15, ECAT, GCAT, MCAT)
------------------------------------------------------
-9625 documents (samples) x 29,992 words (features), 730,879 nonzeros. From Deng Cai's text data in
-MATLAB format.
-""",
-    "20newsgroups_qwone": """\
-20 Newsgroups, sorted by date, duplicates and some headers removed
-------------------------------------------------------------------
-Posts of 20 newsgroups (samples) x words (features), training and test part together; stop words are
-kept. Counts by Jason Rennie.
-""",
-    "uci": """\
-UCI bag of words: {name}
-------------------------
-Documents (samples) x words (features), stop words and rare words left out. No labels.
-""",
-}

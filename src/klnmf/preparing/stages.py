@@ -56,16 +56,15 @@ def write_rows(
             block = rows.checked(block)
             if values.dtype == np.float32 and not _is_exact(block.data):
                 values.convert("<f8")
-            indices.convert(index_dtype(rows.width))
             indptr.append(block.indptr[1:].astype(np.int64) + indices.length)
             indices.append(block.indices)
             values.append(block.data)
         shape, about, given = stream.outline()
         if 0 in shape:
             raise ValueError(f"A matrix of {shape[0]} × {shape[1]} cannot be fitted: it is empty.")
+        check_n_columns(shape[1])
         nonzeros = indices.length
         indptr.append(np.full(shape[0] - rows.done, nonzeros))
-        indices.convert(index_dtype(shape[1]))
         target = rows.dtype(given, stream.as_counts, dtype)
         check_value_range(rows.smallest, rows.largest, rows.total, target)
         values.convert(target)
@@ -120,7 +119,7 @@ class RowsSeen:
     def __init__(self, place: Path | None) -> None:
         self.place = place
         self.columns = Tally()
-        self.done, self.width = 0, 0
+        self.done = 0
         self.smallest, self.largest, self.total = float("inf"), 0.0, 0.0
         self.whole, self.were_canonical = True, True
 
@@ -131,7 +130,7 @@ class RowsSeen:
         given, block = block, canonical(block)
         self.were_canonical = self.were_canonical and block is given
         self.done += block.shape[0]
-        self.width = max(self.width, block.shape[1])
+        check_n_columns(block.shape[1])
         if block.nnz:
             self.smallest = min(self.smallest, float(block.data.min()))
             self.largest = max(self.largest, float(block.data.max()))

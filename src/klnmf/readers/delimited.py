@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 from array import array
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from functools import cache, partial
 from io import TextIOWrapper
 from itertools import chain, islice
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from klnmf.readers.cells import Cells, Names, from_cell, write_lines
+from klnmf.readers.cells import as_cell, from_cell, write_lines
 from klnmf.readers.diagnosis import shown
 from klnmf.readers.format import StreamedFormat
 from klnmf.readers.streams import Block, CountStream, Outline
@@ -93,7 +93,7 @@ class Csv(StreamedFormat):
 
     def write(self, table: CountTable, path: Path) -> None:
         """Write lines of row, column and count below the header ``row,column,count``."""
-        cell_of = Cells().__getitem__
+        cell_of = cache(as_cell)  # names are repeated in many lines
         header: tuple[list[str], list[str], list[Any]] = (["row"], ["column"], ["count"])
         with (
             packed_if_named_so(path) as stream,
@@ -150,7 +150,7 @@ def _triplets(
     columns: Numbering,
 ) -> Iterator[Block]:
     """Blocks of triplets; if one has an error, the file is read again line by line."""
-    name_of = Names().__getitem__
+    name_of = cache(from_cell)
     reader, skipped = lines(), int(has_header)
     try:
         while block := list(islice(reader, BLOCK)):

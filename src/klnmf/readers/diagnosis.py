@@ -84,15 +84,16 @@ def check_entries(path: Path, lines: Lines, file: EntryFile) -> None:
         )
 
 
-def check_values(path: Path, lines: Lines, promised: int, whole: bool) -> None:
+def check_values(path: Path, lines: Lines, file: EntryFile) -> None:
     """Raise the error of the first wrong value of a file of values alone."""
     number, found = 0, 0
     for number, line in _not_blank(lines):
         for field in fields(line):
-            _check_count(path, field, number, whole)
+            _check_count(path, field, number, file.is_whole)
             found += 1
-    if found != promised:
-        raise ReadError(path, f"{found:,} values up to the end; {promised:,} expected.", number)
+    if found != file.n_entries:
+        problem = f"{found:,} values up to the end; {file.n_entries:,} expected."
+        raise ReadError(path, problem, number)
 
 
 def _check_count(path: Path, field: bytes, line: int, whole: bool = False) -> None:

@@ -93,35 +93,33 @@ class EntryFile:
         """Entries of a stream that is past the head; any error if they are wrong."""
         done, last = 0, 0
         for text in line_blocks(stream, _TEXT):
-            block = self._parsed(text)
-            if block is None:
-                continue
+            block, n_found = self._parsed(text, done)
+            done += n_found
             _check_counts(block.counts, self.is_whole)
-            if self.is_rising and (block.rows[0] < last or (np.diff(block.rows) < 0).any()):
-                raise ValueError("rows must rise")
-            done, last = done + len(block.rows), block.rows[-1]
             if self.n_entries is not None and done > self.n_entries:
                 break
+            if self.is_rising and len(block.rows):
+                if block.rows[0] < last or (np.diff(block.rows) < 0).any():
+                    raise ValueError("rows must rise")
+                last = block.rows[-1]
             yield _with_mirror_images(block) if self.is_symmetric else block
         if self.n_entries not in (None, done):
             raise ValueError(f"{done:,} entries or more where {self.n_entries:,} were expected")
 
-    def _parsed(self, text: bytes) -> Block | None:
-        """Entries of whole lines; None where there are none."""
+    def _parsed(self, text: bytes, done: int) -> tuple[Block, int]:
+        """Entries of whole lines, and how many there are; ``done`` came before."""
         text = text if text.endswith(b"\n") else text + b"\n"
         if not self._is_right(text):
             text = _BLANK_LINES.sub(b"", text)
             if not self._is_right(text):
                 raise ValueError(f"a line does not have {self.width} numbers")
-        if not text:
-            return None
         if b"+" in text:  # which SciPy does not know before a number
             text = _PLUS.sub(b"", text)
-        kind = b"pattern" if self.width == 2 else b"real"
-        sizes = (*self.shape, text.count(b"\n"))
-        head = b"%%%%MatrixMarket matrix coordinate %b general\n%d %d %d\n" % (kind, *sizes)
+        kind, n_lines = b"pattern" if self.width == 2 else b"real", text.count(b"\n")
+        sizes = (kind, *self.shape, n_lines)
+        head = b"%%%%MatrixMarket matrix coordinate %b general\n%d %d %d\n" % sizes
         found = scipy.io.mmread(io.BytesIO(head + text))  # which checks rows and columns
-        return Block(found.row, found.col, found.data)
+        return Block(found.row, found.col, found.data), n_lines
 
     def _is_right(self, text: bytes) -> bool:
         return any(lines.fullmatch(text) for lines in _LINES[self.width])
@@ -134,27 +132,17 @@ class EntryFile:
 class ArrayFile(EntryFile):
     """A Matrix Market file of all values, column after column; the nonzeros are its entries."""
 
-    def parsed(self, stream: BinaryIO) -> Iterator[Block]:
-        """See `EntryFile`."""
-        done, n_values = 0, self.shape[0] * self.shape[1]
-        for text in line_blocks(stream, _TEXT):
-            if not _VALUES.fullmatch(text):
-                raise ValueError("a value is not a number")
-            values = np.array(text.split(), dtype=np.float64)
-            _check_counts(values, self.is_whole)
-            nonzero = np.flatnonzero(values)
-            columns, rows = np.divmod(nonzero + done, max(self.shape[0], 1))
-            done += len(values)
-            if done > n_values:
-                break
-            yield Block(rows, columns, values[nonzero])
-        if done != n_values:
-            raise ValueError(f"{done:,} values or more where {n_values:,} were expected")
+    def _parsed(self, text: bytes, done: int) -> tuple[Block, int]:
+        if not _VALUES.fullmatch(text):
+            raise ValueError("a value is not a number")
+        values = np.array(text.split(), dtype=np.float64)
+        nonzero = np.flatnonzero(values)
+        columns, rows = np.divmod(nonzero + done, max(self.shape[0], 1))
+        return Block(rows, columns, values[nonzero]), len(values)
 
     def _explain(self, path: Path) -> None:
-        n_values = self.shape[0] * self.shape[1]
         with closing(byte_lines(path)) as lines:
-            check_values(path, islice(lines, self.n_lines, None), n_values, self.is_whole)
+            check_values(path, islice(lines, self.n_lines, None), self)
 
 
 def _check_counts(values: Array, is_whole: bool) -> None:
@@ -208,7 +196,7 @@ def matrix_market(path: Path) -> EntryFile:
     if layout == "array":
         if field == "pattern":
             raise ReadError(path, "a matrix cannot be array pattern: it would have no values.", 1)
-        return ArrayFile(path, n_lines, shape, None, 1, is_whole)
+        return ArrayFile(path, n_lines, shape, sizes[0] * sizes[1], 1, is_whole)
     check_size(path, sizes, n_lines)
     width = 2 if field == "pattern" else 3
     is_symmetric = symmetry == "symmetric"

@@ -42,25 +42,14 @@ class Compressed(NamedTuple):
     indices: Array
     indptr: Array
 
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Type of the values."""
-        return self.data.dtype
-
-    @property
-    def place(self) -> str:
-        """Where it is in the file."""
-        return self.group.place
-
     def blocks(self, limit: int) -> Iterator[Block]:
         """Entries by rows; those of a CSC matrix are by rows of its transpose."""
         shape = self.shape if self.form == "csr" else self.shape[::-1]
-        ends = self.indptr[:]
+        path, place, ends = self.group.path, self.group.place, self.indptr[:]
 
         def take(first: int, last: int) -> tuple[Any, Any]:
             return self.indices[first:last], self.data[first:last]
 
-        path, place = self.group.path, self.group.place
         yield from compressed_blocks(path, shape, ends, take, limit, place, self.form)
 
 
@@ -76,30 +65,23 @@ def compressed(group: Group, form: str, shape: tuple[int, int]) -> Compressed:
     return Compressed(group, form, shape, data, indices, indptr)
 
 
-def stored_stream(
-    path: Path, stored: Array | Compressed, about: dict[str, Any], hint: str = ""
-) -> CountStream:
+def stored_stream(stored: Array | Compressed, about: dict[str, Any], hint: str = "") -> CountStream:
     """Stream of a matrix that was looked up in a file, which is opened again for the entries."""
-    shape, place = (stored.shape[0], stored.shape[1]), stored.place
-    outline = Outline(shape, about, stored.dtype)
+    is_dense = isinstance(stored, Array)
+    item, form = (stored, "dense") if isinstance(stored, Array) else (stored.group, stored.form)
+    shape, path, place = (stored.shape[0], stored.shape[1]), item.path, item.place
 
-    if isinstance(stored, Array):
-
-        def blocks(limit: int) -> Iterator[Block]:
-            with opened(path) as file:
-                yield from _dense_blocks(file.array(place, shape))
-
-        return CountStream(blocks, lambda: outline, in_order=True, hint=hint)
-
-    form = stored.form
-
-    def rows(limit: int) -> Iterator[Block]:
+    def blocks(limit: int) -> Iterator[Block]:
         with opened(path) as file:
-            yield from compressed(file.group(place), form, shape).blocks(limit)
+            if is_dense:
+                yield from _dense_blocks(file.array(place, shape))
+            else:
+                yield from compressed(file.group(place), form, shape).blocks(limit)
 
-    is_csr = form == "csr"
-    blocks_of = rows if is_csr else swapped(rows)
-    return CountStream(blocks_of, lambda: outline, in_order=is_csr, hint=hint)
+    dtype = stored.dtype if isinstance(stored, Array) else stored.data.dtype
+    is_csc, outline = form == "csc", Outline(shape, about, dtype)
+    ordered = swapped(blocks) if is_csc else blocks
+    return CountStream(ordered, lambda: outline, in_order=not is_csc, hint=hint)
 
 
 def _dense_blocks(array: Array) -> Iterator[Block]:
@@ -163,7 +145,7 @@ class H5ad(StreamedFormat):
     ) -> CountStream:
         """Read some rows at a time, and nothing that was not asked for."""
         with h5ad_parts(path, layer, labels) as parts:
-            return stored_stream(path, parts.matrix, parts.names, parts.hint)
+            return stored_stream(parts.matrix, parts.names, parts.hint)
 
     def write(self, table: CountTable, path: Path) -> None:
         """Write the counts as ``X``.
@@ -319,7 +301,7 @@ class Loom(StreamedFormat):
                 "row_names": _first_attribute(file.group("row_attrs"), _LOOM_GENES),
                 "column_names": _first_attribute(file.group("col_attrs"), _LOOM_CELLS),
             }
-            return stored_stream(path, dense, names).transposed()
+            return stored_stream(dense, names).transposed()
 
 
 def _first_attribute(group: Group, names: tuple[str, ...]) -> list[str] | None:

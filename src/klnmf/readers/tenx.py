@@ -110,7 +110,7 @@ class TenXH5(StreamedFormat):
                     raise group.refuse(f"has {len(names):,} {what} where {size:,} are needed.")
             # Compressed columns of features × cells are compressed rows of cells × features.
             stored = compressed(group, "csr", (n_cells, n_features))
-            cells = stored_stream(path, stored, {"row_names": barcodes})
+            cells = stored_stream(stored, {"row_names": barcodes})
         return _with_features(path, cells, columns, feature_names, feature_type)
 
 
