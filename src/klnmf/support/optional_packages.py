@@ -1,9 +1,11 @@
-"""Whether packages are installed that only parts of klnmf need."""
+"""Packages that only parts of klnmf need."""
 
 from __future__ import annotations
 
 import importlib.metadata
+from importlib import import_module
 from importlib.util import find_spec
+from typing import Any
 
 
 def installed_version(package: str) -> str | None:
@@ -24,3 +26,14 @@ def installed_version(package: str) -> str | None:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         return "unknown"
+
+
+def require(module: str, for_what: str, extra: str = "files") -> Any:
+    """Import an optional package, or say what to install."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise ImportError(
+            f"{for_what} needs the package {module.partition('.')[0]}, which is not installed. "
+            f'Install it with: pip install "klnmf[{extra}]"'
+        ) from error
