@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,16 @@ COUNTS = simulate_counts(60, 40, 3, counts_per_sample=60, random_state=0).X
 PURE = simulate_counts(
     120, 80, 6, concentration_W=0.05, concentration_H=0.05, counts_per_sample=100, random_state=1
 ).X
+
+
+@pytest.fixture(autouse=True)
+def no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "fsync", lambda stream: None)
+
+
+@pytest.fixture(name="path")
+def checkpoint_path(tmp_path: Path) -> Path:
+    return tmp_path / "fit.checkpoint"
 
 
 class Killed(BaseException):

@@ -152,6 +152,17 @@ NEVER_RISES = {
 ROUNDING = {"float64": 1e-12, "float32": 1e-8}
 
 
+def every_long_run(test: Any) -> Any:
+    """Parametrise a test by the solvers that never raise the objective, type and penalties."""
+    for mark in (
+        pytest.mark.parametrize("solver", NEVER_RISES.values(), ids=NEVER_RISES),
+        pytest.mark.parametrize("dtype", DTYPES),
+        pytest.mark.parametrize("weights", PENALTY_SETS.values(), ids=PENALTY_SETS),
+    ):
+        test = mark(test)
+    return test
+
+
 # ---- fits ---------------------------------------------------------------------------------------
 
 

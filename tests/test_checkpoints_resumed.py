@@ -23,12 +23,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
 
-from checkpoint_checks import (
+from checkpoint_checks import (  # noqa: F401 (fixtures)
     COUNTS,
     assert_same_fit,
+    checkpoint_path,
     content_of,
     killed,
     model,
+    no_waiting_for_the_disk,
     raise_killed,
     timeless,
 )
@@ -39,17 +41,6 @@ from klnmf.saved.container import Container, write_container
 from klnmf.solvers import Solver, SparseCoordinateDescent
 from klnmf.solvers.base import Problem, State, alternate
 from strategies import fit_quietly, same_bits
-
-
-@pytest.fixture(autouse=True)
-def no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "fsync", lambda stream: None)
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "fit.checkpoint"
-
 
 # ---- going on ------------------------------------------------------------------------------------
 

@@ -18,29 +18,14 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from cli_files import SAMPLES, WORDS, write_counts_file
+from cli_files import SAMPLES, WORDS, counts_file, model_file, write_counts_file  # noqa: F401 (fixtures)
 from commands import outcome
 from klnmf import KLNMF, load_model
-from klnmf.cli import main
 from klnmf.cli.files import stem_of
 from klnmf.cli.fit import line_of_iteration
 from klnmf.cli.long_runs import ProgressLines
 from klnmf.simulate import simulate_counts
 from strategies import make_model
-
-
-@pytest.fixture(name="counts")
-def counts_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """counts.npz with names, in the folder that commands run in."""
-    monkeypatch.chdir(tmp_path)
-    return write_counts_file(tmp_path)
-
-
-@pytest.fixture(name="model")
-def model_file(counts: Path) -> Path:
-    assert main(["fit", str(counts), "-r", "3", "-o", "model.klnmf", "-q"]) == 0
-    return Path("model.klnmf")
-
 
 # ---- fit -----------------------------------------------------------------------------------------
 

@@ -355,7 +355,7 @@ def test_a_newer_version_gives_a_clear_error(path: Path, monkeypatch: pytest.Mon
         write_container(path, Container("model", {"new": "things"}, {}, klnmf_version="9.0"))
     with pytest.raises(
         SavedFileError,
-        match=r"version 2 of the format \(klnmf 9.0 wrote it\).*Install a newer klnmf",
+        match=r"format version 2 \(written by klnmf 9.0\).*Install a newer klnmf",
     ):
         KLNMF.load(path)
 
