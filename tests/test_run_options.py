@@ -15,7 +15,7 @@ from sklearn.model_selection import GridSearchCV, cross_validate
 from sklearn.pipeline import make_pipeline
 
 import klnmf
-from klnmf import KLNMF, MiniBatchKLNMF, RunOptions
+from klnmf import KLNMF, RunOptions
 from klnmf.simulate import simulate_counts
 from klnmf.tl import nmf
 
@@ -170,15 +170,6 @@ def test_parts_that_do_not_fit_are_refused(components: Any, given: Any, message:
 
 
 # ---- names ---------------------------------------------------------------------------------------
-
-
-def test_estimators_can_be_imported_from_their_room() -> None:
-    import klnmf.estimators
-
-    assert klnmf.estimators.KLNMF is KLNMF
-    assert klnmf.estimators.MiniBatchKLNMF is MiniBatchKLNMF
-    with pytest.raises(AttributeError, match="no attribute 'NMF'"):
-        _ = klnmf.estimators.NMF
 
 
 def test_warnings_of_data_have_classes() -> None:
