@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -15,6 +16,4 @@ def __getattr__(name: str) -> Any:
     """Import an estimator when it is first used, as `klnmf` does."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    import klnmf
-
-    return getattr(klnmf, name)
+    return getattr(import_module("klnmf"), name)
