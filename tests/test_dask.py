@@ -185,7 +185,7 @@ class LikeSparse:
 
 
 def test_matrix_on_disk(client: Client, tmp_path: Path) -> None:
-    matrix = klnmf.preparing.prepare(COUNTS, tmp_path / "matrix")
+    matrix = klnmf.prepare(COUNTS, tmp_path / "matrix")
     fitted = assert_same_fit(matrix)
     np.testing.assert_array_equal(fitted.transform(matrix), fitted.transform(COUNTS))
 

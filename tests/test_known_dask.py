@@ -62,7 +62,7 @@ def test_a_matrix_in_memory(client: Client, weights: dict[str, float], solver: s
 
 @pytest.mark.parametrize("weights", [{}, PENALTIES], ids=["plain", "penalised"])
 def test_a_matrix_on_disk(client: Client, weights: dict[str, float], tmp_path: Path) -> None:
-    klnmf.preparing.prepare(COUNTS, tmp_path / "counts")
+    klnmf.prepare(COUNTS, tmp_path / "counts")
     matrix = klnmf.open_matrix(tmp_path / "counts", memory=60_000)
     fixed = {name: KNOWN[name] for name in ("fixed_components", "fixed_W", "exposure")}
     with client.as_current():

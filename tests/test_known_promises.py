@@ -73,11 +73,9 @@ def start_run(
     case: Case, given: dict[str, Any], weights: Penalties, solver: Any, n_threads: int = 1
 ) -> Run | None:
     """A fit that is about to start from the pair of the case; None if there can be none."""
-    given = dict(given)
-    fixed = given.pop("fixed_components", None)
     X = check_counts(case.X)
     try:
-        known = check_known(given, fixed, X.shape, case.W.shape[1], X.dtype)
+        known = check_known(given, X.shape, case.W.shape[1], X.dtype)
         data = SparseData(X) if known is None else known.applied_to(SparseData(X), weights)
         if known is not None:
             check_coverage(known, data)

@@ -43,7 +43,7 @@ SETS = {
 @pytest.fixture(scope="module")
 def matrix(tmp_path_factory: pytest.TempPathFactory) -> klnmf.OnDiskMatrix:
     folder = tmp_path_factory.mktemp("matrix") / "larger"
-    klnmf.preparing.prepare(LARGER, folder)
+    klnmf.prepare(LARGER, folder)
     return klnmf.open_matrix(folder, memory=50_000)  # in many pieces
 
 

@@ -37,7 +37,7 @@ SOLVERS = ("srcd", "srcd-paper", "ccd", "mu", "bmme")
 # Options that are parameters of KLNMF under the same name.
 _PARAMETERS = (
     *("n_components", "solver", "init", "n_init", "l1_W", "l2_W", "l1_H", "l2_H"),
-    *("max_iter", "tol", "n_threads", "random_state", "dtype", "checkpoint_every"),
+    *("max_iter", "tol", "n_threads", "random_state", "dtype"),
 )
 
 
@@ -120,6 +120,7 @@ def run(args: argparse.Namespace) -> int:
         sparse_output=True,
         run=RunOptions(
             checkpoint=checkpoint,
+            checkpoint_every=args.checkpoint_every,
             resume=bool(args.resume),
             **progress_options(args, line_of_iteration(args.max_iter)),
         ),
