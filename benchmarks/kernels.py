@@ -33,7 +33,7 @@ import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 
 from benchmarks.common import add_data_argument, load_matrix, start_pair
-from klnmf import KLNMF
+from klnmf import KLNMF, RunOptions
 from klnmf.backends.base import GuardedRule, MultiplicativeRule, Rule
 from klnmf.backends.cpu import CpuBackend
 from klnmf.data.sparse_data import SparseData
@@ -135,7 +135,8 @@ def factors_of(X: sp.csr_array, rank: int, state: str) -> tuple[Array, Array]:
     if state == "first":
         W, components = start_pair(X, rank, seed=0)
     else:
-        model = KLNMF(rank, max_iter=WARM_ITERATIONS, n_threads=1, random_state=0, progress=False)
+        run = RunOptions(progress=False)
+        model = KLNMF(rank, max_iter=WARM_ITERATIONS, n_threads=1, random_state=0, run=run)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             W = model.fit_transform(X)

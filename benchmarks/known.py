@@ -19,7 +19,7 @@ import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 
 from benchmarks.common import add_data_argument, load_matrix
-from klnmf import KLNMF
+from klnmf import KLNMF, RunOptions
 
 ITERATIONS, TIMED, RUNS = 14, 8, 3
 
@@ -74,7 +74,7 @@ def timed(X: sp.csr_array, rank: int, **given: Any) -> tuple[float, float]:
             max_iter=ITERATIONS,
             tol=0,
             n_threads=1,
-            progress=False,
+            run=RunOptions(progress=False),
             **parameters,
         ).fit(X, **given)
         seconds = np.diff([record["seconds"] for record in model.history_])

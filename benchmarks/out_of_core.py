@@ -34,7 +34,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from benchmarks.memory import resident
 from benchmarks.memory_group import MemoryGroup, memory_group, run_in
-from klnmf import KLNMF, _core, open_matrix
+from klnmf import KLNMF, RunOptions, _core, open_matrix
 from klnmf.data.on_disk.sizes import parse_bytes
 from klnmf.preparing import OnDiskMatrix, prepare
 
@@ -115,7 +115,7 @@ def model_of(args: argparse.Namespace) -> KLNMF:
         max_iter=args.iterations,
         random_state=0,
         n_threads=args.threads,
-        progress=False,
+        run=RunOptions(progress=False),
     )
 
 

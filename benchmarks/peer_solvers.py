@@ -23,7 +23,7 @@ from sklearn.decomposition import MiniBatchNMF, non_negative_factorization
 from sklearn.exceptions import ConvergenceWarning
 
 from benchmarks.peer_clock import LANDMARK, Meter, Schedule, next_total
-from klnmf import KLNMF
+from klnmf import KLNMF, RunOptions
 
 Array = npt.NDArray[Any]
 Start = tuple[Array, Array]  # W (n × r) and H (r × m), fresh
@@ -124,8 +124,7 @@ def run_klnmf(
         tol=1e-4,
         n_threads=job.threads,
         random_state=job.seed,
-        progress=False,
-        callback=note,
+        run=RunOptions(progress=False, callback=note),
     )
     W0, H0 = start or (None, None)
     with meter.timed():

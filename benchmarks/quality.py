@@ -21,7 +21,7 @@ import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 
 from benchmarks.common import add_data_argument, load_matrix
-from klnmf import KLNMF
+from klnmf import KLNMF, RunOptions
 from klnmf.simulate import simulate_counts
 from klnmf.solvers import SparseCoordinateDescent
 from klnmf.starts.initialization import STARTS
@@ -53,7 +53,12 @@ def ends(X: sp.csr_array, rank: int, way: str, starts: int, max_iter: int) -> tu
     divergences, seconds = [], []
     for seed in range(starts):
         model = KLNMF(
-            rank, init=init, solver=solver, max_iter=max_iter, random_state=seed, progress=False
+            rank,
+            init=init,
+            solver=solver,
+            max_iter=max_iter,
+            random_state=seed,
+            run=RunOptions(progress=False),
         )
         started = time.perf_counter()
         model.fit(X)

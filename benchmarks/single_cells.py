@@ -42,7 +42,7 @@ from scipy.optimize import linear_sum_assignment
 from threadpoolctl import threadpool_limits
 
 from benchmarks.common import add_data_argument, load_matrix
-from klnmf import KLNMF
+from klnmf import KLNMF, RunOptions
 from klnmf.backends import make_backend
 from klnmf.data.sparse_data import SparseData
 from klnmf.data.validation import check_counts
@@ -212,7 +212,8 @@ def compare(cells: Cells, args: argparse.Namespace) -> None:
     fits = []
     started = time.process_time()
     for seed in range(args.our_starts):
-        model = KLNMF(args.rank, random_state=seed, n_threads=1, progress=False)
+        run = RunOptions(progress=False)
+        model = KLNMF(args.rank, random_state=seed, n_threads=1, run=run)
         fits.append((model, model.fit_transform(X)))
     seconds = time.process_time() - started
     agreed, without_threshold, agreed_seconds = agreed_programs(X, args)
@@ -224,9 +225,7 @@ def compare(cells: Cells, args: argparse.Namespace) -> None:
 
     def divergence(programs: pd.DataFrame) -> float:
         """Of the data from these programs, each cell's use of them solved for by klnmf."""
-        holder = KLNMF(args.rank, n_threads=1)
-        holder.components_ = programs.to_numpy()
-        holder.n_components_, holder.n_features_in_ = programs.shape
+        holder = KLNMF.from_components(programs.to_numpy(), n_threads=1)
         return float(kl_divergence(X, holder.transform(X), holder.components_.T))
 
     best = min(theirs.runs, key=divergence)

@@ -19,7 +19,7 @@ import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 
 from benchmarks.common import add_data_argument, load_matrix, start_pair
-from klnmf import KLNMF
+from klnmf import KLNMF, RunOptions
 from klnmf.starts.initialization import STARTS
 
 BUDGETS = (8, 16, 32, 64)
@@ -46,8 +46,7 @@ def run(
         tol=0.0,
         n_threads=1,
         random_state=0,
-        progress=False,
-        callback=lambda record: record["seconds"] >= seconds,
+        run=RunOptions(progress=False, callback=lambda record: record["seconds"] >= seconds),
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)

@@ -24,7 +24,7 @@ from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 
 from benchmarks.common import add_data_argument, load_matrix
-from klnmf import KLNMF
+from klnmf import KLNMF, RunOptions
 from klnmf.backends.cpu import CpuBackend
 from klnmf.data.sparse_data import SparseData
 from klnmf.objective import NO_PENALTIES, kl_divergence
@@ -52,7 +52,8 @@ def ratios(X: sp.csr_array, rank: int, seed: int) -> tuple[float, float, float, 
     """scikit-learn's seconds, over ours to its divergence, over ours in full, % we end below it."""
     half = X.shape[0] // 2
     known, new = sp.csr_array(X[:half]), sp.csr_array(X[half:])
-    model = KLNMF(rank, n_threads=1, random_state=seed, max_iter=30, progress=False).fit(known)
+    run = RunOptions(progress=False)
+    model = KLNMF(rank, n_threads=1, random_state=seed, max_iter=30, run=run).fit(known)
     components = np.maximum(model.components_, np.float32(1e-9)).astype(np.float32)
     model.components_, H = components, np.ascontiguousarray(components.T)
 

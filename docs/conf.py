@@ -62,7 +62,7 @@ numpydoc_xref_aliases = {
         "klnmf.evaluation.HeldOutScores",
         "klnmf.objective.Penalties",
         "klnmf.named_features.FeatureOverlap",
-        "klnmf.named_features.Projection",
+        "klnmf.named_features.NamedTransform",
         "klnmf.readers.CountTable",
         "klnmf.readers.ReadError",
         "klnmf.saved.SavedFileError",

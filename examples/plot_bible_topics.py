@@ -2,16 +2,17 @@
 Topics of a corpus
 ==================
 
-The 1189 chapters of the King James Bible, as counts of words, are split into 12 topics. The corpus
-comes with the package, so that nothing is downloaded.
+Find 12 topics in the 1189 chapters of the King James Bible. The corpus comes with the package, so
+nothing is downloaded.
 """
 
 # %%
 # Fit
 # ---
 #
-# ``data`` is a sparse matrix, chapters × words. One call finds the topics (``components_``,
-# topics × words) and how much of each topic there is in each chapter (W, chapters × topics).
+# ``data`` is a sparse matrix of counts, chapters × words. One call finds the topics
+# (``components_``, topics × words) and the amount of each topic in each chapter (W, chapters ×
+# topics).
 
 from klnmf import KLNMF
 from klnmf.datasets import load_bible
@@ -26,7 +27,7 @@ print(f"KL divergence {model.divergence_:,.0f}, KKT residual {model.kkt_residual
 # Words
 # -----
 #
-# The table has the share of each topic in the whole text, and its leading words. ``by="frex"``
+# The table shows the share of each topic in the whole text, and its leading words. ``by="frex"``
 # prefers words that are frequent in one topic and rare in the others.
 
 from klnmf.topics import format_topics
@@ -34,8 +35,8 @@ from klnmf.topics import format_topics
 print(format_topics(model.components_, bible.feature_names, n_top=7, by="frex", W=W))
 
 # %%
-# By weight, which is the default, frequent words lead. The length of a bar is the share of the
-# topic that the word holds, the number on the right the share of the topic in the text.
+# By weight, the default, frequent words come first. The length of a bar is the share of the word in
+# the topic; the number on the right is the share of the topic in the text.
 
 import matplotlib.pyplot as plt
 
@@ -48,8 +49,8 @@ plot_top_features(model.components_, bible.feature_names, W=W, axes=axes)
 # Chapters
 # --------
 #
-# Scaled to add up to 1, a chapter's row of W says which topics the chapter is made of. Here they
-# are by section of the Bible: a chapter is a bar, a topic a colour.
+# A row of W, scaled to sum to 1, gives the proportions of the topics in a chapter. Here each
+# chapter is a bar and each topic a colour; chapters are grouped by section of the Bible.
 
 from klnmf.plots import plot_structure
 
@@ -64,18 +65,18 @@ from klnmf.plots import plot_components_by_label
 ax = plot_components_by_label(W, model.components_, sections, bible.feature_names)
 
 # %%
-# Topics among each other
-# -----------------------
+# A map of the topics
+# -------------------
 #
-# Topics with similar words are near each other; the area is the share of the topic.
+# Topics with similar words are close to each other. The area is the share of the topic.
 
 from klnmf.plots import plot_intertopic_map
 
 ax = plot_intertopic_map(model.components_, W)
 
 # %%
-# The course of the fit
-# ---------------------
+# Convergence
+# -----------
 #
 # The objective never rises. The fit stops when the KKT residual, which is 0 at a stationary point,
 # is at most ``tol``.

@@ -2,16 +2,17 @@
 Programs of single cells
 ========================
 
-Counts of genes in cells come as AnnData. Here they are simulated from known programs, so that it
-can be seen whether the fit finds them. It needs ``pip install "klnmf[anndata,plots]"``.
+Find gene programs in an AnnData of raw counts. The cells are simulated from known programs, so that
+the result can be checked. Needs ``pip install "klnmf[anndata,plots]"``.
 """
 
 # %%
 # Cells with known types
 # ----------------------
 #
-# Each of 900 cells uses few of six programs (a program is a share for each of 1500 genes), and its
-# type is the one that it uses most. Depths differ from cell to cell, as they do in experiments.
+# Each of 900 cells uses a few of six programs. A program is a share for each of 1500 genes. The
+# type of a cell is the program that it uses most. Depths differ from cell to cell, as in
+# experiments.
 
 import anndata as ad
 import numpy as np
@@ -34,8 +35,8 @@ cells, new_cells = adata[:700].copy(), adata[700:].copy()
 # Fit
 # ---
 #
-# Raw counts go in: the model is Poisson, and a cell's depth is part of its row of W. The result is
-# stored as scanpy stores its own: cells × programs in ``obsm``, genes × programs in ``varm``.
+# Pass raw counts: the model is Poisson, and the depth of a cell goes into its row of W. The result
+# is stored where scanpy expects it: cells × programs in ``obsm``, genes × programs in ``varm``.
 
 tl.nmf(cells, n_components=6)
 print(cells)
@@ -44,7 +45,7 @@ print(cells)
 # Types
 # -----
 #
-# A cell is a bar, a program a colour.
+# Each cell is a bar, each program a colour.
 
 from klnmf.plots import plot_structure
 
@@ -56,8 +57,8 @@ ax = plot_structure(W, components, cells.obs["cell_type"])
 # Against the planted programs
 # ----------------------------
 #
-# The fit numbers its programs in its own way; the best pairs stand on the diagonal. Each program
-# was found.
+# The order of the programs is arbitrary; the best pairs are on the diagonal. Each program was
+# found.
 
 from klnmf.plots import plot_component_similarity
 
@@ -68,9 +69,9 @@ ax.set(xlabel="planted program", ylabel="program of the fit")
 # New cells
 # ---------
 #
-# Cells of another experiment rarely have the same genes. They are matched by name: a gene that was
-# not measured counts as not observed, not as zero. Here half of the genes are enough to tell the
-# types apart.
+# Cells of another experiment rarely have the same genes, so genes are matched by name. A gene that
+# was not measured counts as not observed, not as zero. Here half of the genes are enough to
+# recognise the types.
 
 from klnmf.topics import plsi_probabilities
 

@@ -2,8 +2,8 @@
 Parts of digits
 ===============
 
-Images are counts too: the 1797 digits of scikit-learn have 8 × 8 pixels with values from 0 to 16.
-Since no entry of the factors is negative, a digit can only be a sum of parts.
+Images can be read as counts: the 1797 digits of scikit-learn have 8 × 8 pixels with values from 0
+to 16. No entry of the factors is negative, so a digit is a sum of parts.
 """
 
 # %%
@@ -23,8 +23,8 @@ W = model.fit_transform(digits.data)
 axes = plot_components_as_images(model.components_, (8, 8))
 
 # %%
-# They are small pieces of strokes. Most of their pixels, and many entries of W, are exactly 0; no
-# penalty was needed for that.
+# They are small pieces of strokes. Most of their pixels, and many entries of W, are exactly 0. This
+# needs no penalty.
 
 zeros_of_parts, zeros_in_use = (model.components_ == 0).mean(), (W == 0).mean()
 print(f"exact zeros: {zeros_of_parts:.0%} of components_, {zeros_in_use:.0%} of W")
@@ -33,8 +33,8 @@ print(f"exact zeros: {zeros_of_parts:.0%} of components_, {zeros_in_use:.0%} of 
 # A digit as a sum
 # ----------------
 #
-# In each line: a digit, its six largest parts with the share of its ink that each stands for, and
-# the sum of all its parts.
+# Each line shows a digit, its six largest parts with their shares of the ink, and the sum of all
+# its parts.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -59,8 +59,8 @@ for line, i in zip(grid, [10, 3, 5, 18], strict=True):
 # New digits
 # ----------
 #
-# ``transform`` finds the parts of images that were not seen in the fit, so that the estimator can
-# be a step of a pipeline: 20 numbers a digit are enough for a plain classifier.
+# ``transform`` finds the parts of images that were not in the fit, so the estimator can be a step
+# of a pipeline. 20 numbers per digit are enough for a plain classifier.
 
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import train_test_split
@@ -76,6 +76,6 @@ classifier = make_pipeline(
     LogisticRegression(C=100.0, max_iter=1000),
 )
 classifier.fit(train, train_labels)
-print(f"{classifier.score(test, test_labels):.1%} of the unseen digits are told rightly")
+print(f"{classifier.score(test, test_labels):.1%} of the new digits are classified correctly")
 # sphinx_gallery_thumbnail_number = 2
 plt.show()

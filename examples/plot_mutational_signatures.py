@@ -1,19 +1,19 @@
 """
-Mutational signatures: refit, and discover next to known ones
-=============================================================
+Mutational signatures: refit known ones, discover new ones
+==========================================================
 
-A tumour's mutations fall into 96 types, and each process that makes mutations has a *signature*:
-the shares in which it makes them. Catalogues know dozens of them. Two questions are asked of new
-tumours: how active is each known process, and is there one that no catalogue has? Here the tumours
-are simulated, so that the answers are known. It needs ``pip install "klnmf[plots]"``.
+The mutations of a tumour fall into 96 types, and each process that causes mutations has a
+*signature*: the shares of the types. Catalogues list dozens of them. For new tumours there are two
+questions: how active is each known process, and is there an unknown one? Here the tumours are
+simulated, so that the answers can be checked. Needs ``pip install "klnmf[plots]"``.
 """
 
 # %%
 # Tumours
 # -------
 #
-# Four processes are in the catalogue; a fifth is not, and is active in every third tumour. Counts
-# are Poisson. Of every tumour a part of the genome was sequenced: its *exposure*, 1 for all of it.
+# Four processes are in the catalogue. A fifth is not, and is active in every third tumour. Counts
+# are Poisson. Only part of each genome was sequenced: its *exposure*, where 1 is the whole genome.
 
 import numpy as np
 
@@ -38,23 +38,23 @@ print(f"{counts.sum():,} mutations of {len(types)} types in {n_tumours} tumours"
 # Refit
 # -----
 #
-# With all components fixed a fit is ``transform``: the activities of the known processes, per whole
-# genome. Where a Poisson model is right, its deviance (twice the divergence) is about 1 a cell;
-# this one is not.
+# With all components fixed, the fit solves for W only: the activities of the known processes per
+# whole genome. If a Poisson model is right, its deviance (twice the divergence) is about 1 per
+# cell. Here it is far larger.
 
 refit = KLNMF(4, fixed_components=catalogue, random_state=0)
 known_activities = refit.fit_transform(counts, exposure=sequenced)
-print(f"deviance a cell: {2 * refit.divergence_ / counts.size:.2f}")
+print(f"deviance per cell: {2 * refit.divergence_ / counts.size:.2f}")
 
 # %%
 # Discover
 # --------
 #
-# One more component, which is learned next to the known four. These come back as they were given.
+# One more component is learned next to the known four, which are kept exactly as given.
 
 model = KLNMF(5, fixed_components=catalogue, random_state=0)
 W = model.fit_transform(counts, exposure=sequenced)
-print(f"deviance a cell: {2 * model.divergence_ / counts.size:.2f}")
+print(f"deviance per cell: {2 * model.divergence_ / counts.size:.2f}")
 print("catalogue kept:", np.array_equal(model.components_[:4], catalogue.astype(np.float32)))
 
 
@@ -68,7 +68,7 @@ nearest = max(cosine(discovered, known) for known in catalogue)
 print(f"with the nearest one of the catalogue: {nearest:.2f}")
 
 # %%
-# The signature that was found, and the one that was planted.
+# The new signature, and the planted one:
 
 import matplotlib.pyplot as plt
 
@@ -86,10 +86,10 @@ axes[1].set_xticks(np.arange(8, 96, 16), changes)
 # Activities
 # ----------
 #
-# Without the new component, its mutations are put down to known processes. With it, the activities
-# (per whole genome, because the exposures are known) are nearer to those that were planted.
+# Without the new component, its mutations are attributed to known processes. With it, the
+# activities (per whole genome, because the exposures are given) are closer to the planted ones.
 
-for name, estimate in (("refit", known_activities), ("next to a new one", W[:, :4])):
+for name, estimate in (("refit", known_activities), ("with a new one", W[:, :4])):
     error = np.abs(estimate - activities[:, :4]).sum() / activities[:, :4].sum()
     print(f"{name}: off by {100 * error:.0f} % of all activity")
 found = W[:, 4] * model.components_[4].sum() > 50

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from klnmf import KLNMF
 from klnmf.saved.container import Container, read_container
 from klnmf.simulate import simulate_counts
-from strategies import fit_quietly, same_bits
+from strategies import fit_quietly, make_model, same_bits
 
 COUNTS = simulate_counts(60, 40, 3, counts_per_sample=60, random_state=0).X
 # Nearly pure samples: some swaps pay.
@@ -20,13 +21,23 @@ PURE = simulate_counts(
 ).X
 
 
+@pytest.fixture(autouse=True)
+def no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "fsync", lambda stream: None)
+
+
+@pytest.fixture(name="path")
+def checkpoint_path(tmp_path: Path) -> Path:
+    return tmp_path / "fit.checkpoint"
+
+
 class Killed(BaseException):
     """Stands for a signal that nobody can catch."""
 
 
 def model(path: Path | None = None, **parameters: Any) -> KLNMF:
     defaults = {"n_components": 3, "random_state": 0, "n_threads": 1, "tol": 0.0, "max_iter": 8}
-    return KLNMF(checkpoint=path, **{**defaults, "checkpoint_every": 0.0, **parameters})
+    return make_model(checkpoint=path, **{**defaults, "checkpoint_every": 0.0, **parameters})
 
 
 def kill_at(iteration: int, error: type[BaseException] = Killed) -> Any:

@@ -1,7 +1,12 @@
-"""Commands of the command line, run in this process."""
+"""Commands of the command line."""
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -10,7 +15,7 @@ from klnmf.cli import main
 
 
 def outcome(capsys: pytest.CaptureFixture[str], *words: Any) -> tuple[int, str, str]:
-    """Exit code, stdout and stderr of a command."""
+    """Exit code, stdout and stderr of a command that runs in this process."""
     capsys.readouterr()
     try:
         code = main([str(word) for word in words])
@@ -18,3 +23,18 @@ def outcome(capsys: pytest.CaptureFixture[str], *words: Any) -> tuple[int, str, 
         code = int(exit_.code or 0)
     captured = capsys.readouterr()
     return code, captured.out, captured.err
+
+
+def interrupted(words: Sequence[str], text: bytes) -> str:
+    """Press Ctrl-C in a command after a line with this text; return what it prints after that."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "klnmf", *words], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL
+    )
+    assert process.stderr is not None
+    while text not in process.stderr.readline():
+        assert process.poll() is None
+    time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    said = process.communicate(timeout=60)[1].decode()
+    assert process.returncode == 130
+    return said

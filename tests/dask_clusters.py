@@ -5,12 +5,18 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import dask
+import dask.array as da
+import scipy.sparse as sp
 from distributed import Client, LocalCluster, Nanny, Status
+
+from klnmf.preparing import prepare
 
 # Else a worker that is down 15 seconds after a loss, for the second time, is not started again.
 dask.config.set({"distributed.deploy.lost-worker-timeout": "1 hour"})
@@ -25,6 +31,21 @@ def local_cluster(n_workers: int, processes: bool = False) -> LocalCluster:
         memory_limit=0,
         silence_logs=60,
     )
+
+
+def dask_array(X: Any, cuts: Sequence[int], make: Callable[[Any], Any] = sp.csr_array) -> da.Array:
+    """Return X in blocks of rows, which workers make; it is cut before these rows."""
+    blocks = [X[start:stop] for start, stop in pairwise([0, *cuts, X.shape[0]])]
+    return da.concatenate(
+        [da.from_delayed(dask.delayed(make)(x), x.shape, x.dtype) for x in blocks]
+    )
+
+
+def as_given(X: Any, kind: str, folder: Path, cuts: Sequence[int]) -> Any:
+    """Return X as it is, "on disk" or as a "dask array"."""
+    if kind == "on disk":
+        return prepare(X, folder / "matrix")
+    return dask_array(X, cuts) if kind == "dask array" else X
 
 
 def killable_workers(client: Client, n_workers: int, killed: Collection[int] = ()) -> list[int]:

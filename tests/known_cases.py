@@ -10,8 +10,9 @@ import scipy.sparse as sp
 from scipy.special import xlogy
 from sklearn.exceptions import ConvergenceWarning
 
-from klnmf import KLNMF
+from klnmf import KLNMF, RunOptions
 from klnmf.simulate import simulate_counts
+from strategies import make_model
 
 Array = np.ndarray
 
@@ -62,10 +63,10 @@ def divergence(X: Any, W: Array, components: Array, known: dict[str, Any]) -> fl
 
 def fit(X: Any = X, rank: int = RANK, **settings: Any) -> tuple[Array, KLNMF]:
     """W and the model of a fit in double precision, with parameters of both ``fit`` and KLNMF."""
-    names = KLNMF().get_params()
+    names = {**KLNMF().get_params(), **RunOptions().get_params()}
     parameters = {name: settings.pop(name) for name in list(settings) if name in names}
     defaults = {"n_threads": 1, "random_state": 0, "max_iter": 30, "dtype": np.float64}
-    model = KLNMF(rank, **{**defaults, **parameters})
+    model = make_model(rank, **{**defaults, **parameters})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         return model.fit_transform(X, **settings), model

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from sklearn.exceptions import ConvergenceWarning
 
-from klnmf import KLNMF
+from klnmf import KLNMF, RunOptions
 from klnmf.backends import make_backend
 from klnmf.backends.base import MultiplicativeRule
 from klnmf.data.sparse_data import SparseData
@@ -152,6 +152,17 @@ NEVER_RISES = {
 ROUNDING = {"float64": 1e-12, "float32": 1e-8}
 
 
+def every_long_run(test: Any) -> Any:
+    """Parametrise a test by the solvers that never raise the objective, type and penalties."""
+    for mark in (
+        pytest.mark.parametrize("solver", NEVER_RISES.values(), ids=NEVER_RISES),
+        pytest.mark.parametrize("dtype", DTYPES),
+        pytest.mark.parametrize("weights", PENALTY_SETS.values(), ids=PENALTY_SETS),
+    ):
+        test = mark(test)
+    return test
+
+
 # ---- fits ---------------------------------------------------------------------------------------
 
 
@@ -186,6 +197,13 @@ def solution_after(run: Run, n_iterations: int) -> Solution:
     """What the fit would return at this iteration."""
     run.until(MaxIterations(n_iterations))
     return run.finish(RowSolve(tolerance=1e-10), tol=0.0)
+
+
+def make_model(*arguments: Any, **parameters: Any) -> KLNMF:
+    """Return a KLNMF with these parameters, of which some may be run options."""
+    names = RunOptions().get_params()
+    options = {name: parameters.pop(name) for name in list(parameters) if name in names}
+    return KLNMF(*arguments, run=RunOptions(**options) if options else None, **parameters)
 
 
 def fit_quietly(X: Any, **settings: Any) -> tuple[Array, KLNMF]:

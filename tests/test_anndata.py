@@ -14,7 +14,7 @@ import pytest
 import scipy.sparse as sp
 import sklearn
 
-from klnmf import KLNMF, tl
+from klnmf import KLNMF, RunOptions, tl
 from klnmf.frames import components_frame
 from klnmf.simulate import simulate_counts
 from klnmf.solvers import SparseCoordinateDescent
@@ -201,10 +201,10 @@ def test_model_back_from_a_file(expected: tuple[KLNMF, np.ndarray], tmp_path: Pa
 def test_parameters_that_files_cannot_hold(tmp_path: Path) -> None:
     adata = cells()
     solver = SparseCoordinateDescent(sweeps=4)
-    nmf(adata, solver=solver, random_state=np.random.RandomState(0), callback=lambda record: None)
+    nmf(adata, solver=solver, random_state=np.random.RandomState(0), run=RunOptions(callback=print))
     parameters = adata.uns["nmf"]["params"]
     assert parameters["solver"] == repr(solver)
-    assert not {"random_state", "callback", "dtype"} & set(parameters)
+    assert not {"random_state", "run", "dtype"} & set(parameters)
     assert all(isinstance(value, bool | int | float | str) for value in parameters.values())
     adata.write_h5ad(tmp_path / "cells.h5ad")
     again = tl.fitted_model(ad.read_h5ad(tmp_path / "cells.h5ad"))
@@ -266,7 +266,7 @@ def test_result_that_could_not_be_written_is_refused_at_once(tmp_path: Path) -> 
     backed = ad.read_h5ad(tmp_path / "cells.h5ad", backed="r")
     for adata, options in ((backed, {"copy": True}), (backed[:, :20], {})):
         with pytest.raises(ValueError, match=r"Pass adata.to_memory\(\)"):
-            nmf(adata, callback=pytest.fail, **options)
+            nmf(adata, run=RunOptions(callback=pytest.fail), **options)
         with pytest.raises(ValueError, match=r"Pass adata.to_memory\(\)"):
             tl.project(adata, backed, **options)
     backed.file.close()
@@ -389,5 +389,5 @@ def test_errors_say_what_is_wanted() -> None:
         tl.fitted_model(adata)
     assert not len(adata.obsm)
     adata.varm["nmf"], adata.uns["nmf"] = np.ones((40, 3)), {"params": {}}  # somebody else's
-    with pytest.raises(ValueError, match=r"must be as klnmf.tl.nmf left them"):
+    with pytest.raises(ValueError, match=r"as klnmf.tl.nmf writes them"):
         tl.fitted_model(adata)

@@ -12,7 +12,7 @@ import pytest
 import scipy.sparse as sp
 
 from klnmf import KLNMF, tl
-from klnmf.named_features import project
+from klnmf.named_features import transform_by_name
 from klnmf.simulate import simulate_counts
 
 COUNTS = simulate_counts(60, 40, 3, counts_per_sample=150, sparsity=0.3, random_state=0).X
@@ -71,7 +71,7 @@ def test_projection_of_other_genes(
     cells(X.toarray() if form == "dense" else X, names).write_h5ad(tmp_path / "new.h5ad")
     new = ad.read_h5ad(tmp_path / "new.h5ad", backed=backed)
     tl.project(new, reference, key_added="W")
-    by_hand = project(model, NEW[:, 10:], GENES[10:], model_feature_names=GENES)
+    by_hand = transform_by_name(model, NEW[:, 10:], GENES[10:], model_feature_names=GENES)
     np.testing.assert_array_equal(new.obsm["W"], by_hand.W)
     assert new.uns["W"]["overlap"] == {"model": 40, "found": 30, "missing": 10, "ignored": 2}
     assert "30 of 40 features of the model found (75.0 %), 10 missing, 2 others" in caplog.text
@@ -98,14 +98,14 @@ def test_projection_with_a_model(model: KLNMF) -> None:
     assert isinstance(changed.obsm["X_nmf"], np.ndarray)
     np.testing.assert_array_equal(changed.obsm["X_nmf"], model.transform(NEW))
     assert not len(new.obsm)
-    with pytest.raises(ValueError, match="does not know the names of its features"):
+    with pytest.raises(ValueError, match="has no feature names"):
         tl.project(new, model)
 
 
 def test_projection_does_not_replace_a_fit_and_is_not_one(reference: ad.AnnData) -> None:
     adata = cells()
     nmf(adata, tol=10.0)
-    with pytest.raises(ValueError, match=r"components of its own in adata.varm\['nmf'\]"):
+    with pytest.raises(ValueError, match=r"already has components in adata.varm\['nmf'\]"):
         tl.project(adata, reference)
     new = cells(NEW)
     tl.project(new, reference)

@@ -13,16 +13,18 @@ import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 
-from checkpoint_checks import (
+from checkpoint_checks import (  # noqa: F401 (fixtures)
     COUNTS,
     PURE,
     Killed,
     assert_same_fit,
+    checkpoint_path,
     content_of,
     each_checkpoint,
     kill_at,
     killed,
     model,
+    no_waiting_for_the_disk,
     raise_killed,
     resumed_fit,
 )
@@ -35,17 +37,6 @@ from klnmf.solvers.loop import Run
 from klnmf.solvers.row_solve import RowSolve
 from klnmf.solvers.swaps import Swap
 from strategies import fit_quietly, same_bits
-
-
-@pytest.fixture(autouse=True)
-def no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "fsync", lambda stream: None)
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "fit.checkpoint"
-
 
 # ---- the same bits -------------------------------------------------------------------------------
 

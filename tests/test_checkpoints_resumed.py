@@ -23,33 +23,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
 
-from checkpoint_checks import (
+from checkpoint_checks import (  # noqa: F401 (fixtures)
     COUNTS,
     assert_same_fit,
+    checkpoint_path,
     content_of,
     killed,
     model,
+    no_waiting_for_the_disk,
     raise_killed,
     timeless,
 )
-from klnmf import KLNMF
+from klnmf import KLNMF, RunOptions
 from klnmf.backends.base import MultiplicativeRule
 from klnmf.saved import SavedFileError, checkpoints
 from klnmf.saved.container import Container, write_container
 from klnmf.solvers import Solver, SparseCoordinateDescent
 from klnmf.solvers.base import Problem, State, alternate
 from strategies import fit_quietly, same_bits
-
-
-@pytest.fixture(autouse=True)
-def no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "fsync", lambda stream: None)
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "fit.checkpoint"
-
 
 # ---- going on ------------------------------------------------------------------------------------
 
@@ -131,8 +122,8 @@ def test_a_file_written_by_an_older_version_goes_on_to_the_same_result(
 
 
 def test_a_clone_has_the_same_checkpoint(path: Path) -> None:
-    assert clone(model(path)).checkpoint == path
-    assert clone(KLNMF()).checkpoint is None
+    assert clone(model(path)).run.checkpoint == path
+    assert clone(KLNMF()).run is None
 
 
 def test_warm_start_and_checkpoints_do_not_go_together(path: Path) -> None:
@@ -144,8 +135,8 @@ def test_warm_start_and_checkpoints_do_not_go_together(path: Path) -> None:
     "bad", [{"checkpoint": 3}, {"checkpoint_every": -1.0}, {"resume": "maybe"}]
 )
 def test_parameters_are_checked(bad: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=f"The '{next(iter(bad))}' parameter"):
-        KLNMF(**bad).fit(COUNTS)
+    with pytest.raises(ValueError, match=f"The '{next(iter(bad))}' parameter of RunOptions"):
+        KLNMF(run=RunOptions(**bad)).fit(COUNTS)
 
 
 def test_the_progress_bar_goes_on(path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -377,13 +368,17 @@ def test_any_header_is_refused_or_fits(data: st.DataObject) -> None:
 FIT_THE_BIBLE = """
     import sys
     import numpy as np
-    from klnmf import KLNMF
+    from klnmf import KLNMF, RunOptions
     from klnmf.datasets import load_bible
 
     path, result = sys.argv[1:]
     X = load_bible().data.astype(np.float64)
     model = KLNMF(
-        20, random_state=0, checkpoint=path or None, checkpoint_every=0.02, n_threads=1, tol=3e-3
+        20,
+        random_state=0,
+        n_threads=1,
+        tol=3e-3,
+        run=RunOptions(checkpoint=path or None, checkpoint_every=0.02),
     )
     W = model.fit_transform(X)
     np.savez(result, W=W, components=model.components_, divergence=model.divergence_)

@@ -18,28 +18,14 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from cli_files import SAMPLES, WORDS, write_counts_file
+from cli_files import SAMPLES, WORDS, counts_file, model_file, write_counts_file  # noqa: F401 (fixtures)
 from commands import outcome
 from klnmf import KLNMF, load_model
-from klnmf.cli import main
 from klnmf.cli.files import stem_of
 from klnmf.cli.fit import line_of_iteration
 from klnmf.cli.long_runs import ProgressLines
 from klnmf.simulate import simulate_counts
-
-
-@pytest.fixture(name="counts")
-def counts_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """counts.npz with names, in the folder that commands run in."""
-    monkeypatch.chdir(tmp_path)
-    return write_counts_file(tmp_path)
-
-
-@pytest.fixture(name="model")
-def model_file(counts: Path) -> Path:
-    assert main(["fit", str(counts), "-r", "3", "-o", "model.klnmf", "-q"]) == 0
-    return Path("model.klnmf")
-
+from strategies import make_model
 
 # ---- fit -----------------------------------------------------------------------------------------
 
@@ -193,7 +179,7 @@ def test_other_files_are_not_taken_for_checkpoints_or_results(counts: Path, caps
 
 def test_a_checkpoint_of_an_interrupted_fit_is_not_overwritten(counts: Path, capsys: Any) -> None:
     checkpoint = Path("counts.klnmf.checkpoint")
-    stopped = KLNMF(3, random_state=0, sparse_output=True, checkpoint=checkpoint, max_iter=4)
+    stopped = make_model(3, random_state=0, sparse_output=True, checkpoint=checkpoint, max_iter=4)
     with pytest.warns(UserWarning, match="max_iter=4"):
         stopped.fit(sp.load_npz(counts))
     before = checkpoint.read_bytes()

@@ -20,29 +20,15 @@ import pytest
 import scipy.sparse as sp
 
 import klnmf
-from cli_files import WORDS, write_counts_file
+from cli_files import WORDS, counts_file, model_file, write_counts_file  # noqa: F401 (fixtures)
 from commands import outcome
 from klnmf import load_model
-from klnmf.cli import main
 from klnmf.cli.main import build_parser
 from klnmf.cli.messages import one_line
 from klnmf.cli.metadata import words_of_reading
 from klnmf.cli.parser import words_for
 from klnmf.readers import CountTable, write_counts
 from klnmf.support.option_names import option, options_in_use, spelled_by
-
-
-@pytest.fixture(name="counts")
-def counts_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """counts.npz with names, in the folder that commands run in."""
-    monkeypatch.chdir(tmp_path)
-    return write_counts_file(tmp_path)
-
-
-@pytest.fixture(name="model")
-def model_file(counts: Path) -> Path:
-    assert main(["fit", str(counts), "-r", "3", "-o", "model.klnmf", "-q"]) == 0
-    return Path("model.klnmf")
 
 
 def failed(capsys: Any, *words: Any) -> str:

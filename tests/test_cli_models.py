@@ -13,27 +13,12 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from cli_files import SAMPLES, WORDS, write_counts_file
+from cli_files import SAMPLES, WORDS, counts_file, model_file, write_counts_file  # noqa: F401 (fixtures)
 from commands import outcome
 from klnmf import load_model
-from klnmf.cli import main
 from klnmf.cli.metadata import reproduction
 from klnmf.readers import CountTable, write_counts
 from klnmf.report.reproduce import command_line
-
-
-@pytest.fixture(name="counts")
-def counts_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """counts.npz with names, in the folder that commands run in."""
-    monkeypatch.chdir(tmp_path)
-    return write_counts_file(tmp_path)
-
-
-@pytest.fixture(name="model")
-def model_file(counts: Path) -> Path:
-    assert main(["fit", str(counts), "-r", "3", "-o", "model.klnmf", "-q"]) == 0
-    return Path("model.klnmf")
-
 
 # ---- transform, topics, evaluate, report ---------------------------------------------------------
 

@@ -133,7 +133,7 @@ def test_wrong_arguments_are_named(arguments: dict[str, object], message: str) -
     given_arguments: dict[str, object] = {"components": np.eye(3), "other": np.eye(3)} | arguments
     with pytest.raises(ValueError, match=message):
         match_components(**given_arguments)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="without the other components"):
+    with pytest.raises(ValueError, match="other_feature_names needs other"):
         component_similarity(np.eye(3), other_feature_names=["a", "b", "c"])
 
 

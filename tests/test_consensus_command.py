@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from commands import outcome
+from commands import interrupted, outcome
 from klnmf import load_model
 from klnmf.cli.consensus import line_of_run
 from klnmf.cli.long_runs import ProgressLines
@@ -142,16 +138,7 @@ def test_interrupted_command_started_again_goes_on_to_the_same_result(
     counts: Path, capsys: Any
 ) -> None:
     words = ["consensus", str(counts), "-r", "3", "--runs", "60", "--jobs=1"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "klnmf", *words], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL
-    )
-    assert process.stderr is not None
-    while b"runs done" not in process.stderr.readline():
-        assert process.poll() is None
-    time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    said = process.communicate(timeout=60)[1].decode()
-    assert process.returncode == 130
+    said = interrupted(words, b"runs done")
     assert "To continue:\n  klnmf consensus counts.npz" in said
     assert not Path("counts.consensus.klnmf").exists()
     code, _, err = outcome(capsys, *words, "--init", "random")

@@ -21,6 +21,7 @@ from klnmf.backends.dask.cluster import Cluster
 from klnmf.backends.dask.partition import Partition, balanced
 from klnmf.data.sparse_data import ROWS_PER_SUM
 from klnmf.simulate import simulate_counts
+from strategies import make_model
 
 dask = pytest.importorskip("dask", reason="needs the extra [dask]")
 pytest.importorskip("distributed", reason="needs the extra [dask]")
@@ -53,7 +54,7 @@ def in_process(request: Any) -> Iterator[Client]:
 
 
 def model(**parameters: Any) -> KLNMF:
-    return KLNMF(4, **{"random_state": 0, "max_iter": 8, "tol": 0, **parameters})
+    return make_model(4, **{"random_state": 0, "max_iter": 8, "tol": 0, **parameters})
 
 
 def assert_same_fit(X: Any, like: Any = COUNTS, **parameters: Any) -> KLNMF:

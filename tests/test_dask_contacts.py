@@ -9,16 +9,14 @@ import itertools
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 
-import klnmf
 from klnmf import KLNMF
 from klnmf.backends import ClusterLostError
 from klnmf.simulate import simulate_counts
@@ -29,42 +27,29 @@ import dask.array as da  # noqa: E402
 from distributed import Client, KilledWorker, LocalCluster  # noqa: E402
 from distributed.comm import CommClosedError  # noqa: E402
 
-from dask_clusters import kill, killable_workers, local_cluster, within  # noqa: E402
+from dask_clusters import as_given, dask_array, kill, killable_workers, local_cluster, within  # noqa: E402
 from klnmf.backends.dask import cluster as contacts  # noqa: E402
 from klnmf.backends.dask import session  # noqa: E402
 from klnmf.backends.dask.cluster import Cluster  # noqa: E402
 from klnmf.backends.dask.operations import Round, Wants  # noqa: E402
 from klnmf.backends.dask.session import Session  # noqa: E402
 from klnmf.backends.dask.worker import FitOnWorker, PartMissingError  # noqa: E402
+from strategies import make_model  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
 COUNTS = simulate_counts(600, 60, 3, counts_per_sample=20, random_state=0).X
+CUTS = [250]
 KINDS = ["in memory", "dask array", "on disk"]
 
 
 def model(**parameters: Any) -> KLNMF:
-    return KLNMF(3, **{"random_state": 0, "max_iter": 3, "tol": 0, **parameters})
+    return make_model(3, **{"random_state": 0, "max_iter": 3, "tol": 0, **parameters})
 
 
 @pytest.fixture(scope="module")
 def expected() -> Any:
     return model().fit_transform(COUNTS)
-
-
-def as_given(kind: str, folder: Path) -> Any:
-    if kind == "on disk":
-        return klnmf.preparing.prepare(COUNTS, folder / "matrix")
-    if kind == "dask array":
-        return dask_array(sp.csr_array)
-    return COUNTS
-
-
-def dask_array(make: Callable[[Any], Any]) -> da.Array:
-    blocks = [COUNTS[:250], COUNTS[250:]]
-    return da.concatenate(
-        [da.from_delayed(dask.delayed(make)(x), x.shape, x.dtype) for x in blocks]
-    )
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +98,7 @@ def break_contact(
 def test_any_contact_with_workers_may_fail(
     client: Client, kind: str, expected: Any, tmp_path: Path
 ) -> None:
-    X = as_given(kind, tmp_path)
+    X = as_given(COUNTS, kind, tmp_path, CUTS)
     for number in range(1, 16):
         with pytest.MonkeyPatch.context() as patch, client.as_current():
             seen = break_contact(patch, number)
@@ -124,10 +109,12 @@ def test_any_contact_with_workers_may_fail(
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_scheduler_that_does_not_answer(client: Client, kind: str, tmp_path: Path) -> None:
-    X = as_given(kind, tmp_path)
+    X = as_given(COUNTS, kind, tmp_path, CUTS)
     with pytest.MonkeyPatch.context() as patch, client.as_current():
         break_contact(patch, 1, of_scheduler=True)
-        with pytest.raises(ClusterLostError, match=r"scheduler.*a new Client.*Pass checkpoint="):
+        with pytest.raises(
+            ClusterLostError, match=r"scheduler.*a new Client.*pass run=RunOptions\(checkpoint="
+        ):
             model(backend="dask").fit(X)
 
 
@@ -144,7 +131,7 @@ def test_transform(client: Client) -> None:
 def test_what_is_known_as_a_dask_array(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     missing = np.zeros(COUNTS.shape, dtype=bool)
     missing[::7, 3] = True
-    X, given = dask_array(sp.csr_array), da.from_array(missing, chunks=(250, 40))
+    X, given = dask_array(COUNTS, CUTS), da.from_array(missing, chunks=(250, 40))
     one = model().fit(COUNTS, missing=missing)
     for number in (1, 2):
         with pytest.MonkeyPatch.context() as patch, client.as_current():
@@ -168,7 +155,7 @@ def test_contacts_that_fail_for_ever(client: Client, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(Cluster, "_contact", broken)
     monkeypatch.setattr(session, "SECONDS_BETWEEN_LOSSES", 0.0)
-    for X in (COUNTS, dask_array(sp.csr_array)):
+    for X in (COUNTS, dask_array(COUNTS, CUTS)):
         with client.as_current(), pytest.raises(ClusterLostError, match=r"20 times in a row.*logs"):
             model(backend="dask").fit(X)
 
@@ -212,7 +199,7 @@ def test_a_worker_dies_at_the_start(
 ) -> None:
     victim = max(killable.nthreads())
     arm(killable, victim, handlers, name, number)
-    W = model(backend="dask").fit_transform(as_given(kind, tmp_path))
+    W = model(backend="dask").fit_transform(as_given(COUNTS, kind, tmp_path, CUTS))
     np.testing.assert_array_equal(np.asarray(W), expected)
     assert victim not in killable.nthreads()
 
@@ -226,7 +213,7 @@ def test_all_workers_die(killable: Client, expected: Any) -> None:
                 kill(killable, address)
 
     with within(120):
-        W = model(backend="dask", callback=kill_all).fit_transform(dask_array(sp.csr_array))
+        W = model(backend="dask", callback=kill_all).fit_transform(dask_array(COUNTS, CUTS))
     np.testing.assert_array_equal(np.asarray(W), expected)
 
 
@@ -242,7 +229,7 @@ def test_a_worker_dies_at_the_end(
         return hand_over(self, version)
 
     monkeypatch.setattr(Session, "_futures_of", killing)
-    W = model(backend="dask").fit_transform(dask_array(sp.csr_array))
+    W = model(backend="dask").fit_transform(dask_array(COUNTS, CUTS))
     np.testing.assert_array_equal(W.compute(), expected)
     killable_workers(killable, 2)
     holders = {address for held in killable.who_has().values() for address in held}
@@ -280,8 +267,8 @@ def test_a_cluster_without_workers(
     path = tmp_path / "fit.checkpoint"
     with local_cluster(0) as cluster, Client(cluster):
         started = time.monotonic()
-        with pytest.raises(ClusterLostError, match=r"has no workers.*Nothing is in the checkpoint"):
-            model(backend="dask", checkpoint=path).fit(as_given(kind, tmp_path))
+        with pytest.raises(ClusterLostError, match=r"has no workers.*was not written yet"):
+            model(backend="dask", checkpoint=path).fit(as_given(COUNTS, kind, tmp_path, CUTS))
         assert time.monotonic() - started < 20
 
 
@@ -289,7 +276,7 @@ def test_a_cluster_without_workers(
 def test_workers_that_leave_and_come(
     kind: str, expected: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    X = as_given(kind, tmp_path)
+    X = as_given(COUNTS, kind, tmp_path, CUTS)
     with local_cluster(1) as cluster, Client(cluster) as client:
 
         def leave(record: dict[str, Any]) -> None:
@@ -348,14 +335,14 @@ def no_memory(block: Any) -> Any:
 def test_errors_of_tasks(client: Client) -> None:
     with client.as_current():
         with pytest.raises(FileNotFoundError, match=r"counts\.npz"):
-            model(backend="dask").fit(dask_array(no_file))
+            model(backend="dask").fit(dask_array(COUNTS, CUTS, no_file))
         with pytest.raises(ClusterLostError, match=r"workers died.*more memory.*allowed-failures"):
-            model(backend="dask").fit(dask_array(no_memory))
+            model(backend="dask").fit(dask_array(COUNTS, CUTS, no_memory))
 
 
 def test_a_fit_lets_go_of_what_is_on_workers() -> None:
     """Dask counts losses by task, and would go on counting in the next fit of the same array."""
-    X = dask_array(sp.csr_array)
+    X = dask_array(COUNTS, CUTS)
     with local_cluster(1) as cluster, Client(cluster), within(60):
         gc.disable()
         try:

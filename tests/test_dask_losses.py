@@ -17,20 +17,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 
-import klnmf
 from klnmf import KLNMF
 from klnmf.simulate import simulate_counts
 
 dask = pytest.importorskip("dask", reason="needs the extra [dask]")
 pytest.importorskip("distributed", reason="needs the extra [dask]")
-import dask.array as da  # noqa: E402
 import psutil  # noqa: E402
 from distributed import Client  # noqa: E402
 
-from dask_clusters import killable_workers, local_cluster, within  # noqa: E402
+from dask_clusters import as_given, killable_workers, local_cluster, within  # noqa: E402
 from klnmf.backends import ClusterLostError  # noqa: E402
+from strategies import make_model  # noqa: E402
 
 pytestmark = [
     pytest.mark.slow,
@@ -38,31 +36,18 @@ pytestmark = [
 ]
 
 COUNTS = simulate_counts(9000, 1000, 6, counts_per_sample=40, random_state=0).X
+CUTS = range(2000, 9000, 2000)
 # A fit ends sooner, whatever is killed. The machine may be busy with other things.
 LONGEST = 300.0
 
 
 def model(**parameters: Any) -> KLNMF:
-    return KLNMF(6, **{"random_state": 0, "max_iter": 60, "tol": 0, **parameters})
+    return make_model(6, **{"random_state": 0, "max_iter": 60, "tol": 0, **parameters})
 
 
 @pytest.fixture(scope="module")
 def expected() -> Any:
     return model().fit_transform(COUNTS)
-
-
-def as_given(kind: str, folder: Path) -> Any:
-    if kind == "on disk":
-        return klnmf.preparing.prepare(COUNTS, folder / "matrix")
-    if kind == "dask array":
-        rows = [COUNTS[start : start + 2000] for start in range(0, COUNTS.shape[0], 2000)]
-        return da.concatenate(
-            [
-                da.from_delayed(dask.delayed(sp.csr_array)(block), block.shape, block.dtype)
-                for block in rows
-            ]
-        )
-    return COUNTS
 
 
 def fit(X: Any, **parameters: Any) -> Any:
@@ -112,7 +97,7 @@ def kill_later(seconds: float, find_victims: Callable[[], list[int]]) -> threadi
 def test_workers_killed_at_any_moment(
     kind: str, n_in_start: int, n_in_all: int, n_victims: int, expected: Any, tmp_path: Path
 ) -> None:
-    X = as_given(kind, tmp_path)
+    X = as_given(COUNTS, kind, tmp_path, CUTS)
     with local_cluster(2, processes=True) as cluster, Client(cluster) as client:
         fit(X)  # workers import this and that in the first one
         started = time.monotonic()
@@ -172,7 +157,7 @@ def test_killed_workers_cost_nothing_but_time(
 ) -> None:
     with local_cluster(2, processes=True) as cluster, Client(cluster) as client:
         killer = Killer(client, n_kills, seed=len(kind))
-        W = fit(as_given(kind, tmp_path), callback=killer)
+        W = fit(as_given(COUNTS, kind, tmp_path, CUTS), callback=killer)
     assert killer.n_kills == n_kills
     assert killer.iterations == list(range(1, 61))  # nobody hears of an iteration twice
     np.testing.assert_array_equal(W, expected)
@@ -248,7 +233,7 @@ def test_a_lost_scheduler_leaves_a_checkpoint(tmp_path: Path) -> None:
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("kind", ["in memory", "dask array"])
 def test_a_scheduler_lost_at_the_start(kind: str, tmp_path: Path) -> None:
-    X = as_given(kind, tmp_path)
+    X = as_given(COUNTS, kind, tmp_path, CUTS)
     with cluster_of_processes() as kill_scheduler:
         threading.Timer(random.uniform(0.0, 0.3), kill_scheduler).start()
         with within(60.0), pytest.raises(ClusterLostError, match=r"scheduler.*a new Client"):

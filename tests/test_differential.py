@@ -32,9 +32,7 @@ X = draw_counts(W, COMPONENTS, random_state=1)
 @pytest.fixture(scope="module", name="model")
 def model_of_the_truth() -> KLNMF:
     """The planted components, so that numbers and truth are in the same order."""
-    model = KLNMF(3, random_state=0).fit(X, H=COMPONENTS)
-    model.components_ = COMPONENTS.astype(np.float32)
-    return model
+    return KLNMF.from_components(COMPONENTS.astype(np.float32))
 
 
 @pytest.fixture(scope="module", name="found")

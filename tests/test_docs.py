@@ -159,7 +159,7 @@ def test_example_of_cells() -> None:
     names = run_example("plot_cell_types.py")
     found = match_components(names["components"], names["planted"].H.T)
     assert found.similarity.min() > 0.99  # "Each program was found."
-    # "Half of the genes are enough to tell the types apart": most new cells have the program of
+    # "Half of the genes are enough to recognise the types": most new cells have the program of
     # their type as their main one.
     types = np.array(names["types"])[700:]
     program_of = {

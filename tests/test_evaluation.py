@@ -14,7 +14,7 @@ from sklearn.decomposition import NMF
 from sklearn.exceptions import NotFittedError
 
 from klnmf import KLNMF
-from klnmf.estimators.completion import BACKGROUND_SHARE, likelihood, split_for_completion
+from klnmf.estimators.completion import BACKGROUND_SHARE, Splitter, likelihood
 from klnmf.evaluation import evaluate
 from klnmf.simulate import simulate_counts
 from klnmf.topics import coherence
@@ -35,7 +35,7 @@ def test_likelihoods_are_the_dense_formulas() -> None:
     totals = (W @ H.T).sum(axis=1, keepdims=True)
     rates = (1 - BACKGROUND_SHARE) * (W @ H.T) + BACKGROUND_SHARE * (totals + 1) / 7
     shares = rates / rates.sum(axis=1, keepdims=True)
-    found = likelihood(counts, W, H)
+    found = likelihood([counts], W, H)
     assert found.log_shares == pytest.approx((counts.toarray() * np.log(shares)).sum(), rel=1e-12)
     each = poisson.logpmf(counts.toarray(), rates).sum(axis=1)
     assert found.per_sample == pytest.approx(each.mean(), rel=1e-12)
@@ -47,7 +47,7 @@ def test_evaluation_is_score_perplexity_and_coherence(model: KLNMF) -> None:
     assert scores.log_likelihood == pytest.approx(model.score(new), rel=1e-12)
     assert scores.n_samples == 50
     assert scores.n_features == 60
-    held_out = split_for_completion(new.astype(np.float32), 0).held_out
+    held_out = Splitter(0).split(new.astype(np.float32)).held_out
     assert scores.n_counts == held_out.sum()
     assert np.array_equal(scores.npmi, coherence(model.components_, new, "npmi", n_top=5))
     assert np.array_equal(scores.umass, coherence(model.components_, new, "umass", n_top=5))
@@ -95,8 +95,8 @@ def test_printed_scores_have_all_three(model: KLNMF) -> None:
     scores = evaluate(model, X[150:])
     lines = str(scores).splitlines()
     assert lines[0].startswith(f"log-likelihood  {scores.log_likelihood:.6g}")
-    assert lines[1].startswith(f"perplexity      {scores.perplexity:.6g} (an even guess: 60)")
-    assert f"{scores.npmi.mean():.3f} in the mean" in lines[2]
+    assert lines[1].startswith(f"perplexity      {scores.perplexity:.6g} (guessing evenly: 60)")
+    assert f"mean {scores.npmi.mean():.3f}, from" in lines[2]
     assert f"to {scores.umass.max():.3f}" in lines[3]
     assert lines[4] == f"{scores.n_counts:g} counts of 50 samples scored"
 
@@ -126,14 +126,14 @@ def test_few_samples_warn_and_are_scored_all_the_same(model: KLNMF) -> None:
     assert len(caught) == 1
     assert caught[0].filename == __file__
     assert 1 < scores.perplexity < 60
-    with pytest.warns(UserWarning, match="^Coherence needs at least 50 samples, and 49 have"):
+    with pytest.warns(UserWarning, match="^Coherence needs at least 50 samples, but only 49 have"):
         evaluate(model, X[150:199])
     evaluate(model, X[150:])  # 50 samples: warnings are errors here
 
 
 def test_worse_than_an_even_guess_warns(model: KLNMF) -> None:
     shuffled = X[150:][:, np.random.default_rng(0).permutation(60)]
-    with pytest.warns(UserWarning, match=r"perplexity is \d.*worse than an even guess .*60 feat"):
+    with pytest.warns(UserWarning, match=r"perplexity is \d.*worse than guessing evenly .*60 feat"):
         scores = evaluate(model, shuffled)
     assert scores.perplexity > 60
 
@@ -144,7 +144,7 @@ def test_worse_than_an_even_guess_warns(model: KLNMF) -> None:
 def test_whole_counts_are_thinned_to_halves() -> None:
     counts = X.astype(np.float32)
     expected = np.random.default_rng(3).binomial(counts.data.astype(np.int64), 0.5)
-    split = split_for_completion(counts, 3)
+    split = Splitter(3).split(counts)
     np.testing.assert_array_equal(split.estimate.data, expected[expected > 0])
     assert abs(split.estimate + split.held_out - counts).max() == 0
 
@@ -153,7 +153,7 @@ def test_whole_counts_are_thinned_to_halves() -> None:
 def test_halves_have_the_mean_and_variance_of_units_that_fall_either_way(value: float) -> None:
     n = 100_000
     matrix = sp.csr_array(np.full((1, n), value))
-    split = split_for_completion(matrix, 0)
+    split = Splitter(0).split(matrix)
     first, second = split.estimate.toarray(), split.held_out.toarray()
     assert first.min() >= 0
     assert second.min() >= 0
@@ -166,7 +166,7 @@ def test_halves_have_the_mean_and_variance_of_units_that_fall_either_way(value: 
 
 @pytest.mark.parametrize("huge", [1e17, 1e30])
 def test_values_beyond_all_counts_are_halved(huge: float) -> None:
-    split = split_for_completion(sp.csr_array([[huge, 3.0]]), 0)
+    split = Splitter(0).split(sp.csr_array([[huge, 3.0]]))
     assert split.estimate[0, 0] == split.held_out[0, 0] == huge / 2
 
 

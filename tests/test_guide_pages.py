@@ -15,9 +15,9 @@ from typing import Any
 import anndata
 import numpy as np
 import pytest
-from klnmf.cli.arguments import build_parser
 
 import klnmf
+from klnmf.cli.main import build_parser
 from klnmf.datasets import load_bible
 from klnmf.readers import CountTable, write_counts
 from klnmf.simulate import simulate_counts

@@ -20,7 +20,7 @@ from klnmf import KLNMF, MiniBatchKLNMF
 from klnmf.data.validation import empty_samples_message
 from klnmf.evaluation import evaluate
 from klnmf.model_selection import consensus, select_rank
-from klnmf.named_features import project
+from klnmf.named_features import transform_by_name
 from klnmf.preparing import prepare
 from klnmf.readers import CountTable
 from klnmf.report import write_report
@@ -52,7 +52,7 @@ WITHOUT_MISSING: dict[str, Callable[..., Any]] = {
 }
 OTHERS: dict[str, Callable[..., Any]] = {
     "coherence": lambda X: coherence(MODEL.components_, X),
-    "project": lambda X: project(MODEL, X, NAMES, model_feature_names=NAMES),
+    "project": lambda X: transform_by_name(MODEL, X, NAMES, model_feature_names=NAMES),
     "CountTable": CountTable,
     "prepare": lambda X: prepare(X, Path("nowhere")),
 }

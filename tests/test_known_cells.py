@@ -11,7 +11,7 @@ from scipy.special import gammaln
 
 from klnmf import KLNMF, MiniBatchKLNMF, open_matrix
 from klnmf.data.validation import check_counts
-from klnmf.estimators.completion import likelihood, split_for_completion
+from klnmf.estimators.completion import Splitter, likelihood
 from klnmf.evaluation import evaluate
 from klnmf.preparing import prepare
 from known_cases import RANK, X, everything_known, fit
@@ -117,9 +117,9 @@ def test_a_score_leaves_missing_cells_out_of_both_halves(known: Any, scale: floa
 
 def test_a_score_is_that_of_one_half_given_the_other() -> None:
     model = fit(missing=MISSING)[1]
-    split = split_for_completion(check_counts(with_values(0.0)), 0)
+    split = Splitter(0).split(check_counts(with_values(0.0)))
     W = model.transform(split.estimate, missing=MISSING)
-    expected = likelihood(split.held_out, W, model.components_.T, MISSING).per_sample
+    expected = likelihood([split.held_out], W, model.components_.T, MISSING).per_sample
     assert model.score(X, missing=MISSING) == pytest.approx(expected, rel=1e-12)
 
 
@@ -141,7 +141,7 @@ def test_the_likelihood_of_what_was_observed() -> None:
     background = 0.01 * (totals + 1) / np.maximum(n_seen, 1)
     rates = np.where(missing, 1, 0.99 * (W @ H.T) + background[:, None])
     terms = counts * np.log(rates) - gammaln(counts + 1.0) - np.where(missing, 0, rates)
-    found = likelihood(sp.csr_array(counts), W, H, sp.csr_array(missing))
+    found = likelihood([sp.csr_array(counts)], W, H, sp.csr_array(missing))
     assert found.per_sample == pytest.approx(terms.sum() / n, rel=1e-12)
     masses = np.where(missing, 0, rates).sum(axis=1)
     seen = masses > 0
@@ -151,14 +151,14 @@ def test_the_likelihood_of_what_was_observed() -> None:
 
 def test_a_model_that_knew_of_missing_cells_is_not_scored_without() -> None:
     model = fit(missing=MISSING, max_iter=3)[1]
-    with pytest.raises(ValueError, match="fitted with missing cells, and which cells of these"):
+    with pytest.raises(ValueError, match="fitted with missing cells, and score does not know"):
         model.score(X)
     with pytest.raises(ValueError, match=r"missing must have shape \(30, 20\), got \(20, 30\)"):
         model.score(X, missing=MISSING.T)
     plain = fit(max_iter=3)[1]
     model.components_ = plain.components_
     assert model.score(X, missing=np.zeros((n, m))) == plain.score(X)
-    with pytest.raises(ValueError, match="fitted with missing cells, and coherence knows nothing"):
+    with pytest.raises(ValueError, match="fitted with missing cells, and coherence does not"):
         evaluate(model, X)
     stream = MiniBatchKLNMF(2, random_state=0).fit(X)
     assert stream.score(with_values(np.nan), missing=MISSING) != stream.score(X)
@@ -184,7 +184,7 @@ def test_a_search_hands_on_what_is_known() -> None:
         ]
     scores = [search.cv_results_["mean_test_score"] for search in searches]
     np.testing.assert_array_equal(*scores)
-    assert searches[0].best_estimator_.known_names_ == ["sample_weight", "missing"]
+    assert searches[0].best_estimator_.constraint_names_ == ["sample_weight", "missing"]
 
 
 def test_unknown_names_cannot_be_handed_on() -> None:

@@ -78,7 +78,7 @@ def test_what_is_wrong_is_named(known: dict[str, Any], message: str) -> None:
         ({"sample_weight": ["a"] * n}, "sample_weight must hold real numbers"),
         ({"missing": np.full((n, m), "x")}, "missing must be True"),
         ({"fixed_W": np.full((n, 1), "x")}, "fixed_W must hold real numbers"),
-        ({"weights": np.ones(n)}, r"'weights' is not a parameter; those by name are \['exposure'"),
+        ({"weights": np.ones(n)}, r"argument 'weights'. By name it takes exposure, missing, "),
     ],
 )
 def test_what_is_of_a_wrong_type_is_named(known: dict[str, Any], message: str) -> None:
@@ -116,7 +116,8 @@ def test_solvers_that_cannot_say_so(solver: str, name: str) -> None:
 
 def test_transform_takes_what_is_about_samples() -> None:
     model = fit(max_iter=2)[1]
-    with pytest.raises(TypeError, match="transform does not take 'sample_weight'"):
+    advice = r"transform does not take the argument 'sample_weight'\. Use fit\(X, "
+    with pytest.raises(TypeError, match=advice):
         model.transform(X, sample_weight=np.ones(n))
     with pytest.raises(ValueError, match="exposure must have one number for each sample"):
         model.transform(X[:3], exposure=np.ones(n))
@@ -128,7 +129,7 @@ def test_a_model_for_streams_knows_nothing() -> None:
     model = MiniBatchKLNMF(2, random_state=0).fit(X)
     exposure = np.full(n, 2.0)  # but new samples can be seen as by any other model
     np.testing.assert_array_equal(model.transform(X, exposure=exposure), model.transform(X) / 2)
-    with pytest.raises(ValueError, match="fitted with 0 known columns of W, and 1 of them"):
+    with pytest.raises(ValueError, match="fitted with 0 fixed columns of W, and 1 are given"):
         model.transform(X, fixed_W=np.ones((n, 1)))
 
 

@@ -62,7 +62,7 @@ def test_a_matrix_in_memory(client: Client, weights: dict[str, float], solver: s
 
 @pytest.mark.parametrize("weights", [{}, PENALTIES], ids=["plain", "penalised"])
 def test_a_matrix_on_disk(client: Client, weights: dict[str, float], tmp_path: Path) -> None:
-    klnmf.preparing.prepare(COUNTS, tmp_path / "counts")
+    klnmf.prepare(COUNTS, tmp_path / "counts")
     matrix = klnmf.open_matrix(tmp_path / "counts", memory=60_000)
     fixed = {name: KNOWN[name] for name in ("fixed_components", "fixed_W", "exposure")}
     with client.as_current():
@@ -94,7 +94,7 @@ def test_a_dask_array_and_one_thing_about_its_samples(client: Client, name: str)
         assert W.chunks[0] == blocks.chunks[0]
         found = np.concatenate([block.compute().toarray() for block in W.to_delayed()[:, 0]])
     assert same_bits(found, fit(COUNTS, max_iter=2, **{name: KNOWN[name]})[0])
-    assert model.known_names_ == [name]
+    assert model.constraint_names_ == [name]
 
 
 def test_missing_cells_of_a_dask_array_may_be_nan(client: Client) -> None:

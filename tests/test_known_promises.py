@@ -28,6 +28,7 @@ from strategies import (
     Case,
     cases,
     efforts,
+    every_long_run,
     for_all,
     penalties,
     random_case,
@@ -72,11 +73,9 @@ def start_run(
     case: Case, given: dict[str, Any], weights: Penalties, solver: Any, n_threads: int = 1
 ) -> Run | None:
     """A fit that is about to start from the pair of the case; None if there can be none."""
-    given = dict(given)
-    fixed = given.pop("fixed_components", None)
     X = check_counts(case.X)
     try:
-        known = check_known(given, fixed, X.shape, case.W.shape[1], X.dtype)
+        known = check_known(given, X.shape, case.W.shape[1], X.dtype)
         data = SparseData(X) if known is None else known.applied_to(SparseData(X), weights)
         if known is not None:
             check_coverage(known, data)
@@ -155,9 +154,7 @@ def test_the_objective_never_rises(solver: Any, n_examples: int) -> None:
     )
 
 
-@pytest.mark.parametrize("weights", PENALTY_SETS.values(), ids=PENALTY_SETS)
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("solver", NEVER_RISES.values(), ids=NEVER_RISES)
+@every_long_run
 def test_the_objective_never_rises_in_a_long_run(
     solver: Any, dtype: type, weights: Penalties
 ) -> None:

@@ -13,9 +13,10 @@ import scipy.sparse as sp
 import klnmf
 from klnmf import KLNMF
 from klnmf.constraints.checks import check_known
+from klnmf.constraints.constraints import ComponentConstraints
 from klnmf.data.sparse_data import SparseData
 from klnmf.data.validation import check_counts
-from klnmf.named_features import project
+from klnmf.named_features import transform_by_name
 from klnmf.objective import NO_PENALTIES
 from klnmf.saved import SavedFileError
 from klnmf.saved.container import read_container, write_container
@@ -42,7 +43,7 @@ SETS = {
 @pytest.fixture(scope="module")
 def matrix(tmp_path_factory: pytest.TempPathFactory) -> klnmf.OnDiskMatrix:
     folder = tmp_path_factory.mktemp("matrix") / "larger"
-    klnmf.preparing.prepare(LARGER, folder)
+    klnmf.prepare(LARGER, folder)
     return klnmf.open_matrix(folder, memory=50_000)  # in many pieces
 
 
@@ -71,7 +72,7 @@ def test_a_matrix_on_disk_has_the_bits_of_one_in_memory(
 def test_what_is_seen_of_a_matrix_on_disk(matrix: klnmf.OnDiskMatrix) -> None:
     cells = {name: KNOWN[name] for name in ("sample_weight", "feature_weight", "missing")}
     in_memory = SparseData(check_counts(LARGER))
-    known = check_known(cells, None, LARGER.shape, 3, LARGER.dtype)
+    known = check_known(cells, LARGER.shape, 3, LARGER.dtype)
     assert known is not None
     one, other = (known.applied_to(data, NO_PENALTIES) for data in (in_memory, matrix.data))
     rows = np.array([7, 3, 4000, 4001, 0])
@@ -137,18 +138,10 @@ def test_a_checkpoint_is_not_for_a_fit_that_knows_something_else(name: str, tmp_
 
 def test_warm_starts_go_on_if_the_same_is_known() -> None:
     known = everything_known()
-    fixed = known.pop("fixed_components")
-    whole = KLNMF(4, random_state=0, max_iter=8, tol=0, fixed_components=fixed, dtype=np.float64)
-    whole.fit(X, **known)
-    model = KLNMF(
-        4,
-        random_state=0,
-        max_iter=4,
-        tol=0,
-        fixed_components=fixed,
-        dtype=np.float64,
-        warm_start=True,
-    )
+    settings = {"random_state": 0, "tol": 0, "dtype": np.float64}
+    settings |= {name: known.pop(name) for name in ComponentConstraints.__annotations__}
+    whole = KLNMF(4, max_iter=8, **settings).fit(X, **known)
+    model = KLNMF(4, max_iter=4, warm_start=True, **settings)
     model.fit(X, **known).fit(X, **known)
     assert same_bits(model.components_, whole.components_)
     assert model.history_[-1]["iteration"] == 8
@@ -166,16 +159,18 @@ def test_a_saved_model_knows_what_it_was_fitted_with(sparse_output: bool, tmp_pa
     model.save(path)
     loaded = KLNMF.load(path)
     assert loaded.n_fixed_W_ == 1
-    assert loaded.known_names_ == model.known_names_
-    assert {"missing", "fixed_W", "fixed_components"} <= set(loaded.known_names_)
+    assert loaded.constraint_names_ == model.constraint_names_
+    assert {"missing", "fixed_W", "fixed_components"} <= set(loaded.constraint_names_)
     assert same_bits(loaded.feature_weight_, known["feature_weight"])
     assert same_bits(loaded.fixed_components, known["fixed_components"])
     new = of_samples(known)
     one, other = (each.transform(X, **new) for each in (model, loaded))
     assert same_bits(*(W.toarray() if sparse_output else W for W in (one, other)))
-    with pytest.raises(ValueError, match="1 known columns of W"):
+    with pytest.raises(ValueError, match="1 fixed columns of W"):
         loaded.transform(X)
-    del known["fixed_components"]
+    assert (loaded.zero_components != known["zero_components"]).nnz == 0
+    for name in ComponentConstraints.__annotations__:
+        del known[name]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         again, first = (each.fit(X, **known).components_ for each in (loaded, model))
@@ -198,10 +193,13 @@ def test_components_in_any_form_can_be_saved(make: Any, tmp_path: Path) -> None:
             "9 of 4",
         ),
         (lambda c: c.content["fitted"].update(known_names_=[3]), "must be names, got"),
-        (lambda c: c.content["fitted"].update(n_fixed_W_=5), "5 of 4 columns of W"),
+        (
+            lambda c: c.content["fitted"].update(n_fixed_W_=5),
+            "n_fixed_W must be from 0 to 4, got 5",
+        ),
         (lambda c: c.content["fitted"].update(n_fixed_W_=-1), "must be from 0 to"),
-        (lambda c: c.arrays.update(feature_weight=np.ones(3)), "not 20 nonnegative numbers"),
-        (lambda c: c.arrays.update(feature_weight=np.full(20, -1.0)), "not 20 nonnegative numbers"),
+        (lambda c: c.arrays.update(feature_weight=np.ones(3)), r"shape \(20,\); got \(3,\)"),
+        (lambda c: c.arrays.update(feature_weight=np.full(20, -1.0)), "finite and nonnegative"),
     ],
 )
 def test_damaged_files_give_an_error(damage: Any, message: str, tmp_path: Path) -> None:
@@ -219,7 +217,9 @@ def test_new_data_by_names_use_the_weights_of_their_features() -> None:
     model = fit(feature_weight=weights)[1]
     names = [f"f{j}" for j in range(X.shape[1])]
     chosen = np.arange(5, 15)
-    found = project(model, X[:, chosen], [names[j] for j in chosen], model_feature_names=names).W
+    found = transform_by_name(
+        model, X[:, chosen], [names[j] for j in chosen], model_feature_names=names
+    ).W
     missing = np.ones(X.shape, dtype=bool)
     missing[:, chosen] = False
     np.testing.assert_allclose(found, model.transform(X, missing=missing), rtol=1e-3, atol=1e-4)

@@ -18,9 +18,9 @@ X = PLANTED.X
 
 
 def fitted(**known: Any) -> KLNMF:
-    fixed = known.pop("fixed_components", None)
     penalty = known.pop("l1_W", 0.0)
-    model = KLNMF(3, fixed_components=fixed, l1_W=penalty, l1_H=penalty, random_state=0)
+    parameters = {name: known.pop(name) for name in list(known) if name in KLNMF().get_params()}
+    model = KLNMF(3, l1_W=penalty, l1_H=penalty, random_state=0, **parameters)
     return model.fit(X, **known)
 
 

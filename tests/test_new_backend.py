@@ -70,7 +70,7 @@ def test_one_class_and_one_line_are_enough_to_fit(capsys: Any) -> None:
     np.testing.assert_allclose(model.components_, expected.components_, rtol=1e-9)
     assert model.divergence_ == pytest.approx(expected.divergence_, rel=1e-4)
     rates, expected_rates = (m.inverse_transform(m.transform(COUNTS)) for m in (model, expected))
-    np.testing.assert_allclose(rates, expected_rates, rtol=0.01)
+    np.testing.assert_allclose(rates, expected_rates, rtol=0.05)
     assert "dense" in outcome(capsys, "info")[1]
 
 

@@ -180,7 +180,7 @@ def test_commands(tmp_path, capsys, monkeypatch):
     other = CountTable(table.X[:, order], table.row_names, np.array(bible.feature_names)[order])
     prepare(other, "other.disk")
     assert main(["transform", "disk.klnmf", "other.disk", "-o", "other.csv"]) == 0
-    assert "read into memory" in capsys.readouterr().err
+    assert "into memory" in capsys.readouterr().err
     assert main(["prepare", "X.npz", "Y", "--memory", "no"]) == 1
     assert main(["fit", "X.disk", "-r", "2", "--dtype", "float64", "-o", "no.klnmf"]) == 1
     assert "prepare the matrix again" in capsys.readouterr().err

@@ -285,7 +285,7 @@ def test_wrong_histories_are_refused() -> None:
         plot_convergence([])
     with pytest.raises(ValueError, match="The history of 'mu' is empty"):
         plot_zeros({"srcd": HISTORY, "mu": []})
-    with pytest.raises(ValueError, match="history holds no fit"):
+    with pytest.raises(ValueError, match="history is empty: pass"):
         plot_kkt_residual({})
     with pytest.raises(ValueError, match="against must be 'seconds' or 'iteration'; got 'time'"):
         plot_convergence(HISTORY, against="time")  # type: ignore[arg-type]

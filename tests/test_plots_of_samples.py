@@ -159,7 +159,7 @@ def test_many_samples_are_drawn_from_and_it_is_said(convert: object) -> None:
     gaps = np.flatnonzero(np.isnan(ax.patches[0].get_data().values))
     assert gaps.tolist() == [89, 100]  # 89 samples, 10, and 1
     assert len(heights_of(ax)) == 100
-    assert ax.get_title(loc="right") == "100 of 1,000 samples, drawn at random"
+    assert ax.get_title(loc="right") == "100 of 1,000 samples, chosen at random"
     again = plot_structure(W, components, labels, max_samples=100)
     np.testing.assert_allclose(heights_of(again), heights_of(ax), atol=1e-12)
     other = plot_structure(W, components, labels, max_samples=100, random_state=1)

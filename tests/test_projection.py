@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from sklearn.exceptions import NotFittedError
 
 from klnmf import KLNMF
-from klnmf.named_features import match_features, project
+from klnmf.named_features import match_features, transform_by_name
 from klnmf.readers import CountTable, read_counts
 from klnmf.simulate import simulate_counts
 from klnmf.topics import plsi_probabilities
@@ -42,8 +42,8 @@ def nameless() -> KLNMF:
 
 def test_own_data_give_the_bits_of_transform(model: KLNMF, nameless: KLNMF) -> None:
     expected = nameless.transform(COUNTS)
-    from_frame = project(model, frame(COUNTS, NAMES))
-    from_matrix = project(nameless, COUNTS, NAMES, model_feature_names=NAMES)
+    from_frame = transform_by_name(model, frame(COUNTS, NAMES))
+    from_matrix = transform_by_name(nameless, COUNTS, NAMES, model_feature_names=NAMES)
     for result in (from_frame, from_matrix):
         np.testing.assert_array_equal(result.W, expected)
         assert result.overlap.missing == ()
@@ -55,12 +55,12 @@ def test_names_in_another_order_give_the_same_bits(model: KLNMF, form: str) -> N
     names, shuffled = [NAMES[j] for j in order], NEW[:, order]
     expected = model.transform(frame(NEW, NAMES))
     if form == "frame":
-        W = project(model, frame(shuffled, names)).W
+        W = transform_by_name(model, frame(shuffled, names)).W
     elif form in ("dense", "list"):
         dense = shuffled.toarray()
-        W = project(model, dense if form == "dense" else dense.tolist(), names).W
+        W = transform_by_name(model, dense if form == "dense" else dense.tolist(), names).W
     else:
-        W = project(model, shuffled.asformat(form), names).W
+        W = transform_by_name(model, shuffled.asformat(form), names).W
     np.testing.assert_array_equal(W, expected)
 
 
@@ -68,7 +68,7 @@ def test_unknown_columns_are_left_out_whatever_they_hold(model: KLNMF) -> None:
     new = frame(NEW, NAMES)
     new.insert(7, "donor", "A")
     new["score"] = -1.5
-    W, overlap = project(model, new)
+    W, overlap = transform_by_name(model, new)
     np.testing.assert_array_equal(W, model.transform(frame(NEW, NAMES)))
     assert (overlap.n_found, overlap.n_ignored) == (40, 2)
 
@@ -76,10 +76,8 @@ def test_unknown_columns_are_left_out_whatever_they_hold(model: KLNMF) -> None:
 def test_missing_features_are_not_observed(model: KLNMF) -> None:
     kept = np.sort(np.random.default_rng(0).permutation(40)[:25])
     names = [NAMES[j] for j in kept]
-    by_hand = KLNMF(3, random_state=0, n_threads=1)
-    by_hand.components_ = model.components_[:, kept]
-    by_hand.n_components_, by_hand.n_features_in_ = by_hand.components_.shape
-    W, overlap = project(model, NEW[:, kept[::-1]], names[::-1])
+    by_hand = KLNMF.from_components(model.components_[:, kept], n_threads=1)
+    W, overlap = transform_by_name(model, NEW[:, kept[::-1]], names[::-1])
     np.testing.assert_array_equal(W, by_hand.transform(NEW[:, kept]))
     assert overlap.missing == tuple(name for name in NAMES if name not in names)
     # As zeros, they would pull W down: the sum of the rates would be that of fewer counts.
@@ -93,7 +91,7 @@ def test_missing_features_are_estimated_from_the_others() -> None:
     names = [f"gene {j}" for j in range(80)]
     fitted = KLNMF(3, random_state=0).fit(planted.X[:300])
     half = planted.X[300:, ::2]
-    W = project(fitted, half, names[::2], model_feature_names=names).W
+    W = transform_by_name(fitted, half, names[::2], model_feature_names=names).W
     whole = fitted.transform(planted.X[300:])
     assert np.corrcoef(W.ravel(), whole.ravel())[0, 1] > 0.99
     assert W.sum() == pytest.approx(whole.sum(), rel=0.05)
@@ -102,34 +100,34 @@ def test_missing_features_are_estimated_from_the_others() -> None:
 def test_penalties_and_sparse_output_are_those_of_the_model() -> None:
     fitted = KLNMF(3, random_state=0, l1_W=2.0, l1_H=2.0, sparse_output=True)
     fitted.fit(frame(COUNTS, NAMES))
-    W = project(fitted, NEW[:, ::-1], NAMES[::-1]).W
+    W = transform_by_name(fitted, NEW[:, ::-1], NAMES[::-1]).W
     assert isinstance(W, sp.csr_array)
     expected = fitted.transform(frame(NEW, NAMES))
     np.testing.assert_array_equal(W.toarray(), expected.toarray())
-    assert project(fitted, NEW[:, :9], NAMES[:9]).W.shape == (25, 3)
+    assert transform_by_name(fitted, NEW[:, :9], NAMES[:9]).W.shape == (25, 3)
 
 
 def test_frames_out_where_the_model_says_so(model: KLNMF) -> None:
     fitted = KLNMF(3, random_state=0, n_threads=1).set_output(transform="pandas")
     fitted.fit(frame(COUNTS, NAMES))
     new = frame(NEW, NAMES)[NAMES[::-2]]
-    W = project(fitted, new).W
+    W = transform_by_name(fitted, new).W
     assert list(W.columns) == ["klnmf0", "klnmf1", "klnmf2"]
     pd.testing.assert_index_equal(W.index, new.index)
-    np.testing.assert_array_equal(W.to_numpy(), project(model, new).W)
+    np.testing.assert_array_equal(W.to_numpy(), transform_by_name(model, new).W)
 
 
 def test_names_need_not_be_strings() -> None:
     fitted = KLNMF(3, random_state=0).fit(pd.DataFrame(COUNTS.toarray()))
     assert not hasattr(fitted, "feature_names_in_")
     new = pd.DataFrame(NEW.toarray()).iloc[:, ::-1]
-    W = project(fitted, new, model_feature_names=range(40)).W
+    W = transform_by_name(fitted, new, model_feature_names=range(40)).W
     np.testing.assert_array_equal(W, fitted.transform(NEW))
 
 
 def test_the_model_is_left_as_it_was(model: KLNMF) -> None:
     components, names = model.components_.copy(), model.feature_names_in_.copy()
-    project(model, NEW[:, :10], NAMES[:10])
+    transform_by_name(model, NEW[:, :10], NAMES[:10])
     np.testing.assert_array_equal(model.components_, components)
     np.testing.assert_array_equal(model.feature_names_in_, names)
     assert model.n_features_in_ == 40
@@ -141,7 +139,7 @@ def test_components_that_nothing_found_can_tell_about_are_zero_with_a_warning() 
     names = [f"gene {j}" for j in range(15)]
     unseen = int(np.flatnonzero(fitted.components_[:, :10].sum(axis=1) == 0)[0])
     with pytest.warns(UserWarning, match=rf"components {unseen} have no weight") as caught:
-        W = project(fitted, blocks[:, :10], names[:10], model_feature_names=names).W
+        W = transform_by_name(fitted, blocks[:, :10], names[:10], model_feature_names=names).W
     assert caught[0].filename == __file__
     assert (W[:, unseen] == 0).all()
     np.testing.assert_allclose(W @ fitted.components_[:, :10], blocks[:, :10], rtol=1e-3, atol=1e-3)
@@ -171,19 +169,21 @@ def test_words_that_a_text_does_not_have_are_zeros(tmp_path: Path) -> None:
             zeros[:, j] = new.X.toarray()[:, list(new.column_names).index(word)]
     expected = fitted.transform(zeros)
     names = {"model_feature_names": old.column_names}
-    W, overlap = project(fitted, new, **names)
+    W, overlap = transform_by_name(fitted, new, **names)
     np.testing.assert_array_equal(W, expected)
     assert str(overlap) == f"2 of {old.shape[1]} features of the model occur, 1 other ignored"
     # Words as unobserved features would say that the rest of the texts was lost.
-    unobserved = project(fitted, new, absent_features="unobserved", **names).W
+    unobserved = transform_by_name(fitted, new, absent_features="unobserved", **names).W
     shares, wrong = (
         plsi_probabilities(w, fitted.components_).component_given_sample for w in (W, unobserved)
     )
     assert np.abs(shares - wrong).max() > 0.2
-    by_argument = project(fitted, new.X, new.column_names, absent_features="zero", **names)
+    by_argument = transform_by_name(
+        fitted, new.X, new.column_names, absent_features="zero", **names
+    )
     np.testing.assert_array_equal(by_argument.W, expected)
     with pytest.raises(ValueError, match="absent_features must be 'unobserved' or 'zero'; got 'x'"):
-        project(fitted, new, absent_features="x", **names)
+        transform_by_name(fitted, new, absent_features="x", **names)
 
 
 def test_zeros_for_all_kinds_of_data_and_results(model: KLNMF) -> None:
@@ -193,18 +193,18 @@ def test_zeros_for_all_kinds_of_data_and_results(model: KLNMF) -> None:
     named = KLNMF(3, random_state=0, n_threads=1).set_output(transform="pandas")
     named.fit(frame(COUNTS, NAMES))
     part = frame(NEW[:, 9::-1], NAMES[9::-1])
-    with_index = project(named, part, absent_features="zero").W
+    with_index = transform_by_name(named, part, absent_features="zero").W
     pd.testing.assert_index_equal(with_index.index, part.index)
     np.testing.assert_array_equal(with_index.to_numpy(), expected)
     for X in (NEW[:, 9::-1].tocsc(), NEW[:, 9::-1].toarray(), CountTable(NEW[:, 9::-1])):
-        W = project(model, X, NAMES[9::-1], absent_features="zero").W
+        W = transform_by_name(model, X, NAMES[9::-1], absent_features="zero").W
         np.testing.assert_array_equal(W, expected)
 
 
 def test_a_table_of_measured_features_keeps_those_unobserved(model: KLNMF) -> None:
     table = CountTable(NEW[:, :10], None, NAMES[:10])
-    W = project(model, table).W
-    np.testing.assert_array_equal(W, project(model, NEW[:, :10], NAMES[:10]).W)
+    W = transform_by_name(model, table).W
+    np.testing.assert_array_equal(W, transform_by_name(model, NEW[:, :10], NAMES[:10]).W)
 
 
 # ---- the overlap ---------------------------------------------------------------------------------
@@ -227,8 +227,8 @@ def test_line_is_logged_and_seen_where_features_are_missing(
     model: KLNMF, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO, logger="klnmf"):
-        project(model, NEW, NAMES)
-        _, overlap = project(model, NEW[:, :39], NAMES[:39])
+        transform_by_name(model, NEW, NAMES)
+        _, overlap = transform_by_name(model, NEW[:, :39], NAMES[:39])
     assert [record.levelname for record in caplog.records] == ["INFO", "WARNING"]
     assert caplog.records[1].getMessage() == str(overlap)
     assert (
@@ -242,7 +242,7 @@ def test_line_is_logged_and_seen_where_features_are_missing(
 def test_no_feature_in_common_shows_both_kinds_of_names(model: KLNMF) -> None:
     names = [f"ENSG{j:05}" for j in range(40)]
     with pytest.raises(ValueError, match="no feature in common") as caught:
-        project(model, NEW, names)
+        transform_by_name(model, NEW, names)
     for part in ("'gene 0', 'gene 1'", "'ENSG00000', 'ENSG00001'", "..."):
         assert part in str(caught.value)
 
@@ -251,43 +251,43 @@ def test_no_feature_in_common_shows_both_kinds_of_names(model: KLNMF) -> None:
 def test_an_overlap_of_less_than_a_tenth_is_refused(model: KLNMF) -> None:
     names = [*NAMES[:3], *(f"ENSG{j}" for j in range(37))]
     with pytest.raises(ValueError, match="Only 3 of 40 features") as caught:
-        project(model, NEW, names)
+        transform_by_name(model, NEW, names)
     for part in ("at least 10 % are needed", "'gene 3'", "'ENSG0', 'ENSG1'", "min_overlap=0"):
         assert part in str(caught.value)
-    assert project(model, NEW, names, min_overlap=0).overlap.n_found == 3
-    assert project(model, NEW[:, :4], NAMES[:4]).overlap.n_found == 4  # a tenth
+    assert transform_by_name(model, NEW, names, min_overlap=0).overlap.n_found == 3
+    assert transform_by_name(model, NEW[:, :4], NAMES[:4]).overlap.n_found == 4  # a tenth
     with pytest.raises(ValueError, match="no feature in common"):
-        project(model, NEW, names[3:] + ["x"] * 3, min_overlap=0)
+        transform_by_name(model, NEW, names[3:] + ["x"] * 3, min_overlap=0)
     # The words of a short text may be few of the model's.
-    assert project(model, NEW, names, absent_features="zero").overlap.n_found == 3
+    assert transform_by_name(model, NEW, names, absent_features="zero").overlap.n_found == 3
 
 
 def test_names_that_occur_twice_are_refused_where_they_matter(model: KLNMF) -> None:
     twice = [*NAMES[:38], "gene 3", "gene 7"]
     with pytest.raises(ValueError, match="not unique: 'gene 3', 'gene 7' occur more than once"):
-        project(model, NEW, twice)
-    project(model, NEW, [*NAMES[:38], "no gene", "no gene"])  # nobody asks for these
+        transform_by_name(model, NEW, twice)
+    transform_by_name(model, NEW, [*NAMES[:38], "no gene", "no gene"])  # nobody asks for these
     with pytest.raises(ValueError, match="model's features are not unique: 'gene 3'"):
-        project(model, NEW, NAMES, model_feature_names=[*NAMES[:39], "gene 3"])
+        transform_by_name(model, NEW, NAMES, model_feature_names=[*NAMES[:39], "gene 3"])
 
 
 def test_names_must_be_known_and_as_many_as_columns(model: KLNMF, nameless: KLNMF) -> None:
-    with pytest.raises(ValueError, match="Pass them as model_feature_names"):
-        project(nameless, NEW, NAMES)
-    with pytest.raises(ValueError, match="Pass them as feature_names"):
-        project(model, NEW)
+    with pytest.raises(ValueError, match="Pass model_feature_names"):
+        transform_by_name(nameless, NEW, NAMES)
+    with pytest.raises(ValueError, match="Pass feature_names"):
+        transform_by_name(model, NEW)
     with pytest.raises(ValueError, match=r"39 names; the model has 40 features"):
-        project(nameless, NEW, NAMES, model_feature_names=NAMES[:39])
+        transform_by_name(nameless, NEW, NAMES, model_feature_names=NAMES[:39])
     with pytest.raises(ValueError, match=r"shape \(25, 40\) and 39 feature names"):
-        project(model, NEW, NAMES[:39])
+        transform_by_name(model, NEW, NAMES[:39])
     with pytest.raises(ValueError, match=r"shape \(40,\) and 40 feature names"):
-        project(model, np.ones(40), NAMES)
+        transform_by_name(model, np.ones(40), NAMES)
     with pytest.raises(NotFittedError):
-        project(KLNMF(3), NEW, NAMES, model_feature_names=NAMES)
+        transform_by_name(KLNMF(3), NEW, NAMES, model_feature_names=NAMES)
 
 
 def test_bad_values_in_common_features_are_refused(model: KLNMF) -> None:
     negative = NEW.toarray()
     negative[3, 5] = -2
     with pytest.raises(ValueError, match="Negative values"):
-        project(model, negative, NAMES)
+        transform_by_name(model, negative, NAMES)

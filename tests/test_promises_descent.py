@@ -28,6 +28,7 @@ from strategies import (
     Case,
     cases,
     efforts,
+    every_long_run,
     fit_quietly,
     for_all,
     make_problem,
@@ -71,9 +72,7 @@ def test_the_objective_never_rises(solver: Any, n_examples: int) -> None:
     )
 
 
-@pytest.mark.parametrize("weights", PENALTY_SETS.values(), ids=PENALTY_SETS)
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("solver", NEVER_RISES.values(), ids=NEVER_RISES)
+@every_long_run
 def test_the_objective_never_rises_in_a_long_run(
     solver: Any, dtype: type, weights: Penalties
 ) -> None:

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from commands import outcome
+from commands import interrupted, outcome
 from klnmf.cli.long_runs import ProgressLines
 from klnmf.cli.option_values import some_ranks
 from klnmf.cli.rank import line_of_search
@@ -81,16 +77,7 @@ def test_result_as_json_and_as_a_picture(counts: Path, capsys: Any) -> None:
 
 def test_killed_command_started_again_goes_on_to_the_same_result(counts: Path, capsys: Any) -> None:
     words = ["rank", str(counts), "--ranks", "1-12", "--splits", "3", "--no-early-stop", "--jobs=1"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "klnmf", *words], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL
-    )
-    assert process.stderr is not None
-    while b"fits done" not in process.stderr.readline():
-        assert process.poll() is None
-    time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    said = process.communicate(timeout=60)[1].decode()
-    assert process.returncode == 130
+    said = interrupted(words, b"fits done")
     assert "To continue:\n  klnmf rank counts.npz" in said
     assert not Path("counts.rank.json").exists()
     # Other settings are not mixed with it.

@@ -173,7 +173,7 @@ def test_search_of_other_data_or_settings_is_refused(tmp_path: Path) -> None:
 def test_damaged_search_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "search"
     path.write_bytes(b"no zip")
-    with pytest.raises(SavedFileError, match="not a file that klnmf saved"):
+    with pytest.raises(SavedFileError, match="not a file saved by klnmf"):
         select_rank(counts(), [1, 2], checkpoint=path, random_state=0)
     assert path.read_bytes() == b"no zip"
 

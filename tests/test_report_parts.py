@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from klnmf import KLNMF
+from klnmf import KLNMF, RunOptions
 from klnmf.report import measures
 from klnmf.report.reproduce import command_line, python_snippet
 from klnmf.simulate import simulate_counts
@@ -54,7 +54,7 @@ def test_snippet_fits_the_same_model_again() -> None:
 
 
 def test_snippet_says_what_it_cannot_hold() -> None:
-    model = KLNMF(2, random_state=np.random.RandomState(0), callback=print)
+    model = KLNMF(2, random_state=np.random.RandomState(0), run=RunOptions(callback=print))
     snippet = python_snippet(model, {})
     assert "random_state=None,  # was a RandomState" in snippet
     assert "a callback was set" in snippet
@@ -79,7 +79,7 @@ def test_snippet_and_command_say_what_was_known(tmp_path: Path) -> None:
         snippet = python_snippet(known, {})
         last = "W = model.fit_transform(X, exposure=exposure, missing=missing)  # not saved with"
         assert snippet.splitlines()[-1].startswith(last)
-        namespace = {"X": X, "known": known.components_[:1], **told}
+        namespace = {"X": X, "fixed_components": known.components_[:1], **told}
         exec(snippet, namespace)
         np.testing.assert_array_equal(namespace["model"].components_, model.components_)
         command = command_line(known, {"input": "counts.npz"})
@@ -99,6 +99,6 @@ def test_no_command_carries_fixed_components() -> None:
 
 def test_names_from_a_file_are_no_code() -> None:
     model = KLNMF(3)
-    model.known_names_ = ["missing", "X); print(1", "a\nrm -r"]
+    model.constraint_names_ = ["missing", "X); print(1", "a\nrm -r"]
     assert "print(1" not in python_snippet(model, {})
     assert "\n" not in command_line(model, {})

@@ -27,6 +27,7 @@ from klnmf.backends.cpu import effective_threads
 from klnmf.simulate import simulate_counts
 from klnmf.support.caching import cached_property
 from klnmf.support.progress import ProgressBar
+from strategies import make_model
 
 COUNTS = simulate_counts(60, 40, 3, counts_per_sample=150, random_state=0).X
 
@@ -35,7 +36,7 @@ needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has
 
 def model(**parameters: Any) -> KLNMF:
     """Return a small model that gives the same result every time."""
-    return KLNMF(**{"n_components": 3, "random_state": 0, "n_threads": 1, **parameters})
+    return make_model(**{"n_components": 3, "random_state": 0, "n_threads": 1, **parameters})
 
 
 def run_python(code: str, *arguments: str, timeout: float = 60, **environment: str) -> str:
@@ -143,7 +144,7 @@ def test_interrupted_fit_can_go_on_with_a_warm_start() -> None:
     estimator = model(callback=interrupt, warm_start=True)
     with pytest.raises(KeyboardInterrupt):
         estimator.fit(COUNTS)
-    estimator.set_params(callback=None).fit(COUNTS)
+    estimator.set_params(run=None).fit(COUNTS)
     assert estimator.history_[0]["iteration"] == 5
     np.testing.assert_array_equal(estimator.components_, model().fit(COUNTS).components_)
 
@@ -152,14 +153,14 @@ def test_interrupted_fit_can_go_on_with_a_warm_start() -> None:
 def test_real_signal_in_a_long_fit() -> None:
     code = """
         import signal
-        from klnmf import KLNMF, objective
+        from klnmf import KLNMF, RunOptions, objective
         from klnmf.simulate import simulate_counts
 
         # Where the tests run in the background, the shell has set SIGINT to be ignored.
         signal.signal(signal.SIGINT, signal.default_int_handler)
         X = simulate_counts(3000, 500, 5, counts_per_sample=100, random_state=0).X
         say = lambda record: print("iteration", record["iteration"], flush=True)
-        model = KLNMF(20, random_state=0, tol=0.0, max_iter=10**9, callback=say)
+        model = KLNMF(20, random_state=0, tol=0.0, max_iter=10**9, run=RunOptions(callback=say))
         try:
             model.fit(X)
         except KeyboardInterrupt:
@@ -241,7 +242,7 @@ def test_any_number_of_threads_gives_the_same_bits() -> None:
 def test_no_more_operating_system_threads_than_asked_for(n_threads: int) -> None:
     code = f"""
         import re
-        from klnmf import KLNMF
+        from klnmf import KLNMF, RunOptions
         from klnmf.simulate import simulate_counts
 
         def alive():
@@ -251,7 +252,8 @@ def test_no_more_operating_system_threads_than_asked_for(n_threads: int) -> None
         before = alive()
         seen = []
         look = lambda record: seen.append(alive())
-        KLNMF(3, random_state=0, n_threads={n_threads}, tol=0.2, callback=look).fit(X)
+        run = RunOptions(callback=look)
+        KLNMF(3, random_state=0, n_threads={n_threads}, tol=0.2, run=run).fit(X)
         print(max(seen) - before)
     """
     extra = int(run_python(code, OPENBLAS_NUM_THREADS="1"))

@@ -171,7 +171,7 @@ def test_draws_from_given_factors_are_those_of_the_planted_ones() -> None:
         ([1.0], [[1.0]], "W must have two dimensions"),
         ([[1.0]], [[-1.0]], "components must be nonnegative"),
         ([[np.inf]], [[1.0]], "W must be nonnegative and finite"),
-        ([[1.0, 2.0]], [[1.0, 2.0]], "a column for each row of components"),
+        ([[1.0, 2.0]], [[1.0, 2.0]], "as many columns as components has rows"),
     ],
 )
 def test_wrong_factors_are_named(W: object, components: object, message: str) -> None:

@@ -27,7 +27,7 @@ from klnmf.datasets import tf_idf
 from klnmf.evaluation import evaluate
 from klnmf.frames import components_frame
 from klnmf.model_selection import consensus, select_rank
-from klnmf.named_features import project
+from klnmf.named_features import transform_by_name
 from klnmf.preparing import prepare
 from klnmf.readers import CountTable
 from klnmf.report import write_report
@@ -75,7 +75,7 @@ OF_COUNTS: dict[str, Callable[[Any], Any]] = {
     "bootstrap": lambda X: bootstrap(MODEL, X, 2),
     "differential_features": lambda X: differential_features(MODEL, X),
     "coherence": lambda X: topics.coherence(H, X),
-    "project": lambda X: project(MODEL, X, NAMES, model_feature_names=NAMES),
+    "project": lambda X: transform_by_name(MODEL, X, NAMES, model_feature_names=NAMES),
     "CountTable": CountTable,
     "prepare": lambda X: prepare(X, Path("nowhere")),
     "tf_idf": tf_idf,

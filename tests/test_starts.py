@@ -10,13 +10,14 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 
-from klnmf import KLNMF, objective
+from klnmf import KLNMF, RunOptions, objective
 from klnmf.data.sparse_data import SparseData
 from klnmf.data.validation import check_counts
 from klnmf.estimators.begin import TRIAL_ITERATIONS
 from klnmf.simulate import simulate_counts
 from klnmf.solvers import SOLVERS
 from klnmf.starts.initialization import STARTS
+from strategies import make_model
 
 SIMULATED = simulate_counts(60, 40, 3, counts_per_sample=150, random_state=0)
 COUNTS = SIMULATED.X
@@ -25,7 +26,7 @@ OTHER_COUNTS = simulate_counts(50, 40, 3, counts_per_sample=150, random_state=1)
 
 def model(**parameters: Any) -> KLNMF:
     """Return a small model that gives the same result every time."""
-    return KLNMF(**{"n_components": 3, "random_state": 0, "n_threads": 1, **parameters})
+    return make_model(**{"n_components": 3, "random_state": 0, "n_threads": 1, **parameters})
 
 
 def first_objective(estimator: KLNMF) -> float:
@@ -298,15 +299,16 @@ def test_warm_start_with_other_penalties_or_solver_keeps_the_components() -> Non
         ("sparse_output", "yes", "sparse_output"),
         ("warm_start", None, "warm_start"),
         ("backend", "abacus", "'backend' parameter of KLNMF must be a str among .*'auto'"),
-        ("progress", "yes", "progress"),
-        ("callback", 3, "callable"),
+        ("run", {"progress": True}, "must be None or an instance of .*RunOptions"),
+        ("run", RunOptions(progress="yes"), "'progress' parameter of RunOptions"),
+        ("run", RunOptions(callback=3), "callable"),
     ],
 )
 def test_bad_parameters(parameter: str, value: Any, message: str) -> None:
     estimator = KLNMF(**{parameter: value})  # nothing is checked before fit
     with pytest.raises((ValueError, TypeError), match=message) as caught:
         estimator.fit(COUNTS)
-    assert parameter in str(caught.value)
+    assert parameter in str(caught.value) or parameter == "run"
 
 
 # ---- starts of our own --------------------------------------------------------------------------

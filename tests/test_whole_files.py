@@ -22,7 +22,6 @@ import scipy.sparse as sp
 
 from klnmf import KLNMF
 from klnmf.data.on_disk.layout import write_json
-from klnmf.datasets.named_npz import Table, write_prepared
 from klnmf.preparing import prepare
 from klnmf.readers import CountTable, write_counts
 from klnmf.report import write_report
@@ -170,7 +169,6 @@ WRITERS: dict[str, Callable[[Path], Any]] = {
     "model.klnmf": save_model,
     "page.html": save_report,
     "header.json": lambda path: write_json(path, {"names": ["x" * 10_000]}),
-    "data.npz": lambda path: write_prepared(path.parent, "data", Table(X)),
     **{
         f"counts.{ending}": lambda path: write_counts(TABLE, path)
         for ending in ("npz", "mtx", "mtx.gz", "csv", "tsv.gz", "parquet")

@@ -1,1 +1,1 @@
-"""The evaluation of the SRCD paper (Nguyen and Ho), done again: ``python -m benchmarks.paper``."""
+"""The evaluation of the SRCD paper (Nguyen and Ho), repeated: ``python -m benchmarks.paper``."""

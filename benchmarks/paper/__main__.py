@@ -1,4 +1,4 @@
-"""The evaluation of the SRCD paper, done again: tables, figures and claims.
+"""The evaluation of the SRCD paper, repeated: tables, figures and claims.
 
     python -m benchmarks.paper --quick --out DIR        # embedded corpus, a few minutes
     python -m benchmarks.paper --data DIR --out DIR     # every data set in the folder: hours

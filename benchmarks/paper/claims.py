@@ -37,7 +37,7 @@ def table(results: Results) -> str:
 
 
 def _missing(text: str, kind: str) -> Claim:
-    return Claim(text, UNKNOWN, "no such measurement was made", kind)
+    return Claim(text, UNKNOWN, "not measured", kind)
 
 
 # ---- convergence ---------------------------------------------------------------------------------
@@ -69,7 +69,7 @@ def _subproblem(results: Results) -> Claim:
     known = all(value is not None for value in once + ends)
     arrived = known and max(ends) < 1e-5
     evidence = (
-        f"one call, which is all that Algorithm 1 makes, ends {_percents(once)} above the least "
+        f"one call, which is all that Algorithm 1 makes, ends {_percents(once)} above the lowest "
         f"value; after {len(runs[0]['excess'])} calls {_percents(ends)}"
     )
     return Claim(text, PARTLY if arrived else FAILS, evidence, "subproblem")
@@ -92,7 +92,7 @@ def _stationary(results: Results) -> Claim:
     residuals = [run["residual"] for run in runs if run["residual"] is not None]
     arrived = sum(residual <= 1e-3 for residual in residuals)
     evidence = (
-        f"a limit cannot be observed; when the time was over, {arrived} of {len(runs)} runs met a "
+        f"a limit cannot be observed; at the end of the time, {arrived} of {len(runs)} runs met a "
         f"KKT residual of at most 1e-3 (median {np.median(residuals):.2g}); of klnmf's runs "
         f"{sum(run['converged'] for run in ours)} of {len(ours)} were certified at 1e-3"
     )
@@ -297,8 +297,8 @@ def _sparse_factors(results: Results) -> Claim:
             text, UNKNOWN, f"no set of the paper's here; {min(shares):.0f} % at least", "curve"
         )
     evidence = (
-        f"off the printed shares by {np.median(differences):.1f} points in the median, "
-        f"{max(differences):.1f} at most"
+        f"median difference from the printed shares {np.median(differences):.1f} points, largest "
+        f"{max(differences):.1f}"
     )
     return Claim(text, HOLDS if np.median(differences) < 5 else PARTLY, evidence, "curve")
 

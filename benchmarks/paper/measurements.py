@@ -27,7 +27,7 @@ from benchmarks.memory import resident, settle
 from benchmarks.paper.methods import METHODS
 from benchmarks.paper.sets import load_set
 from benchmarks.peer_run import environment, write_json
-from klnmf import KLNMF, NotCountsWarning
+from klnmf import KLNMF, NotCountsWarning, RunOptions
 from klnmf.backends.base import GuardedRule, PaperRule
 from klnmf.backends.cpu import CpuBackend
 from klnmf.data.sparse_data import SparseData
@@ -102,7 +102,7 @@ def curve(settings: Settings, folder: Path | None) -> Result:
         start=start,
         tol=method.tol,
         random_state=settings["seed"],
-        callback=lambda record: record["seconds"] >= settings["seconds"],
+        run=RunOptions(callback=lambda record: record["seconds"] >= settings["seconds"]),
     )
     peak = resident("VmHWM")
     n_rises, largest = rises(history)
@@ -141,7 +141,7 @@ def growth(settings: Settings, folder: Path | None) -> Result:
         start=start_pair(X, rank, 0, "random"),
         threads=threads,
         max_iter=settings["iterations"],
-        callback=lambda record: record["seconds"] >= settings["seconds"],
+        run=RunOptions(callback=lambda record: record["seconds"] >= settings["seconds"]),
     )
     times = [round(record["seconds"], 6) for record in history]
     return {"iterations": len(history), "seconds": times[-1], "times": times}

@@ -21,7 +21,7 @@ def page(results: Results, captions: Mapping[str, str], absent: list[str], quick
     return Template(PAGE.read_text(encoding="utf-8")).substitute(
         environment=_environment(results),
         absent=_absent(absent),
-        quick="\n**This is the quick form: a small corpus and a few seconds a run.**\n"
+        quick="\n**This is the quick form: a small corpus and a few seconds per run.**\n"
         if quick
         else "",
         claims=claims.table(results),
@@ -54,7 +54,7 @@ def _lengths(results: Results) -> str:
     for kind, figure in texts.items():
         seconds = {run["settings"]["seconds"] for run in results.find(kind)}
         if seconds:
-            parts.append(f"{figure}: {' or '.join(f'{s:g}' for s in sorted(seconds))} s a run")
+            parts.append(f"{figure}: {' or '.join(f'{s:g}' for s in sorted(seconds))} s per run")
     ranks = {run["settings"]["rank"] for run in results.find("threads")}
     at = f" (r = {', '.join(map(str, sorted(ranks)))})" if ranks else ""
     return "; ".join(parts) + at + "." if parts else ""
@@ -64,4 +64,4 @@ def _absent(absent: list[str]) -> str:
     if not absent:
         return ""
     names = ", ".join(f"{LABELS[name]} ({name}.npz)" for name in absent)
-    return f"Not in the data folder, and so left out: {names}."
+    return f"Left out because they are not in the data folder: {names}."

@@ -11,17 +11,22 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from klnmf.data.not_counts import NotCountsWarning
     from klnmf.data.on_disk.matrix import open_matrix
+    from klnmf.data.validation import EmptySamplesWarning, ManyComponentsWarning
     from klnmf.estimators.kl_nmf import KLNMF
     from klnmf.estimators.loading import load_model
     from klnmf.estimators.mini_batch import MiniBatchKLNMF
+    from klnmf.estimators.run_options import RunOptions
     from klnmf.preparing import prepare
 
     __version__: str
 
 __all__ = [
     "KLNMF",
+    "EmptySamplesWarning",
+    "ManyComponentsWarning",
     "MiniBatchKLNMF",
     "NotCountsWarning",
+    "RunOptions",
     "__version__",
     "load_model",
     "open_matrix",
@@ -31,9 +36,12 @@ __all__ = [
 # Where the names are. They and the modules are imported when they are first asked for: the command
 # line imports this package too, and its --help should not wait for scikit-learn.
 _HOMES = {
+    "EmptySamplesWarning": "klnmf.data.validation",
     "KLNMF": "klnmf.estimators.kl_nmf",
+    "ManyComponentsWarning": "klnmf.data.validation",
     "MiniBatchKLNMF": "klnmf.estimators.mini_batch",
     "NotCountsWarning": "klnmf.data.not_counts",
+    "RunOptions": "klnmf.estimators.run_options",
     "load_model": "klnmf.estimators.loading",
     "open_matrix": "klnmf.data.on_disk.matrix",
     "prepare": "klnmf.preparing",

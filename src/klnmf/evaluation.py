@@ -1,4 +1,4 @@
-"""How good a fitted model is on data that it has not seen, in one call."""
+"""Scores of a fitted model on new data, in one call."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from klnmf.data.validation import warn_caller
 from klnmf.estimators.base import FactorModel
+from klnmf.estimators.completion import completed
 from klnmf.estimators.kl_nmf import KLNMF
 from klnmf.topics import coherence
 from klnmf.topics.checks import checked_components
 
-# Samples that a figure needs. In the mean over chapters of the Bible (15 components, twelve draws),
-# the perplexity of 10 samples is off by 18 %, of 5 by 24 %. Coherence of single components in 30
+# Samples that a score needs. In chapters of the Bible (15 components, average of twelve draws), the
+# perplexity of 10 samples is off by 18 %, of 5 by 24 %. Coherence of single components in 30
 # samples has no correlation with that in 600; in 50 it is 0.2, in 100 it is 0.5.
 SAMPLES_FOR_LIKELIHOOD = 10
 SAMPLES_FOR_COHERENCE = 50
@@ -31,10 +32,10 @@ class HeldOutScores:
     Attributes
     ----------
     log_likelihood : float
-        Mean Poisson log-likelihood of a sample's held-out half: ``model.score(X)``.
+        Mean Poisson log-likelihood of the held-out halves of the samples: ``model.score(X)``.
     perplexity : float
-        exp(−mean log share of a held-out count): among how many equally likely features the model
-        hesitates. Lower is better; an even guess has ``n_features``.
+        exp(−mean log share of a held-out count): the effective number of features that the model
+        chooses from. Lower is better; guessing evenly gives ``n_features``.
     npmi, umass : ndarray of shape (n_components,)
         Coherence of each component in X, see `klnmf.topics.coherence`.
     n_samples, n_features, n_counts : int, int, float
@@ -52,14 +53,14 @@ class HeldOutScores:
     def __str__(self) -> str:
         """Return the three scores in words."""
         lines = [
-            f"log-likelihood  {self.log_likelihood:.6g} (mean of a sample's held-out half)",
-            f"perplexity      {self.perplexity:.6g} (an even guess: {self.n_features})",
+            f"log-likelihood  {self.log_likelihood:.6g} (mean per sample, held-out half)",
+            f"perplexity      {self.perplexity:.6g} (guessing evenly: {self.n_features})",
         ]
         for name, values in (("NPMI", self.npmi), ("UMass", self.umass)):
-            known = values[np.isfinite(values)]
+            finite = values[np.isfinite(values)]
             text = "no component has two features that occur"
-            if known.size:
-                text = f"{known.mean():.3f} in the mean, {known.min():.3f} to {known.max():.3f}"
+            if finite.size:
+                text = f"mean {finite.mean():.3f}, from {finite.min():.3f} to {finite.max():.3f}"
             lines.append(f"{'coherence ' + name:15s} {text}")
         return "\n".join([*lines, f"{self.n_counts:g} counts of {self.n_samples} samples scored"])
 
@@ -67,19 +68,19 @@ class HeldOutScores:
 def evaluate(model: Any, X: Any, *, n_top: int = 10) -> HeldOutScores:
     """Score a fitted model on samples: held-out likelihood, perplexity and coherence in one call.
 
-    Best on samples that it was not fitted to. Half of each sample's counts say what the sample is
-    about, the other half is predicted.
+    Use samples that the model was not fitted to. W is estimated from half of each sample's counts,
+    and the other half is predicted.
 
     Parameters
     ----------
     model : estimator with ``components_``, or array-like of shape (n_components, n_features)
         A fitted model: KLNMF, MiniBatchKLNMF, another library's with nonnegative components (such
-        as scikit-learn's NMF and LatentDirichletAllocation), or the components themselves (such as
-        those of `klnmf.model_selection.consensus`). W is solved for under the KL divergence.
+        as scikit-learn's NMF and LatentDirichletAllocation), or the components (such as those of
+        `klnmf.model_selection.consensus`). W is solved for under the KL divergence.
     X : {array-like, sparse matrix or array} of shape (n_samples, n_features)
         Counts.
     n_top : int, default=10
-        Leading features of a component whose coherence is measured; at least 2.
+        Number of leading features of a component whose coherence is measured; at least 2.
 
     Returns
     -------
@@ -88,8 +89,8 @@ def evaluate(model: Any, X: Any, *, n_top: int = 10) -> HeldOutScores:
     Warns
     -----
     UserWarning
-        If a figure says little: fewer than 10 samples with counts (50 for coherence), or a
-        perplexity that is worse than an even guess among all features.
+        If a score says little: fewer than 10 samples with counts (50 for coherence), or a
+        perplexity that is worse than guessing evenly among all features.
 
     Examples
     --------
@@ -102,24 +103,23 @@ def evaluate(model: Any, X: Any, *, n_top: int = 10) -> HeldOutScores:
     >>> scores.perplexity < X.shape[1] / 4
     True
     """
-    known = _as_factor_model(model)
-    if "missing" in getattr(known, "known_names_", []):
+    scored = _as_factor_model(model)
+    if "missing" in scored.constraint_names_:
         raise ValueError(
-            "The model was fitted with missing cells, and coherence knows nothing of these: it "
-            "would count them as zeros that were observed. Use model.score(X, missing=...); if "
-            "nothing is missing in X, evaluate(model.components_, X)."
+            "The model was fitted with missing cells, and coherence does not support them: it "
+            "would count them as observed zeros. Use model.score(X, missing=...); if nothing is "
+            "missing in X, use evaluate(model.components_, X)."
         )
-    counts = known._check(X, reset=False)
-    split, found = known._completed(counts)
-    n_counts = float(split.held_out.sum(dtype=np.float64))
+    counts = scored._check(X, reset=False)
+    found = completed(scored, lambda: [(counts, None)], None)
     scores = HeldOutScores(
         found.per_sample,
-        math.exp(-found.log_shares / n_counts) if n_counts else math.nan,
-        coherence(known.components_, counts, "npmi", n_top=n_top),
-        coherence(known.components_, counts, "umass", n_top=n_top),
+        math.exp(-found.log_shares / found.n_counts) if found.n_counts else math.nan,
+        coherence(scored.components_, counts, "npmi", n_top=n_top),
+        coherence(scored.components_, counts, "umass", n_top=n_top),
         counts.shape[0],
-        split.held_out.shape[1],
-        n_counts,
+        found.n_features,
+        found.n_counts,
     )
     _warn_of_few_samples(int(np.count_nonzero(np.diff(counts.indptr))))
     _warn_if_worse_than_even(scores)
@@ -136,8 +136,8 @@ def _warn_of_few_samples(n_filled: int) -> None:
             f"at least {SAMPLES_FOR_COHERENCE}"
         )
     warn_caller(
-        f"{needs}, and {n_filled} have counts here. With so few, the figures depend more on which "
-        "samples were chosen than on the model. Score more samples.",
+        f"{needs}, but only {n_filled} have counts here. The scores depend more on the choice of "
+        "samples than on the model. Score more samples.",
         UserWarning,
     )
 
@@ -146,7 +146,7 @@ def _warn_if_worse_than_even(scores: HeldOutScores) -> None:
     # Equal up to rounding is no worse: a model of one even component is an even guess.
     if scores.perplexity > 1.001 * scores.n_features:
         warn_caller(
-            f"The perplexity is {scores.perplexity:.6g}, worse than an even guess among the "
+            f"The perplexity is {scores.perplexity:.6g}, worse than guessing evenly among the "
             f"{scores.n_features} features: the model does not describe these samples. Check that "
             "the columns of X are the features of the fit, in the same order, and that the values "
             "are counts as in the fit.",
@@ -155,7 +155,7 @@ def _warn_if_worse_than_even(scores: HeldOutScores) -> None:
 
 
 def _as_factor_model(model: Any) -> FactorModel:
-    """Return the model itself, or one of ours with its components."""
+    """Return the model, or a KLNMF with its components."""
     if isinstance(model, BaseEstimator):
         check_is_fitted(model, "components_")
     if isinstance(model, FactorModel):
@@ -164,10 +164,6 @@ def _as_factor_model(model: Any) -> FactorModel:
     if not hasattr(given, "shape") and not isinstance(given, list | tuple):
         raise TypeError(
             "evaluate takes a fitted model with components_, or the components as an array; got "
-            f"{type(model).__name__}. A file's model is load_model(path).model."
+            f"{type(model).__name__}. For a file, pass load_model(path).model."
         )
-    components = checked_components(given)
-    known = KLNMF(components.shape[0], dtype=np.float64)
-    known.components_ = components
-    known.n_components_, known.n_features_in_ = components.shape
-    return known
+    return KLNMF.from_components(checked_components(given), dtype=np.float64)

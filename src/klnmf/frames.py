@@ -1,7 +1,7 @@
-"""Fitted models as pandas DataFrames, with names; they need the extra ``dataframes`` (pandas).
+"""Fitted models as pandas DataFrames with names. This needs the extra ``dataframes`` (pandas).
 
-W comes as scikit-learn does it: an array by default, and after ``set_output(transform="pandas")``
-a DataFrame with the index of X and the columns ``klnmf0``, ``klnmf1``, ...
+W is an array by default. After ``set_output(transform="pandas")``, as in scikit-learn, it is a
+DataFrame with the index of X and the columns ``klnmf0``, ``klnmf1``, ...
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
+from klnmf.constraints.names import names_seen_in_fit
 from klnmf.data.matrix_checks import checked_matrix
 from klnmf.estimators.kl_nmf import KLNMF
 
@@ -28,14 +29,14 @@ def components_frame(
     model : KLNMF
         A fitted model.
     feature_names : sequence of str, default=None
-        Names of the features; None takes those that the model saw in ``fit``, or where it saw none
-        ``"feature 0"``, ``"feature 1"``, ...
+        Names of the features. None uses those seen in ``fit``, or else ``"feature 0"``,
+        ``"feature 1"``, ...
 
     Returns
     -------
     pandas.DataFrame
-        ``components_`` with the features as columns; its index has the names that the columns of W
-        have under ``set_output``. Columns are sparse where the model has ``sparse_output=True``.
+        ``components_`` with the features as columns. The index has the names of the columns of W
+        under ``set_output``. Columns are sparse if the model has ``sparse_output=True``.
 
     Examples
     --------
@@ -54,8 +55,9 @@ def components_frame(
     pd = _pandas()
     components = checked_matrix(model.components_, "components_")
     if feature_names is None:
-        default = [f"feature {j}" for j in range(components.shape[1])]
-        feature_names = getattr(model, "feature_names_in_", default)
+        feature_names = names_seen_in_fit(model)
+    if feature_names is None:
+        feature_names = [f"feature {j}" for j in range(components.shape[1])]
     names = list(feature_names)
     if len(names) != components.shape[1]:
         raise ValueError(

@@ -1,8 +1,7 @@
-"""New samples whose features are missing, more, or in another order: matched by name."""
+"""New samples with missing, additional or reordered features, which are matched by name."""
 
 from __future__ import annotations
 
-import copy
 import logging
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
@@ -13,38 +12,47 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 from sklearn.utils import _safe_indexing
+from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import check_is_fitted
 
+from klnmf.constraints.names import feature_names_of, names_seen_in_fit
 from klnmf.data.matrix_checks import checked_matrix
 from klnmf.data.validation import warn_caller
+from klnmf.estimators.base import FactorModel
 from klnmf.estimators.kl_nmf import KLNMF
 from klnmf.readers.table import AbsentFeatures, CountTable
+from klnmf.saved.models import SavedModel
 from klnmf.support.option_names import option
 
 Positions = npt.NDArray[np.intp]
 
 _LOGGER = logging.getLogger(__name__)
 _EXAMPLES = 5
-# Share of the model's features below which data are more likely to have other names for them.
+# With a smaller share of the model's features, the data more likely use other names for them.
 MIN_OVERLAP = 0.1
+# Parameters of a model that a solve for W depends on.
+_PARAMETERS_OF_W = (
+    *("solver", "l1_W", "l2_W", "l1_H", "l2_H", "tol"),
+    *("n_threads", "dtype", "sparse_output", "backend"),
+)
 
 
 @dataclass(frozen=True)
 class FeatureOverlap:
-    """Which features of a model the new data have; as text, one line of counts.
+    """Which features of a model the new data have. Printed, it is one line of counts.
 
     Attributes
     ----------
     model_positions : ndarray of int
-        Positions of the common features among those of the model, rising.
+        Positions of the common features among those of the model, in ascending order.
     data_positions : ndarray of int
         Positions of the same features, in the same order, among the columns of the data.
     missing : tuple
         Features of the model that the data do not have.
     n_ignored : int
-        Columns of the data that the model does not know.
+        Number of columns of the data that the model does not have.
     absent_features : {"unobserved", "zero"}
-        What is known of the missing features: nothing, or that their counts are 0.
+        Whether the missing features were not observed, or have the count 0.
 
     Examples
     --------
@@ -81,13 +89,13 @@ class FeatureOverlap:
         return f"{of_model} found ({share:.1f} %), {len(self.missing):,} missing, {others}"
 
 
-class Projection(NamedTuple):
-    """What `project` returns.
+class NamedTransform(NamedTuple):
+    """What `transform_by_name` returns.
 
     Attributes
     ----------
     W : ndarray, CSR array or DataFrame of shape (n_samples, n_components)
-        What ``transform`` would return; it follows ``sparse_output`` and ``set_output`` too.
+        As from ``transform``, with ``sparse_output`` and ``set_output``.
     overlap : FeatureOverlap
         Which features were found; ``print(overlap)`` shows the counts.
     """
@@ -112,10 +120,10 @@ def match_features(
     data_names : iterable of str
         Names of the columns of the data.
     absent_features : {"unobserved", "zero"}, default="unobserved"
-        What is known of features that the data do not have, see `project`.
+        How to treat features that the data do not have, see `transform_by_name`.
     min_overlap : float, default=0.1
-        Least share of the model's features that must be found. Counts that are complete
-        (``absent_features="zero"``) may have any.
+        Smallest share of the model's features that must be found. It is not used with
+        ``absent_features="zero"``.
 
     Returns
     -------
@@ -124,23 +132,22 @@ def match_features(
     Raises
     ------
     ValueError
-        If a name that matters occurs twice (which of the columns is meant cannot be told; columns
-        that the model does not know may be called what they like), or too few features are common.
+        If the name of a feature of the model occurs twice, or too few features are common.
     """
     if absent_features not in ("unobserved", "zero"):
         raise ValueError(
             f"{option('absent_features')} must be 'unobserved' or 'zero'; got {absent_features!r}."
         )
     model, data = list(model_names), list(data_names)
-    _reject_duplicates(model, "The names of the model's features", "Give each its own name")
-    known = set(model)
+    _reject_duplicates(model, "The names of the model's features", "Give each a different name")
+    wanted = set(model)
     _reject_duplicates(
-        [name for name in data if name in known],
+        [name for name in data if name in wanted],
         "The names of the new data's columns",
-        "Rename the columns (of an AnnData: adata.var_names_make_unique()), or add those that hold "
-        "the same feature into one",
+        "Rename the columns (of an AnnData: adata.var_names_make_unique()), or add up those of the "
+        "same feature",
     )
-    place = {name: column for column, name in enumerate(data) if name in known}
+    place = {name: column for column, name in enumerate(data) if name in wanted}
     found = [position for position, name in enumerate(model) if name in place]
     overlap = FeatureOverlap(
         model_positions=np.array(found, dtype=np.intp),
@@ -150,7 +157,7 @@ def match_features(
         absent_features=absent_features,
     )
     if not found or (absent_features == "unobserved" and len(found) < min_overlap * len(model)):
-        unknown = [name for name in data if name not in known]
+        unknown = [name for name in data if name not in wanted]
         raise ValueError(_too_few(overlap, unknown, min_overlap))
     return overlap
 
@@ -161,8 +168,8 @@ def _too_few(overlap: FeatureOverlap, unknown: list[Hashable], min_overlap: floa
     if overlap.n_found:
         message = f"Only {overlap}; at least {100 * min_overlap:g} % are needed."
         way_out = (
-            " If the counts are complete, as those of texts are, and absent features are 0, pass "
-            f"{option('absent_features', 'zero')}; to go on with so few, "
+            " If absent features have the count 0, as in texts, use "
+            f"{option('absent_features', 'zero')}. To continue anyway, use "
             f"{option('min_overlap', 0)}."
         )
     return (
@@ -171,71 +178,76 @@ def _too_few(overlap: FeatureOverlap, unknown: list[Hashable], min_overlap: floa
     )
 
 
-def project(
-    model: KLNMF,
+def transform_by_name(
+    model: FactorModel | SavedModel,
     X: Any,
     feature_names: Sequence[Hashable] | npt.NDArray[Any] | None = None,
     *,
     model_feature_names: Sequence[Hashable] | npt.NDArray[Any] | None = None,
     absent_features: AbsentFeatures | None = None,
     min_overlap: float = MIN_OVERLAP,
-) -> Projection:
-    """Return W for new samples whose columns are matched with the model's features by name.
+) -> NamedTransform:
+    """Return W for new samples, whose columns are matched with the model's features by name.
 
-    Columns that the model does not know are left out. What becomes of features that the data do
-    not have depends on the data:
+    Columns that the model does not have are ignored. Features that the data do not have are treated
+    in one of two ways:
 
-    - In a table of measured features, such as genes, they were not measured. W is solved for with
-      the components restricted to the common features, as if the others had never been counted.
-    - Counts of texts are complete: a word that does not occur has the count 0. The result is that
-      of ``model.transform`` with columns of zeros.
+    - In a table of measured features, such as genes, they were not observed. W is solved for with
+      the common features alone.
+    - In counts of texts, a word that does not occur has the count 0. The result is that of
+      ``model.transform`` with columns of zeros.
 
-    A `CountTable` knows which of them it is. Where all features are there, in whatever order, the
-    result is that of ``model.transform`` in both cases.
+    A `CountTable` says which of them applies. If all features are there, in any order, the result
+    is that of ``model.transform`` in both cases.
 
-    A line says how many features were found; it goes to the logger ``klnmf.named_features``, as a
-    warning (which Python shows by default) when features were not measured.
+    One line about the features found goes to the logger ``klnmf.named_features``, as a warning
+    (which Python shows by default) if features were not observed.
 
     Parameters
     ----------
-    model : KLNMF
-        A fitted model.
+    model : KLNMF, MiniBatchKLNMF or SavedModel
+        A fitted model, or what `klnmf.load_model` returns.
     X : CountTable, or {array-like, sparse matrix or array, DataFrame} of shape \
             (n_samples, n_columns)
         Counts of the new samples.
     feature_names : sequence of str, default=None
-        Names of the columns of X; None takes those of a DataFrame or a CountTable.
+        Names of the columns of X; None uses those of a DataFrame or a CountTable.
     model_feature_names : sequence of str, default=None
-        Names of the model's features, in the order of the columns it was fitted on; None takes
-        ``feature_names_in_``, which a model has that was fitted on a DataFrame.
+        Names of the model's features, in the order of the columns it was fitted to; None uses
+        those of the SavedModel, or ``feature_names_in_``, which a fit to a DataFrame sets.
     absent_features : {"unobserved", "zero"}, default=None
-        What is known of features that X does not have: nothing, or that their counts are 0. None
-        is "zero" for a CountTable with ``open_features``, as `klnmf.readers.read_counts` returns
-        for texts and for triplets, and else "unobserved".
+        Whether features that X does not have were not observed, or have the count 0. None is
+        "zero" for a CountTable with ``open_features``, as `klnmf.readers.read_counts` returns for
+        texts and for triplets, and otherwise "unobserved".
     min_overlap : float, default=0.1
-        Least share of the model's features that must be found; below it, the names are likely to
-        be of another kind. It does not matter where absent features are zeros.
+        Smallest share of the model's features that must be found; with fewer, the names are likely
+        to be of another kind. It is not used if absent features have the count 0.
 
     Returns
     -------
-    Projection
+    NamedTransform
         Named tuple (W, overlap).
 
     Examples
     --------
     >>> from klnmf import KLNMF
-    >>> from klnmf.named_features import project
+    >>> from klnmf.named_features import transform_by_name
     >>> names = ["sea", "ship", "corn", "field"]
     >>> model = KLNMF(n_components=2, random_state=0)
     >>> model = model.fit([[4, 2, 0, 0], [2, 1, 0, 0], [0, 0, 3, 3], [0, 0, 2, 2]])
-    >>> W, overlap = project(model, [[8, 0, 9]], ["sea", "corn", "moon"], model_feature_names=names)
+    >>> W, overlap = transform_by_name(
+    ...     model, [[8, 0, 9]], ["sea", "corn", "moon"], model_feature_names=names
+    ... )
     >>> print(overlap)
     2 of 4 features of the model found (50.0 %), 2 missing, 1 other ignored
     >>> rates = model.inverse_transform(W)  # of all features, the missing ones too
     >>> [round(float(rate), 2) for rate in rates[0]]
     [8.0, 4.0, 0.0, 0.0]
     """
-    check_is_fitted(model, "components_")
+    fitted: FactorModel = model.model if isinstance(model, SavedModel) else model
+    if isinstance(model, SavedModel) and model_feature_names is None:
+        model_feature_names = model.feature_names
+    check_is_fitted(fitted, "components_")
     if isinstance(X, CountTable):
         feature_names = X.column_names if feature_names is None else feature_names
         absent_features = absent_features or X.absent_features
@@ -243,16 +255,17 @@ def project(
     X = checked_matrix(X)
     X = X if hasattr(X, "shape") else np.asarray(X)
     overlap = match_features(
-        _names_of_model(model, model_feature_names),
+        _names_of_model(fitted, model_feature_names),
         _names_of_data(X, feature_names),
         absent_features=absent_features or "unobserved",
         min_overlap=min_overlap,
     )
-    return Projection(project_common(model, _columns(X, overlap.data_positions), overlap), overlap)
+    W = transform_common(fitted, _columns(X, overlap.data_positions), overlap)
+    return NamedTransform(W, overlap)
 
 
-def project_common(model: KLNMF, X: Any, overlap: FeatureOverlap) -> Any:
-    """Return W for samples of which X has the common features alone, in the model's order."""
+def transform_common(model: FactorModel, X: Any, overlap: FeatureOverlap) -> Any:
+    """Return W for samples of which X has only the common features, in the model's order."""
     is_lost = overlap.missing and overlap.absent_features == "unobserved"
     _LOGGER.log(logging.WARNING if is_lost else logging.INFO, "%s", overlap)
     part, counts = model_of_features(model, X, overlap)
@@ -261,7 +274,7 @@ def project_common(model: KLNMF, X: Any, overlap: FeatureOverlap) -> Any:
     if len(unseen):
         warn_caller(
             f"The components {', '.join(map(str, unseen))} have no weight on the features that "
-            "were found: nothing can be said about them, and their columns of W are 0.",
+            "were found, so their columns of W are 0.",
             UserWarning,
         )
     W = part.transform(counts)
@@ -270,12 +283,31 @@ def project_common(model: KLNMF, X: Any, overlap: FeatureOverlap) -> Any:
     return W
 
 
-def model_of_features(model: KLNMF, X: Any, overlap: FeatureOverlap) -> tuple[KLNMF, Any]:
-    """Return model and counts on the features that are known, given counts of the common ones."""
+def model_of_features(model: FactorModel, X: Any, overlap: FeatureOverlap) -> tuple[KLNMF, Any]:
+    """Return model and counts on the observed features, given counts of the common ones.
+
+    The names of these features, if any, are those of X.
+    """
+    positions = overlap.model_positions
     if overlap.absent_features == "zero":
-        X = with_zeros(X, overlap)
-        return restricted(model, np.arange(overlap.n_model), X), X
-    return restricted(model, overlap.model_positions, X), X
+        X, positions = with_zeros(X, overlap), np.arange(overlap.n_model)
+    weights = model.feature_weight_
+    # What a solve for W depends on; constraints on all features do not fit some of them.
+    parameters = {
+        name: value
+        for name, value in model.get_params(deep=False).items()
+        if name in _PARAMETERS_OF_W
+    }
+    part = KLNMF.from_components(
+        model.components_[:, positions],
+        feature_names=feature_names_of(X),
+        constraint_names=model.constraint_names_,
+        n_fixed_W=model.n_fixed_W_,
+        feature_weight=None if weights is None else weights[positions],
+        **parameters,
+    )
+    part.set_output(transform=_get_output_config("transform", model)["dense"])
+    return part, X
 
 
 def with_zeros(X: Any, overlap: FeatureOverlap) -> Any:
@@ -287,21 +319,6 @@ def with_zeros(X: Any, overlap: FeatureOverlap) -> Any:
     return sp.csr_array(arrays, shape=(common.shape[0], overlap.n_model))
 
 
-def restricted(model: KLNMF, positions: Positions, X: Any) -> KLNMF:
-    """Return a copy of a model that knows these features alone and takes X's names for them."""
-    part = copy.copy(model)
-    if len(positions) < model.n_features_in_:
-        part.components_ = model.components_[:, positions]
-        weights = getattr(model, "feature_weight_", None)
-        part.feature_weight_ = None if weights is None else weights[positions]
-        part.n_features_in_ = len(positions)
-    part.__dict__.pop("feature_names_in_", None)
-    names = list(getattr(X, "columns", []))
-    if names and all(isinstance(name, str) for name in names):
-        part.feature_names_in_ = np.array(names, dtype=object)
-    return part
-
-
 def _columns(X: Any, positions: Positions) -> Any:
     """Return the columns of X in this order, X itself where that is what it has."""
     if np.array_equal(positions, np.arange(X.shape[1])):
@@ -309,13 +326,12 @@ def _columns(X: Any, positions: Positions) -> Any:
     return _safe_indexing(X, positions, axis=1)
 
 
-def _names_of_model(model: KLNMF, given: Any) -> list[Hashable]:
-    names = getattr(model, "feature_names_in_", None) if given is None else given
+def _names_of_model(model: FactorModel, given: Any) -> list[Hashable]:
+    names = names_seen_in_fit(model) if given is None else given
     if names is None:
         raise ValueError(
-            "The model does not know the names of its features, since it was not fitted on a "
-            "DataFrame. Pass them as model_feature_names, in the order of the columns it was "
-            "fitted on."
+            "The model has no feature names, because it was not fitted to a DataFrame. Pass "
+            "model_feature_names, in the order of the columns it was fitted to."
         )
     names = list(names)
     if len(names) != model.n_features_in_:
@@ -330,13 +346,13 @@ def _names_of_data(X: Any, given: Any) -> list[Hashable]:
     names = getattr(X, "columns", None) if given is None else given
     if names is None:
         raise ValueError(
-            f"The columns of X have no names, since it is a {type(X).__name__} and not a "
-            "DataFrame. Pass them as feature_names."
+            f"The columns of X have no names, because it is a {type(X).__name__} and not a "
+            "DataFrame. Pass feature_names."
         )
     names, shape = list(names), np.shape(X)
     if len(shape) != 2 or len(names) != shape[1]:
         raise ValueError(
-            f"X has shape {shape} and {len(names):,} feature names; wanted are samples × features "
+            f"X has shape {shape} and {len(names):,} feature names. It must be samples × features "
             "with one name for each column."
         )
     return names

@@ -1,4 +1,4 @@
-"""Counts drawn from known factors, to test whether a method finds them again."""
+"""Simulated counts with given factors, to test whether a method recovers them."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _MAX_DRAWS_AT_ONCE = 1 << 22
 
 
 class SimulatedCounts(NamedTuple):
-    """Counts and the factors that they were drawn from.
+    """Simulated counts and their factors.
 
     Attributes
     ----------
     X : scipy.sparse.csr_matrix of int64, shape (n_samples, n_features)
-        Counts, X_ij ~ Poisson((W Hᵀ)_ij), independent.
+        Independent counts, X_ij ~ Poisson((W Hᵀ)_ij).
     W : ndarray of float64, shape (n_samples, n_components)
-        Row i sums to the expected total count of sample i.
+        The sum of row i is the expected total count of sample i.
     H : ndarray of float64, shape (n_features, n_components)
         Each column sums to 1.
     """
@@ -46,31 +46,31 @@ def simulate_counts(
     concentration_H: float = 0.1,
     random_state: RandomLike = None,
 ) -> SimulatedCounts:
-    """Draw planted factors W and H and Poisson counts with mean W Hᵀ.
+    """Draw factors W and H, and Poisson counts with mean W Hᵀ.
 
-    Rows of W (times the expected total) and columns of H are Dirichlet. The counts are exact
-    Poisson draws without ever forming W Hᵀ: for component k the total N_k is Poisson with mean
-    (Σ_i W_ik)(Σ_j H_jk), and each of its N_k events falls in row i with probability W_ik / Σ W_k
-    and, independently, in column j with probability H_jk / Σ H_k. Splitting a Poisson total in
-    this way gives independent Poisson counts of mean W_ik H_jk, and their sum over k is X.
-    Time is proportional to the total count; memory to the factors and the nonzeros, plus a
-    constant.
+    Rows of W (times the expected total) and columns of H have Dirichlet distributions. The counts
+    are exact Poisson draws, and W Hᵀ is never formed. For component k the total N_k is Poisson with
+    mean (Σ_i W_ik)(Σ_j H_jk). Each of the N_k events falls in row i with probability
+    W_ik / Σ_i W_ik and, independently, in column j with probability H_jk / Σ_j H_jk. This gives
+    independent Poisson counts of mean W_ik H_jk, and X is their sum over k. The time is
+    proportional to the total count, the memory to the factors and the nonzeros.
 
     Parameters
     ----------
     n_samples, n_features, n_components : int
-        Sizes: X is n_samples × n_features.
+        Shape of X, and the number of components.
     counts_per_sample : float or array-like of shape (n_samples,), default=100.0
         Expected total count of each sample.
     sparsity : float in [0, 1), default=0.0
-        Probability that an entry of W or H is exactly zero. Each row of W and each column of H
-        keeps at least one entry; a row of H may be all zero, its feature then never occurs.
+        Probability that an entry of W or H is exactly 0. Each row of W and each column of H has at
+        least one positive entry. A row of H may be 0; its feature then does not occur.
     concentration_W : float, default=0.5
-        Dirichlet concentration of the rows of W; small values mix few components per sample.
+        Dirichlet concentration of the rows of W. With small values, samples have few components.
     concentration_H : float, default=0.1
-        Dirichlet concentration of the columns of H; small values use few features per component.
+        Dirichlet concentration of the columns of H. With small values, components have few
+        features.
     random_state : None, int, RandomState or Generator, default=None
-        Source of randomness; the same int gives the same result.
+        Seed or generator. The same int gives the same result.
 
     Returns
     -------
@@ -104,7 +104,7 @@ def simulate_counts(
     generator = _as_generator(random_state)
     W = _sparse_dirichlet(generator, n_samples, n_components, concentration_W, sparsity)
     W *= totals[:, np.newaxis]
-    # Drawn by component (each of its columns is one Dirichlet draw), kept tall.
+    # Each row of the draw is one component.
     H = np.ascontiguousarray(
         _sparse_dirichlet(generator, n_components, n_features, concentration_H, sparsity).T
     )
@@ -114,25 +114,24 @@ def simulate_counts(
 def draw_counts(
     W: npt.ArrayLike, components: npt.ArrayLike, random_state: RandomLike = None
 ) -> sparse.csr_matrix:
-    """Draw Poisson counts with the mean W times the components, never forming that product.
+    """Draw Poisson counts whose mean is W times the components.
 
-    Exact draws in memory proportional to the factors and the nonzeros drawn, as in
-    `simulate_counts`. With the factors of a fitted model these are data as they would be if the
-    model were true: what `klnmf.uncertainty.bootstrap` refits.
+    The draws are exact, as in `simulate_counts`, and the product is never formed.
+    `klnmf.uncertainty.bootstrap` draws data from fitted models in this way.
 
     Parameters
     ----------
     W : array-like of shape (n_samples, n_components)
-        Nonnegative.
+        Nonnegative factor.
     components : array-like of shape (n_components, n_features)
-        Nonnegative, such as ``components_`` of a fitted model.
+        Nonnegative factor, for example ``components_`` of a fitted model.
     random_state : None, int, RandomState or Generator, default=None
-        Source of randomness; the same int gives the same result.
+        Seed or generator. The same int gives the same result.
 
     Returns
     -------
     scipy.sparse.csr_matrix of int64, shape (n_samples, n_features)
-        X_ij ~ Poisson((W · components)_ij), independent.
+        Independent counts, X_ij ~ Poisson((W · components)_ij).
 
     Examples
     --------
@@ -150,14 +149,14 @@ def draw_counts(
             raise ValueError(f"{name} must be nonnegative and finite.")
     if factors[0].shape[1] != factors[1].shape[0]:
         raise ValueError(
-            "W must have a column for each row of components; got shapes "
+            "W must have as many columns as components has rows; got shapes "
             f"{factors[0].shape} and {factors[1].shape}."
         )
     return _poisson_counts(_as_generator(random_state), factors[0], factors[1].T)
 
 
 def _check_totals(counts_per_sample: float | npt.ArrayLike, n_samples: int) -> FloatArray:
-    """Return the expected total count of each sample, as an array of length n_samples."""
+    """Return the expected total count of each sample."""
     given = np.asarray(counts_per_sample, dtype=np.float64)
     if given.shape not in ((), (n_samples,)):
         raise ValueError(
@@ -170,7 +169,7 @@ def _check_totals(counts_per_sample: float | npt.ArrayLike, n_samples: int) -> F
 
 
 def _as_generator(random_state: RandomLike) -> np.random.Generator:
-    """Turn any usual seed into a Generator; a RandomState is advanced, as one expects."""
+    """Turn a seed into a Generator; a RandomState is advanced."""
     if isinstance(random_state, np.random.Generator):
         return random_state
     if isinstance(random_state, np.random.RandomState):
@@ -192,9 +191,9 @@ def _sparse_dirichlet(
     concentration: float,
     sparsity: float,
 ) -> FloatArray:
-    """Draw rows from a symmetric Dirichlet over a random support; other entries are exactly 0."""
-    # log Gamma(a) = log Gamma(a + 1) + log(U) / a in distribution: no underflow for small a,
-    # where Gamma(a) itself rounds to 0 and a whole row could become 0 / 0.
+    """Draw rows from a symmetric Dirichlet distribution over a random support."""
+    # log Gamma(a) = log Gamma(a + 1) + log(U) / a in distribution. This avoids underflow for small
+    # a, where Gamma(a) itself rounds to 0 and a row could become 0 / 0.
     uniform = 1.0 - generator.random((n_rows, n_columns))  # in (0, 1]
     log_gamma = np.log(generator.standard_gamma(concentration + 1.0, (n_rows, n_columns)))
     log_gamma += np.log(uniform) / concentration
@@ -211,19 +210,19 @@ def _sparse_dirichlet(
 def _poisson_counts(
     generator: np.random.Generator, W: FloatArray, H: FloatArray
 ) -> sparse.csr_matrix:
-    """Exact Poisson draw with mean W Hᵀ, one component and one batch of events at a time."""
+    """Draw counts with mean W Hᵀ, one component and one batch of events at a time."""
     shape = (W.shape[0], H.shape[0])
     counts = sparse.csr_matrix(shape, dtype=np.int64)
     for component in range(W.shape[1]):
         row_mass, column_mass = W[:, component].sum(), H[:, component].sum()
         total = int(generator.poisson(row_mass * column_mass))
         for n_events in _batches(total):
-            # A multinomial over rows gives sorted events, cheaper than one draw for each.
+            # A multinomial over the rows is cheaper than one draw for each event.
             events_by_row = generator.multinomial(n_events, W[:, component] / row_mass)
             rows = np.repeat(np.arange(shape[0]), events_by_row)
             columns = generator.choice(shape[1], size=n_events, p=H[:, component] / column_mass)
             events = np.ones(n_events, dtype=np.int64)
-            # Adding up at once keeps memory at the nonzeros: duplicates are summed.
+            # Adding each batch at once sums duplicates, so memory stays at the nonzeros.
             counts = counts + sparse.csr_matrix((events, (rows, columns)), shape=shape)
     return counts
 

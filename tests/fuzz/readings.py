@@ -13,7 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from fuzz.seeds import COUNTS, FILE_IN_PROGRESS, RANKS, RUNS, SAME, TIME_OF_FILE, model_to_fit
-from klnmf import KLNMF, load_model
+from klnmf import KLNMF, RunOptions, load_model
 from klnmf.cli import main
 from klnmf.model_selection import Consensus, RankSelection, consensus, select_rank
 from klnmf.preparing import OnDiskMatrix, open_matrix, prepare
@@ -139,7 +139,7 @@ def _use_model(folder: Path) -> None:
 
 def _use_fit_checkpoint(folder: Path) -> None:
     path = folder / "fit.checkpoint"
-    model = model_to_fit(checkpoint=path, resume=True)
+    model = model_to_fit(run=RunOptions(checkpoint=path, resume=True))
     W = model.fit_transform(COUNTS)
     _check_finite(W, model.components_, model.divergence_)
 

@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import scipy.sparse as sp
 
-from klnmf import KLNMF
+from klnmf import KLNMF, RunOptions
 from klnmf.cli import main
 from klnmf.model_selection import consensus, select_rank
 from klnmf.preparing import prepare
@@ -309,12 +309,17 @@ def _stopped(work: Callable[..., Any], after: int) -> None:
 def _checkpoints() -> list[Files]:
     def write(folder: Path, **parameters: Any) -> None:
         path = folder / "fit.checkpoint"
-        model = model_to_fit(checkpoint=path, checkpoint_every=0.0, **parameters)
-        _stopped(lambda callback: model.set_params(callback=callback).fit(COUNTS), 2)
+        run = RunOptions(checkpoint=path, checkpoint_every=0.0)
+        model = model_to_fit(run=run, **parameters)
+        _stopped(lambda callback: model.set_params(run__callback=callback).fit(COUNTS), 2)
 
     return [
         _files_of(write),
-        _files_of(lambda folder: model_to_fit(checkpoint=folder / "fit.checkpoint").fit(COUNTS)),
+        _files_of(
+            lambda folder: model_to_fit(run=RunOptions(checkpoint=folder / "fit.checkpoint")).fit(
+                COUNTS
+            )
+        ),
     ]
 
 

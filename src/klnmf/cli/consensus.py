@@ -12,14 +12,13 @@ from klnmf.cli.long_runs import (
     add_search_options,
     checked_files,
     interrupted,
-    progress_options,
-    resumable,
     save_picture,
+    search_options,
 )
 from klnmf.cli.messages import DONE, say
 from klnmf.cli.metadata import facts_of
 from klnmf.cli.option_values import natural, positive, several
-from klnmf.cli.options import STARTS, add_data, add_n_components, add_output, add_quiet
+from klnmf.cli.options import STARTS, add_n_components, add_output
 
 if TYPE_CHECKING:
     from klnmf.model_selection import Consensus
@@ -54,10 +53,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--init", choices=STARTS, default="samples", help="initial factors")
     add("--max-iter", type=natural, default=300, help="maximum number of iterations per run")
-    add_search_options(parser, "run")
     add("--result", metavar="FILE", help="also save all runs, for Consensus.load in Python")
-    add_quiet(parser)
-    add_data(parser)
+    add_search_options(parser, "run")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -68,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
     files = checked_files(args, MODEL, ".consensus.klnmf")
     table = read_data(args)
     try:
-        with resumable(files) as checkpoint:
+        with search_options(args, files, line_of_run) as options:
             found = consensus(
                 table.X,
                 args.n_components,
@@ -76,10 +73,7 @@ def run(args: argparse.Namespace) -> int:
                 density_threshold=args.density_threshold,
                 init=args.init,
                 max_iter=args.max_iter,
-                n_jobs=args.n_jobs,
-                random_state=args.random_state,
-                **checkpoint,
-                **progress_options(args, line_of_run),
+                **options,
             )
         model, W = _model(args, table.X, found)
     except KeyboardInterrupt:
@@ -108,10 +102,12 @@ def _model(args: argparse.Namespace, X: Any, found: Consensus) -> tuple[Any, Any
     """Model and W: the medians, or the optimum that a fit reaches from them."""
     from klnmf.data.not_counts import NotCountsWarning
     from klnmf.estimators.kl_nmf import KLNMF
+    from klnmf.estimators.run_options import RunOptions
 
     if args.refit == "W":
         return found.to_model(), found.W
-    model = KLNMF(args.n_components, random_state=args.random_state, progress=False)
+    run = RunOptions(progress=False)
+    model = KLNMF(args.n_components, random_state=args.random_state, run=run)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NotCountsWarning)  # the runs have warned
         return model, model.fit_transform(X, H=found.components)

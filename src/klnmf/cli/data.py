@@ -19,7 +19,7 @@ from klnmf.data.sparse_data import view_of
 from klnmf.data.validation import EmptySamplesWarning, warn_of_empty_samples
 from klnmf.preparing import OnDiskMatrix, open_matrix
 from klnmf.readers import CountTable, read_counts
-from klnmf.readers.formats import checked_options, format_of
+from klnmf.readers.formats import check_options, format_of
 from klnmf.readers.hdf5 import Compressed, h5ad_parts
 
 # How many entries, or rows of a dense matrix, show whether another layer holds counts.
@@ -48,7 +48,7 @@ def open_data(args: argparse.Namespace) -> CountTable | OpenedTable:
     is_folder = path.is_dir() and args.format in (None, "prepared")
     if not is_folder or format_of(path, args.format) != "prepared" or args.transpose:
         return read_data(args)
-    checked_options("prepared", reading_options(args))
+    check_options("prepared", reading_options(args))
     X = open_matrix(path)
     n, m = X.shape
     say(args, f"{args.data}: {n:,} samples × {m:,} features, {X.nnz:,} nonzeros, on disk")

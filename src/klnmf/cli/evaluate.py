@@ -36,12 +36,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print held-out likelihood, perplexity and coherence."""
-    from klnmf.cli.models import on_shared_features, read_model, read_new
+    from klnmf.cli.data import read_data
+    from klnmf.cli.models import on_shared_features, read_model, take_options
     from klnmf.evaluation import evaluate
 
     saved = read_model(args.model)
     saved.model.set_params(n_threads=args.n_threads)
-    model, X = on_shared_features(args, saved, read_new(args, saved))
+    take_options(args, saved)
+    model, X = on_shared_features(args, saved, read_data(args))
     scores = evaluate(model, X, n_top=args.top)
     npmi, umass = (_mean(values) for values in (scores.npmi, scores.umass))
     if args.json:

@@ -37,7 +37,7 @@ SOLVERS = ("srcd", "srcd-paper", "ccd", "mu", "bmme")
 # Options that are parameters of KLNMF under the same name.
 _PARAMETERS = (
     *("n_components", "solver", "init", "n_init", "l1_W", "l2_W", "l1_H", "l2_H"),
-    *("max_iter", "tol", "n_threads", "random_state", "dtype", "checkpoint_every"),
+    *("max_iter", "tol", "n_threads", "random_state", "dtype"),
 )
 
 
@@ -105,6 +105,7 @@ def run(args: argparse.Namespace) -> int:
     """Read, fit, save. The checkpoint is removed once the model is written."""
     from klnmf.cli.data import open_data
     from klnmf.estimators.kl_nmf import KLNMF
+    from klnmf.estimators.run_options import RunOptions
 
     default = f"{stem_of(args.data)}.klnmf"
     output = check_output(MODEL, default if args.output is None else args.output, args.data)
@@ -117,18 +118,20 @@ def run(args: argparse.Namespace) -> int:
     model = KLNMF(
         **{name: getattr(args, name) for name in _PARAMETERS},
         sparse_output=True,
-        checkpoint=checkpoint,
-        resume=bool(args.resume),
-        **progress_options(args, line_of_iteration(args.max_iter)),
+        run=RunOptions(
+            checkpoint=checkpoint,
+            checkpoint_every=args.checkpoint_every,
+            resume=bool(args.resume),
+            **progress_options(args, line_of_iteration(args.max_iter)),
+        ),
     )
     try:
         W = model.fit_transform(table.X)
     except KeyboardInterrupt:
-        done = getattr(model, "n_iter_", None)
-        after = "" if done is None else f" after {done} iterations"
+        after = f" after {model.n_iter_} iterations" if hasattr(model, "n_iter_") else ""
         return interrupted(checkpoint, after, "--resume")
     metadata = facts_of(args, table)
-    model.set_params(checkpoint=None, callback=None)
+    model.set_params(run=None)
     model.save(
         output,
         W=W,

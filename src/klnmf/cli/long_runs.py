@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from klnmf.cli.files import PICTURE, RUNS, Kind, check_output, check_unused, check_writable, stem_of
 from klnmf.cli.messages import INTERRUPTED, CommandError, one_line, say
 from klnmf.cli.option_values import workers
-from klnmf.cli.options import add_seed
+from klnmf.cli.options import add_data, add_quiet, add_seed
 from klnmf.support.whole_files import writing
 
 SECONDS_BETWEEN_LINES = 10.0
@@ -22,7 +22,7 @@ Line = Callable[[dict[str, Any]], str]
 
 
 def add_search_options(parser: argparse.ArgumentParser, what: str) -> None:
-    """Add the options of a command that runs many fits; ``what`` names one of them."""
+    """Add DATA and the options of a command that runs many fits; ``what`` names one of them."""
     add_seed(parser)
     add = parser.add_argument
     add(
@@ -39,6 +39,8 @@ def add_search_options(parser: argparse.ArgumentParser, what: str) -> None:
         action="store_true",
         help="start again instead of continuing an interrupted run",
     )
+    add_quiet(parser)
+    add_data(parser)
 
 
 class ProgressLines:
@@ -102,12 +104,20 @@ def checked_files(args: argparse.Namespace, kind: Kind, ending: str) -> SearchFi
 
 
 @contextmanager
-def resumable(files: SearchFiles) -> Iterator[dict[str, Any]]:
-    """Yield the checkpoint's arguments; an error about the checkpoint names a way out."""
+def search_options(
+    args: argparse.Namespace, files: SearchFiles, line: Line
+) -> Iterator[dict[str, Any]]:
+    """Yield the arguments that all searches take; an error of the checkpoint says what to do."""
     from klnmf.saved.container import SavedFileError
 
     try:
-        yield {"checkpoint": files.checkpoint, "resume": files.is_resumed}
+        yield {
+            "n_jobs": args.n_jobs,
+            "random_state": args.random_state,
+            "checkpoint": files.checkpoint,
+            "resume": files.is_resumed,
+            **progress_options(args, line),
+        }
     except SavedFileError as error:
         if not files.is_resumed:
             raise

@@ -12,7 +12,7 @@ import os
 import sys
 import traceback
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import IO, Any
 
@@ -125,23 +125,16 @@ class StandardOutput:
     def __init__(self, stream: IO[str]) -> None:
         self._stream = stream
 
-    def write(self, text: str) -> int:
-        """Write a text."""
-        with _named():
-            return self._stream.write(text)
-
-    def flush(self) -> None:
-        """Write what is still in the buffer."""
-        with _named():
-            self._stream.flush()
-
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
+        found = getattr(self._stream, name)
+        return _naming_stdout(found) if name in ("write", "flush") else found
 
 
-@contextmanager
-def _named() -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise OutputLostError(f"standard output: {error.strerror or error}") from error
+def _naming_stdout(call: Callable[..., Any]) -> Callable[..., Any]:
+    def named(*arguments: Any) -> Any:
+        try:
+            return call(*arguments)
+        except OSError as error:
+            raise OutputLostError(f"standard output: {error.strerror or error}") from error
+
+    return named

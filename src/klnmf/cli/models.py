@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from klnmf.cli.data import OpenedTable, open_data, read_data
+from klnmf.cli.data import OpenedTable
 from klnmf.cli.messages import CommandError, say
 from klnmf.cli.metadata import stored_reading
 from klnmf.data.validation import empty_samples_message, warn_caller
@@ -17,7 +17,7 @@ from klnmf.named_features import (
     FeatureOverlap,
     match_features,
     model_of_features,
-    project_common,
+    transform_common,
     with_zeros,
 )
 from klnmf.readers import CountTable
@@ -45,19 +45,8 @@ def read_model(path: str) -> SavedModel:
         ) from error
 
 
-def read_new(args: argparse.Namespace, saved: SavedModel) -> CountTable:
-    """Read DATA for a model, with the options that define the model's features."""
-    _take_options(args, saved)
-    return read_data(args)
-
-
-def open_new(args: argparse.Namespace, saved: SavedModel) -> CountTable | OpenedTable:
-    """Read DATA for a model, or open it if it is a matrix that was prepared on disk."""
-    _take_options(args, saved)
-    return open_data(args)
-
-
-def _take_options(args: argparse.Namespace, saved: SavedModel) -> None:
+def take_options(args: argparse.Namespace, saved: SavedModel) -> None:
+    """Read DATA with the options that define the features of a model, unless others were given."""
     name = args.format or (recognised(Path(args.data)) if Path(args.data).exists() else None)
     for option, value in stored_reading(saved.metadata).items():
         if option in _KEPT.get(str(name), ()) and getattr(args, option) is None:
@@ -77,7 +66,7 @@ def represent(args: argparse.Namespace, saved: SavedModel, table: CountTable | O
     say(args, _line(args, saved, overlap))
     if overlap is None:
         return saved.model.transform(table.X)
-    return project_common(saved.model, _common_counts(table, overlap), overlap)
+    return transform_common(saved.model, _common_counts(table, overlap), overlap)
 
 
 def on_shared_features(

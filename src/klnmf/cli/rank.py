@@ -10,13 +10,12 @@ from klnmf.cli.long_runs import (
     add_search_options,
     checked_files,
     interrupted,
-    progress_options,
-    resumable,
     save_picture,
+    search_options,
 )
 from klnmf.cli.messages import DONE, say
 from klnmf.cli.option_values import natural, share, some_ranks
-from klnmf.cli.options import add_data, add_output, add_quiet, add_threads
+from klnmf.cli.options import add_output, add_threads
 
 SUMMARY = "choose the number of components by predicting held-out counts"
 EXAMPLES = """\
@@ -51,10 +50,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "best for each rank)",
     )
     add("--no-early-stop", dest="early_stop", action="store_false", help="try every rank")
-    add_search_options(parser, "split")
     add_threads(parser, "--n-threads")
-    add_quiet(parser)
-    add_data(parser)
+    add_search_options(parser, "split")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -65,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
     files = checked_files(args, RANK, ".rank.json")
     table = read_data(args)
     try:
-        with resumable(files) as checkpoint:
+        with search_options(args, files, line_of_search) as options:
             selection = select_rank(
                 table.X,
                 args.ranks,
@@ -73,11 +70,8 @@ def run(args: argparse.Namespace) -> int:
                 train_fraction=args.train_fraction,
                 background="best" if args.background is None else args.background,
                 early_stop=args.early_stop,
-                n_jobs=args.n_jobs,
                 n_threads=args.n_threads,
-                random_state=args.random_state,
-                **checkpoint,
-                **progress_options(args, line_of_search),
+                **options,
             )
     except KeyboardInterrupt:
         return interrupted(files.checkpoint)

@@ -34,7 +34,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write the report on a model, with a summary of DATA if it is given."""
-    from klnmf.cli.models import in_models_features, read_model, read_new, represent
+    from klnmf.cli.data import read_data
+    from klnmf.cli.models import in_models_features, read_model, represent, take_options
     from klnmf.model_selection import RankSelection
     from klnmf.report import write_report
 
@@ -46,7 +47,8 @@ def run(args: argparse.Namespace) -> int:
     W, X = saved.W, None
     labels, sample_names = saved.metadata.get("labels"), saved.sample_names
     if args.data is not None:
-        table = read_new(args, saved)
+        take_options(args, saved)
+        table = read_data(args)
         if not _is_what_was_fitted(saved, table):
             W, labels, sample_names = represent(args, saved, table), None, table.row_names
         labels = labels if table.labels is None else table.labels

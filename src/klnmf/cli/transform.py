@@ -40,14 +40,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write W of new samples."""
-    from klnmf.cli.models import open_new, read_model, represent
+    from klnmf.cli.data import open_data
+    from klnmf.cli.models import read_model, represent, take_options
     from klnmf.topics import plsi_probabilities
 
     if args.output != "-":
         check_output(FACTOR, args.output, args.model, args.data)
     saved = read_model(args.model)
     saved.model.set_params(n_threads=args.n_threads)
-    table = open_new(args, saved)
+    take_options(args, saved)
+    table = open_data(args)
     W = represent(args, saved, table)
     if args.proportions:
         W = plsi_probabilities(W, saved.model.components_).component_given_sample

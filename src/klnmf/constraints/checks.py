@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from klnmf.constraints.constraints import Constraints, FitConstraints, SampleConstraints
+from klnmf.constraints.constraints import Constraints
 from klnmf.constraints.names import in_feature_order
 from klnmf.data.matrix_checks import checked_matrix
 from klnmf.data.validation import VALUE_RANGE
@@ -19,12 +19,11 @@ from klnmf.objective import Penalties
 Array = npt.NDArray[Any]
 
 # What has a column, or an entry, for each feature.
-OF_FEATURES = ("feature_weight", "missing", "zero_components")
+OF_FEATURES = ("fixed_components", "feature_weight", "missing", "zero_components")
 
 
 def check_known(
     given: dict[str, Any],
-    fixed_components: Any,
     shape: tuple[int, int],
     n_components: int,
     dtype: np.dtype[Any],
@@ -35,9 +34,7 @@ def check_known(
     Parameters
     ----------
     given : dict
-        Of ``FitConstraints``, as it was passed.
-    fixed_components : array-like of shape (k, n_features) or None
-        The first rows of ``components_``.
+        By the names of ``FitConstraints`` and ``ComponentConstraints``, as it was passed.
     shape : tuple of int
         Of X.
     n_components : int
@@ -47,16 +44,14 @@ def check_known(
     feature_names : array of str or None
         Names of X's columns, by which what is known of the features is put in order.
     """
-    check_names(given)
     n, m = shape
     given = {
         name: in_feature_order(value, name, feature_names) if name in OF_FEATURES else value
         for name, value in given.items()
     }
-    H = in_feature_order(fixed_components, "fixed_components", feature_names)
     fixed = (
         _fixed(given.get("fixed_W"), "fixed_W", n, dtype),
-        None if H is None else _fixed(H, "fixed_components", m, dtype, by_rows=True),
+        _fixed(given.get("fixed_components"), "fixed_components", m, dtype, by_rows=True),
     )
     n_fixed = sum(0 if part is None else part.shape[1] for part in fixed)
     if n_fixed > n_components:
@@ -68,9 +63,9 @@ def check_known(
     known = Constraints(
         shape=shape,
         n_components=n_components,
-        sample_weight=_weights(given.get("sample_weight"), "sample_weight", n, dtype),
-        feature_weight=_weights(given.get("feature_weight"), "feature_weight", m, dtype),
-        exposure=_weights(given.get("exposure"), "exposure", n, dtype),
+        sample_weight=checked_weights(given.get("sample_weight"), "sample_weight", n, dtype),
+        feature_weight=checked_weights(given.get("feature_weight"), "feature_weight", m, dtype),
+        exposure=checked_weights(given.get("exposure"), "exposure", n, dtype),
         missing=checked_pattern(given.get("missing"), "missing", (n, m)),
         fixed=fixed,
     )
@@ -84,15 +79,8 @@ def check_known(
     return known if known.names else None
 
 
-def check_names(given: dict[str, Any]) -> None:
-    """Refuse names that nothing has."""
-    names = {*SampleConstraints.__annotations__, *FitConstraints.__annotations__}
-    unknown = [name for name in given if name not in names]
-    if unknown:
-        raise TypeError(f"{unknown[0]!r} is not a parameter; those by name are {sorted(names)}.")
-
-
-def _weights(given: Any, name: str, size: int, dtype: np.dtype[Any]) -> Array | None:
+def checked_weights(given: Any, name: str, size: int, dtype: np.dtype[Any]) -> Array | None:
+    """Return weights or exposures as float64; None if all of them are 1."""
     if given is None:
         return None
     try:

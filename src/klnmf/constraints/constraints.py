@@ -30,8 +30,16 @@ Array = npt.NDArray[Any]
 Pair = tuple[Any, Any]
 
 
+class ComponentConstraints(TypedDict, total=False):
+    """Constraints on the components, by the names of the constructor's parameters."""
+
+    fixed_components: Any
+    feature_weight: Any
+    zero_components: Any
+
+
 class SampleConstraints(TypedDict, total=False):
-    """What may be known of new samples, by the names of ``transform``'s parameters."""
+    """Constraints on new samples, by the names of ``transform``'s parameters."""
 
     exposure: Any
     missing: Any
@@ -40,7 +48,7 @@ class SampleConstraints(TypedDict, total=False):
 
 
 class FitConstraints(SampleConstraints, total=False):
-    """What may be known when a model is fitted, by the names of ``fit``'s parameters.
+    """Constraints on the samples of a fit, by the names of ``fit``'s parameters.
 
     They are not in its signature. A ``sample_weight`` there is a promise to scikit-learn: a weight
     of 2 and the sample twice, in any order, end in the same factors. Of the objective that is true;
@@ -48,8 +56,6 @@ class FitConstraints(SampleConstraints, total=False):
     """
 
     sample_weight: Any
-    feature_weight: Any
-    zero_components: Any
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,11 @@ def feature_names_of(X: Any) -> list[str] | None:
     return list(columns)
 
 
+def names_seen_in_fit(model: Any) -> Any:
+    """Names of a model's features; None: X had none, and scikit-learn then sets no attribute."""
+    return getattr(model, "feature_names_in_", None)
+
+
 def sample_names_of(X: Any) -> Any:
     """Names of the rows of a DataFrame or an OnDiskMatrix; None where these are not strings."""
     names = getattr(X, "row_names", None)

@@ -155,8 +155,12 @@ def warn_of_many_components(n_learned: int, shape: tuple[int, int]) -> None:
             f"{n_learned} components are learned from {n:,} samples and {m:,} features. With as "
             "many components as samples or features, W Hᵀ can reproduce X exactly and the "
             f"components need not mean anything. Use a smaller {option('n_components')}.",
-            UserWarning,
+            ManyComponentsWarning,
         )
+
+
+class ManyComponentsWarning(UserWarning):
+    """As many components are learned as X has samples or features, or more."""
 
 
 class EmptySamplesWarning(UserWarning):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from klnmf.support.optional_packages import installed_version
+from klnmf.support.optional_packages import installed_version, require
 
 DATA_VARIABLE = "KLNMF_DATA"
 
@@ -52,7 +52,7 @@ def find(names: Sequence[str], folders: Sequence[Path]) -> Path | None:
 def obtain(
     file: RemoteFile, data_home: str | os.PathLike[str] | None, download_if_missing: bool
 ) -> Path:
-    """Path of a file: one that is there already is used as it is; otherwise it is downloaded.
+    """Path of a file: one that is there already, packed or not, is used; else it is downloaded.
 
     A download that was cut off is taken up where it stopped; a file under the final name is
     complete and has the right checksum.
@@ -64,7 +64,7 @@ def obtain(
         wanted, from where, and where to put it.
     """
     folders = search_folders(data_home)
-    found = find([file.name], folders)
+    found = find([file.name.removesuffix(".gz"), file.name], folders)
     if found is not None:
         return found
     target = folders[-1]
@@ -104,14 +104,7 @@ def _hint(file: RemoteFile, folders: Sequence[Path]) -> str:
 
 
 def _pooch() -> Any:
-    try:
-        import pooch
-    except ImportError as error:
-        raise ImportError(
-            "Downloading data sets needs the package pooch, which is not installed. Install it "
-            'with: pip install "klnmf[datasets]"'
-        ) from error
-    return pooch
+    return require("pooch", "Downloading data sets", extra="datasets")
 
 
 class _ResumingDownload:

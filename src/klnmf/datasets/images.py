@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import gzip
-import zlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 from sklearn.utils import Bunch
 
-from klnmf.datasets.files import RemoteFile, obtain
-from klnmf.datasets.named_npz import Folder, Source, Table, load
+from klnmf.datasets.files import RemoteFile
+from klnmf.datasets.loading import DataSet, Folder, damaged, described, load, shared_docs
+from klnmf.readers import CountTable
+from klnmf.support.input_files import open_binary
 
 _MIRROR = "https://storage.googleapis.com/cvdf-datasets/mnist"
 MNIST = (
@@ -28,53 +27,29 @@ MNIST = (
         "sha256:3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
     ),
 )
-_DESCRIPTION = """\
-MNIST, training part
---------------------
-60,000 handwritten digits (samples) x 784 pixels (features, 67 of them always 0), 8,994,156
-nonzeros. Brightness from 0 to 255; labels 0 to 9. Pixel k is row k // 28 and column k % 28.
-"""
 
 
+@shared_docs
 def fetch_mnist(*, data_home: Folder = None, download_if_missing: bool = True) -> Bunch:
-    """Return the 60,000 training images of MNIST, 28 × 28 pixels each, as a sparse matrix.
+    """MNIST, training part: 60,000 handwritten digits × 784 pixels.
 
-    Parameters
-    ----------
-    data_home : path, default=None
-        Folder that holds or gets the files. None is the folder that the variable KLNMF_DATA names,
-        where it has them, else the cache of klnmf.
-    download_if_missing : bool, default=True
-        Whether to download what is not there.
-
-    Returns
-    -------
-    sklearn.utils.Bunch
-        data (CSR matrix), target, target_names, feature_names (None here), DESCR.
+    Brightness from 0 to 255; labels 0 to 9. Pixel k is row k // 28 and column k % 28 of an image.
+    67 of the pixels are always 0.
     """
+    data_set = DataSet("mnist_train", described(fetch_mnist), (60_000, 784), 8_994_156)
+    return load(data_set, MNIST, _read_mnist, data_home, download_if_missing)
 
-    def read() -> Table:
-        images, labels = (read_idx(obtain(f, data_home, download_if_missing)) for f in MNIST)
-        return Table(sp.csr_array(images.reshape(len(images), -1)), labels)
 
-    source = Source("mnist_train", _DESCRIPTION, (60_000, 784), 8_994_156)
-    return load(source, read, data_home)
+def _read_mnist(images: Path, labels: Path) -> CountTable:
+    pixels = read_idx(images)
+    return CountTable(pixels.reshape(len(pixels), -1), labels=read_idx(labels))
 
 
 def read_idx(path: Path) -> npt.NDArray[Any]:
     """Array of an IDX file of bytes: 0, 0, 8, number of dimensions, sizes (big-endian), numbers."""
-    try:
-        content = gzip.decompress(path.read_bytes())
-    except (OSError, EOFError, zlib.error) as error:
-        raise OSError(f"{path} is not a complete gzip file: {error}. Download it again.") from error
-    if len(content) < 4 or content[:3] != b"\x00\x00\x08":
-        raise OSError(f"{path} is not an IDX file of bytes: it begins with {content[:4]!r}.")
-    if len(content) < 4 + 4 * content[3]:
-        raise OSError(f"{path} ends within its header.")
-    sizes = np.frombuffer(content, ">u4", count=content[3], offset=4).astype(np.int64)
-    numbers = np.frombuffer(content, np.uint8, offset=4 + 4 * content[3])
-    if len(numbers) != sizes.prod():
-        raise OSError(
-            f"{path} holds {len(numbers):,} numbers where {sizes.prod():,} are announced."
-        )
-    return numbers.reshape(sizes)
+    with damaged(path, "an IDX file of bytes"), open_binary(path) as stream:
+        content = stream.read()
+        if content[:3] != b"\x00\x00\x08" or len(content) < 4:
+            raise ValueError(f"it begins with {content[:4]!r}")
+        sizes = np.frombuffer(content, ">u4", count=content[3], offset=4).astype(np.int64)
+        return np.frombuffer(content, np.uint8, offset=4 + 4 * content[3]).reshape(sizes)

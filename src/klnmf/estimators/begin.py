@@ -10,6 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from klnmf.data.validation import warn_caller
+from klnmf.estimators.run_options import RunOptions
 from klnmf.saved.checkpoints import Checkpoint, fit_identity, should_resume
 from klnmf.solvers import Solver
 from klnmf.solvers.base import Problem, State, relative_gain
@@ -23,7 +24,7 @@ TRIAL_ITERATIONS = 20
 
 
 def begin_run(
-    model: Any, problem: Problem, solver: Solver, W: Any, H: Any
+    model: Any, options: RunOptions, problem: Problem, solver: Solver, W: Any, H: Any
 ) -> tuple[Run, Checkpoint | None]:
     """Return the run of a fit, and the checkpoint to write to.
 
@@ -31,13 +32,15 @@ def begin_run(
     ----------
     model : KLNMF
         The estimator, for its parameters and for what its last fit left.
+    options : RunOptions
+        For its checkpoint.
     problem, solver
         What the run is about, see :class:`~klnmf.solvers.loop.Run`.
     W, H : array-like or None
         The start, as it was passed to ``fit``.
     """
-    path = None if model.checkpoint is None else Path(model.checkpoint)
-    is_resumed = should_resume(path, model.resume)
+    path = None if options.checkpoint is None else Path(options.checkpoint)
+    is_resumed = should_resume(path, options.resume)
     if path is not None and model.warm_start:
         raise ValueError(
             "warm_start=True and checkpoint cannot be used together: a second fit would have to go "
@@ -56,7 +59,7 @@ def begin_run(
         parameters["n_init"] = int(model.n_init)
     checkpoint = Checkpoint(
         path=path,
-        every=model.checkpoint_every,
+        every=options.checkpoint_every,
         identity=fit_identity(problem, solver, parameters, W, H),
         seed=None if model.random_state is None else seed,
         max_iter=model.max_iter,
@@ -103,7 +106,7 @@ def _warm_state(model: Any, problem: Problem, solver: Solver, W: Any, H: Any) ->
     """State of the last fit, if this one is its continuation."""
     if not model.warm_start or W is not None or H is not None:
         return None
-    saved = getattr(model, "_saved_state", None)
+    saved = model._saved_state
     if saved is None or saved[0] != continuation_key(model, problem, solver):
         return None
     state: State = saved[1]

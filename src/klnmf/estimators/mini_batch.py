@@ -1,4 +1,4 @@
-"""The estimator for streams: the contract of learning batch by batch, and no mathematics."""
+"""The estimator for streams: learning batch by batch, and no mathematics."""
 
 from __future__ import annotations
 
@@ -26,47 +26,46 @@ START_BATCHES = 4
 class MiniBatchKLNMF(FactorModel):
     """Nonnegative matrix factorisation under the Kullback-Leibler divergence, batch by batch.
 
-    Learns the components H of X ≈ W Hᵀ from batches of samples, each of which is looked at once
-    (``partial_fit``, for data that arrive over time or do not fit into memory) or a few times
-    (``fit``). For each batch, W is solved for with H fixed, and H then moves towards what is best
-    for the batch, by steps that shrink. The memory needed does not grow with the number of batches.
+    Learns the components H of X ≈ W Hᵀ from batches of samples. ``partial_fit`` reads each batch
+    once, for data that arrive over time or do not fit into memory; ``fit`` reads it a few times.
+    For each batch, W is solved for with H fixed, and H then moves towards the best value for the
+    batch, by steps that shrink. The memory needed does not grow with the number of batches.
 
-    On 20 Newsgroups (18,774 samples), one look at each batch comes within about 2 % of the
-    objective of :class:`~klnmf.KLNMF`, and ``fit`` within 1 % (``benchmarks/online.py``). Where X
-    fits into memory, :class:`~klnmf.KLNMF` is there sooner and goes on to the end. Unlike there,
-    the objective may rise from one batch to the next, because H follows the batches. What
-    ``transform`` returns is always solved for to its tolerance.
+    On 20 Newsgroups (18,774 samples), reading each batch once comes within about 2 % of the
+    objective of :class:`~klnmf.KLNMF`, and ``fit`` within 1 % (``benchmarks/online.py``). If X fits
+    into memory, :class:`~klnmf.KLNMF` is faster and continues to convergence. Here the objective
+    may rise from one batch to the next, because H follows the batches. ``transform`` always solves
+    to its tolerance.
 
     Parameters
     ----------
     n_components : int, default=10
         Number of components r.
     batch_size : int, default=2048
-        Samples in a batch of ``fit``. Larger batches end lower; below a few hundred samples of
-        sparse text, what a batch says about rare features is mostly noise. In ``partial_fit``,
-        what is passed is the batch.
+        Samples per batch in ``fit``. Larger batches end lower; in fewer than a few hundred samples
+        of sparse text, rare features are mostly noise. In ``partial_fit``, X is the batch.
     forget_factor : float, default=1.0
         Weight that the past keeps after a call of ``partial_fit``, or after a pass of ``fit``. With
         1, all samples ever seen count the same, and steps shrink towards 0. For a stream that
-        changes, use less: with 0.99, the last hundred batches or so are what counts.
+        changes, use less: with 0.99, about the last hundred batches count.
     max_iter : int, default=10
-        Passes over the data at most, in ``fit``.
+        Maximum number of passes over the data in ``fit``.
     max_no_improvement : int or None, default=1
         Stop ``fit`` after this many passes in a row that improved by less than ``tol``. None:
         ``max_iter`` passes.
     tol : float, default=1e-3
-        A pass has improved if the divergence met on the way, relative to the lowest before, fell by
-        at least this. ``transform`` solves to 0.01 ``tol``, but at least to 1e-5.
+        A pass has improved if the divergence met on the way fell by at least this share below the
+        lowest before. ``transform`` solves to 0.01 ``tol``, but at least to 1e-5.
     random_state : int, RandomState instance or None, default=None
         Seed of the start and of the order of the samples in ``fit``.
     n_threads : int, default=None
-        Threads. None follows OMP_NUM_THREADS, else all CPUs this process may use; negative numbers
-        count from the end. The result does not depend on it, bit for bit.
+        Number of threads. None follows OMP_NUM_THREADS, or uses all CPUs this process may use;
+        negative numbers count from the end. The result is the same for any number, bit for bit.
     dtype : None, numpy.float32 or numpy.float64, default=None
         Type to compute in. None keeps float32 and float64; integers become float32 when every value
         is below 2²⁴. In ``partial_fit``, the first batch decides.
     sparse_output : bool, default=False
-        Return W and ``components_`` as CSR arrays; their zeros are true zeros.
+        Return W and ``components_`` as CSR arrays; their zeros are exact.
     backend : {"auto", "cpu", "reference"}, default="auto"
         Where to compute. "auto" is the C++ core; "reference" is slow NumPy.
 
@@ -77,18 +76,20 @@ class MiniBatchKLNMF(FactorModel):
     n_iter_ : int
         Passes of the last ``fit``; 1 more for each ``partial_fit`` after it.
     n_steps_ : int
-        Batches learnt from. Batches without any count are not.
+        Number of batches used, without those that have no counts.
     n_revived_ : int
         Components that had died out and were started again from the worst-fitted samples.
     history_ : list of dict
         One record for each pass of ``fit``, or each call of ``partial_fit``: iteration, seconds,
-        divergence (summed over the batches, each at the components *before* it was learnt from in
+        divergence (summed over the batches, each at the components *before* the batch was used in
         that pass), zeros_H (share of exact zeros).
     n_components_ : int
         Number of components.
+    constraint_names_, n_fixed_W_, feature_weight_ : list, int, None
+        As in :class:`~klnmf.KLNMF`: empty, 0 and None, because there are no constraints here.
     data_checksum_ : int or None
-        Checksum of the row and column sums of X, which tells ``klnmf.uncertainty`` whether it is
-        given the X of the fit; None after ``partial_fit``.
+        Checksum of the row and column sums of X, by which ``klnmf.uncertainty`` recognises the X of
+        the fit; None after ``partial_fit``.
     n_features_in_ : int
         Number of features seen in ``fit``.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
@@ -100,14 +101,14 @@ class MiniBatchKLNMF(FactorModel):
 
     Notes
     -----
-    ``fit`` begins with 20 iterations of the full solver on four random batches, which reads as much
-    as several passes do and, with few passes, takes most of the time; a first ``partial_fit`` does
-    so on the batch it is given, which should have many more samples than there are components.
-    ``fit`` knows from the start how often each feature occurs, visits the samples in random order,
-    and keeps W between passes, so that it differs from calls of ``partial_fit`` with the pieces of
-    X. After ``fit``, ``partial_fit`` goes on from there. ``fit`` needs memory for the
-    nonzeros of X twice and for W; ``partial_fit`` for its batch, and for three numbers a feature
-    besides H. ``joblib.dump`` keeps a model: loaded again, it goes on to the same bits.
+    ``fit`` starts with 20 iterations of the full solver on four random batches. That costs as much
+    as several passes and, with few passes, takes most of the time. The first ``partial_fit`` does
+    so on its batch, which should have many more samples than there are components. ``fit`` counts
+    how often each feature occurs before it starts, visits the samples in random order, and keeps W
+    between passes, so that it differs from calls of ``partial_fit`` with pieces of X. After
+    ``fit``, ``partial_fit`` continues from there. ``fit`` needs memory for the nonzeros of X twice
+    and for W; ``partial_fit`` for its batch, and three numbers per feature besides H. A model that
+    is saved with ``joblib.dump`` and loaded again continues exactly as it would have.
 
     Examples
     --------
@@ -139,7 +140,6 @@ class MiniBatchKLNMF(FactorModel):
     n_iter_: int
     n_steps_: int
     n_revived_: int
-    data_checksum_: int | None
     history_: list[dict[str, Any]]
 
     def __init__(
@@ -193,10 +193,8 @@ class MiniBatchKLNMF(FactorModel):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix or array, DataFrame} of shape (n_samples, n_features)
-            Counts, or other nonnegative data.
-        y : Ignored
-            For scikit-learn's API.
+        X, y
+            As in ``fit``.
 
         Returns
         -------
@@ -208,10 +206,10 @@ class MiniBatchKLNMF(FactorModel):
 
     @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
     def partial_fit(self, X: Any, y: Any = None) -> Self:
-        """Learn from one more batch; the first one also says where to start.
+        """Learn from one more batch; the first one also decides where to start.
 
-        Batches may have different numbers of samples, features that did not occur before, or
-        nothing in them: one without any count changes nothing.
+        Batches may have different numbers of samples, and features that did not occur before. A
+        batch without counts changes nothing.
 
         Parameters
         ----------
@@ -228,7 +226,6 @@ class MiniBatchKLNMF(FactorModel):
         X = checked_input(X, model=self, reset=is_first, ensure_min_samples=0)
         if is_first:
             self._forget_everything()
-        self.data_checksum_ = None  # what a stream was, nobody can bring again
         memory = self._memory
         dtype = self.dtype if memory is None else memory.shares.dtype
         counts = check_counts(X, dtype=dtype, name=type(self).__name__)
@@ -254,7 +251,7 @@ class MiniBatchKLNMF(FactorModel):
         counts = self._check(X, reset=True)
         self._warn_of_data(X, counts.indptr, counts.shape)
         self._forget_everything()
-        self.data_checksum_ = counts_checksum(counts)
+        checksum = counts_checksum(counts)
         started = time.perf_counter()
         seed = self._seed()
         rows = np.random.default_rng(seed).permutation(np.flatnonzero(np.diff(counts.indptr)))
@@ -269,7 +266,7 @@ class MiniBatchKLNMF(FactorModel):
             memory.totals[:] = 0
             for batch in batches:
                 memory.observe(batch)
-        # What a batch forgets is its part of what a pass forgets.
+        # Each batch forgets its share of what a pass forgets.
         least_steps = [1 - self.forget_factor ** (len(part) / len(rows)) for part in parts]
         lowest, n_stale = np.inf, 0
         for _ in range(self.max_iter):
@@ -277,7 +274,7 @@ class MiniBatchKLNMF(FactorModel):
             for batch, least_step in zip(batches, least_steps, strict=True):
                 divergence += memory.learn(batch, least_step)
                 self.n_steps_ += 1
-            self._set_fitted(time.perf_counter() - started, divergence, counts)
+            self._set_fitted(time.perf_counter() - started, divergence, counts, checksum)
             started = time.perf_counter()
             n_stale = 0 if lowest - divergence > self.tol * abs(divergence) else n_stale + 1
             lowest = min(lowest, divergence)
@@ -293,19 +290,25 @@ class MiniBatchKLNMF(FactorModel):
 
     def _forget_everything(self) -> None:
         self._memory = None
-        self.data_checksum_ = None
-        self.n_components_ = self.n_components
         self.n_iter_ = self.n_steps_ = self.n_revived_ = 0
         self.history_ = []
 
-    def _set_fitted(self, seconds: float, divergence: float, counts: sp.csr_array) -> None:
+    def _set_fitted(
+        self, seconds: float, divergence: float, counts: sp.csr_array, checksum: int | None = None
+    ) -> None:
         """Set the fitted attributes after a pass or a batch."""
         if self._memory is None:  # no count so far
-            components = np.zeros((self.n_components_, counts.shape[1]), dtype=counts.dtype)
+            components = np.zeros((self.n_components, counts.shape[1]), dtype=counts.dtype)
         else:
             components = np.array(self._memory.components().T, order="C")
             self.n_revived_ = self._memory.n_revived
-        self.components_ = sp.csr_array(components) if self.sparse_output else components
+        self._set_components(
+            self._as_output(components),
+            constraint_names=[],
+            n_fixed_W=0,
+            feature_weight=None,
+            data_checksum=checksum,
+        )
         self.n_iter_ += 1
         before = self.history_[-1]["seconds"] if self.history_ else 0.0
         self.history_.append(

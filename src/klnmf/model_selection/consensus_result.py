@@ -113,14 +113,9 @@ class Consensus:
         >>> bool(abs(found.to_model().transform(X) - found.W).max() < 0.01)
         True
         """
-        n_components, n_features = self.components.shape
-        model = KLNMF(n_components)
-        model.components_ = self.components.copy()
-        model.n_components_, model.n_features_in_ = n_components, n_features
-        model.divergence_, model.kkt_residual_ = self.divergence, self.kkt_residual
-        model.converged_ = bool(self.kkt_residual <= model.tol)
-        model.n_iter_, model.history_ = 0, []
-        return model
+        return KLNMF.from_components(
+            self.components.copy(), divergence=self.divergence, kkt_residual=self.kkt_residual
+        )
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Save the result, including the components of all runs, to a file for `load`.

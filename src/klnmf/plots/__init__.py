@@ -1,19 +1,17 @@
-"""Pictures of a fitted model; they need the extra ``plots`` (matplotlib).
+"""Plots of a fitted model; they need the extra ``plots`` (matplotlib).
 
-Every function draws on the axes that it is given, or on those of a new figure, and returns them:
+Every function plots on the axes that it is given, or on those of a new figure, and returns them:
 ``plot_convergence(model.history_).figure.savefig("convergence.png")``.
 """
 
 from __future__ import annotations
 
-from klnmf.plots.consensus import plot_consensus
 from klnmf.plots.convergence import plot_convergence, plot_kkt_residual, plot_zeros
-from klnmf.plots.features import plot_component_sizes, plot_top_features
+from klnmf.plots.features import plot_component_sizes, plot_intervals, plot_top_features
 from klnmf.plots.heat_maps import plot_component_similarity, plot_components_by_label
 from klnmf.plots.images import plot_components_as_images
 from klnmf.plots.intertopic import plot_intertopic_map
-from klnmf.plots.intervals import plot_intervals
-from klnmf.plots.rank import plot_rank_selection
+from klnmf.plots.model_selection import plot_consensus, plot_rank_selection
 from klnmf.plots.structure import plot_structure
 
 __all__ = [

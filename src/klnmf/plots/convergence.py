@@ -1,4 +1,4 @@
-"""How a fit went: objective, optimality and zeros along its history."""
+"""Convergence of a fit: objective, KKT residual and zeros along its history."""
 
 from __future__ import annotations
 
@@ -19,34 +19,33 @@ Histories = History | Mapping[str, History]
 Against = Literal["seconds", "iteration"]
 FloatArray = npt.NDArray[np.float64]
 
-_MARKED = 30  # single points are told apart while there are no more than this
+_MARKED = 30  # curves with more points have no markers
 
 
 def plot_convergence(
     history: Histories, ax: Axes | None = None, *, against: Against = "seconds"
 ) -> Axes:
-    """Draw how far the objective F was above its final value, relative and on a log scale.
+    """Plot how far the objective F is above its final value, on a log scale.
 
-    The height is ``(F_t − F_end) / |F_end|``. For several fits F_end is the lowest final value of
-    all, so that the curves compare: a fit that ends in a worse optimum levels off. Points that
-    are not above it, the last one of the best fit among them, cannot be drawn on a log scale and
-    are left out.
+    The height is ``(F_t − F_end) / |F_end|``. For several fits, F_end is the lowest final value of
+    all: the curve of a fit that ends in a worse optimum levels off. Points that are not above F_end
+    are left out, such as the last point of the best fit.
 
     Parameters
     ----------
     history : sequence of dict, or dict of them by name
-        ``history_`` of a fitted model, or several with their names, for instance
-        ``{"srcd": first.history_, "mu": second.history_}``. They should be fits of the same
-        problem, with the same data and penalties.
+        ``history_`` of a fitted model, or several by name, for instance
+        ``{"srcd": first.history_, "mu": second.history_}``. The data and the penalties of these
+        fits should be the same.
     ax : matplotlib Axes, optional
-        Where to draw; by default a new figure.
+        Axes to plot on. By default, those of a new figure.
     against : {"seconds", "iteration"}, default="seconds"
-        What the horizontal axis shows: solver time, or iterations.
+        Whether the horizontal axis shows solver time or iterations.
 
     Returns
     -------
     ax : matplotlib Axes
-        The axes drawn on.
+        The axes with the plot.
 
     Examples
     --------
@@ -79,23 +78,23 @@ def plot_kkt_residual(
     against: Against = "seconds",
     tol: float | None = None,
 ) -> Axes:
-    """Draw the KKT residual met in each iteration, on a log scale; 0 would be a stationary point.
+    """Plot the KKT residual of each iteration on a log scale; it is 0 at a stationary point.
 
     Parameters
     ----------
     history : sequence of dict, or dict of them by name
-        ``history_`` of a fitted model, or several with their names.
+        ``history_`` of a fitted model, or several by name.
     ax : matplotlib Axes, optional
-        Where to draw; by default a new figure.
+        Axes to plot on. By default, those of a new figure.
     against : {"seconds", "iteration"}, default="seconds"
-        What the horizontal axis shows: solver time, or iterations.
+        Whether the horizontal axis shows solver time or iterations.
     tol : float, optional
-        Draw a line at this tolerance, such as ``tol`` of the model.
+        Add a line at this tolerance, such as ``tol`` of the model.
 
     Returns
     -------
     ax : matplotlib Axes
-        The axes drawn on.
+        The axes with the plot.
 
     Examples
     --------
@@ -117,21 +116,21 @@ def plot_kkt_residual(
 
 
 def plot_zeros(history: Histories, ax: Axes | None = None, *, against: Against = "seconds") -> Axes:
-    """Draw the share of entries of W (solid) and H (dashed) that are exactly 0.
+    """Plot the share of entries of W (solid) and H (dashed) that are exactly 0.
 
     Parameters
     ----------
     history : sequence of dict, or dict of them by name
-        ``history_`` of a fitted model, or several with their names.
+        ``history_`` of a fitted model, or several by name.
     ax : matplotlib Axes, optional
-        Where to draw; by default a new figure.
+        Axes to plot on. By default, those of a new figure.
     against : {"seconds", "iteration"}, default="seconds"
-        What the horizontal axis shows: solver time, or iterations.
+        Whether the horizontal axis shows solver time or iterations.
 
     Returns
     -------
     ax : matplotlib Axes
-        The axes drawn on.
+        The axes with the plot.
 
     Examples
     --------
@@ -156,11 +155,11 @@ def plot_zeros(history: Histories, ax: Axes | None = None, *, against: Against =
 
 
 def _named(history: Histories, against: Against) -> dict[str, History]:
-    """Histories by name, none of them empty; a single one has the name ''."""
+    """Histories by name, none of them empty. A single one has the name ''."""
     checked_choice(against, "against", get_args(Against))
     fits = dict(history) if isinstance(history, Mapping) else {"": history}
     if not fits:
-        raise ValueError("history holds no fit: pass at least one name with its history.")
+        raise ValueError("history is empty: pass at least one name with its history.")
     for name, records in fits.items():
         if len(records) == 0:
             which = f"The history of {name!r}" if name else "history"
@@ -185,13 +184,13 @@ def _colours(n_fits: int) -> list[str]:
 def _draw_on_log_scale(
     ax: Axes, fits: dict[str, History], curves: dict[str, FloatArray], against: Against
 ) -> None:
-    """Draw one curve for each fit; past the last colour the lines are dashed."""
+    """Plot one curve per fit. If there are more fits than colours, lines are dashed too."""
     for i, ((name, records), colour) in enumerate(
         zip(fits.items(), _colours(len(fits)), strict=True)
     ):
         style = ("-", "--", "-.", ":")[i // len(LINE_COLOURS) % 4]
         values = curves[name]
-        # Nothing that is not positive can stand on a logarithmic axis.
+        # A logarithmic axis has no place for other values.
         drawn = np.where(values > 0.0, values, np.nan)
         _draw_curve(ax, records, drawn, against, style, color=colour, label=name or "_")
     ax.set_yscale("log")

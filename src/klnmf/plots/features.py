@@ -1,4 +1,4 @@
-"""The leading features of each component, and how large the components are."""
+"""The top features of each component, with bars or intervals, and the sizes of components."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from klnmf.plots.style import (
     BLUE,
     axes_or_new,
     component_names,
-    given_panels,
     label_ticks,
     light_frame,
-    new_panels,
+    panels_or_new,
     percent,
     selected_components,
     shortened,
@@ -28,9 +27,7 @@ from klnmf.topics.features import Ranking, leading_features
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_PANELS_PER_ROW = 5
-_LONGEST_TO_MEDIAN = 3.0  # bars are cut past this, relative to the median of the longest ones
-_PANEL_WIDTH, _BAR_HEIGHT = 2.6, 0.17  # inches
+_LONGEST_TO_MEDIAN = 3.0  # longer bars are cut, relative to the median of the longest ones
 
 
 def plot_top_features(
@@ -45,11 +42,11 @@ def plot_top_features(
     select: Sequence[int] | None = None,
     axes: npt.ArrayLike | None = None,
 ) -> npt.NDArray[np.object_]:
-    """Draw the leading features of each component as small bar charts on one scale.
+    """Plot the top features of each component as small bar charts on one scale.
 
-    The length of a bar is the share of the component's mass that the feature holds, whatever the
-    features are ranked by, so that bars compare across charts. Where a few bars are far longer than
-    those of most components, they are cut, with their number written into them.
+    The length of a bar is the feature's share of the component's mass, whatever the features are
+    ranked by, so bars can be compared across charts. Bars that are far longer than those of most
+    components are cut, with their number written into them.
 
     Parameters
     ----------
@@ -60,20 +57,19 @@ def plot_top_features(
     n_top : int, default=8
         Bars per component.
     by, lambda_, frex_weight
-        Which features lead, see `klnmf.topics.top_features`.
+        How to rank features, see `klnmf.topics.top_features`.
     W : array-like or sparse matrix of shape (n_samples, n_components), optional
-        Representation of the samples. The share of the total mass that the component holds then
-        stands on the right above the chart, and the rankings other than by weight compare with all
-        of the data.
+        Representation of the samples. If given, each chart shows the component's share of the total
+        mass, and rankings other than by weight compare with all of the data.
     select : sequence of int, optional
-        The components to draw, in this order; by default all.
+        Components to plot, in this order. By default, all of them.
     axes : array of matplotlib Axes, optional
-        One for each component drawn, in any shape. By default a new figure, five charts to a row.
+        One per component plotted, in any shape. By default, a new figure with five charts per row.
 
     Returns
     -------
     axes : ndarray of matplotlib Axes, shape (n_drawn,)
-        The axes drawn on; ``axes[0].figure`` is the figure.
+        The axes with the charts; ``axes[0].figure`` is the figure.
 
     Examples
     --------
@@ -86,21 +82,13 @@ def plot_top_features(
     names = checked_names(feature_names, leading.n_features)
     drawn = selected_components(select, len(leading.features))
     shares = None if W is None else component_shares(components, W)
-    if axes is None:
-        panels = new_panels(len(drawn), _PANELS_PER_ROW, _PANEL_WIDTH, 0.55 + _BAR_HEIGHT * n_top)
-        figure = panels[0].figure
-        figure.get_layout_engine().set(w_pad=0.08, h_pad=0.08)
-        figure.supxlabel("share of the component's mass", fontsize=9, color="0.4")
-    else:
-        panels = given_panels(axes, len(drawn))
+    panels = panels_or_new(
+        axes, len(drawn), 5, (2.6, 0.55 + 0.17 * n_top), "share of the component's mass"
+    )
     limit = _common_limit([leading.weights[k].max(initial=0.0) for k in drawn])
     for component, ax in zip(drawn, panels, strict=True):
         weights = leading.weights[component]
-        positions = np.arange(weights.size)
-        ax.barh(positions, weights, height=0.7, color=BLUE)
-        ax.set_yticks(positions, [shortened(names[j]) for j in leading.features[component]])
-        ax.set_ylim(n_top - 0.4, -0.6)  # the first feature on top; empty places stay empty
-        ax.set_xlim(0.0, limit)  # shared, so that bars compare across charts
+        ax.barh(np.arange(weights.size), weights, height=0.7, color=BLUE)
         for position in np.flatnonzero(weights > limit):
             ax.text(
                 0.98 * limit,
@@ -111,20 +99,96 @@ def plot_top_features(
                 fontsize=7,
                 color="white",
             )
-        ax.xaxis.set_major_formatter(percent)
+        ax.set_xlim(0.0, limit)  # shared, so that bars can be compared across charts
+        _finish_panel(ax, component, [names[j] for j in leading.features[component]], n_top)
         ax.locator_params(axis="x", nbins=3)
-        title(ax, f"component {component}", size=8.5)
         if shares is not None:
-            ax.set_title(f"{shares[component]:.1%}", loc="right", fontsize=8, color="0.4")
-        ax.tick_params(axis="y", length=0, labelsize=8)
-        ax.tick_params(axis="x", length=2, labelsize=7, colors="0.4")
-        ax.spines[["top", "right", "left"]].set_visible(False)
-        ax.spines["bottom"].set_color("0.7")
+            _show_share(ax, shares[component])
     return panels
 
 
+def plot_intervals(
+    bootstrap: Any,
+    *,
+    n_top: int = 8,
+    select: Sequence[int] | None = None,
+    axes: npt.ArrayLike | None = None,
+) -> npt.NDArray[np.object_]:
+    """Plot the top features of each component as points with their intervals.
+
+    A point is the feature's share of the component's mass. Filled points are in the interior;
+    hollow ones are so near 0 or 1 that their interval is one-sided.
+
+    Parameters
+    ----------
+    bootstrap : Bootstrap
+        Result of `klnmf.uncertainty.bootstrap`.
+    n_top : int, default=8
+        Features per component.
+    select : sequence of int, optional
+        Components to plot, in this order. By default, all of them.
+    axes : array of matplotlib Axes, optional
+        One per component plotted, in any shape. By default, a new figure with four charts per row.
+
+    Returns
+    -------
+    axes : ndarray of matplotlib Axes, shape (n_drawn,)
+        The axes with the charts; ``axes[0].figure`` is the figure.
+
+    Examples
+    --------
+    >>> from klnmf import KLNMF
+    >>> from klnmf.plots import plot_intervals
+    >>> from klnmf.simulate import simulate_counts
+    >>> from klnmf.uncertainty import bootstrap
+    >>> X = simulate_counts(60, 30, 2, counts_per_sample=200, random_state=0).X
+    >>> result = bootstrap(KLNMF(2, random_state=0).fit(X), X, n_runs=10, random_state=0)
+    >>> axes = plot_intervals(result)
+    >>> axes[0].get_title(loc="left")
+    'component 0'
+    """
+    drawn = selected_components(select, len(bootstrap.components.estimate))
+    label = f"share of the component's mass, with {100 * bootstrap.level:.3g} % intervals"
+    panels = panels_or_new(axes, len(drawn), 4, (3.0, 0.6 + 0.2 * n_top), label)
+    for component, ax in zip(drawn, panels, strict=True):
+        table = bootstrap.table(component, n_top)
+        positions = np.arange(len(table["share"]))
+        ax.hlines(positions, table["lower"], table["upper"], color=BLUE, linewidth=1.8)
+        ax.scatter(
+            table["share"],
+            positions,
+            s=13,
+            zorder=3,
+            edgecolors=BLUE,
+            facecolors=[BLUE if inside else "white" for inside in table["is_interior"]],
+        )
+        ax.set_xlim(0.0, 1.08 * (float(np.nanmax(table["upper"], initial=0.0)) or 1.0))
+        _finish_panel(ax, component, [str(name) for name in table["feature"]], n_top)
+        ax.locator_params(axis="x", nbins=4)
+        ax.grid(True, axis="x", color="0.92", linewidth=0.8)
+        ax.set_axisbelow(True)
+        _show_share(ax, bootstrap.sizes.estimate[0, component])
+    return panels
+
+
+def _finish_panel(ax: Axes, component: int, features: Sequence[str], n_top: int) -> None:
+    """Name the features of one component, the first at the top; empty places stay empty."""
+    ax.set_yticks(np.arange(len(features)), [shortened(name) for name in features])
+    ax.set_ylim(n_top - 0.4, -0.6)
+    ax.xaxis.set_major_formatter(percent)
+    title(ax, f"component {component}", size=8.5)
+    ax.tick_params(axis="y", length=0, labelsize=8)
+    ax.tick_params(axis="x", length=2, labelsize=7, colors="0.4")
+    ax.spines[["top", "right", "left"]].set_visible(False)
+    ax.spines["bottom"].set_color("0.7")
+
+
+def _show_share(ax: Axes, share: float) -> None:
+    ax.set_title(f"{share:.1%}", loc="right", fontsize=8, color="0.4")
+
+
 def _common_limit(longest_bars: list[float]) -> float:
-    """Right end of all charts: past the longest bar, unless that would leave the others tiny."""
+    """Right end of all charts: beyond the longest bar, unless that would make the others tiny."""
     filled = [longest for longest in longest_bars if longest > 0.0] or [1.0]
     return min(1.05 * max(filled), _LONGEST_TO_MEDIAN * float(np.median(filled)))
 
@@ -136,25 +200,24 @@ def plot_component_sizes(
     *,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw the share of the total mass that each component holds, largest on top.
+    """Plot each component's share of the total mass, largest at the top.
 
     Parameters
     ----------
     components : array-like or sparse matrix of shape (n_components, n_features)
         Nonnegative components, such as ``components_`` of a fitted model.
     W : array-like or sparse matrix of shape (n_samples, n_components), optional
-        Representation of the samples. Without it the shares are those of ``components`` alone,
-        which depend on their scale; see `klnmf.topics.component_shares`.
+        Representation of the samples. Without it, the shares depend on the scale of the components,
+        see `klnmf.topics.component_shares`.
     feature_names : sequence of str, optional
-        Names of the features; each component is then labelled with the three most
-        relevant ones.
+        Names of the features, to label each component with the three most relevant ones.
     ax : matplotlib Axes, optional
-        Where to draw; by default a new figure, higher for more components.
+        Axes to plot on. By default, those of a new figure.
 
     Returns
     -------
     ax : matplotlib Axes
-        The axes drawn on.
+        The axes with the plot.
 
     Examples
     --------
@@ -170,7 +233,7 @@ def plot_component_sizes(
     bars = ax.barh(np.arange(order.size), shares[order], height=0.75, color=BLUE)
     ax.set_ylim(order.size - 0.4, -0.6)
     label_ticks(ax, "y", [names[k] for k in order])
-    if len(ax.get_yticks()) == order.size:  # else there is no room for a number at each bar
+    if len(ax.get_yticks()) == order.size:  # else there is no space for a number at each bar
         size = ax.yaxis.get_tick_params()["labelsize"]
         ax.bar_label(bars, fmt=lambda share: f"{share:.1%}", padding=2, fontsize=size, color="0.4")
     ax.set_xlim(0.0, 1.12 * (shares.max(initial=0.0) or 1.0))

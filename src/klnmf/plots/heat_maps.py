@@ -1,4 +1,4 @@
-"""Tables as colours: components against components, and components against labels."""
+"""Heat maps: components against components, and components against labels."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from klnmf.topics.matching import Similarity
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_NUMBERED = 12  # cells hold their number while there are no more than this to a side
+_NUMBERED = 12  # larger tables show no numbers in their cells
 
 
 def plot_component_similarity(
@@ -38,30 +38,30 @@ def plot_component_similarity(
     other_feature_names: Names | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw how alike components are, within one model or between two.
+    """Plot how similar components are, within one model or between two.
 
-    Within one model, components that are alike stand next to each other (average linkage). Between
-    two, the pairs that `klnmf.topics.match_components` finds stand on the diagonal, and what has
-    no partner comes after them.
+    Within one model, similar components are next to each other (average linkage). Between two
+    models, the pairs of `klnmf.topics.match_components` are on the diagonal, followed by components
+    without a partner.
 
     Parameters
     ----------
     components : array-like or sparse matrix of shape (n_components, n_features)
         Nonnegative components, such as ``components_`` of a fitted model.
     other : array-like or sparse matrix of shape (n_other, n_features), optional
-        Components of another model; by default the same.
+        Components of another model. By default, the same components.
     similarity : {"cosine", "hellinger"}, default="cosine"
         See `klnmf.topics.component_similarity`.
     feature_names, other_feature_names : sequence of str, optional
-        Names of the features. The rows are then labelled with the three most relevant features
-        of each component. With both, the features of the two models are matched by name.
+        Names of the features, to label the rows with the three most relevant ones. With both, the
+        features of the two models are matched by name.
     ax : matplotlib Axes, optional
-        Where to draw; by default a new figure.
+        Axes to plot on. By default, those of a new figure.
 
     Returns
     -------
     ax : matplotlib Axes
-        The axes drawn on.
+        The axes with the plot.
 
     Examples
     --------
@@ -109,11 +109,11 @@ def plot_components_by_label(
     *,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw the mean share of each component in the samples of each label.
+    """Plot the mean share of each component in the samples of each label.
 
-    Components stand in the order of the label in which their share is largest, so that what
-    belongs to one label alone lies along the diagonal. A column adds up to 100 %. The colours
-    follow the root of the share, so that small shares show beside large ones.
+    Components are sorted by the label in which their share is largest: those of one label only are
+    near the diagonal. Each column adds up to 100 %. Colours follow the square root of the share, so
+    that small shares are visible.
 
     Parameters
     ----------
@@ -122,18 +122,17 @@ def plot_components_by_label(
     components : array-like or sparse matrix of shape (n_components, n_features)
         Components, such as ``components_`` of a fitted model.
     labels : array-like of shape (n_samples,)
-        Label of each sample. Columns are in the order of first appearance. See
-        `klnmf.topics.label_proportions`, which returns the numbers.
+        Label of each sample. Columns are in the order of first appearance. The numbers are those of
+        `klnmf.topics.label_proportions`.
     feature_names : sequence of str, optional
-        Names of the features; each component is then labelled with the three most
-        relevant ones.
+        Names of the features, to label each component with the three most relevant ones.
     ax : matplotlib Axes, optional
-        Where to draw; by default a new figure.
+        Axes to plot on. By default, those of a new figure.
 
     Returns
     -------
     ax : matplotlib Axes
-        The axes drawn on.
+        The axes with the plot.
 
     Examples
     --------
@@ -169,7 +168,7 @@ def plot_components_by_label(
 
 
 def _side_by_side(values: FloatArray) -> npt.NDArray[np.intp]:
-    """Order in which neighbours are alike."""
+    """Order in which neighbours are similar."""
     if values.shape[0] < 3:
         return np.arange(values.shape[0])
     distances = 1.0 - 0.5 * (values + values.T)
@@ -200,7 +199,7 @@ def _draw(
     gamma: float = 1.0,
     tick: Callable[[float, Any], str] | None = None,
 ) -> None:
-    """Draw the table with its colour bar, and with numbers in the cells while they are few."""
+    """Plot a table with its colour bar, and with numbers in the cells if it is small."""
     from matplotlib.colors import PowerNorm
     from matplotlib.ticker import FuncFormatter
 

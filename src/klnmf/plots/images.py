@@ -1,4 +1,4 @@
-"""Components of image data as images: the parts that the samples are made of."""
+"""Components of image data as images."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from klnmf.plots.style import given_panels, new_panels, selected_components
+from klnmf.plots.style import panels_or_new, selected_components
 from klnmf.topics.checks import checked_components
 
 _INCHES = 0.95  # the longer side of an image
@@ -24,30 +24,30 @@ def plot_components_as_images(
     cmap: str = "gray_r",
     axes: npt.ArrayLike | None = None,
 ) -> npt.NDArray[np.object_]:
-    """Draw each component as the image that its features are the pixels of.
+    """Plot each component as an image whose pixels are the features.
 
-    White is 0. Each image has its own scale, up to its largest pixel, because the scale of a
-    component means nothing without W.
+    White is 0. Each image is scaled by its largest pixel, because the scale of a component has no
+    meaning without W.
 
     Parameters
     ----------
     components : array-like or sparse matrix of shape (n_components, n_features)
         Nonnegative components, such as ``components_`` of a fitted model.
     shape : (int, int)
-        Height and width of an image; features are its pixels, row by row.
+        Height and width of an image. Features are its pixels, row by row.
     select : sequence of int, optional
-        The components to draw, in this order; by default all.
+        Components to plot, in this order. By default, all of them.
     n_columns : int, default=10
-        Images to a row of a new figure.
+        Images per row of a new figure.
     cmap : str, default="gray_r"
         Name of a matplotlib colour map.
     axes : array of matplotlib Axes, optional
-        One for each component drawn, in any shape. By default a new figure.
+        One per component plotted, in any shape. By default, those of a new figure.
 
     Returns
     -------
     axes : ndarray of matplotlib Axes, shape (n_drawn,)
-        The axes drawn on; ``axes[0].figure`` is the figure.
+        The axes with the charts; ``axes[0].figure`` is the figure.
 
     Examples
     --------
@@ -66,12 +66,9 @@ def plot_components_as_images(
     if n_columns < 1:
         raise ValueError(f"n_columns must be at least 1; got {n_columns}.")
     drawn = selected_components(select, H.shape[0])
-    if axes is None:
-        inch = _INCHES / max(height, width)
-        panel = max(inch * width, 0.85) + 0.1, inch * height + 0.25  # the title takes 0.85
-        panels = new_panels(len(drawn), n_columns, *panel)
-    else:
-        panels = given_panels(axes, len(drawn))
+    inch = _INCHES / max(height, width)
+    size = max(inch * width, 0.85) + 0.1, inch * height + 0.25  # the title takes 0.85
+    panels = panels_or_new(axes, len(drawn), n_columns, size)
     chosen = H[drawn]
     images = (chosen.toarray() if sp.issparse(chosen) else chosen).reshape(-1, height, width)
     for component, ax, image in zip(drawn, panels, images, strict=True):

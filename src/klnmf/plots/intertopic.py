@@ -1,4 +1,4 @@
-"""Components as circles in the plane, near each other where they are alike."""
+"""A map of the components."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ from klnmf.topics.distances import classical_scaling
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_COVERED = 0.15  # share of the picture that all circles cover, were they apart
+_COVERED = 0.15  # total area of the circles, relative to the plot
 _LABEL_SIZE = 8.0  # points
 
 
 def plot_intertopic_map(components: Any, W: Any = None, *, ax: Axes | None = None) -> Axes:
-    """Draw a map of the components: near means alike, and the area of a circle is its share.
+    """Plot a map of the components: similar ones are close, and the area of a circle is its share.
 
-    The places are `klnmf.topics.intertopic_coordinates`; the axes tell how much of the squared
-    distances they show. With many components that is little, so that neighbours on the map need
-    not be alike: `plot_component_similarity` has the whole truth. Empty components have no place.
+    The positions are those of `klnmf.topics.intertopic_coordinates`. The axis labels say how much
+    of the squared distances each axis shows. With many components this is little, and neighbours on
+    the map need not be similar: see `plot_component_similarity`. Empty components are left out.
 
     Parameters
     ----------
     components : array-like or sparse matrix of shape (n_components, n_features)
         Nonnegative components, such as ``components_`` of a fitted model.
     W : array-like or sparse matrix of shape (n_samples, n_components), optional
-        Representation of the samples, for the shares of the total mass. Without it all circles
+        Representation of the samples, for the shares of the total mass. Without it, all circles
         have the same size.
     ax : matplotlib Axes, optional
-        Where to draw; by default a new figure.
+        Axes to plot on. By default, those of a new figure.
 
     Returns
     -------
     ax : matplotlib Axes
-        The axes drawn on; ``ax.collections[0]`` holds the circles.
+        The axes with the plot; ``ax.collections[0]`` holds the circles.
 
     Examples
     --------
@@ -52,7 +52,7 @@ def plot_intertopic_map(components: Any, W: Any = None, *, ax: Axes | None = Non
     coordinates, explained = classical_scaling(distances, 2)
     placed = np.flatnonzero(~np.isnan(coordinates[:, 0]))
     if placed.size == 0:
-        raise ValueError("There is nothing to draw: all components are empty.")
+        raise ValueError("There is nothing to plot: all components are empty.")
     shares = np.full(len(distances), 1.0) if W is None else component_shares(components, W)
     points, sizes = coordinates[placed], shares[placed] / shares[placed].sum()
 
@@ -89,13 +89,13 @@ def plot_intertopic_map(components: Any, W: Any = None, *, ax: Axes | None = Non
 
 
 def _reach(points: FloatArray, diameters: FloatArray) -> float:
-    """Half the side of a picture that holds all circles; diameters are shares of its side."""
+    """Half the side of a plot that holds all circles; diameters are relative to its side."""
     needed = np.abs(points).max(axis=1) / (1.0 - diameters)
     return 1.05 * float(needed.max()) or 1.0
 
 
 def _number(ax: Axes, points: FloatArray, labels: list[str], points_per_unit: float) -> None:
-    """Write each number into its circle, or beside it with a line where one stands already."""
+    """Write each number into its circle, or beside it with a line if that place is taken."""
     taken: list[tuple[FloatArray, FloatArray]] = []
     for point, label in zip(points, labels, strict=True):
         room = _LABEL_SIZE * np.array([0.62 * len(label) + 0.2, 1.15])

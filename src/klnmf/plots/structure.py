@@ -1,4 +1,4 @@
-"""The proportions of all samples at once, group by group."""
+"""Structure plot: the proportions of all samples, group by group."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 IndexArray = npt.NDArray[np.intp]
 Order = Literal["main", "embedding"]
 
-_GAP, _ALL_GAPS = 0.008, 0.2  # between two groups and in all, at most, relative to the samples
+_GAP, _ALL_GAPS = 0.008, 0.2  # largest gap, and sum of all gaps, relative to the samples
 _LABEL_SIZE = 7.0  # points
-_LINE_HEIGHT = 12.0  # points between a group and its name, where a line joins them
+_LINE_HEIGHT = 12.0  # points between a group and its name, if a line joins them
 
 
 def plot_structure(
@@ -55,10 +55,10 @@ def plot_structure(
     random_state: int = 0,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw the proportions P(z | d) of the samples as stacked bars, one beside the other.
+    """Plot the proportions P(z | d) of the samples as stacked bars, side by side.
 
-    Groups stand in the order of first appearance, with a gap between them. Samples without
-    counts have no proportions and are left out.
+    Groups are in the order of first appearance, with gaps between them. Samples without counts have
+    no proportions and are left out.
 
     Parameters
     ----------
@@ -67,30 +67,29 @@ def plot_structure(
     components : array-like or sparse matrix of shape (n_components, n_features)
         Components, such as ``components_`` of a fitted model.
     labels : array-like of shape (n_samples,), optional
-        Group of each sample; by default all are one group.
+        Group of each sample. By default, all samples are one group.
     feature_names : sequence of str, optional
-        Names of the features; the legend then shows the three most relevant ones of each
-        component.
+        Names of the features. The legend shows the three most relevant ones of each component.
     order : {"main", "embedding"}, default="main"
-        How samples stand within a group. ``"main"``: by their largest component, the one that is
-        the largest most often first, and by its share. ``"embedding"``: along one axis on which
-        similar samples are near, the first of the correspondence analysis of √P(z | d).
+        Order of the samples within a group. ``"main"``: by their largest component, the most
+        frequent one first, and by its share. ``"embedding"``: along an axis on which similar
+        samples are close, the first one of the correspondence analysis of √P(z | d).
     select : sequence of int, optional
-        The components with a colour of their own, from the bottom up; the others are above them
-        in two shades of grey in turn. At most nine, because not all readers can tell more colours
-        apart. By default those of the largest mean share, each group counting the same.
+        Components to plot in colour, from the bottom up; the others are above them in two shades of
+        grey. At most nine, because more colours are hard to tell apart. By default, those with the
+        largest mean share, where each group has the same weight.
     max_samples : int, default=2000
-        Where there are more samples, that many are drawn at random, the groups in proportion and
-        each with at least one. A note above the picture says so.
+        Largest number of samples to plot. If there are more, a random selection is plotted, with
+        the groups in proportion and at least one sample of each. A note above the plot says so.
     random_state : int, default=0
-        Seed of that draw.
+        Seed of the random selection.
     ax : matplotlib Axes, optional
-        Where to draw; by default a new figure.
+        Axes to plot on. By default, those of a new figure.
 
     Returns
     -------
     ax : matplotlib Axes
-        The axes drawn on. Its ``patches`` are the components from the bottom up.
+        The axes with the plot. Its ``patches`` are the components from the bottom up.
 
     References
     ----------
@@ -148,7 +147,7 @@ class _Sample(NamedTuple):
 
 
 def _sampled(W: Any, components: Any, labels: Any, max_samples: int, seed: int) -> _Sample:
-    """Draw the samples first, so that the proportions of the others are never computed."""
+    """Select samples first, so that the proportions of the others are never computed."""
     H = checked_components(components)
     representation = checked_representation(W, H.shape[0])
     n_samples = representation.shape[0]
@@ -157,7 +156,7 @@ def _sampled(W: Any, components: Any, labels: Any, max_samples: int, seed: int) 
     filled = np.flatnonzero(representation @ in_use > 0.0)
     rows = _drawn_from_groups(filled, member[filled], max_samples, np.random.default_rng(seed))
     if rows.size == 0:
-        raise ValueError("There is nothing to draw: W holds no sample with a positive entry.")
+        raise ValueError("There is nothing to plot: W holds no sample with a positive entry.")
     proportions = plsi_probabilities(representation[rows], H).component_given_sample
     dense = proportions.toarray() if sp.issparse(proportions) else proportions
     present = np.unique(member[rows])
@@ -168,7 +167,7 @@ def _sampled(W: Any, components: Any, labels: Any, max_samples: int, seed: int) 
 
 
 def _by_mean(sample: _Sample) -> list[int]:
-    """Components by falling mean share, each group counting the same."""
+    """Components by mean share, largest first; each group has the same weight."""
     by_group = [
         sample.proportions[sample.member == group].mean(axis=0)
         for group in range(len(sample.groups))
@@ -177,7 +176,7 @@ def _by_mean(sample: _Sample) -> list[int]:
 
 
 def _chosen(select: Sequence[int], n_components: int) -> list[int]:
-    """Components that are to have a colour of their own."""
+    """Components to plot in colour."""
     most = len(AREA_COLOURS)
     shown = selected_components(select, n_components)
     if len(shown) > most or len(set(shown)) < len(shown):
@@ -188,7 +187,7 @@ def _chosen(select: Sequence[int], n_components: int) -> list[int]:
 def _drawn_from_groups(
     rows: IndexArray, member: IndexArray, max_samples: int, generator: np.random.Generator
 ) -> IndexArray:
-    """Take some of the rows, the groups in proportion but none of them left out."""
+    """Select rows at random, with the groups in proportion and none left out."""
     if rows.size <= max_samples:
         return rows
     drawn = []
@@ -206,8 +205,8 @@ def _arranged(proportions: FloatArray, order: Order) -> IndexArray:
         often = np.bincount(main, minlength=proportions.shape[1])
         share = proportions[np.arange(main.size), main]
         return np.lexsort((-share, main, -often[main]))  # the last key counts first
-    # Rows of √P scaled by the roots of both margins: the first singular vectors are those margins,
-    # the second ones the axis.
+    # Rows of √P divided by the roots of both margins: the first singular vectors are those margins,
+    # and the second ones are the axis.
     roots = np.sqrt(proportions)
     by_row, by_column = (np.sqrt(roots.sum(axis=axis)) for axis in (1, 0))
     scaled = roots / by_row[:, np.newaxis] / np.where(by_column > 0.0, by_column, 1.0)
@@ -215,7 +214,7 @@ def _arranged(proportions: FloatArray, order: Order) -> IndexArray:
     if left.shape[1] < 2:
         return np.arange(main.size)
     axis = left[:, 1] / by_row
-    if right[1, np.abs(right[1]).argmax()] < 0.0:  # the sign is arbitrary, so it is fixed
+    if right[1, np.abs(right[1]).argmax()] < 0.0:  # fixes the sign, which is arbitrary
         axis = -axis
     return np.argsort(-axis, kind="stable")
 
@@ -243,7 +242,7 @@ def _laid_out(
 def _name_groups(
     ax: Axes, groups: list[str], ends: list[tuple[float, float]], *, is_grouped: bool
 ) -> None:
-    """Name the groups under their middle; where it is tight, upright, apart and joined by lines."""
+    """Name the groups below their middle; if space is short, upright, apart and joined by lines."""
     ax.tick_params(axis="x", length=0, labelsize=_LABEL_SIZE)
     if not is_grouped:
         ax.set_xticks([])
@@ -284,25 +283,22 @@ def _name_groups(
 
 
 def _apart(wanted: FloatArray, distance: float, total: float) -> FloatArray:
-    """Places this far apart or more, within [0, total] and as near as can be to the wanted."""
+    """Places at least this far apart, within [0, total] and as close as possible to the wanted."""
     steps = distance * np.arange(wanted.size)
     slack = max(0.0, total - float(steps[-1]))
     return np.asarray(isotonic_regression(wanted - steps, y_min=0.0, y_max=slack) + steps)
 
 
 def _legend(ax: Axes, names: list[str], shown: list[int], n_others: int) -> None:
-    """Name the colours in the order of the stack, from the top down."""
-    entries = [(names[k], AREA_COLOURS[i]) for i, k in enumerate(shown)]
+    """Name the colours in the order of the stack, from top to bottom."""
+    from matplotlib.patches import Patch
+
+    entries = [Patch(color=AREA_COLOURS[i], label=names[k]) for i, k in enumerate(shown)]
     if n_others:
-        entries.append(
-            (f"{n_others} other component{'s' if n_others > 1 else ''}", REST_COLOURS[0])
-        )
-    handles = [ax.stairs([0.0], [0.0, 0.0], fill=True, color=colour) for _, colour in entries]
-    for handle in handles:
-        handle.remove()  # only the legend needs it
+        text = f"{n_others} other component{'s' if n_others > 1 else ''}"
+        entries.append(Patch(color=REST_COLOURS[0], label=text))
     ax.legend(
-        handles[::-1],
-        [name for name, _ in entries][::-1],
+        handles=entries[::-1],
         title="component",
         frameon=False,
         fontsize=8,
@@ -314,10 +310,10 @@ def _legend(ax: Axes, names: list[str], shown: list[int], n_others: int) -> None
 
 
 def _note(ax: Axes, sample: _Sample) -> None:
-    """Say on the right above the picture what is not in it."""
+    """Say above the plot what is not in it."""
     notes = []
     if len(sample.member) < sample.n_filled:
-        notes.append(f"{len(sample.member):,} of {sample.n_filled:,} samples, drawn at random")
+        notes.append(f"{len(sample.member):,} of {sample.n_filled:,} samples, chosen at random")
     if sample.n_empty:
         notes.append(f"{sample.n_empty:,} empty sample{'s' if sample.n_empty > 1 else ''} left out")
     ax.set_title("; ".join(notes), loc="right", fontsize=8, color="0.4")

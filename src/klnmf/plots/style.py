@@ -1,4 +1,4 @@
-"""What all pictures share: colours, figures, and labels that fit the room there is."""
+"""What all plots share: colours, figures, and labels that fit into the space."""
 
 from __future__ import annotations
 
@@ -15,31 +15,24 @@ from klnmf.topics.features import top_features
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# All colours stay apart for colour-blind readers: lines after Okabe and Ito, areas after Paul Tol.
+# Colour-blind readers can tell all colours apart: lines after Okabe and Ito, areas after Paul Tol.
 BLUE = "#2f6690"
 LINE_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 AREA_COLOURS = (
-    "#332288",
-    "#DDCC77",
-    "#44AA99",
-    "#CC6677",
-    "#88CCEE",
-    "#882255",
-    "#117733",
-    "#AA4499",
+    *("#332288", "#DDCC77", "#44AA99", "#CC6677", "#88CCEE", "#882255", "#117733", "#AA4499"),
     "#999933",
 )
 REST_COLOURS = ("#dcdcdc", "#c8c8c8")
-HEAT_COLOURS = "Blues"  # white for 0, falling in lightness: the same in grey
+HEAT_COLOURS = "Blues"  # white for 0 and darker for more, also in print without colour
 
 _LONGEST_NAME = 22
-# Size of letters in points, and the room that a line of them and a letter take, in that size.
+# Font size in points, and the height of a line and the width of a letter relative to it.
 _LARGEST, _SMALLEST = 8.5, 5.0
 _LINE, _LETTER = 1.2, 0.62
 
 
 def pyplot() -> Any:
-    """Import matplotlib only when a new figure is asked for."""
+    """Import matplotlib, when a new figure is needed."""
     try:
         import matplotlib.pyplot as plt
     except ImportError as error:
@@ -58,35 +51,42 @@ def axes_or_new(ax: Axes | None, width: float, height: float) -> Axes:
     return axes
 
 
-def new_panels(
-    n_panels: int, n_columns: int, width: float, height: float
+def panels_or_new(
+    axes: npt.ArrayLike | None,
+    n_panels: int,
+    n_columns: int,
+    size: tuple[float, float],
+    label: str = "",
 ) -> npt.NDArray[np.object_]:
-    """Make a new figure with this many charts, each of this size; the rest of the grid is off."""
+    """Return the axes of the caller, flattened, or those of a new figure.
+
+    ``size`` is that of a chart of the new figure in inches, ``label`` stands below all of them.
+    """
+    if axes is not None:
+        given = np.asarray(axes, dtype=object).ravel()
+        if given.size < n_panels:
+            raise ValueError(f"axes has {given.size} places for {n_panels} components.")
+        return given[:n_panels]
     n_columns = min(n_columns, n_panels)
     n_rows = math.ceil(n_panels / n_columns)
-    _, grid = pyplot().subplots(
+    figure, grid = pyplot().subplots(
         n_rows,
         n_columns,
-        figsize=(width * n_columns, height * n_rows),
+        figsize=(size[0] * n_columns, size[1] * n_rows),
         squeeze=False,
         layout="constrained",
     )
+    if label:
+        figure.get_layout_engine().set(w_pad=0.08, h_pad=0.08)
+        figure.supxlabel(label, fontsize=9, color="0.4")
     panels: npt.NDArray[np.object_] = grid.ravel()
     for unused in panels[n_panels:]:
         unused.set_axis_off()
     return panels[:n_panels]
 
 
-def given_panels(axes: npt.ArrayLike, n_panels: int) -> npt.NDArray[np.object_]:
-    """Flatten the axes of the caller; there must be at least one for each component."""
-    panels = np.asarray(axes, dtype=object).ravel()
-    if panels.size < n_panels:
-        raise ValueError(f"axes has {panels.size} places for {n_panels} components.")
-    return panels[:n_panels]
-
-
 def selected_components(select: Sequence[int] | None, n_components: int) -> list[int]:
-    """Components to draw, in this order; all by default."""
+    """Components to plot, in this order; all by default."""
     if select is None:
         return list(range(n_components))
     chosen = [int(component) for component in select]
@@ -99,7 +99,7 @@ def selected_components(select: Sequence[int] | None, n_components: int) -> list
 
 
 def component_names(components: Any, feature_names: Names | None, n_words: int = 3) -> list[str]:
-    """Label each component by its number and, where features have names, the most relevant ones."""
+    """Label each component with its number and, if features have names, the most relevant ones."""
     if feature_names is None:
         return [str(k) for k in range(checked_components(components).shape[0])]
     names = []
@@ -111,17 +111,17 @@ def component_names(components: Any, feature_names: Names | None, n_words: int =
 
 
 def shortened(name: str) -> str:
-    """Cut long names, which would squeeze what they label."""
+    """Cut long names, which would leave no space for the plot."""
     return name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 1] + "…"
 
 
 def light_frame(ax: Axes) -> None:
-    """Leave only the left and the lower side of the frame."""
+    """Keep only the left and the lower side of the frame."""
     ax.spines[["top", "right"]].set_visible(False)
 
 
 def title(ax: Axes, text: str, size: float = 10.0) -> None:
-    """Put a title on the left, where reading starts."""
+    """Put a title on the left."""
     ax.set_title(text, loc="left", fontsize=size, fontweight="bold")
 
 
@@ -131,7 +131,7 @@ def percent(share: float, _: Any = None) -> str:
 
 
 def size_in_points(ax: Axes) -> tuple[float, float]:
-    """Width and height of the axes once everything drawn so far has found its place."""
+    """Width and height of the axes in points, after the layout of what is drawn so far."""
     root = ax.figure.canvas.figure  # of a subfigure too
     root.draw_without_rendering()
     box = ax.get_window_extent()
@@ -139,7 +139,7 @@ def size_in_points(ax: Axes) -> tuple[float, float]:
 
 
 def label_ticks(ax: Axes, which: Literal["x", "y"], labels: Sequence[str]) -> None:
-    """Label places 0, 1, ... of an axis: smaller where it is tight, and not all where too tight."""
+    """Label positions 0, 1, ... of an axis: in a smaller font, or not all, if space is short."""
     width, height = size_in_points(ax)
     room = (width if which == "x" else height) / max(1, len(labels))  # points for each label
     widest = _LETTER * _LARGEST * max((len(label) for label in labels), default=0)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,11 @@ import scipy.sparse as sp
 
 from klnmf.data.on_disk.views import Entries, MappedView, entries_of
 from klnmf.data.sparse_data import row_ranges
+from klnmf.readers.streams import Block, CountStream
 
 Array = npt.NDArray[Any]
+# Entries of a matrix whose size is not known yet.
+_SPOOLED = np.dtype([("row", "<i8"), ("column", "<i8"), ("value", "<f8")])
 
 
 def record_dtype(shape: tuple[int, int], values: npt.DTypeLike) -> np.dtype[Any]:
@@ -23,101 +25,128 @@ def record_dtype(shape: tuple[int, int], values: npt.DTypeLike) -> np.dtype[Any]
     return np.dtype([("row", index), ("column", index), ("value", np.dtype(values).str)])
 
 
-class Buckets:
-    """Files of entries, one for each range of keys with at most ``limit`` entries in all.
+def _records(entries: Entries, dtype: np.dtype[Any]) -> Array:
+    records = np.empty(len(entries.rows), dtype=dtype)
+    records["row"], records["column"], records["value"] = entries
+    return records
 
-    Parameters
-    ----------
-    folder : Path
-        Where the files go.
-    key : {"row", "column"}
-        What the entries are sorted by.
-    counts : ndarray
-        Entries of each key.
-    limit : int
-        Entries of a file at most, unless a single key has more.
-    dtype : dtype
-        Of the records.
+
+def _bucketed(
+    entries: Iterable[Entries],
+    key: str,
+    counts: Array,
+    limit: int,
+    dtype: np.dtype[Any],
+    folder: Path,
+) -> Iterator[tuple[int, int, Path]]:
+    """Write entries to a temporary file for each range of keys, and give one after the other.
+
+    A file has at most ``limit`` entries, unless a single key has more; ``counts`` says how many
+    each key has. Entries of a file keep their order.
     """
-
-    def __init__(
-        self, folder: Path, key: str, counts: Array, limit: int, dtype: np.dtype[Any]
-    ) -> None:
-        self.key, self.dtype = key, dtype
-        ends = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
-        self.ranges = list(row_ranges(ends, limit))
-        self._starts = np.array([start for start, _ in self.ranges])
-        self.files = [folder / f"{key}.{number}.bucket" for number in range(len(self.ranges))]
-        for file in self.files:
-            file.write_bytes(b"")
-
-    def add(self, entries: Entries) -> None:
-        """Write entries to the files that they belong to, those of a file in their order."""
-        keys = entries.rows if self.key == "row" else entries.columns
-        bucket = np.searchsorted(self._starts, keys, side="right") - 1
+    ends = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+    ranges = list(row_ranges(ends, limit))
+    starts = np.array([start for start, _ in ranges])
+    files = [folder / f"{key}.{number}.bucket" for number in range(len(ranges))]
+    for file in files:
+        file.write_bytes(b"")
+    for block in entries:
+        keys = block.rows if key == "row" else block.columns
+        bucket = np.searchsorted(starts, keys, side="right") - 1
         order = np.argsort(bucket, kind="stable")
-        records = np.empty(len(order), dtype=self.dtype)
-        for name, array in zip(("row", "column", "value"), entries, strict=True):
-            records[name] = array[order]
-        ends = np.concatenate([[0], np.cumsum(np.bincount(bucket, minlength=len(self.files)))])
+        records = _records(Entries(*(array[order] for array in block)), dtype)
+        ends = np.concatenate([[0], np.cumsum(np.bincount(bucket, minlength=len(files)))])
         for number in np.flatnonzero(np.diff(ends)):
-            with self.files[number].open("ab") as stream:  # closed again: there may be thousands
+            with files[number].open("ab") as stream:  # closed again: there may be thousands
                 stream.write(records[ends[number] : ends[number + 1]].view(np.uint8).data)
-
-    def read(self, number: int) -> Array:
-        """All records of a file, which is then removed."""
-        records = np.fromfile(self.files[number], dtype=self.dtype)
-        self.files[number].unlink()
-        return records
+    for (start, stop), file in zip(ranges, files, strict=True):
+        yield start, stop, file
+        file.unlink()
 
 
-class Spool:
-    """Entries in the order in which they arrive, of a matrix whose size is not yet known."""
+def _pieces(file: Path, dtype: np.dtype[Any], limit: int) -> Iterator[Entries]:
+    """Entries of a temporary file in their order, at most ``limit`` at a time."""
+    with file.open("rb") as stream:
+        while len(records := np.fromfile(stream, dtype, limit)):
+            yield Entries(records["row"], records["column"], records["value"])
 
-    def __init__(self, path: Path) -> None:
-        self.path, self.n_entries = path, 0
-        self.row_counts = np.zeros(0, dtype=np.int64)
-        self.dtype = np.dtype([("row", "<i8"), ("column", "<i8"), ("value", "<f8")])
-        self.n_columns = 0
-        self._stream = path.open("wb")
 
-    def add(self, rows: Any, columns: Any, values: Any) -> None:
-        """Write a block of entries."""
-        rows = np.asarray(rows, dtype=np.int64)
-        if not len(rows):
+class Tally:
+    """How often each number has come up."""
+
+    def __init__(self) -> None:
+        self._counts = np.zeros(0, dtype=np.int64)
+
+    def add(self, numbers: Array) -> None:
+        """Count some more."""
+        if not len(numbers):
             return
-        records = np.empty(len(rows), dtype=self.dtype)
-        records["row"], records["column"], records["value"] = rows, columns, values
-        self._stream.write(records.view(np.uint8).data)
-        found, counts = np.unique(rows, return_counts=True)
-        if found[-1] >= len(self.row_counts):  # memory that nothing is written to costs nothing
-            grown = np.zeros(max(found[-1] + 1, 2 * len(self.row_counts)), dtype=np.int64)
-            grown[: len(self.row_counts)] = self.row_counts
-            self.row_counts = grown
-        self.row_counts[found] += counts
-        self.n_entries += len(rows)
-        self.n_columns = max(self.n_columns, int(records["column"].max()) + 1)
+        first, last = int(numbers.min()), int(numbers.max())
+        if last >= len(self._counts):  # memory that nothing is written to costs nothing
+            grown = np.zeros(max(last + 1, 2 * len(self._counts)), dtype=np.int64)
+            grown[: len(self._counts)] = self._counts
+            self._counts = grown
+        if last - first < 4 * len(numbers):
+            self._counts[first : last + 1] += np.bincount(numbers - first)
+        else:
+            found, times = np.unique(numbers, return_counts=True)
+            self._counts[found] += times
 
-    def close(self) -> None:
-        """Write what is still in memory."""
-        self._stream.close()
+    def counts(self, size: int) -> Array:
+        """Return the counts of the numbers from 0 to ``size - 1``."""
+        counts = np.zeros(size, dtype=np.int64)
+        counts[: len(self._counts)] = self._counts[:size]
+        return counts
 
-    def row_blocks(self, shape: tuple[int, int], limit: int) -> Iterator[sp.csr_array]:
-        """All rows in order, in blocks; entries of the same place are summed."""
-        self.close()
-        counts = np.zeros(shape[0], dtype=np.int64)
-        counts[: len(self.row_counts)] = self.row_counts[: shape[0]]
-        dtype = record_dtype(shape, np.float64)
-        buckets = Buckets(self.path.parent, "row", counts, limit, dtype)
-        with self.path.open("rb") as stream:
-            while len(records := np.fromfile(stream, self.dtype, limit)):
-                buckets.add(Entries(records["row"], records["column"], records["value"]))
-        os.unlink(self.path)
-        for number, (start, stop) in enumerate(buckets.ranges):
-            records = buckets.read(number)
-            places = (records["row"] - start, records["column"])
-            block = sp.coo_array((records["value"], places), shape=(stop - start, shape[1]))
-            yield sp.csr_array(block)
+
+def row_blocks(stream: CountStream, limit: int, folder: Path) -> Iterator[sp.csr_array]:
+    """All rows of a stream in order, in blocks; those at the end without entries may be left out.
+
+    A stream that is not in order goes through temporary files in ``folder``, which are as large as
+    the matrix.
+    """
+    if stream.in_order:
+        yield from _whole_rows(stream.blocks(limit))
+        return
+    spool, tally = folder / "entries.spool", Tally()
+    with spool.open("wb") as file:
+        for block in stream.blocks(limit):
+            file.write(_records(Entries(*block), _SPOOLED).view(np.uint8).data)
+            tally.add(block.rows)
+    shape = stream.outline().shape
+    dtype = record_dtype(shape, np.float64)
+    entries = _pieces(spool, _SPOOLED, limit)
+    counts = tally.counts(shape[0])
+    for start, stop, bucket in _bucketed(entries, "row", counts, limit, dtype, folder):
+        spool.unlink(missing_ok=True)  # all of it is in the buckets now
+        records = np.fromfile(bucket, dtype)
+        places = (records["row"] - start, records["column"])
+        yield sp.csr_array((records["value"], places), shape=(stop - start, shape[1]))
+
+
+def _whole_rows(blocks: Iterator[Block]) -> Iterator[sp.csr_array]:
+    """Rows that are complete: the last row of a block may go on in the next one."""
+    pieces: list[Block] = []
+    done = 0
+    for block in blocks:
+        if not len(block.rows):
+            continue
+        cut = int(np.searchsorted(block.rows, block.rows[-1]))
+        if cut or (pieces and pieces[-1].rows[-1] != block.rows[0]):
+            pieces.append(Block(*(part[:cut] for part in block)))
+            yield _csr(pieces, done)
+            pieces, done = [], int(pieces[-1 if cut else -2].rows[-1]) + 1
+        pieces.append(Block(*(part[cut:] for part in block)))
+    if pieces:
+        yield _csr(pieces, done)
+
+
+def _csr(pieces: list[Block], done: int) -> sp.csr_array:
+    """Rows from ``done`` on, of entries in the order of their rows."""
+    rows, columns, counts = map(np.concatenate, zip(*pieces, strict=True))
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(rows - done))])
+    shape = len(indptr) - 1, int(columns.max()) + 1
+    return sp.csr_array((counts, columns, indptr), shape=shape)
 
 
 def transposed_blocks(
@@ -137,17 +166,13 @@ def transposed_blocks(
         For temporary files, which are as large as the matrix.
     """
     dtype = record_dtype((view.n_rows, view.n_columns), view.values.dtype)
-    buckets = Buckets(folder, "column", counts, limit, dtype)
-    for entries in entries_of(view, limit):
-        buckets.add(entries)
-    for number, (start, stop) in enumerate(buckets.ranges):
+    entries = entries_of(view, limit)
+    for start, stop, bucket in _bucketed(entries, "column", counts, limit, dtype, folder):
         if stop == start + 1:  # one column: in the order of its rows already, however long
-            with buckets.files[number].open("rb") as stream:
-                while len(records := np.fromfile(stream, dtype, limit)):
-                    yield records["row"], records["value"]
-            buckets.files[number].unlink()
+            for rows, _, values in _pieces(bucket, dtype, limit):
+                yield rows, values
             continue
-        records = buckets.read(number)
+        records = np.fromfile(bucket, dtype)
         # Stable: the rows of a column stay in their order.
         order = np.argsort(records["column"], kind="stable")
         yield records["row"][order], records["value"][order]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -30,70 +30,48 @@ from klnmf.data.on_disk.verification import remember
 from klnmf.data.on_disk.views import MappedView, open_view
 from klnmf.data.sparse_data import check_n_columns
 from klnmf.data.validation import EXACT_IN_FLOAT32, check_value_range, working_dtype
-from klnmf.preparing.sorting import Spool, transposed_blocks
-from klnmf.preparing.sources import Source, source_of_table
-from klnmf.readers import CountTable
-from klnmf.readers.matrix_files import one_a_line
-from klnmf.readers.table import first_wrong, type_of_sums, unique_features
+from klnmf.preparing.sorting import Tally, row_blocks, transposed_blocks
+from klnmf.readers.matrix_files import one_per_line
+from klnmf.readers.streams import CountStream
+from klnmf.readers.table import as_names, canonical, refuse_wrong_counts, unique_features
 from klnmf.support.input_files import ReadError
 
 Array = npt.NDArray[Any]
 
 
-def write_rows(partial: Path, source: Source, limit: int, dtype: Any, data: Any) -> dict[str, Any]:
-    """Write the rows, and where the columns will begin; returns what is known of the matrix."""
-    place = Path(data) if isinstance(data, str | os.PathLike) else None
-    if source.dtype.kind not in "biuf":
-        raise _wrong(place, f"Counts must be real numbers; got the type {source.dtype}.")
-    if source.blocks is None:
-        assert source.fill is not None
-        spool = Spool(partial / "entries.spool")
-        try:
-            found = source.fill(spool, limit)
-        finally:
-            spool.close()
-        if isinstance(found, CountTable):
-            source = source_of_table(found)
-        else:
-            source.shape, source.names = found
-            shape = source.shape
-            source.blocks = lambda size: spool.row_blocks(shape, size)
-    shape = source.shape
-    if 0 in shape:
-        raise ValueError(f"A matrix of {shape[0]} × {shape[1]} cannot be fitted: it is empty.")
-    check_n_columns(shape[1])
-    assert source.blocks is not None
+def write_rows(
+    partial: Path, stream: CountStream, limit: int, dtype: Any, place: Path | None
+) -> dict[str, Any]:
+    """Write the rows, and where the columns will begin; return what is then known of the matrix.
+
+    ``place`` is the file that the data come from, if any, for the messages.
+    """
+    rows = RowsSeen(place)
     with ExitStack() as stack:
         indptr = stack.enter_context(ArrayWriter(partial / "rows.indptr.npy", "<i8"))
-        indices = stack.enter_context(
-            ArrayWriter(partial / "rows.indices.npy", index_dtype(shape[1]))
-        )
+        indices = stack.enter_context(ArrayWriter(partial / "rows.indices.npy", "<i4"))
         values = stack.enter_context(ArrayWriter(partial / "rows.values.npy", "<f4"))
-        rows = RowsSeen(shape, place)
         indptr.append(np.zeros(1, np.int64))
-        for block in source.blocks(limit):
+        for block in row_blocks(stream, limit, partial):
             block = rows.checked(block)
             if values.dtype == np.float32 and not _is_exact(block.data):
                 values.convert("<f8")
             indptr.append(block.indptr[1:].astype(np.int64) + indices.length)
             indices.append(block.indices)
             values.append(block.data)
-        target = rows.dtype(source, dtype)
+        shape, about, given = stream.outline()
+        if 0 in shape:
+            raise ValueError(f"A matrix of {shape[0]} × {shape[1]} cannot be fitted: it is empty.")
+        check_n_columns(shape[1])
+        nonzeros = indices.length
+        indptr.append(np.full(shape[0] - rows.done, nonzeros))
+        target = rows.dtype(given, stream.as_counts, dtype)
         check_value_range(rows.smallest, rows.largest, rows.total, target)
         values.convert(target)
-        nonzeros = indices.length
     with ArrayWriter(partial / "columns.indptr.npy", "<i8") as ends:
-        ends.append(np.concatenate([[0], np.cumsum(rows.column_counts)]))
-    for leftover in partial.glob("*.spool"):
-        leftover.unlink()
-    files = list(ROW_FILES)
-    for what, file in NAME_FILES.items():
-        names = source.names.get(what)
-        if names is not None:
-            if what == "column_names":
-                names = unique_features(names, str(place or "data"))
-            (partial / file).write_bytes(one_a_line([str(name) for name in names], what))
-            files.append(file)
+        ends.append(np.concatenate([[0], np.cumsum(rows.columns.counts(shape[1]))]))
+    with _of_file(place):
+        files = [*ROW_FILES, *_write_names(partial, shape, about, str(place or "data"))]
     return {
         "shape": list(shape),
         "nonzeros": nonzeros,
@@ -101,14 +79,33 @@ def write_rows(partial: Path, source: Source, limit: int, dtype: Any, data: Any)
         "whole": rows.whole and rows.largest < 2**53,
         "smallest": rows.smallest if nonzeros else 0.0,
         "largest": rows.largest,
-        "open_features": source.open_features,
+        "open_features": about.get("open_features", False),
         "sizes": {name: (partial / name).stat().st_size for name in files},
     }
 
 
-def _wrong(place: Path | None, message: str) -> ValueError:
-    """Error of a file, where the data are one."""
-    return ValueError(message) if place is None else ReadError(place, message)
+def _write_names(
+    partial: Path, shape: tuple[int, int], about: dict[str, Any], whose: str
+) -> list[str]:
+    """Write the files of names and labels; return their names."""
+    files = []
+    for what, file in NAME_FILES.items():
+        mode = int(what == "column_names")
+        names = as_names(about.get(what), shape[mode], what, ("row", "column")[mode])
+        if names is not None:
+            names = unique_features(names, whose) if mode == 1 else names
+            (partial / file).write_bytes(one_per_line(names, what))
+            files.append(file)
+    return files
+
+
+@contextmanager
+def _of_file(place: Path | None) -> Iterator[None]:
+    """Let errors in the data name the file that they come from, if any."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(str(error)) if place is None else ReadError(place, str(error)) from error
 
 
 def _is_exact(values: Array) -> bool:
@@ -119,51 +116,37 @@ def _is_exact(values: Array) -> bool:
 class RowsSeen:
     """Blocks of rows in canonical form, and what has been seen in them."""
 
-    def __init__(self, shape: tuple[int, int], place: Path | None) -> None:
+    def __init__(self, place: Path | None) -> None:
         self.place = place
-        self.column_counts = np.zeros(shape[1], dtype=np.int64)
+        self.columns = Tally()
         self.done = 0
         self.smallest, self.largest, self.total = float("inf"), 0.0, 0.0
         self.whole, self.were_canonical = True, True
 
     def checked(self, block: sp.csr_array) -> sp.csr_array:
         """Sorted, without duplicates and zeros; or an error with the place of the wrong value."""
-        wrong = first_wrong(block.data)
-        if wrong is not None:
-            row = int(np.searchsorted(block.indptr, wrong, side="right")) - 1 + self.done
-            message = (
-                f"row {row}, column {block.indices[wrong]} holds {block.data[wrong]}; counts are "
-                "finite numbers of 0 or more."
-            )
-            raise _wrong(self.place, message)
-        if not block.has_canonical_format or not block.data.all():
-            self.were_canonical = False
-            arrays = (
-                block.data.astype(type_of_sums(block.data)),
-                block.indices.copy(),
-                block.indptr.copy(),
-            )
-            block = sp.csr_array(arrays, shape=block.shape)
-            block.sum_duplicates()
-            block.eliminate_zeros()
+        with _of_file(self.place):
+            refuse_wrong_counts(block, first_row=self.done)
+        given, block = block, canonical(block)
+        self.were_canonical = self.were_canonical and block is given
         self.done += block.shape[0]
+        check_n_columns(block.shape[1])
         if block.nnz:
             self.smallest = min(self.smallest, float(block.data.min()))
             self.largest = max(self.largest, float(block.data.max()))
             self.total += float(block.data.sum(dtype=np.float64))
             self.whole = self.whole and bool((block.data == np.rint(block.data)).all())
-            self.column_counts += np.bincount(block.indices, minlength=len(self.column_counts))
+            self.columns.add(block.indices)
         return block
 
-    def dtype(self, source: Source, requested: Any) -> np.dtype[Any]:
+    def dtype(self, given: np.dtype[Any], as_counts: bool, requested: Any) -> np.dtype[Any]:
         """Type that a fit in memory would compute in."""
         if requested is not None:
             return working_dtype(np.zeros(0), requested)
-        given = source.dtype
         counts = self.whole and self.largest <= np.iinfo(np.int32).max
-        if given.kind in "biu" or (source.as_counts and counts):
+        if given.kind in "biu" or (as_counts and counts):
             return np.dtype(np.float32 if self.largest < EXACT_IN_FLOAT32 else np.float64)
-        if source.as_counts and not self.were_canonical:
+        if as_counts and not self.were_canonical:
             return np.dtype(np.float64)  # sums were taken in it
         return np.dtype(np.float32 if given.itemsize <= 4 else np.float64)
 

@@ -24,10 +24,10 @@ from klnmf.data.on_disk.matrix import OnDiskMatrix, open_matrix
 from klnmf.data.on_disk.sizes import parse_bytes
 from klnmf.data.on_disk.verification import check_rows
 from klnmf.data.validation import working_dtype
-from klnmf.preparing.sources import Source, source_of_matrix, source_of_table, stream
 from klnmf.preparing.stages import write_columns, write_header, write_rows
-from klnmf.readers import CountTable, read_counts
+from klnmf.readers import CountTable
 from klnmf.readers.formats import format_to_read
+from klnmf.readers.streams import CountStream, stream_of_matrix, stream_of_table
 from klnmf.support.option_names import option
 from klnmf.support.untrusted_json import read_json
 from klnmf.support.whole_files import naming
@@ -124,8 +124,8 @@ def prepare(
         facts = _resumed(partial, identity)
         if facts is None:
             _clear(partial)
-            source = _source(data, say, **reading)
-            facts = write_rows(partial, source, limit, dtype, data)
+            place = Path(data) if isinstance(data, str | os.PathLike) else None
+            facts = write_rows(partial, _stream(data, say, **reading), limit, dtype, place)
             write_json(partial / PROGRESS, {"identity": identity, "facts": facts})
         else:
             say("going on: the rows are complete")
@@ -216,10 +216,10 @@ def _put_in_place(partial: Path, target: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
-# ---- the source ----------------------------------------------------------------------------------
+# ---- the stream ----------------------------------------------------------------------------------
 
 
-def _source(
+def _stream(
     data: Any,
     say: Say,
     *,
@@ -227,21 +227,18 @@ def _source(
     layer: str | None,
     transpose: bool,
     options: dict[str, Any],
-) -> Source:
+) -> CountStream:
     if isinstance(data, str | os.PathLike):
         file = Path(os.path.expanduser(data))
-        if layer is not None:
-            options = options | {"layer": layer}
-        name = format_to_read(file, format, options)
-        source = stream(file, name, options)
-        if source is None:
+        options = options if layer is None else options | {"layer": layer}
+        stream = format_to_read(file, format, options).stream(file, **options)
+        if stream.is_whole:
             say(f"{file} cannot be read in pieces: it is read into memory as a whole")
-            return source_of_table(read_counts(file, format=name, transpose=transpose, **options))
-        return source.transposed() if transpose else source
+        return stream.transposed() if transpose else stream
     if format is not None or layer is not None or options:
         raise TypeError("format, layer and options are for files; the data are in memory.")
     if isinstance(data, CountTable):
-        return source_of_table(data.transposed() if transpose else data)
+        return stream_of_table(data.transposed if transpose else lambda: data)
     matrix = checked_matrix(data, "data")
     matrix = matrix if sp.issparse(matrix) else np.asarray(matrix)
     if matrix.ndim != 2 or matrix.dtype.kind not in "biuf":
@@ -249,4 +246,5 @@ def _source(
             "data must be a path, a CountTable, or a two-dimensional matrix of real numbers; got "
             f"{type(data).__name__} with {matrix.ndim} dimensions of type {matrix.dtype}."
         )
-    return source_of_matrix(matrix.T if transpose else matrix, {}, as_counts=False)
+    matrix = checked_matrix(sp.csr_array(matrix.T if transpose else matrix))
+    return stream_of_matrix(matrix, as_counts=False)

@@ -50,25 +50,8 @@ def from_cell(cell: str) -> str:
     return cell[1:] if cell[:1] == "'" and _ESCAPED.match(cell) else cell
 
 
-class Cells(dict[str, str]):
-    """Cells by names, each made once: tables repeat their names in every line."""
-
-    def __missing__(self, name: str) -> str:
-        cell: str = as_cell(name)
-        self[name] = cell
-        return cell
-
-
-class Names(dict[str, str]):
-    """Names by cells, each made once."""
-
-    def __missing__(self, cell: str) -> str:
-        name = self[cell] = from_cell(cell)
-        return name
-
-
 def write_lines(stream: Any, rows: Iterable[Iterable[Any]], delimiter: str = ",") -> None:
-    """Write lines of cells, from `as_cell` or `Cells`, to a text stream."""
+    """Write lines of cells, from `as_cell`, to a text stream."""
     rows = iter(rows)
     while block := list(islice(rows, _BLOCK)):
         text = _lines(block, delimiter, csv.QUOTE_MINIMAL)

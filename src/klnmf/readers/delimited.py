@@ -8,94 +8,108 @@ from __future__ import annotations
 
 import csv
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache, partial
 from io import TextIOWrapper
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
-import scipy.sparse as sp
 
-from klnmf.readers.cells import Cells, Names, from_cell, write_lines
+from klnmf.readers.cells import as_cell, from_cell, write_lines
 from klnmf.readers.diagnosis import shown
-from klnmf.readers.table import CountTable, first_wrong, is_count, table_of_file
+from klnmf.readers.format import StreamedFormat
+from klnmf.readers.streams import Block, CountStream, Outline
+from klnmf.readers.table import CountTable, first_wrong, is_count
 from klnmf.readers.triplets import (
     PEEK,
-    Layout,
-    TripletTable,
+    Numbering,
     check_layout,
     is_number,
     look_like_triplets,
     positions_of,
     triplet_blocks,
+    triplet_stream,
 )
-from klnmf.support.input_files import ReadError, compressed_if_named_so, text_blocks
+from klnmf.support.input_files import ReadError, text_blocks
 from klnmf.support.option_names import option
+from klnmf.support.whole_files import packed_if_named_so
 
 Record = tuple[int, list[str]]
 # Lines of triplets at a time: few, as many lists keep the garbage collector busy.
 BLOCK = 1 << 9
+# Counts of a table at a time.
+_ENTRIES = 1 << 16
 _ZEROS = frozenset(("0", "0.0"))
 
 
-def read_delimited(
-    path: Path,
-    *,
-    delimiter: str = ",",
-    layout: Layout | None = None,
-    columns: Sequence[str] | None = None,
-    header: bool | None = None,
-    index: bool = True,
-    encoding: str = "utf-8",
-) -> CountTable:
-    """Table or triplets, whichever it is."""
-    found = TripletTable()
-    table = collect_delimited(
-        path,
-        found,
-        delimiter=delimiter,
-        layout=layout,
-        columns=columns,
-        header=header,
-        index=index,
-        encoding=encoding,
-    )
-    return found.table(path) if table is None else table
+class Csv(StreamedFormat):
+    """Comma-separated text: a table of counts, or lines of row, column and count."""
+
+    name = "csv"
+    endings: ClassVar[tuple[str, ...]] = (".csv",)
+    may_be_packed = True
+    delimiter = ","
+
+    def stream(
+        self,
+        path: Path,
+        *,
+        delimiter: str | None = None,
+        layout: str | None = None,
+        columns: Sequence[str] | None = None,
+        header: bool | None = None,
+        index: bool = True,
+        encoding: str = "utf-8",
+    ) -> CountStream:
+        """Read some lines at a time."""
+        check_layout(layout, columns)
+        delimiter = self.delimiter if delimiter is None else delimiter
+        records = partial(_records, path, delimiter, encoding)
+        first_lines = records()
+        head = list(islice(first_lines, 2))
+        if not head:
+            raise ReadError(path, "there are no counts in this file.")
+        if len(head[-1][1]) == 3:
+            head += islice(first_lines, PEEK)
+        if layout is None:
+            is_triplets = columns is not None or (index and _is_triplets(head))
+            layout = "triplets" if is_triplets else "table"
+        if layout == "table":
+            return _Table(path, delimiter, header is not False, index).stream(records)
+        first = head[0][1]
+        if columns is not None:
+            width, wanted, has_header = len(first), positions_of(path, columns, first), True
+        else:
+            width, wanted = 3, [0, 1, 2]
+            has_header = (
+                header if header is not None else len(first) == 3 and not is_number(first[2])
+            )
+        lines = partial(_fields, path, delimiter, encoding)
+        return triplet_stream(
+            path, partial(_triplets, path, lines, records, has_header, width, wanted)
+        )
+
+    def write(self, table: CountTable, path: Path) -> None:
+        """Write lines of row, column and count below the header ``row,column,count``."""
+        cell_of = cache(as_cell)  # names are repeated in many lines
+        header: tuple[list[str], list[str], list[Any]] = (["row"], ["column"], ["count"])
+        with (
+            packed_if_named_so(path) as stream,
+            TextIOWrapper(stream, encoding="utf-8", newline="") as text,
+        ):
+            for rows, columns, counts in chain([header], triplet_blocks(table)):
+                lines = zip(map(cell_of, rows), map(cell_of, columns), counts, strict=True)
+                write_lines(text, lines, self.delimiter)
 
 
-def collect_delimited(
-    path: Path,
-    found: TripletTable,
-    *,
-    delimiter: str = ",",
-    layout: Layout | None = None,
-    columns: Sequence[str] | None = None,
-    header: bool | None = None,
-    index: bool = True,
-    encoding: str = "utf-8",
-) -> CountTable | None:
-    """Add the triplets of a file to ``found``; where it is a table, return that instead."""
-    check_layout(layout, columns)
-    records = _records(path, delimiter, encoding)
-    head = list(islice(records, 2))
-    if not head:
-        raise ReadError(path, "there are no counts in this file.")
-    if len(head[-1][1]) == 3:
-        head += islice(records, PEEK)
-    if layout is None:
-        is_triplets = columns is not None or (index and _is_triplets(head))
-        layout = "triplets" if is_triplets else "table"
-    if layout == "table":
-        return _read_table(path, chain(head, records), header is not False, index, delimiter)
-    first = head[0][1]
-    if columns is not None:
-        width, wanted, has_header = len(first), positions_of(path, columns, first), True
-    else:
-        width, wanted = 3, [0, 1, 2]
-        has_header = header if header is not None else len(first) == 3 and not is_number(first[2])
-    _read_triplets(path, found, delimiter, encoding, has_header, width, wanted)
-    return None
+class Tsv(Csv):
+    """Tab-separated text: the same."""
+
+    name = "tsv"
+    endings = (".tsv", ".tab")
+    delimiter = "\t"
 
 
 def _fields(path: Path, delimiter: str, encoding: str) -> Any:
@@ -125,39 +139,40 @@ def _is_triplets(head: list[Record]) -> bool:
     )
 
 
-def _read_triplets(
+def _triplets(
     path: Path,
-    found: TripletTable,
-    delimiter: str,
-    encoding: str,
+    lines: Callable[[], Any],
+    records: Callable[[], Iterator[Record]],
     has_header: bool,
     width: int,
     wanted: list[int],
-) -> None:
-    """Blocks of lines at a time; where one has an error, the file is gone through line by line."""
-    reader = _fields(path, delimiter, encoding)
-    name_of = Names().__getitem__
-    skipped = int(has_header)
+    rows: Numbering,
+    columns: Numbering,
+) -> Iterator[Block]:
+    """Blocks of triplets; if one has an error, the file is read again line by line."""
+    name_of = cache(from_cell)
+    reader, skipped = lines(), int(has_header)
     try:
         while block := list(islice(reader, BLOCK)):
             full = list(filter(None, block))
             wrong = set(map(len, full[skipped:])) - {width}
             if wrong:
                 raise ValueError(f"{wrong} fields")
-            columns = list(zip(*full[skipped:], strict=True))
-            if columns:
-                counts = np.ones(len(columns[0]))
+            found = list(zip(*full[skipped:], strict=True))
+            if found:
+                counts = np.ones(len(found[0]))
                 if len(wanted) == 3:
-                    counts = np.array(list(map(float, columns[wanted[2]])))
+                    counts = np.array(list(map(float, found[wanted[2]])))
                 if first_wrong(counts) is not None:
                     raise ValueError("not a count")
-                rows, names = (map(name_of, columns[j]) for j in wanted[:2])
-                found.entries.add(found.rows.numbers(rows), found.columns.numbers(names), counts)
+                row_of, column_of = (map(name_of, found[j]) for j in wanted[:2])
+                places = np.array(rows.numbers(row_of)), np.array(columns.numbers(column_of))
+                yield Block(*places, counts)
             skipped = 0 if full else skipped
     except ReadError:
         raise
     except (ValueError, csv.Error):
-        _explain_triplets(path, _records(path, delimiter, encoding), has_header, width, wanted)
+        _explain_triplets(path, records(), has_header, width, wanted)
         raise
 
 
@@ -177,70 +192,84 @@ def _explain_triplets(
             _check_count(path, line, fields[wanted[2]], "the count")
 
 
-def _read_table(
-    path: Path, records: Iterator[Record], has_header: bool, has_index: bool, delimiter: str
-) -> CountTable:
-    column_names: list[str] | None = None
-    offset, width = int(has_index), None
-    if has_header:
-        line, header = next(records)
-        width = len(header)
-    indptr, indices, counts = array("q", [0]), array("i"), array("d")
-    row_names: list[str] = []
-    for line, fields in records:
-        if len(indptr) == 1:
+class _Table:
+    """A table that is read line by line: rows of counts, with or without names."""
+
+    def __init__(self, path: Path, delimiter: str, has_header: bool, has_index: bool) -> None:
+        self.path, self.delimiter = path, delimiter
+        self.has_header, self.offset = has_header, int(has_index)
+        self.row_names: list[str] = []
+        self.column_names: list[str] | None = None
+        self.width, self.n_rows = 0, 0
+
+    def stream(self, records: Callable[[], Iterator[Record]]) -> CountStream:
+        return CountStream(lambda limit: self._blocks(records()), self._outline, in_order=True)
+
+    def _outline(self) -> Outline:
+        names = self.row_names if self.offset else None
+        about = {"row_names": names, "column_names": self.column_names}
+        return Outline((self.n_rows, self.width - self.offset), about)
+
+    def _blocks(self, records: Iterator[Record]) -> Iterator[Block]:
+        header = next(records)[1] if self.has_header else None
+        columns, counts, lengths = array("i"), array("d"), array("q")
+        for line, fields in records:
+            if not self.n_rows:
+                self._begin(header, fields, line)
+            places, values = self._nonzeros(fields, line)
+            columns.extend(places)
+            counts.extend(values)
+            lengths.append(len(values))
+            self.n_rows += 1
+            if len(counts) >= _ENTRIES:
+                yield self._block(columns, counts, lengths)
+                columns, counts, lengths = array("i"), array("d"), array("q")
+        if not self.n_rows:
+            raise ReadError(self.path, "there is a header and nothing below it: no counts.")
+        yield self._block(columns, counts, lengths)
+
+    def _block(self, columns: Any, counts: Any, lengths: Any) -> Block:
+        rows = np.repeat(np.arange(self.n_rows - len(lengths), self.n_rows), lengths)
+        return Block(rows, np.array(columns), np.array(counts))
+
+    def _begin(self, header: list[str] | None, fields: list[str], line: int) -> None:
+        """Find the names of the columns, from the header and the first line of counts."""
+        self.width = len(fields)
+        if header is not None:
             # R leaves out the header of the names.
-            without_corner = has_header and has_index and width == len(fields) - 1
-            if has_header:
-                column_names = list(map(from_cell, header if without_corner else header[offset:]))
-            if without_corner or width is None:
-                width = len(fields)
-            if width == 1 and has_index:
-                raise ReadError(
-                    path,
-                    f"there is no {delimiter!r} in {shown(fields[0])}. If the fields are separated "
-                    f"by another character, name it, for example {option('delimiter', ';')}.",
-                    line,
-                )
-        if len(fields) != width:
+            without_corner = self.offset and len(header) == len(fields) - 1
+            names = header if without_corner else header[self.offset :]
+            self.column_names = list(map(from_cell, names))
+            self.width = len(fields) if without_corner else len(header)
+        if self.width == 1 and self.offset:
             raise ReadError(
-                path, f"{len(fields)} fields where {width} belong, as in the lines above.", line
+                self.path,
+                f"there is no {self.delimiter!r} in {shown(fields[0])}. If the fields are "
+                f"separated by another character, name it, for example {option('delimiter', ';')}.",
+                line,
             )
-        nonzero = [j for j in range(offset, width) if fields[j] not in _ZEROS]
+
+    def _nonzeros(self, fields: list[str], line: int) -> tuple[list[int], list[float]]:
+        """Columns and counts of a line; the name of the row is kept."""
+        if len(fields) != self.width:
+            raise ReadError(
+                self.path,
+                f"{len(fields)} fields where {self.width} belong, as in the lines above.",
+                line,
+            )
+        if self.offset:
+            self.row_names.append(from_cell(fields[0]))
+        nonzero = [j for j in range(self.offset, self.width) if fields[j] not in _ZEROS]
         try:
             values = [float(fields[j]) for j in nonzero]
         except ValueError:
             values = [-1.0]
         if not all(map(is_count, values)):
-            _refuse(path, line, fields, nonzero, column_names, offset)
-        counts.extend(values)
-        indices.extend(j - offset for j in nonzero)
-        indptr.append(len(indices))
-        if has_index:
-            row_names.append(from_cell(fields[0]))
-    if len(indptr) == 1:
-        raise ReadError(path, "there is a header and nothing below it: no counts.")
-    arrays = (
-        np.frombuffer(counts, dtype=np.float64),
-        np.frombuffer(indices, dtype=np.int32),
-        np.frombuffer(indptr, dtype=np.int64),
-    )
-    matrix = sp.csr_array(arrays, shape=(len(indptr) - 1, (width or 0) - offset))
-    return table_of_file(path, matrix, row_names if has_index else None, column_names)
-
-
-def _refuse(
-    path: Path,
-    line: int,
-    fields: list[str],
-    nonzero: list[int],
-    column_names: list[str] | None,
-    offset: int,
-) -> None:
-    """Raise the error of the first field that is not a count."""
-    for j in nonzero:
-        name = repr(column_names[j - offset]) if column_names else f"number {j + 1}"
-        _check_count(path, line, fields[j], f"column {name}")
+            for j in nonzero:
+                names = self.column_names
+                name = repr(names[j - self.offset]) if names else f"number {j + 1}"
+                _check_count(self.path, line, fields[j], f"column {name}")
+        return [j - self.offset for j in nonzero], values
 
 
 def _check_count(path: Path, line: int, field: str, where: str) -> None:
@@ -255,19 +284,3 @@ def _check_count(path: Path, line: int, field: str, where: str) -> None:
         raise ReadError(
             path, f"{where} holds {shown(field)}; counts are finite numbers of 0 or more.", line
         )
-
-
-# ---- writing -------------------------------------------------------------------------------------
-
-
-def write_triplets(table: CountTable, path: Path, delimiter: str = ",") -> None:
-    """Lines of row, column and count below the header ``row,column,count``."""
-    cell_of = Cells().__getitem__
-    header: tuple[list[str], list[str], list[Any]] = (["row"], ["column"], ["count"])
-    with (
-        compressed_if_named_so(path) as stream,
-        TextIOWrapper(stream, encoding="utf-8", newline="") as text,
-    ):
-        for rows, columns, counts in chain([header], triplet_blocks(table)):
-            lines = zip(map(cell_of, rows), map(cell_of, columns), counts, strict=True)
-            write_lines(text, lines, delimiter)

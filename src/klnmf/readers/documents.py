@@ -14,6 +14,7 @@ from typing import Any
 from sklearn.feature_extraction.text import CountVectorizer
 
 from klnmf.readers.diagnosis import shown
+from klnmf.readers.format import Format
 from klnmf.readers.table import CountTable, table_of_file
 from klnmf.support.input_files import ReadError, text_lines, whole_text
 from klnmf.support.option_names import option
@@ -24,66 +25,86 @@ _OURS = frozenset(("input", "encoding", "decode_error", "dtype"))
 VECTORIZER_OPTIONS = frozenset(CountVectorizer().get_params()) - _OURS
 
 
-def read_texts(
-    path: Path, *, pattern: str = "*.txt", encoding: str = "utf-8", **options: Any
-) -> CountTable:
-    """Files of a folder and its subfolders, in the order of their paths.
+class _Documents(Format):
+    """A format of texts, whose words are counted."""
 
-    Rows are named by the path below the folder. Where every file is in a subfolder, the first
+    @property
+    def options(self) -> set[str]:
+        """Names of the options, those of scikit-learn's CountVectorizer included."""
+        return super().options | VECTORIZER_OPTIONS
+
+
+class Texts(_Documents):
+    """Folder of text files, subfolders included.
+
+    Rows are named by the path below the folder. If every file is in a subfolder, the first
     subfolder is its label.
     """
-    try:
-        files = sorted(file for file in path.rglob(pattern) if file.is_file())
-    except (NotImplementedError, ValueError) as error:
-        raise ReadError(
-            path, f"{option('pattern', pattern)} is not a pattern of names in this folder: {error}."
-        ) from error
-    if not files:
-        raise ReadError(path, f"no file in this folder has a name like {pattern}.")
-    names = [file.relative_to(path).as_posix() for file in files]
-    labels = [name.split("/")[0] for name in names] if all("/" in name for name in names) else None
 
-    def documents() -> Iterator[str]:
-        for file in files:
-            yield whole_text(file, encoding)
+    name = "texts"
+    is_folder = True
 
-    X, words = _counted(path, documents(), options)
-    return table_of_file(path, X, names, words, labels, open_features=True)
+    def matches(self, path: Path) -> bool:
+        """Whether it is a folder."""
+        return path.is_dir()
+
+    def read(
+        self, path: Path, *, pattern: str = "*.txt", encoding: str = "utf-8", **options: Any
+    ) -> CountTable:
+        """Read the files in the order of their paths."""
+        try:
+            files = sorted(file for file in path.rglob(pattern) if file.is_file())
+        except (NotImplementedError, ValueError) as error:
+            given = option("pattern", pattern)
+            problem = f"{given} is not a pattern of names in this folder: {error}."
+            raise ReadError(path, problem) from error
+        if not files:
+            raise ReadError(path, f"no file in this folder has a name like {pattern}.")
+        names = [file.relative_to(path).as_posix() for file in files]
+        are_below = all("/" in name for name in names)
+        labels = [name.split("/")[0] for name in names] if are_below else None
+        X, words = _counted(path, (whole_text(file, encoding) for file in files), options)
+        return table_of_file(path, X, names, words, labels, open_features=True)
 
 
-def read_jsonl(
-    path: Path,
-    *,
-    text_field: str = "text",
-    id_field: str | None = None,
-    label_field: str | None = None,
-    encoding: str = "utf-8",
-    **options: Any,
-) -> CountTable:
-    """JSON objects, one a line: the document in ``text_field``, its name in ``id_field``."""
-    names: list[str] | None = [] if id_field is not None else None
-    labels: list[str] | None = [] if label_field is not None else None
+class Jsonl(_Documents):
+    """JSON objects, one per line: the document in ``text_field``, its name in ``id_field``."""
 
-    def documents() -> Iterator[str]:
-        for line, content in text_lines(path, encoding):
-            if not content.strip():
-                continue
-            record = _record(path, line, content)
-            for name, field, kept in (
-                ("id_field", id_field, names),
-                ("label_field", label_field, labels),
-            ):
-                if field is not None and kept is not None:
-                    kept.append(str(_field(path, line, record, name, field)))
-            text = _field(path, line, record, "text_field", text_field)
-            if not isinstance(text, str):
-                raise ReadError(
-                    path, f"field {text_field!r} holds {shown(repr(text))}, not a text.", line
-                )
-            yield text
+    name = "jsonl"
+    endings = (".jsonl", ".ndjson")
+    may_be_packed = True
 
-    X, words = _counted(path, documents(), options)
-    return table_of_file(path, X, names, words, labels, open_features=True)
+    def read(
+        self,
+        path: Path,
+        *,
+        text_field: str = "text",
+        id_field: str | None = None,
+        label_field: str | None = None,
+        encoding: str = "utf-8",
+        **options: Any,
+    ) -> CountTable:
+        """Read one line at a time."""
+        wanted = {"id_field": id_field, "label_field": label_field}
+        kept: dict[str, list[str]] = {k: [] for k, field in wanted.items() if field is not None}
+
+        def documents() -> Iterator[str]:
+            for line, content in text_lines(path, encoding):
+                if not content.strip():
+                    continue
+                record = _record(path, line, content)
+                for name, values in kept.items():
+                    values.append(str(_field(path, line, record, name, str(wanted[name]))))
+                text = _field(path, line, record, "text_field", text_field)
+                if not isinstance(text, str):
+                    raise ReadError(
+                        path, f"field {text_field!r} holds {shown(repr(text))}, not a text.", line
+                    )
+                yield text
+
+        X, words = _counted(path, documents(), options)
+        names, labels = (kept.get(name) for name in wanted)
+        return table_of_file(path, X, names, words, labels, open_features=True)
 
 
 def _record(path: Path, line: int, content: str) -> dict[str, Any]:

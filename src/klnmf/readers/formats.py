@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-import inspect
 import os
-from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from klnmf.readers.delimited import read_delimited, write_triplets
-from klnmf.readers.documents import VECTORIZER_OPTIONS, read_jsonl, read_texts
-from klnmf.readers.hdf5 import read_h5ad, read_loom, write_h5ad
-from klnmf.readers.matrix_files import (
-    SVMLIGHT_SUFFIXES,
-    files_beside,
-    read_mtx,
-    read_npz,
-    read_svmlight,
-    read_uci,
-    write_mtx,
-    write_npz,
-)
-from klnmf.readers.parquet import read_parquet, write_parquet
-from klnmf.readers.table import CountTable, table_of_file, unique_features
-from klnmf.readers.tenx import MATRIX_NAMES, companion, matrices_in, read_10x, read_10x_h5
+from klnmf.readers.delimited import Csv, Tsv
+from klnmf.readers.documents import Jsonl, Texts
+from klnmf.readers.format import Format
+from klnmf.readers.hdf5 import H5ad, Loom
+from klnmf.readers.matrix_files import Mtx, Npz, Svmlight, Uci
+from klnmf.readers.on_disk import Prepared
+from klnmf.readers.parquet import Parquet
+from klnmf.readers.table import CountTable, unique_features
+from klnmf.readers.tenx import TenX, TenXH5
 from klnmf.support.input_files import ReadError
 from klnmf.support.option_names import option, options_in_use
 from klnmf.support.whole_files import naming, replacing
@@ -34,48 +23,14 @@ from klnmf.support.whole_files import naming, replacing
 PathLike = str | os.PathLike[str]
 
 
-@dataclass(frozen=True)
-class Format:
-    """A format: how its files are named, and what reads and writes them."""
-
-    read: Callable[..., CountTable]
-    suffixes: tuple[str, ...] = ()
-    packed: bool = False
-    folder: bool | None = False  # None: a folder or a file
-    write: Callable[[CountTable, Path], None] | None = None
-
-
-def _read_prepared(path: Path) -> CountTable:
-    """Matrix that ``klnmf prepare`` wrote, into memory."""
-    from klnmf.data.on_disk.matrix import open_matrix  # which uses these readers
-
-    matrix = open_matrix(path)
-    names = (matrix.row_names, matrix.column_names, matrix.labels)
-    return table_of_file(path, matrix.as_csr().copy(), *names, matrix.open_features)
-
-
-FORMATS = {
-    "npz": Format(read_npz, (".npz",), write=write_npz),
-    "mtx": Format(read_mtx, (".mtx",), packed=True, write=write_mtx),
-    "10x": Format(read_10x, folder=None),
-    "10x-h5": Format(read_10x_h5, (".h5",)),
-    "h5ad": Format(read_h5ad, (".h5ad",), write=write_h5ad),
-    "loom": Format(read_loom, (".loom",)),
-    "csv": Format(read_delimited, (".csv",), packed=True, write=write_triplets),
-    "tsv": Format(
-        partial(read_delimited, delimiter="\t"),
-        (".tsv", ".tab"),
-        packed=True,
-        write=partial(write_triplets, delimiter="\t"),
-    ),
-    "parquet": Format(read_parquet, (".parquet",), write=write_parquet),
-    "uci": Format(read_uci),
-    "svmlight": Format(read_svmlight, SVMLIGHT_SUFFIXES, packed=True),
-    "texts": Format(read_texts, folder=True),
-    "jsonl": Format(read_jsonl, (".jsonl", ".ndjson"), packed=True),
-    "prepared": Format(_read_prepared, folder=True),
+# A path has the first format that matches it.
+FORMATS: dict[str, Format] = {
+    format.name: format
+    for format in (
+        *(Prepared(), TenX(), Texts(), Uci()),
+        *(Npz(), Mtx(), TenXH5(), H5ad(), Loom(), Csv(), Tsv(), Parquet(), Svmlight(), Jsonl()),
+    )
 }
-_NAMES_BESIDE = ("npz", "mtx")
 
 
 def read_counts(
@@ -185,8 +140,7 @@ def read_counts(
     path = Path(os.path.expanduser(path))
     if layer is not None:
         options["layer"] = layer
-    name = format_to_read(path, format, options)
-    table = FORMATS[name].read(path, **options)
+    table = format_to_read(path, format, options).read(path, **options)
     table = table.transposed() if transpose else table
     if table.column_names is not None:
         table.column_names = unique_features(table.column_names, str(path))
@@ -230,101 +184,80 @@ def write_counts(table: CountTable, path: PathLike, *, format: str | None = None
     CountTable(2 × 2, 3 nonzeros, with row_names, column_names)
     """
     path = Path(os.path.expanduser(path))
-    name = format_to_write(path, format)
-    write = FORMATS[name].write
-    assert write is not None
+    written = format_to_write(path, format)
     if not path.parent.is_dir():
         raise FileNotFoundError(f"{path.parent}: there is no such folder to write to.")
-    beside = files_beside(table, path) if name in _NAMES_BESIDE else {}
     with ExitStack() as stack:
         temporary = stack.enter_context(replacing(path))  # replaced last: what has one is complete
-        for file, content in beside.items():
+        for file, content in written.files_beside(table, path).items():
             stack.enter_context(replacing(file)).write_bytes(content)
         with naming(path, instead_of=temporary):
-            write(table, temporary)
+            written.write(table, temporary)
 
 
-def format_to_write(path: Path, format: str | None = None) -> str:
+def format_to_write(path: Path, format: str | None = None) -> Format:
     """Return the format that was given, else the one of the name, if counts can be written so."""
-    writers = [name for name, known in FORMATS.items() if known.write is not None]
-    name = _known(format, writers) if format is not None else _by_suffix(path)
-    if name not in writers:
+    writable = {name: known for name, known in FORMATS.items() if known.is_writable}
+    if format is not None:
+        return writable[_checked_name(format, writable)]
+    found = next((known for known in writable.values() if known.matches(path)), None)
+    if found is None:
         raise ValueError(
             f"{path}: the format to write cannot be inferred from the name. Use one of the "
-            f"endings {_endings(writers)}."
+            f"endings {_endings(writable)}."
         )
-    return name
+    return found
 
 
-def format_to_read(path: Path, format: str | None, options: dict[str, Any]) -> str:
+def format_to_read(path: Path, format: str | None, options: dict[str, Any]) -> Format:
     """Return the format of a path; refuse what cannot be read so, before anything is opened."""
     if not path.exists():
         raise FileNotFoundError(f"{path}: there is no such file or folder.")
-    name = format_of(path, format)
-    is_folder, wanted = path.is_dir(), FORMATS[name].folder
-    if wanted is not None and is_folder != wanted:
+    found = FORMATS[format_of(path, format)]
+    is_folder = path.is_dir()
+    if found.is_folder is not None and is_folder != found.is_folder:
         this, other = ("folder", "file") if is_folder else ("file", "folder")
-        raise ReadError(path, f"this is a {this}, and the format {name!r} is a {other}.")
-    checked_options(name, options)
+        raise ReadError(path, f"this is a {this}, and the format {found.name!r} is a {other}.")
+    check_options(found.name, options)
     if not is_folder and path.stat().st_size == 0:
         raise ReadError(path, "the file is empty.")
-    return name
+    return found
 
 
 def format_of(path: Path, format: str | None) -> str:
     """Return the format that was given, if there is one of that name, else the one of the path."""
-    return _known(format, list(FORMATS)) if format is not None else recognised(path)
+    return _checked_name(format, FORMATS) if format is not None else recognised(path)
 
 
 def recognised(path: Path) -> str:
-    """Format of a file or folder by its name, and by what lies beside or in it."""
-    if path.is_dir():
-        if (path / "header.json").is_file() and (path / "rows.indptr.npy").is_file():
-            return "prepared"
-        return "10x" if matrices_in(path) else "texts"
-    if path.name.startswith("docword."):
-        return "uci"
-    if path.name.endswith(MATRIX_NAMES) and companion(path, ("features", "genes")) is not None:
-        return "10x"
-    name = _by_suffix(path)
-    if name is None:
-        raise ValueError(
-            f"{path}: the format cannot be inferred from the name. Known endings are "
-            f"{_endings(list(FORMATS))}. If the file has another name, add for example "
-            f"{option('format', 'csv')}; formats are {', '.join(FORMATS)}."
-        )
-    return name
-
-
-def _by_suffix(path: Path) -> str | None:
-    full = path.name.lower()
+    """Format of a file or folder by its name, and by what is beside or in it."""
     for name, known in FORMATS.items():
-        if full.endswith(known.suffixes):
+        if known.matches(path):
             return name
-        if known.packed and full.endswith(tuple(f"{suffix}.gz" for suffix in known.suffixes)):
-            return name
-    return None
+    raise ValueError(
+        f"{path}: the format cannot be inferred from the name. Known endings are "
+        f"{_endings(FORMATS)}. If the file has another name, add for example "
+        f"{option('format', 'csv')}; formats are {', '.join(FORMATS)}."
+    )
 
 
-def _known(format: str, formats: list[str]) -> str:
+def _checked_name(format: str, formats: dict[str, Format]) -> str:
     if format not in formats:
         raise ValueError(f"{option('format')} must be one of {', '.join(formats)}; got {format!r}.")
     return format
 
 
-def _endings(formats: list[str]) -> str:
-    return ", ".join(suffix for name in formats for suffix in FORMATS[name].suffixes)
+def _endings(formats: dict[str, Format]) -> str:
+    return ", ".join(ending for format in formats.values() for ending in format.endings)
 
 
-def checked_options(format: str, options: dict[str, Any]) -> None:
-    """Refuse options that the format does not have, with those that it has."""
-    parameters = inspect.signature(FORMATS[format].read).parameters.values()
-    known = {p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY}
-    if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters):
-        known |= VECTORIZER_OPTIONS
-    unknown = sorted(set(options) - known)
+def check_options(format: str, options: dict[str, Any]) -> None:
+    """Refuse options that the format does not have, and list those that it has."""
+    available = FORMATS[format].options
+    unknown = sorted(set(options) - available)
     if unknown:
-        there = ", ".join(options_in_use(sorted(known))) or "none"
+        listed = ", ".join(options_in_use(sorted(available))) or "none"
         raise TypeError(
-            f"{option(unknown[0])} cannot be used with the format {format!r}. Its options: {there}."
+            f"{option(unknown[0])} cannot be used with the format {format!r}. Its options: "
+            f"{listed}."
         )

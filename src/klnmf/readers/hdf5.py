@@ -10,11 +10,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from klnmf.data.matrix_checks import csr_from_parts, native_numbers
+from klnmf.data.matrix_checks import native_numbers
+from klnmf.readers.format import StreamedFormat
 from klnmf.readers.hdf5_items import Array, Group, check_nonzeros, opened
-from klnmf.readers.table import CountTable, table_of_file
-from klnmf.support.input_files import ReadError, require
+from klnmf.readers.streams import Block, CountStream, Outline, compressed_blocks, swapped
+from klnmf.readers.table import CountTable
+from klnmf.support.input_files import ReadError
 from klnmf.support.option_names import option
+from klnmf.support.optional_packages import require
 
 # Entries of a dense array that are in memory at a time.
 DENSE_BLOCK = 1 << 22
@@ -39,13 +42,15 @@ class Compressed(NamedTuple):
     indices: Array
     indptr: Array
 
-    def read(self) -> sp.csr_array:
-        """All of it."""
-        parts = {name: getattr(self, name)[:] for name in ("data", "indices", "indptr")}
-        try:
-            return csr_from_parts(self.form, parts, self.shape, self.group.place)
-        except (TypeError, ValueError) as error:
-            raise ReadError(self.group.path, str(error)) from error
+    def blocks(self, limit: int) -> Iterator[Block]:
+        """Entries by rows; those of a CSC matrix are by rows of its transpose."""
+        shape = self.shape if self.form == "csr" else self.shape[::-1]
+        path, place, ends = self.group.path, self.group.place, self.indptr[:]
+
+        def take(first: int, last: int) -> tuple[Any, Any]:
+            return self.indices[first:last], self.data[first:last]
+
+        yield from compressed_blocks(path, shape, ends, take, limit, place, self.form)
 
 
 def compressed(group: Group, form: str, shape: tuple[int, int]) -> Compressed:
@@ -60,23 +65,47 @@ def compressed(group: Group, form: str, shape: tuple[int, int]) -> Compressed:
     return Compressed(group, form, shape, data, indices, indptr)
 
 
-def sparse_rows(array: Array) -> sp.csr_array:
-    """CSR form of a dense array; each stored piece of it is unpacked once."""
+def stored_stream(stored: Array | Compressed, about: dict[str, Any], hint: str = "") -> CountStream:
+    """Stream of a matrix that was looked up in a file, which is opened again for the entries."""
+    is_dense = isinstance(stored, Array)
+    item, form = (stored, "dense") if isinstance(stored, Array) else (stored.group, stored.form)
+    shape, path, place = (stored.shape[0], stored.shape[1]), item.path, item.place
+
+    def blocks(limit: int) -> Iterator[Block]:
+        with opened(path) as file:
+            if is_dense:
+                yield from _dense_blocks(file.array(place, shape))
+            else:
+                yield from compressed(file.group(place), form, shape).blocks(limit)
+
+    dtype = stored.dtype if isinstance(stored, Array) else stored.data.dtype
+    is_csc, outline = form == "csc", Outline(shape, about, dtype)
+    ordered = swapped(blocks) if is_csc else blocks
+    return CountStream(ordered, lambda: outline, in_order=not is_csc, hint=hint)
+
+
+def _dense_blocks(array: Array) -> Iterator[Block]:
+    """Nonzeros of a dense array, row after row; each stored piece of it is unpacked once."""
     n_rows, n_columns = array.shape
     if not n_rows or not n_columns:
-        return sp.csr_array((n_rows, n_columns))
+        return
     height, width = _tile(n_columns, array.chunks)
-    bands: list[Any] = []
     n_nonzeros = 0
     for top in range(0, n_rows, height):
-        tiles = [
-            sp.csr_array(native_numbers(array[top : top + height, left : left + width]))
-            for left in range(0, n_columns, width)
-        ]
-        n_nonzeros += sum(tile.nnz for tile in tiles)
+        tiles = [_nonzeros(array, top, left, height, width) for left in range(0, n_columns, width)]
+        block = Block(*map(np.concatenate, zip(*tiles, strict=True)))
+        n_nonzeros += len(block.rows)
         check_nonzeros(n_nonzeros, array)
-        bands.append(sp.hstack(tiles, format="csr") if len(tiles) > 1 else tiles[0])
-    return sp.csr_array(sp.vstack(bands, format="csr"))
+        if len(tiles) > 1:
+            order = np.argsort(block.rows, kind="stable")
+            block = Block(*(part[order] for part in block))
+        yield block
+
+
+def _nonzeros(array: Array, top: int, left: int, height: int, width: int) -> Block:
+    tile = native_numbers(array[top : top + height, left : left + width])
+    rows, columns = np.nonzero(tile)
+    return Block(rows + top, columns + left, tile[rows, columns])
 
 
 def _tile(n_columns: int, chunk: tuple[int, ...]) -> tuple[int, int]:
@@ -105,15 +134,44 @@ class H5adParts(NamedTuple):
         return f" Other matrices of this file: {', '.join(self.others)}; for example {example}."
 
 
-def read_h5ad(path: Path, *, layer: str | None = None, labels: str | None = None) -> CountTable:
-    """AnnData file: ``X``, one of its layers, or ``raw``.
+class H5ad(StreamedFormat):
+    """AnnData file: ``X``, one of its layers, or ``raw``."""
 
-    Only what is asked for is read, not the whole AnnData object.
-    """
-    with h5ad_parts(path, layer, labels) as parts:
-        stored = parts.matrix
-        matrix = sparse_rows(stored) if isinstance(stored, Array) else stored.read()
-    return table_of_file(path, matrix, **parts.names, hint=parts.hint)
+    name = "h5ad"
+    endings = (".h5ad",)
+
+    def stream(
+        self, path: Path, *, layer: str | None = None, labels: str | None = None
+    ) -> CountStream:
+        """Read some rows at a time, and nothing that was not asked for."""
+        with h5ad_parts(path, layer, labels) as parts:
+            return stored_stream(parts.matrix, parts.names, parts.hint)
+
+    def write(self, table: CountTable, path: Path) -> None:
+        """Write the counts as ``X``.
+
+        Labels become the column ``label`` of ``obs``, the ids of features ``gene_ids`` of ``var``.
+        """
+        anndata = require("anndata", "Writing .h5ad files")
+        pandas = require("pandas", "Writing .h5ad files")
+        h5py = require("h5py", "Writing .h5ad files")
+        frames = []
+        for names, size in zip((table.row_names, table.column_names), table.shape, strict=True):
+            index = names if names is not None else [str(i) for i in range(size)]
+            frames.append(pandas.DataFrame(index=pandas.Index(index, dtype=object)))
+        if table.labels is not None:
+            frames[0]["label"] = pandas.Categorical(table.labels)
+        if table.column_ids is not None:
+            frames[1][GENE_IDS] = table.column_ids
+        data = anndata.AnnData(sp.csr_matrix(table.X), obs=frames[0], var=frames[1])
+        # In memory first: HDF5's library crashes if the disk is full.
+        with h5py.File(path, "w", driver="core", backing_store=False) as file:
+            anndata.io.write_elem(file, "/", data)
+            if "raw" in file:
+                del file["raw"]  # which holds nothing
+            file.flush()
+            image = file.id.get_file_image()
+        path.write_bytes(image)
 
 
 @contextmanager
@@ -215,53 +273,35 @@ def _decoded(codes: Array, categories: Array) -> list[str]:
     return ["nan" if code < 0 else texts[code] for code in numbers]
 
 
-def write_h5ad(table: CountTable, path: Path) -> None:
-    """AnnData file with the counts as ``X``.
-
-    Labels become the column ``label`` of ``obs``, the ids of features ``gene_ids`` of ``var``.
-    """
-    anndata = require("anndata", "Writing .h5ad files")
-    pandas = require("pandas", "Writing .h5ad files")
-    frames = []
-    for names, size in zip((table.row_names, table.column_names), table.shape, strict=True):
-        index = names if names is not None else [str(i) for i in range(size)]
-        frames.append(pandas.DataFrame(index=pandas.Index(index, dtype=object)))
-    if table.labels is not None:
-        frames[0]["label"] = pandas.Categorical(table.labels)
-    if table.column_ids is not None:
-        frames[1][GENE_IDS] = table.column_ids
-    data = anndata.AnnData(sp.csr_matrix(table.X), obs=frames[0], var=frames[1])
-    h5py = require("h5py", "Writing .h5ad files")
-    # In memory first: HDF5's library crashes where the disk is full.
-    with h5py.File(path, "w", driver="core", backing_store=False) as file:
-        anndata.io.write_elem(file, "/", data)
-        if "raw" in file:
-            del file["raw"]  # which holds nothing
-        file.flush()
-        image = file.id.get_file_image()
-    path.write_bytes(image)
-
-
 # ---- loom ----------------------------------------------------------------------------------------
 
 
-def read_loom(path: Path, *, layer: str | None = None) -> CountTable:
+class Loom(StreamedFormat):
     """Loom file, which holds genes × cells; what is returned is cells × genes."""
-    with opened(path) as file:
-        if any(name not in file for name in ("matrix", "row_attrs", "col_attrs")):
-            raise ReadError(path, "this is not a loom file: it lacks matrix, row_attrs, col_attrs.")
-        layers = file.group("layers") if "layers" in file else None
-        there = [] if layers is None else layers.names()
-        if layer is not None and layer not in there:
-            raise ReadError(
-                path, f"there is no layer {layer!r}. It has: {', '.join(there) or 'none'}."
-            )
-        dense = file.array("matrix") if layers is None or layer is None else layers.array(layer)
-        dense.check_numbers(2)
-        genes = _first_attribute(file.group("row_attrs"), _LOOM_GENES)
-        cells = _first_attribute(file.group("col_attrs"), _LOOM_CELLS)
-        matrix = sparse_rows(dense)
-    return table_of_file(path, matrix.T, cells, genes)
+
+    name = "loom"
+    endings = (".loom",)
+
+    def stream(self, path: Path, *, layer: str | None = None) -> CountStream:
+        """Read some genes at a time."""
+        with opened(path) as file:
+            if any(name not in file for name in ("matrix", "row_attrs", "col_attrs")):
+                raise ReadError(
+                    path, "this is not a loom file: it lacks matrix, row_attrs, col_attrs."
+                )
+            layers = file.group("layers") if "layers" in file else None
+            there = [] if layers is None else layers.names()
+            if layer is not None and layer not in there:
+                raise ReadError(
+                    path, f"there is no layer {layer!r}. It has: {', '.join(there) or 'none'}."
+                )
+            dense = file.array("matrix") if layers is None or layer is None else layers.array(layer)
+            dense.check_numbers(2)
+            names = {
+                "row_names": _first_attribute(file.group("row_attrs"), _LOOM_GENES),
+                "column_names": _first_attribute(file.group("col_attrs"), _LOOM_CELLS),
+            }
+            return stored_stream(dense, names).transposed()
 
 
 def _first_attribute(group: Group, names: tuple[str, ...]) -> list[str] | None:

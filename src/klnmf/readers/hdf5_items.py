@@ -18,7 +18,8 @@ import numpy.typing as npt
 
 from klnmf.readers.hdf5_heaps import check_heaps
 from klnmf.support.caching import cached_property
-from klnmf.support.input_files import ReadError, require
+from klnmf.support.input_files import ReadError
+from klnmf.support.optional_packages import require
 
 # An array may be this large whatever the file holds: what was never written reads as zeros.
 _SMALL = 1 << 26

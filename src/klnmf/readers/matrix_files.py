@@ -1,6 +1,6 @@
-"""Matrices without names of their own: .npz, .mtx, svmlight and UCI's docword.
+"""Matrices without names inside the file: .npz, .mtx, svmlight and UCI's docword.
 
-Names lie beside the matrix, one a line: ``NAME.rows.txt``, ``NAME.columns.txt`` (or
+Names are in files beside the matrix, one per line: ``NAME.rows.txt``, ``NAME.columns.txt`` (or
 ``NAME.vocab.txt``) and ``NAME.labels.txt`` for ``NAME.npz``, ``NAME.mtx`` and so on. Each of them
 is optional.
 """
@@ -11,33 +11,36 @@ import math
 import os
 import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
 import numpy as np
 import numpy.lib.format as npy
+import numpy.typing as npt
 import scipy.io
 import scipy.sparse as sp
 
 from klnmf.data.matrix_checks import csr_from_parts
-from klnmf.readers.diagnosis import explain_svmlight, implausible_size
-from klnmf.readers.entries import read_docword, read_matrix_market
+from klnmf.readers.diagnosis import check_size, explain_svmlight
+from klnmf.readers.entries import EntryFile, docword, matrix_market
+from klnmf.readers.format import Format, StreamedFormat
+from klnmf.readers.streams import Block, CountStream, Outline, compressed_blocks, swapped
 from klnmf.readers.table import CountTable, first_wrong, table_of_file
 from klnmf.support.input_files import (
     ReadError,
     base_name,
     byte_lines,
     check_unpacked,
-    compressed_if_named_so,
     open_binary,
     parsed_by_others,
     read_names,
 )
 from klnmf.support.option_names import option
+from klnmf.support.whole_files import packed_if_named_so
 
-PathLike = str | os.PathLike[str]
-SVMLIGHT_SUFFIXES = (".svmlight", ".libsvm", ".svm")
+Given = str | os.PathLike[str] | None  # path of a file with names
 # The first that exists is read; the first is written.
 BESIDE = {
     "row_names": (".rows.txt",),
@@ -48,18 +51,148 @@ BESIDE = {
 SPARSE_PARTS = ("data", "indices", "indptr", "offsets", "coords", "row", "col")
 
 
-def read_npz(
-    path: Path, *, row_names: PathLike | None = None, column_names: PathLike | None = None
-) -> CountTable:
+# ---- names beside --------------------------------------------------------------------------------
+
+
+class NamedBeside(Format):
+    """A format whose names are in files beside the matrix."""
+
+    def stem(self, path: Path) -> str:
+        """Return the part of a file's name that the files beside it begin with."""
+        return base_name(path, self.endings)
+
+    def file_beside(self, path: Path, what: str, given: Given = None) -> Path | None:
+        """File of names: the one that was given, else the one beside the matrix, if any."""
+        if given is not None:
+            return Path(os.path.expanduser(given))
+        files = [path.with_name(self.stem(path) + ending) for ending in BESIDE[what]]
+        return next((file for file in files if file.is_file()), None)
+
+    def names_beside(
+        self, path: Path, shape: tuple[int, int], row_names: Any = None, column_names: Any = None
+    ) -> dict[str, Any]:
+        """Names and labels in the files beside a matrix, or in those that were given."""
+        found: dict[str, Any] = {}
+        for what, given, axis in (
+            ("row_names", row_names, 0),
+            ("column_names", column_names, 1),
+            ("labels", None, 0),
+        ):
+            file = self.file_beside(path, what, given)
+            if file is not None:
+                of_what = f"{('rows', 'columns')[axis]} of {path.name}"
+                found[what] = read_names(file, shape[axis], of_what)
+        return found
+
+    def files_beside(self, table: CountTable, path: Path) -> dict[Path, bytes]:
+        """Return the files of names to write, and their content.
+
+        Raises
+        ------
+        FileExistsError
+            If a file that is not among them would be read as names of the matrix.
+        """
+        files: dict[Path, bytes] = {}
+        for what, endings in BESIDE.items():
+            names = getattr(table, what)
+            if names is not None:
+                files[path.with_name(self.stem(path) + endings[0])] = one_per_line(names, what)
+                continue
+            stale = self.file_beside(path, what)
+            if stale is not None:
+                raise FileExistsError(
+                    f"{stale} would be read as {what} of {path.name}, and the table has none. "
+                    "Remove that file, or write under another name."
+                )
+        return files
+
+    def entry_stream(self, file: EntryFile, row_names: Given, column_names: Given) -> CountStream:
+        """Stream of a text with one entry per line."""
+
+        def outline() -> Outline:
+            names = self.names_beside(file.path, file.shape, row_names, column_names)
+            return Outline(file.shape, names)
+
+        return CountStream(lambda limit: file.blocks(), outline, in_order=file.is_rising)
+
+
+def one_per_line(names: Any, what: str) -> bytes:
+    """Content of a file of names."""
+    for name in names:
+        if "\n" in name or "\r" in name:
+            raise ValueError(
+                f"{what} has {name!r}, and a name cannot have a line end in a file of one name "
+                "per line. Change the name, or write .h5ad or .parquet."
+            )
+    return "".join(f"{name}\n" for name in names).encode()
+
+
+# ---- .npz ----------------------------------------------------------------------------------------
+
+
+class Npz(NamedBeside):
     """Matrix that ``scipy.sparse.save_npz`` wrote."""
-    with opened_npz(path) as archive:
-        kind, shape = npz_header(path, archive)
-        parts = {name: archive[name] for name in archive.files if name in SPARSE_PARTS}
-    try:
-        matrix = csr_from_parts(kind, parts, shape, "the matrix")
-    except (TypeError, ValueError) as error:
-        raise ReadError(path, str(error)) from error
-    return _with_names(path, matrix, ".npz", row_names, column_names)
+
+    name = "npz"
+    endings = (".npz",)
+
+    def read(
+        self, path: Path, *, row_names: Given = None, column_names: Given = None
+    ) -> CountTable:
+        """Read a matrix of any sparse format that SciPy has."""
+        with opened_npz(path) as archive:
+            kind, shape = npz_header(path, archive)
+            parts = {name: archive[name] for name in archive.files if name in SPARSE_PARTS}
+        try:
+            matrix = csr_from_parts(kind, parts, shape, "the matrix")
+        except (TypeError, ValueError) as error:
+            raise ReadError(path, str(error)) from error
+        names = self.names_beside(path, matrix.shape, row_names, column_names)
+        return table_of_file(path, matrix, **names)
+
+    def stream(
+        self, path: Path, *, row_names: Given = None, column_names: Given = None
+    ) -> CountStream:
+        """Read a CSR or CSC matrix in blocks, and others whole."""
+        with opened_npz(path) as archive:
+            kind, shape = npz_header(path, archive)
+            dtype, _ = npy_header(archive, "data")
+        if kind not in ("csr", "csc"):
+            return super().stream(path, row_names=row_names, column_names=column_names)
+        if dtype.kind not in "biuf":
+            raise ReadError(path, f"Counts must be real numbers; got the type {dtype}.")
+        outline = Outline(shape, self.names_beside(path, shape, row_names, column_names), dtype)
+        blocks = partial(_npz_blocks, path, kind, shape)
+        if kind == "csr":
+            return CountStream(blocks, lambda: outline, in_order=True)
+        return CountStream(swapped(blocks), lambda: outline)
+
+    def write(self, table: CountTable, path: Path) -> None:
+        """Write the matrix alone, with ``scipy.sparse.save_npz``."""
+        with path.open("wb") as stream:  # to a path of another ending it would add its own
+            sp.save_npz(stream, table.X)
+
+
+def _npz_blocks(path: Path, form: str, shape: tuple[int, int], limit: int) -> Iterator[Block]:
+    """Blocks of a CSR matrix, or of a CSC matrix taken as its transpose."""
+    shape = shape if form == "csr" else shape[::-1]
+    with opened_npz(path) as archive, ExitStack() as stack:
+        indptr = archive["indptr"]
+        members = [
+            stack.enter_context(archive.zip.open(f"{name}.npy")) for name in ("indices", "data")
+        ]
+        (index_type, n_indices), (dtype, n_values) = map(read_npy_header, members)
+        if len(n_indices) != 1 or n_indices != n_values:
+            raise ReadError(path, f"indices have the shape {n_indices}, and values {n_values}.")
+
+        def take(first: int, last: int) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+            found = [
+                np.frombuffer(member.read((last - first) * kind.itemsize), kind)
+                for member, kind in zip(members, (index_type, dtype), strict=True)
+            ]
+            return found[0], found[1]
+
+        yield from compressed_blocks(path, shape, indptr, take, limit, form=form)
 
 
 @contextmanager
@@ -95,9 +228,7 @@ def npz_header(path: Path, archive: Any) -> tuple[str, tuple[int, int]]:
             "features.",
         )
     n_rows, n_columns = (int(size) for size in shape)
-    implausible = implausible_size(n_rows, n_columns, math.prod(npy_header(archive, "data")[1]))
-    if implausible is not None:
-        raise ReadError(path, implausible)
+    check_size(path, [n_rows, n_columns, math.prod(npy_header(archive, "data")[1])])
     return str(kind.astype("U")), (n_rows, n_columns)
 
 
@@ -137,52 +268,51 @@ def _check_archive(path: Path, stream: BinaryIO) -> None:
     stream.seek(0)
 
 
-def read_mtx(
-    path: Path, *, row_names: PathLike | None = None, column_names: PathLike | None = None
-) -> CountTable:
-    """Matrix Market file, coordinate or array, packed or not."""
-    return _with_names(path, read_matrix_market(path), ".mtx", row_names, column_names)
+# ---- text ----------------------------------------------------------------------------------------
 
 
-def read_svmlight(
-    path: Path,
-    *,
-    row_names: PathLike | None = None,
-    column_names: PathLike | None = None,
-    zero_based: bool | str = "auto",
-    n_features: int | None = None,
-) -> CountTable:
-    """Lines of ``label index:count index:count ...``, as scikit-learn reads them."""
-    from sklearn.datasets import load_svmlight_file
+class Mtx(StreamedFormat, NamedBeside):
+    """Matrix Market file, coordinate or array."""
 
-    suffix = next((s for s in SVMLIGHT_SUFFIXES if s in path.suffixes), "")
-    name_file = _beside(path, suffix, "column_names", column_names)
-    if n_features is None and name_file is not None and name_file.is_file():
-        # Features that no sample has are in the names alone.
-        n_features = sum(1 for _ in byte_lines(name_file))
-    problem = "scikit-learn cannot read it as svmlight"
-    with parsed_by_others(path, problem, explain_svmlight), open_binary(path) as stream:
-        matrix, labels = load_svmlight_file(stream, n_features=n_features, zero_based=zero_based)
-    if first_wrong(matrix.data) is not None:
-        explain_svmlight(path)
-    n_rows, n_columns = matrix.shape
-    strange = implausible_size(n_rows, n_columns, matrix.nnz)
-    if strange is not None:
-        raise ReadError(path, strange)
-    shown = [f"{label:.12g}" for label in labels]
-    return _with_names(path, matrix, suffix, row_names, column_names, labels=shown)
+    name = "mtx"
+    endings = (".mtx",)
+    may_be_packed = True
+
+    def stream(
+        self, path: Path, *, row_names: Given = None, column_names: Given = None
+    ) -> CountStream:
+        """Read some lines at a time."""
+        return self.entry_stream(matrix_market(path), row_names, column_names)
+
+    def write(self, table: CountTable, path: Path) -> None:
+        """Write the matrix alone."""
+        with packed_if_named_so(path) as stream:
+            scipy.io.mmwrite(stream, table.X, symmetry="general")
 
 
-def read_uci(
-    path: Path, *, row_names: PathLike | None = None, column_names: PathLike | None = None
-) -> CountTable:
+class Uci(StreamedFormat, NamedBeside):
     """UCI's ``docword.NAME.txt`` with ``vocab.NAME.txt`` beside it."""
-    column_names = vocabulary_of(path) if column_names is None else column_names
-    return _with_names(path, read_docword(path), ".txt", row_names, column_names)
+
+    name = "uci"
+
+    def stem(self, path: Path) -> str:
+        """Return the part of a file's name that the files beside it begin with."""
+        return base_name(path, (".txt",))
+
+    def matches(self, path: Path) -> bool:
+        """Whether the name begins as UCI's do."""
+        return path.name.startswith("docword.")
+
+    def stream(
+        self, path: Path, *, row_names: Given = None, column_names: Given = None
+    ) -> CountStream:
+        """Read some lines at a time."""
+        words = _vocabulary_of(path) if column_names is None else column_names
+        return self.entry_stream(docword(path), row_names, words)
 
 
-def vocabulary_of(path: Path) -> Path:
-    """File of words that lies beside a ``docword`` file."""
+def _vocabulary_of(path: Path) -> Path:
+    """File of words beside a ``docword`` file."""
     beside = path.name.removesuffix(".gz").replace("docword", "vocab", 1)
     words = path.with_name(beside)
     if "docword" not in path.name or not words.is_file():
@@ -195,96 +325,34 @@ def vocabulary_of(path: Path) -> Path:
     return words
 
 
-# ---- names beside --------------------------------------------------------------------------------
+class Svmlight(NamedBeside):
+    """Lines of ``label index:count index:count ...``, as scikit-learn reads them."""
 
+    name = "svmlight"
+    endings = (".svmlight", ".libsvm", ".svm")
+    may_be_packed = True
 
-def _beside(path: Path, suffix: str, what: str, given: PathLike | None = None) -> Path | None:
-    """File of names: the one that was given, else the one beside the matrix, if there is one."""
-    if given is not None:
-        return Path(os.path.expanduser(given))
-    name = base_name(path, (suffix,))
-    files = [path.with_name(name + ending) for ending in BESIDE[what]]
-    return next((file for file in files if file.is_file()), None)
+    def read(
+        self,
+        path: Path,
+        *,
+        row_names: Given = None,
+        column_names: Given = None,
+        zero_based: bool | str = "auto",
+        n_features: int | None = None,
+    ) -> CountTable:
+        """Read the whole file, labels included."""
+        from sklearn.datasets import load_svmlight_file
 
-
-def _with_names(
-    path: Path,
-    matrix: Any,
-    suffix: str,
-    row_names: PathLike | None,
-    column_names: PathLike | None,
-    labels: list[str] | None = None,
-) -> CountTable:
-    found = names_beside(path, matrix.shape, suffix, row_names, column_names)
-    return table_of_file(path, matrix, **({"labels": labels} | found))
-
-
-def names_beside(
-    path: Path,
-    shape: tuple[int, int],
-    suffix: str,
-    row_names: PathLike | None = None,
-    column_names: PathLike | None = None,
-) -> dict[str, Any]:
-    """Names and labels that lie beside a matrix, or in the files that were given."""
-    n_rows, n_columns = shape
-    found: dict[str, Any] = {}
-    for what, given, expected, axis in (
-        ("row_names", row_names, n_rows, "rows"),
-        ("column_names", column_names, n_columns, "columns"),
-        ("labels", None, n_rows, "rows"),
-    ):
-        file = _beside(path, suffix, what, given)
-        if file is not None:
-            found[what] = read_names(file, expected, f"{axis} of {path.name}")
-    return found
-
-
-# ---- writing -------------------------------------------------------------------------------------
-
-
-def write_npz(table: CountTable, path: Path) -> None:
-    """Matrix alone, as ``scipy.sparse.save_npz`` writes it."""
-    with path.open("wb") as stream:  # to a path of another ending it would add its own
-        sp.save_npz(stream, table.X)
-
-
-def write_mtx(table: CountTable, path: Path) -> None:
-    """Matrix alone, as a Matrix Market file."""
-    with compressed_if_named_so(path) as stream:
-        scipy.io.mmwrite(stream, table.X, symmetry="general")
-
-
-def files_beside(table: CountTable, path: Path) -> dict[Path, bytes]:
-    """Files of names that belong to the matrix at ``path``, and their content.
-
-    Raises
-    ------
-    FileExistsError
-        If a file that is not among them lies there and would be taken for names of the matrix.
-    """
-    name = base_name(path, (".npz", ".mtx"))
-    files: dict[Path, bytes] = {}
-    for what, endings in BESIDE.items():
-        names = getattr(table, what)
-        if names is not None:
-            files[path.with_name(name + endings[0])] = one_a_line(names, what)
-            continue
-        stale = [path.with_name(name + e) for e in endings if path.with_name(name + e).exists()]
-        if stale:
-            raise FileExistsError(
-                f"{stale[0]} would be read as {what} of {path.name}, and the table has none. "
-                "Remove that file, or write under another name."
-            )
-    return files
-
-
-def one_a_line(names: Any, what: str) -> bytes:
-    """Content of a file of names."""
-    for name in names:
-        if "\n" in name or "\r" in name:
-            raise ValueError(
-                f"{what} has {name!r}, and a name cannot have a line end in a file of one name a "
-                "line. Change the name, or write .h5ad or .parquet."
-            )
-    return "".join(f"{name}\n" for name in names).encode()
+        name_file = self.file_beside(path, "column_names", column_names)
+        if n_features is None and name_file is not None and name_file.is_file():
+            # Features that no sample has are in the names alone.
+            n_features = sum(1 for _ in byte_lines(name_file))
+        problem = "scikit-learn cannot read it as svmlight"
+        with parsed_by_others(path, problem, explain_svmlight), open_binary(path) as stream:
+            X, labels = load_svmlight_file(stream, n_features=n_features, zero_based=zero_based)
+        if first_wrong(X.data) is not None:
+            explain_svmlight(path)
+        check_size(path, [*X.shape, X.nnz])
+        names = self.names_beside(path, X.shape, row_names, column_names)
+        return table_of_file(path, X, **({"labels": [f"{n:.12g}" for n in labels]} | names))

@@ -4,77 +4,83 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from klnmf.readers.table import CountTable, first_wrong, table_of_file
+from klnmf.readers.format import StreamedFormat
+from klnmf.readers.streams import Block, CountStream, Outline
+from klnmf.readers.table import CountTable, first_wrong
 from klnmf.readers.triplets import (
     PEEK,
-    Entries,
-    Layout,
     Numbering,
-    TripletTable,
     check_layout,
     look_like_triplets,
     positions_of,
     triplet_blocks,
+    triplet_stream,
 )
-from klnmf.support.input_files import ReadError, check_unpacked, parsed_by_others, require
+from klnmf.support.input_files import ReadError, check_unpacked, parsed_by_others
+from klnmf.support.optional_packages import require
 from klnmf.support.untrusted_json import parse_json
 
 # Cells of a table, or fields of triplets, that are in memory at a time.
 BATCH = 1 << 22
 
 
-def read_parquet(
-    path: Path,
-    *,
-    layout: Layout | None = None,
-    columns: Sequence[str] | None = None,
-    index: bool | None = None,
-) -> CountTable:
-    """Table or triplets, whichever it is."""
-    found = TripletTable()
-    table = collect_parquet(path, found, layout=layout, columns=columns, index=index)
-    return found.table(path) if table is None else table
+class Parquet(StreamedFormat):
+    """Parquet: a table of counts, or triplets of row, column and count."""
+
+    name = "parquet"
+    endings = (".parquet",)
+
+    def stream(
+        self,
+        path: Path,
+        *,
+        layout: str | None = None,
+        columns: Sequence[str] | None = None,
+        index: bool | None = None,
+    ) -> CountStream:
+        """Read some rows at a time."""
+        check_layout(layout, columns)
+        with _opened(path) as (file, pyarrow):
+            _check_columns(path, file)
+            if columns is None and layout is None:
+                layout = "triplets" if _is_triplets(file, pyarrow) else "table"
+            if columns is None and layout == "table":
+                return _table_stream(path, file.schema_arrow, _names_in(file, index, pyarrow))
+            if columns is None:
+                columns = [n for n in file.schema_arrow.names if n != _index_column(file)]
+                if len(columns) != 3:
+                    raise ReadError(path, f"triplets have 3 columns; here are {len(columns)}.")
+            positions_of(path, columns, file.schema_arrow.names)
+        return triplet_stream(path, partial(_triplets, path, list(columns)))
+
+    def write(self, table: CountTable, path: Path) -> None:
+        """Write triplets with the columns ``row``, ``column`` and ``count``."""
+        pyarrow = require("pyarrow", "Writing .parquet files")
+        parquet = require("pyarrow.parquet", "Writing .parquet files")
+        count_type = pyarrow.from_numpy_dtype(table.X.dtype)
+        schema = pyarrow.schema(
+            [("row", pyarrow.string()), ("column", pyarrow.string()), ("count", count_type)]
+        )
+        with parquet.ParquetWriter(path, schema) as writer:
+            for block in triplet_blocks(table):
+                writer.write_table(pyarrow.table(list(block), schema=schema))
 
 
-def collect_parquet(
-    path: Path,
-    found: TripletTable,
-    *,
-    layout: Layout | None = None,
-    columns: Sequence[str] | None = None,
-    index: bool | None = None,
-) -> CountTable | None:
-    """Add the triplets of a file to ``found``; where it is a table, return that instead."""
-    check_layout(layout, columns)
+@contextmanager
+def _opened(path: Path) -> Iterator[tuple[Any, Any]]:
+    """Open a file; gives it and pyarrow."""
     pyarrow = require("pyarrow", "Reading .parquet files")
     parquet = require("pyarrow.parquet", "Reading .parquet files")
     problem = "this is not a Parquet file, or it is damaged"
     with parsed_by_others(path, problem), parquet.ParquetFile(path) as file:
-        _check_columns(path, file)
-        if columns is None and layout is None:
-            layout = "triplets" if _is_triplets(file, pyarrow) else "table"
-        if columns is not None or layout == "triplets":
-            _read_triplets(path, file, columns, found, pyarrow)
-            return None
-        return _read_table(path, file, index, pyarrow)
-
-
-def write_parquet(table: CountTable, path: Path) -> None:
-    """Triplets with the columns ``row``, ``column`` and ``count``."""
-    pyarrow = require("pyarrow", "Writing .parquet files")
-    parquet = require("pyarrow.parquet", "Writing .parquet files")
-    count_type = pyarrow.from_numpy_dtype(table.X.dtype)
-    schema = pyarrow.schema(
-        [("row", pyarrow.string()), ("column", pyarrow.string()), ("count", count_type)]
-    )
-    with parquet.ParquetWriter(path, schema) as writer:
-        for block in triplet_blocks(table):
-            writer.write_table(pyarrow.table(list(block), schema=schema))
+        yield file, pyarrow
 
 
 def _check_columns(path: Path, file: Any) -> None:
@@ -137,46 +143,54 @@ def _batches(file: Any, width: int, columns: Any = None) -> Iterator[tuple[int, 
         done += batch.num_rows
 
 
-def _read_triplets(
-    path: Path, file: Any, columns: Sequence[str] | None, found: TripletTable, pyarrow: Any
-) -> None:
-    schema_names = file.schema_arrow.names
-    if columns is None:
-        columns = [name for name in schema_names if name != _index_column(file)]
-        if len(columns) != 3:
-            raise ReadError(path, f"triplets have 3 columns; here are {len(columns)}.")
-    positions_of(path, columns, schema_names)
-    for start, batch in _batches(file, 3, list(columns)):
-        rows = _numbered(path, batch.column(columns[0]), columns[0], start, found.rows)
-        where = _numbered(path, batch.column(columns[1]), columns[1], start, found.columns)
-        counts = (
-            _counts(path, batch.column(columns[2]), columns[2], start, pyarrow)
-            if len(columns) == 3
-            else np.ones(batch.num_rows)
-        )
-        found.entries.add(rows, where, counts)
+def _triplets(
+    path: Path, columns: list[str], rows: Numbering, features: Numbering
+) -> Iterator[Block]:
+    with _opened(path) as (file, pyarrow):
+        for start, batch in _batches(file, 3, columns):
+            numbers = [
+                _numbered(path, batch.column(name), name, start, axis)
+                for name, axis in zip(columns, (rows, features), strict=False)
+            ]
+            counts = np.ones(batch.num_rows)
+            if len(columns) == 3:
+                counts = _counts(path, batch.column(columns[2]), columns[2], start, pyarrow)
+            yield Block(numbers[0], numbers[1], counts)
 
 
-def _read_table(path: Path, file: Any, index: bool | None, pyarrow: Any) -> CountTable:
-    schema, names_in = file.schema_arrow, _index_column(file)
-    if names_in is None and index is not False:
-        first = schema.field(0)
-        names_in = first.name if index or _is_string(first.type, pyarrow) else None
+def _names_in(file: Any, index: bool | None, pyarrow: Any) -> str | None:
+    """Column that names the rows of a table."""
+    found = _index_column(file)
+    if found is None and index is not False:
+        first = file.schema_arrow.field(0)
+        found = first.name if index or _is_string(first.type, pyarrow) else None
+    return found
+
+
+def _table_stream(path: Path, schema: Any, names_in: str | None) -> CountStream:
     columns = [name for name in schema.names if name != names_in]
-    entries, n_rows = Entries(), 0
     row_names: list[str] = []
-    for start, batch in _batches(file, len(columns)):
-        for j, name in enumerate(columns):
-            values = _counts(path, batch.column(name), name, start, pyarrow)
-            rows = np.flatnonzero(values)
-            entries.add(rows + start, np.full(len(rows), j), values[rows])
-        if names_in is not None:
-            row_names += map(str, batch.column(names_in).to_pylist())
-        n_rows += batch.num_rows
-    if not n_rows or not columns:
-        raise ReadError(path, f"there are no counts: {n_rows} rows, {len(columns)} columns.")
-    matrix = entries.matrix((n_rows, len(columns)))
-    return table_of_file(path, matrix, None if names_in is None else row_names, columns)
+    n_rows = 0
+
+    def blocks(limit: int) -> Iterator[Block]:
+        nonlocal n_rows
+        with _opened(path) as (file, pyarrow):
+            for start, batch in _batches(file, len(columns)):
+                for j, name in enumerate(columns):
+                    values = _counts(path, batch.column(name), name, start, pyarrow)
+                    rows = np.flatnonzero(values)
+                    yield Block(rows + start, np.full(len(rows), j), values[rows])
+                if names_in is not None:
+                    row_names.extend(map(str, batch.column(names_in).to_pylist()))
+                n_rows = start + batch.num_rows
+
+    def outline() -> Outline:
+        if not n_rows or not columns:
+            raise ReadError(path, f"there are no counts: {n_rows} rows, {len(columns)} columns.")
+        names = None if names_in is None else row_names
+        return Outline((n_rows, len(columns)), {"row_names": names, "column_names": columns})
+
+    return CountStream(blocks, outline)
 
 
 def _numbered(path: Path, column: Any, name: str, start: int, number: Numbering) -> Any:
@@ -204,7 +218,7 @@ def _counts(path: Path, column: Any, name: str, start: int, pyarrow: Any) -> Any
             f"row {start + wrong}, column {name!r} holds {values[wrong]}; counts are finite "
             "numbers of 0 or more.",
         )
-    return values
+    return values.astype(np.float64, copy=False)
 
 
 def _refuse_nulls(path: Path, column: Any, name: str, start: int) -> None:

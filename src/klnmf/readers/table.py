@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
@@ -71,16 +71,21 @@ class CountTable:
 
     def __post_init__(self) -> None:
         n_rows, n_columns = _shape(self.X)
-        self.row_names = _as_names(self.row_names, n_rows, "row_names", "row")
-        self.column_names = _as_names(self.column_names, n_columns, "column_names", "column")
-        self.labels = _as_names(self.labels, n_rows, "labels", "row")
-        self.column_ids = _as_names(self.column_ids, n_columns, "column_ids", "column")
+        self.row_names = as_names(self.row_names, n_rows, "row_names", "row")
+        self.column_names = as_names(self.column_names, n_columns, "column_names", "column")
+        self.labels = as_names(self.labels, n_rows, "labels", "row")
+        self.column_ids = as_names(self.column_ids, n_columns, "column_ids", "column")
         self.X = self._counts(self.X)
 
     @property
     def shape(self) -> tuple[int, int]:
         """Samples and features."""
         return _shape(self.X)
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """Everything but the counts, as keyword arguments of this class."""
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "X"}
 
     @property
     def absent_features(self) -> AbsentFeatures:
@@ -94,11 +99,11 @@ class CountTable:
         )
 
     def __repr__(self) -> str:
-        fields = ("row_names", "column_names", "column_ids", "labels")
-        known = [field for field in fields if getattr(self, field) is not None]
-        names = f", with {', '.join(known)}" if known else ""
+        names = ("row_names", "column_names", "column_ids", "labels")
+        present = [name for name in names if getattr(self, name) is not None]
+        what = f", with {', '.join(present)}" if present else ""
         n_rows, n_columns = self.shape
-        return f"CountTable({n_rows:,} × {n_columns:,}, {self.X.nnz:,} nonzeros{names})"
+        return f"CountTable({n_rows:,} × {n_columns:,}, {self.X.nnz:,} nonzeros{what})"
 
     def _counts(self, matrix: Any) -> sp.csr_array:
         """Canonical CSR form; arrays that were given are not changed."""
@@ -107,19 +112,8 @@ class CountTable:
         if given.dtype.kind not in "biuf":
             raise ValueError(f"Counts must be real numbers; got the type {given.dtype}.")
         csr = sp.csr_array(given.astype(np.float32) if given.dtype == np.float16 else given)
-        wrong = first_wrong(csr.data)
-        if wrong is not None:
-            row = int(np.searchsorted(csr.indptr, wrong, side="right")) - 1
-            raise ValueError(
-                f"row {_place(row, self.row_names)}, column "
-                f"{_place(int(csr.indices[wrong]), self.column_names)} holds {csr.data[wrong]}; "
-                "counts are finite numbers of 0 or more."
-            )
-        if not csr.has_canonical_format or not csr.data.all():
-            arrays = csr.data.astype(type_of_sums(csr.data)), csr.indices.copy(), csr.indptr.copy()
-            csr = sp.csr_array(arrays, shape=csr.shape)
-            csr.sum_duplicates()
-            csr.eliminate_zeros()
+        refuse_wrong_counts(csr, self.row_names, self.column_names)
+        csr = canonical(csr)
         return csr.astype(_narrowest(csr.data), copy=False)
 
 
@@ -164,6 +158,34 @@ def unique_features(given: Sequence[str] | Array, whose: str) -> Array:
     return unique
 
 
+def refuse_wrong_counts(
+    csr: sp.csr_array, row_names: Any = None, column_names: Any = None, first_row: int = 0
+) -> None:
+    """Raise a ValueError that says where the first value is that is not a count."""
+    wrong = first_wrong(csr.data)
+    if wrong is None:
+        return
+    row = int(np.searchsorted(csr.indptr, wrong, side="right")) - 1 + first_row
+    raise ValueError(
+        f"row {_place(row, row_names)}, column {_place(int(csr.indices[wrong]), column_names)} "
+        f"holds {csr.data[wrong]}; counts are finite numbers of 0 or more."
+    )
+
+
+def canonical(csr: sp.csr_array) -> sp.csr_array:
+    """Sort each row, sum entries of the same place, and remove zeros, in a copy if need be.
+
+    Sums are taken in `type_of_sums`, so that none of them wraps.
+    """
+    if csr.has_canonical_format and csr.data.all():
+        return csr
+    arrays = csr.data.astype(type_of_sums(csr.data)), csr.indices.copy(), csr.indptr.copy()
+    csr = sp.csr_array(arrays, shape=csr.shape)
+    csr.sum_duplicates()
+    csr.eliminate_zeros()
+    return csr
+
+
 def first_wrong(values: Array) -> int | None:
     """Position of the first value that is no count: negative, infinite or not a number."""
     if values.dtype.kind in {"b", "u"} or not values.size:
@@ -202,7 +224,8 @@ def _shape(matrix: Any) -> tuple[int, int]:
     return int(shape[0]), int(shape[1])
 
 
-def _as_names(names: Names, expected: int, what: str, of_what: str) -> Array | None:
+def as_names(names: Names, expected: int, what: str, of_what: str) -> Array | None:
+    """Return names as an array of str objects; refuse a wrong number of them."""
     if names is None:
         return None
     if isinstance(names, str):

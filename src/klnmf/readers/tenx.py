@@ -6,20 +6,23 @@ Both hold features × cells; what is returned is cells × features.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from klnmf.readers.entries import read_matrix_market
-from klnmf.readers.hdf5 import compressed
+from klnmf.readers.entries import matrix_market
+from klnmf.readers.format import StreamedFormat
+from klnmf.readers.hdf5 import compressed, stored_stream
 from klnmf.readers.hdf5_items import Group, opened
-from klnmf.readers.table import LOGGER, CountTable, table_of_file
+from klnmf.readers.streams import Block, CountStream, Outline, swapped
+from klnmf.readers.table import LOGGER
 from klnmf.support.input_files import ReadError, check_number_of_names, text_lines
 from klnmf.support.option_names import option
 
-FeatureNames = Literal["name", "id"]
 # What is read by default where a file has several types of features.
 GENES = "Gene Expression"
 ALL_TYPES = "all"
@@ -38,95 +41,142 @@ def companion(matrix: Path, kinds: tuple[str, ...]) -> Path | None:
     return next((file for file in files if file.is_file()), None)
 
 
-def read_10x(
-    path: Path, *, feature_names: FeatureNames = "name", feature_type: str | None = None
-) -> CountTable:
+class TenX(StreamedFormat):
     """Folder with matrix.mtx, barcodes.tsv and features.tsv (or genes.tsv), packed or not."""
-    if path.is_dir():
-        found = matrices_in(path)
-        if len(found) != 1:
-            problem = (
-                "there is no matrix.mtx or matrix.mtx.gz in this folder."
-                if not found
-                else f"it has several matrices ({', '.join(f.name for f in found)}): pass the path "
-                "of one of them."
-            )
-            raise ReadError(path, problem)
-        path = found[0]
-    barcode_file = _needed(path, "barcodes")
-    feature_file = _needed(path, "features", "genes")
-    counts = read_matrix_market(path)
-    barcodes = [fields[0] for fields in _fields(barcode_file)]
-    features = _fields(feature_file)
-    for file, found_names, axis in ((barcode_file, barcodes, 1), (feature_file, features, 0)):
-        of_what = f"{('rows', 'columns')[axis]} of {path.name} (features × cells)"
-        check_number_of_names(file, len(found_names), counts.shape[axis], of_what)
-    ids, names, types = (
-        [fields[min(position, len(fields) - 1)] for fields in features] for position in range(3)
-    )
-    columns = {"id": ids, "name": names} | ({"type": types} if _have_types(features) else {})
-    return _cells_by_features(path, counts.T, barcodes, columns, feature_names, feature_type)
+
+    name = "10x"
+    is_folder = None
+
+    def matches(self, path: Path) -> bool:
+        """Whether it is such a folder, or the matrix in one."""
+        if path.is_dir():
+            return bool(matrices_in(path))
+        beside = path.name.endswith(MATRIX_NAMES) and companion(path, ("features", "genes"))
+        return bool(beside)
+
+    def stream(
+        self, path: Path, *, feature_names: str = "name", feature_type: str | None = None
+    ) -> CountStream:
+        """Read some lines at a time."""
+        path = _matrix_of(path) if path.is_dir() else path
+        barcode_file = _needed(path, "barcodes")
+        feature_file = _needed(path, "features", "genes")
+        file = matrix_market(path)
+        barcodes = [fields[0] for fields in _fields(barcode_file)]
+        features = _fields(feature_file)
+        ids, names, types = (
+            [fields[min(position, len(fields) - 1)] for fields in features] for position in range(3)
+        )
+        columns = {"id": ids, "name": names} | ({"type": types} if _have_types(features) else {})
+
+        def outline() -> Outline:
+            of_what = f"of {path.name} (features × cells)"
+            check_number_of_names(barcode_file, len(barcodes), file.shape[1], f"columns {of_what}")
+            check_number_of_names(feature_file, len(features), file.shape[0], f"rows {of_what}")
+            return Outline(file.shape[::-1], {"row_names": barcodes})
+
+        cells = CountStream(swapped(lambda limit: file.blocks()), outline)
+        return _with_features(path, cells, columns, feature_names, feature_type)
 
 
-def read_10x_h5(
-    path: Path, *, feature_names: FeatureNames = "name", feature_type: str | None = None
-) -> CountTable:
+class TenXH5(StreamedFormat):
     """HDF5 file of Cell Ranger, of version 3 and later or of version 2 (one genome)."""
-    with opened(path) as file:
-        items = {name: file.item(name) for name in file.names()}
-        groups = {k: v for k, v in items.items() if isinstance(v, Group) and "barcodes" in v}
-        if len(groups) != 1:
-            problem = (
-                f"{len(groups)} genomes ({', '.join(groups)}); a file with one is expected."
-                if groups
-                else "no group has barcodes, as in the .h5 files of Cell Ranger. If this is an "
-                f"AnnData or loom file, add {option('format', 'h5ad')} or "
-                f"{option('format', 'loom')}."
-            )
-            raise ReadError(path, problem)
-        (group,) = groups.values()
-        if "features" in group:
-            holder, kinds = group.group("features"), ("id", "name", "feature_type")
-        else:
-            holder, kinds = group, ("genes", "gene_names", "")
-        columns = {
-            kind: holder.array(key).strings()
-            for kind, key in zip(("id", "name", "type"), kinds, strict=True)
-            if key in holder
-        }
-        barcodes = group.array("barcodes").strings()
-        n_features, n_cells = (int(n) for n in group.array("shape", (2,)).numbers("iu"))
-        for what, names, size in (
-            ("barcodes", barcodes, n_cells),
-            *((f"{kind}s of features", names, n_features) for kind, names in columns.items()),
-        ):
-            if len(names) != size:
-                raise group.refuse(f"has {len(names):,} {what} where {size:,} are needed.")
-        # Compressed columns of features × cells are compressed rows of cells × features.
-        counts = compressed(group, "csr", (n_cells, n_features)).read()
-    return _cells_by_features(path, counts, barcodes, columns, feature_names, feature_type)
+
+    name = "10x-h5"
+    endings = (".h5",)
+
+    def stream(
+        self, path: Path, *, feature_names: str = "name", feature_type: str | None = None
+    ) -> CountStream:
+        """Read some cells at a time."""
+        with opened(path) as file:
+            group = _genome(file)
+            if "features" in group:
+                holder, kinds = group.group("features"), ("id", "name", "feature_type")
+            else:
+                holder, kinds = group, ("genes", "gene_names", "")
+            columns = {
+                kind: holder.array(key).strings()
+                for kind, key in zip(("id", "name", "type"), kinds, strict=True)
+                if key in holder
+            }
+            barcodes = group.array("barcodes").strings()
+            n_features, n_cells = (int(n) for n in group.array("shape", (2,)).numbers("iu"))
+            for what, names, size in (
+                ("barcodes", barcodes, n_cells),
+                *((f"{kind}s of features", names, n_features) for kind, names in columns.items()),
+            ):
+                if len(names) != size:
+                    raise group.refuse(f"has {len(names):,} {what} where {size:,} are needed.")
+            # Compressed columns of features × cells are compressed rows of cells × features.
+            stored = compressed(group, "csr", (n_cells, n_features))
+            cells = stored_stream(stored, {"row_names": barcodes})
+        return _with_features(path, cells, columns, feature_names, feature_type)
 
 
-def _cells_by_features(
+def _matrix_of(folder: Path) -> Path:
+    found = matrices_in(folder)
+    if len(found) != 1:
+        problem = (
+            "there is no matrix.mtx or matrix.mtx.gz in this folder."
+            if not found
+            else f"it has several matrices ({', '.join(f.name for f in found)}): pass the path "
+            "of one of them."
+        )
+        raise ReadError(folder, problem)
+    return found[0]
+
+
+def _genome(file: Group) -> Group:
+    """Group of the one genome of a file."""
+    items = {name: file.item(name) for name in file.names()}
+    groups = {k: v for k, v in items.items() if isinstance(v, Group) and "barcodes" in v}
+    if len(groups) != 1:
+        problem = (
+            f"{len(groups)} genomes ({', '.join(groups)}); a file with one is expected."
+            if groups
+            else "no group has barcodes, as in the .h5 files of Cell Ranger. If this is an "
+            f"AnnData or loom file, add {option('format', 'h5ad')} or {option('format', 'loom')}."
+        )
+        raise ReadError(file.path, problem)
+    return next(iter(groups.values()))
+
+
+def _with_features(
     path: Path,
-    counts: Any,
-    barcodes: list[str],
+    cells: CountStream,
     columns: dict[str, list[str]],
     feature_names: str,
     feature_type: str | None,
-) -> CountTable:
+) -> CountStream:
+    """Stream of cells × features, of the features of one type, with their names."""
     if feature_names not in ("name", "id"):
         raise ValueError(
             f"{option('feature_names')} must be 'name' or 'id'; got {feature_names!r}."
         )
     ids = columns.get("id")
-    names = columns.get(feature_names, ids)
-    table = table_of_file(path, counts, barcodes, names, column_ids=ids)
     kept = _features_of_type(path, np.array(columns.get("type", []), dtype=object), feature_type)
-    if kept is None:
-        return table
-    names, ids = (None if n is None else n[kept] for n in (table.column_names, table.column_ids))
-    return CountTable(table.X[:, kept], barcodes, names, column_ids=ids)
+    about = {"column_names": columns.get(feature_names, ids), "column_ids": ids}
+    if kept is not None:
+        about = {k: None if v is None else [v[j] for j in kept] for k, v in about.items()}
+
+    def blocks(limit: int) -> Iterator[Block]:
+        if kept is None:
+            yield from cells.blocks(limit)
+            return
+        place = np.full(cells.outline().shape[1], -1)
+        place[kept] = np.arange(len(kept))
+        for rows, features, counts in cells.blocks(limit):
+            chosen = place[features] >= 0
+            yield Block(rows[chosen], place[features[chosen]], counts[chosen])
+
+    def outline() -> Outline:
+        shape, of_cells, dtype = cells.outline()
+        return Outline(
+            (shape[0], len(kept)) if kept is not None else shape, of_cells | about, dtype
+        )
+
+    return replace(cells, blocks=blocks, outline=outline)
 
 
 def _features_of_type(

@@ -1,21 +1,20 @@
-"""Counts that arrive one by one or in blocks, with names instead of numbers."""
+"""What tables and triplets of named counts have in common, in text and in Parquet."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 
-from klnmf.readers.table import CountTable, table_of_file
+from klnmf.readers.streams import CountStream, Outline
+from klnmf.readers.table import CountTable
 from klnmf.support.input_files import ReadError
 from klnmf.support.option_names import option
 
-Layout = Literal["table", "triplets"]
 # Records that are looked at to tell triplets from a table.
 PEEK = 1000
 # Triplets that are written at a time.
@@ -38,54 +37,28 @@ class Numbering:
         return list(self._numbers)
 
 
-class Entries:
-    """Rows, columns and counts of a matrix in compact arrays: 16 bytes an entry.
+def triplet_stream(path: Path, blocks: Any) -> CountStream:
+    """Stream of ``blocks(rows, columns)``, which gives each new name a number.
 
-    Parameters
-    ----------
-    wide : bool, default=False
-        Whether there are more than 2³¹ rows or columns: 24 bytes an entry.
+    A count of 0 makes its names known, too.
     """
+    rows, columns = Numbering(), Numbering()
 
-    def __init__(self, wide: bool = False) -> None:
-        self._index = np.dtype(np.int64 if wide else np.int32)
-        self._rows, self._columns, self._counts = bytearray(), bytearray(), bytearray()
-
-    def add(self, rows: Any, columns: Any, counts: Any) -> None:
-        """Add a block of entries."""
-        self._rows += np.asarray(rows, dtype=self._index).tobytes()
-        self._columns += np.asarray(columns, dtype=self._index).tobytes()
-        self._counts += np.asarray(counts, dtype=np.float64).tobytes()
-
-    def matrix(self, shape: tuple[int, int]) -> sp.coo_array:
-        """Entries as a matrix; those of the same place add up."""
-        rows, columns = (np.frombuffer(a, self._index) for a in (self._rows, self._columns))
-        counts = np.frombuffer(self._counts, dtype=np.float64)
-        return sp.coo_array((counts, (rows, columns)), shape=shape)
-
-
-class TripletTable:
-    """Counts by the names of their row and column; a count of 0 makes its names known."""
-
-    def __init__(self, entries: Any = None) -> None:
-        self.rows, self.columns = Numbering(), Numbering()
-        # Anything with the method `add`: a matrix larger than memory goes to a file.
-        self.entries = Entries() if entries is None else entries
-
-    def table(self, path: Path) -> CountTable:
-        """All of it; rows and columns in the order in which they first appeared."""
-        rows, columns = self.rows.names(), self.columns.names()
-        if not rows:
+    def outline() -> Outline:
+        names = {"row_names": rows.names(), "column_names": columns.names()}
+        if not names["row_names"]:
             raise ReadError(path, "there are no counts in this file.")
-        matrix = self.entries.matrix((len(rows), len(columns)))
-        return table_of_file(path, matrix, rows, columns, open_features=True)
+        shape = len(names["row_names"]), len(names["column_names"])
+        return Outline(shape, names | {"open_features": True})
+
+    return CountStream(lambda limit: blocks(rows, columns), outline)
 
 
 def look_like_triplets(firsts: Iterable[Any], seconds: Iterable[Any]) -> bool:
     """Whether three columns, the last of them numbers, are triplets and not a table.
 
-    They are where the second column has no numbers, which a table of counts would have, or where
-    names in the first column come up again.
+    They are if the second column has no numbers, which a table of counts would have, or if a name
+    in the first column appears again.
     """
     firsts, seconds = list(firsts), list(seconds)
     if not firsts:
@@ -114,7 +87,7 @@ def check_layout(layout: str | None, columns: Sequence[str] | None) -> None:
 
 
 def positions_of(path: Path, columns: Sequence[str], header: Sequence[str]) -> list[int]:
-    """Where the columns of row, column and (if it is one) count stand in the header."""
+    """Where the columns of row, column and (if there is one) count are in the header."""
     if isinstance(columns, str) or len(columns) not in (2, 3):
         raise ValueError(
             f"{option('columns')} must name the columns of row, column and count, or of row and "

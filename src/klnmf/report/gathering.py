@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from klnmf.constraints.names import names_seen_in_fit
 from klnmf.data.validation import check_counts, checked_input
 from klnmf.report.measures import (
     DECIMALS,
@@ -88,7 +89,7 @@ def checked(
                 f"{X.shape}."
             )
     if feature_names is None:
-        feature_names = getattr(model, "feature_names_in_", None)
+        feature_names = names_seen_in_fit(model)
     if documents is not None:
         _check_length("documents", documents, len(W))
     return Described(

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from klnmf.constraints.constraints import ComponentConstraints
+
 # The key of `parameters` that names the data.
 INPUT_KEY = "input"
 # The key of `parameters` with the options for reading the data.
@@ -16,10 +18,7 @@ OPTIONS_KEY = "input options"
 # The key of `parameters` with the command that made the model, if that was not `klnmf fit`.
 COMMAND_KEY = "command"
 # Parameters that have no option, or that do not change the factors.
-_NOT_FOR_THE_SHELL = {
-    *("backend", "callback", "checkpoint", "checkpoint_every", "progress", "resume"),
-    *("sparse_output", "warm_start"),
-}
+_NOT_FOR_THE_SHELL = {"backend", "run", "sparse_output", "warm_start"}
 
 
 def python_snippet(model: Any, parameters: Mapping[str, str]) -> str:
@@ -34,18 +33,19 @@ def python_snippet(model: Any, parameters: Mapping[str, str]) -> str:
     name = type(model).__name__
     lines = [f"from klnmf import {name}", ""]
     arguments, needs_numpy = [], False
+    constraints = _constraint_names(model)
     for key, value in _ordered_parameters(model).items():
-        if key == "callback":
-            if value is not None:
+        if key == "run":
+            if value is not None and value.callback is not None:
                 arguments.append("    # a callback was set; it may have stopped the fit")
             continue
-        text, remark = _as_python(value)
+        text, remark = (key, _remark(key)) if key in constraints else _as_python(value)
         needs_numpy |= "numpy." in text
         arguments.append(f"    {key}={text},{remark}")
     if needs_numpy:
         lines.insert(0, "import numpy")
     lines += [f"# {key} = {value!r}" for key, value in parameters.items()]
-    lines += [f"model = {name}(", *arguments, ")", _fit_call(model)]
+    lines += [f"model = {name}(", *arguments, ")", _fit_call(model, constraints)]
     return "\n".join(lines)
 
 
@@ -62,11 +62,10 @@ def command_line(model: Any, parameters: Mapping[str, str]) -> str:
     """
     if parameters.get(COMMAND_KEY):
         return parameters[COMMAND_KEY]
-    known = _known_names(model)
-    if known:
-        return (
-            f"# not available on the command line: {', '.join(known)} can only be passed in Python"
-        )
+    constraints = _constraint_names(model)
+    if constraints:
+        named = ", ".join(constraints)
+        return f"# not available on the command line: {named} can only be passed in Python"
     words = ["klnmf", "fit", shlex.quote(parameters.get(INPUT_KEY, "DATA"))]
     for key, value in _ordered_parameters(model).items():
         if key in _NOT_FOR_THE_SHELL or value is None:
@@ -78,18 +77,30 @@ def command_line(model: Any, parameters: Mapping[str, str]) -> str:
     return " ".join(words)
 
 
-def _known_names(model: Any) -> list[str]:
-    """Names of the constraints of the fit, be they parameters or arguments of ``fit``."""
-    # A file may come from a stranger: what is not a name must not get into code.
-    names = [name for name in getattr(model, "known_names_", []) if name.isidentifier()]
-    if getattr(model, "fixed_components", None) is not None and "fixed_components" not in names:
-        names.insert(0, "fixed_components")
-    return names
+def _constraint_names(model: Any) -> list[str]:
+    """Return the constraints of a fit, whether parameters or arguments of ``fit``."""
+    parameters = model.get_params(deep=False)
+    names = [
+        name for name in ComponentConstraints.__annotations__ if parameters.get(name) is not None
+    ]
+    if hasattr(model, "constraint_names_"):
+        # A file may come from a stranger: only names must get into code.
+        names += [name for name in model.constraint_names_ if name.isidentifier()]
+    return list(dict.fromkeys(names))
 
 
-def _fit_call(model: Any) -> str:
+def _remark(constraint: str) -> str:
+    """Say where to get a constraint that is a parameter."""
+    places = {
+        "fixed_components": "the first rows of components_",
+        "feature_weight": "feature_weight_ of the fitted model",
+    }
+    return f"  # {places.get(constraint, 'as it was given to the fit')}"
+
+
+def _fit_call(model: Any, constraints: list[str]) -> str:
     """Call of ``fit_transform`` with all that was passed besides X."""
-    passed = [name for name in _known_names(model) if name != "fixed_components"]
+    passed = [name for name in constraints if name not in model.get_params(deep=False)]
     arguments = ", ".join(["X", *(f"{name}={name}" for name in passed)])
     remark = "  # not saved with the model" if passed else ""
     return f"W = model.fit_transform({arguments}){remark}"
@@ -108,9 +119,6 @@ def _as_python(value: Any) -> tuple[str, str]:
         return "None", "  # was a RandomState; its state is not saved"
     if isinstance(value, np.generic):
         return repr(value.item()), ""
-    if hasattr(value, "shape") and not isinstance(value, type):  # fixed_components of any kind
-        n_known = 1 if len(value.shape) == 1 else value.shape[0]
-        return "known", f"  # the first {n_known} rows of components_"
     dtype = _dtype_name(value)
     return (f"numpy.{dtype}", "") if dtype else (repr(value), "")
 

@@ -1,4 +1,4 @@
-"""Files: fitted models and the checkpoints of running fits, in one open format (docs/format.md)."""
+"""Files for fitted models and checkpoints, in one open format (docs/format.md)."""
 
 from __future__ import annotations
 

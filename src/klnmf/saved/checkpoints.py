@@ -15,7 +15,7 @@ from klnmf.data.validation import check_start
 from klnmf.saved.arrays import FLOATS, array_named, is_factor, pack_history, unpack_history
 from klnmf.saved.container import Container, SavedFileError, read_container
 from klnmf.saved.fields import Fields, number_from_json, number_to_json
-from klnmf.saved.periodic_file import PeriodicFile, check_identity, klnmf_version
+from klnmf.saved.periodic_file import PeriodicFile, check_identity, data_identity, klnmf_version
 from klnmf.solvers import Solver
 from klnmf.solvers.base import Problem, State, factor_name
 from klnmf.solvers.loop import Run, record_fields
@@ -41,18 +41,15 @@ def fit_identity(
     W, H : array-like or None
         The start, as it was passed to ``fit``.
     """
-    (n, m), nnz, dtype, checksum = problem.backend.data.fingerprint
-    known = problem.known
+    data, known = problem.backend.data, problem.known
+    (n, m), dtype = data.shape, np.dtype(data.dtype)
     r = parameters["n_components"]
     starts = {
-        name: None if start is None else _checksum(check_start(start, name, shape, np.dtype(dtype)))
+        name: None if start is None else _checksum(check_start(start, name, shape, dtype))
         for name, start, shape in (("W", W, (n, r)), ("H", H, (r, m)))
     }
     return {
-        "shape of X": [n, m],
-        "nonzeros of X": nnz,
-        "type of X": dtype,
-        "checksum of X": checksum,
+        **data_identity(data),
         "checksums of the start": starts,
         "solver": repr(solver),
         "backend": problem.backend.name,

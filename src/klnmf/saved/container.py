@@ -1,7 +1,7 @@
 """The file format: a zip archive of a JSON header and uncompressed NumPy arrays.
 
-docs/format.md describes it. Files may come from strangers: nothing in one is ever run, and no more
-memory is asked for than the bytes that are really there.
+docs/format.md describes it. Files may come from untrusted sources: no code in them is ever run, and
+no more memory is allocated than the file has bytes.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from klnmf.support.whole_files import writing
 Array = npt.NDArray[Any]
 
 FORMAT = "klnmf"
-VERSION = 1  # this and every earlier one can be read
+VERSION = 1  # this version and all earlier ones can be read
 HEADER = "header.json"
-HEADER_LIMIT = 1 << 22  # bytes of the header; names and numbers in bulk are arrays
+HEADER_LIMIT = 1 << 22  # bytes; long lists of names and numbers are stored as arrays
 NPY_HEADER_LIMIT = 10_000
 CHUNK = 1 << 20
 DTYPES = {"<f4", "<f8", "<i4", "<i8", "|u1"}
 
-# What the standard library may raise on bytes that were not written by it.
+# Errors that the standard library may raise on damaged files.
 DAMAGE = (
     zipfile.BadZipFile, EOFError, OSError, RuntimeError, ValueError, KeyError, IndexError,
     OverflowError, struct.error,
@@ -44,24 +44,24 @@ DAMAGE = (
 
 
 class SavedFileError(ValueError):
-    """A file that is damaged, from a newer version, or not what was asked for."""
+    """A file that is damaged, from a newer version, or of the wrong kind."""
 
 
 @dataclass(frozen=True)
 class Container:
-    """What a file holds."""
+    """The content of a file."""
 
-    kind: str  # "model" or "checkpoint"
+    kind: str  # for example "model" or "checkpoint"
     content: dict[str, Any]  # JSON
     arrays: dict[str, Array]
-    klnmf_version: str = version("klnmf")  # that wrote it
+    klnmf_version: str = version("klnmf")  # the version that wrote the file
 
 
 # ---- writing -------------------------------------------------------------------------------------
 
 
 def write_container(path: Path, container: Container) -> None:
-    """Write a file so that, whatever happens, the old one or the new one is there."""
+    """Write a file; if that fails, an existing file stays as it was."""
     with writing(path) as stream, zipfile.ZipFile(stream, "w") as archive:
         checksums = {
             name: {"sha256": _write_array(archive, name, array)}
@@ -78,20 +78,20 @@ def write_container(path: Path, container: Container) -> None:
         encoded = json.dumps(header, allow_nan=False, indent=1).encode()
         if len(encoded) > HEADER_LIMIT:
             raise ValueError(
-                f"The header of {path} would take {len(encoded):,} bytes; {HEADER_LIMIT:,} are the "
-                "most. Store less metadata."
+                f"The header of {path} would have {len(encoded):,} bytes; the limit is "
+                f"{HEADER_LIMIT:,}. Store less metadata."
             )
         archive.writestr(_entry(HEADER), encoded)
 
 
 def _entry(name: str) -> zipfile.ZipInfo:
-    entry = zipfile.ZipInfo(name)  # with a fixed date: the same content is the same bytes
+    entry = zipfile.ZipInfo(name)  # with a fixed date, so that equal content gives equal files
     entry.external_attr = 0o644 << 16
     return entry
 
 
 class _Hashed:
-    """Stream that keeps a checksum of what passes."""
+    """A stream that computes a checksum of everything read or written."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self.stream, self.checksum = stream, hashlib.sha256()
@@ -110,7 +110,7 @@ def _write_array(archive: zipfile.ZipFile, name: str, array: Array) -> str:
     """Write one array; returns its checksum."""
     array = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
     if array.dtype.str not in DTYPES:
-        raise TypeError(f"{name} has the type {array.dtype}, which files do not hold.")
+        raise TypeError(f"{name} has the type {array.dtype}, which cannot be saved.")
     is_large = array.nbytes > zipfile.ZIP64_LIMIT - NPY_HEADER_LIMIT
     with archive.open(_entry(f"{name}.npy"), "w", force_zip64=is_large) as stream:
         hashed = _Hashed(stream)
@@ -125,15 +125,7 @@ def _write_array(archive: zipfile.ZipFile, name: str, array: Array) -> str:
 
 
 def read_container(path: Path, kind: str) -> Container:
-    """Read a file of one kind.
-
-    Raises
-    ------
-    SavedFileError
-        If it is no such file, damaged, or from a newer version.
-    OSError
-        If it cannot be opened.
-    """
+    """Read a file of one kind, or raise a SavedFileError, or an OSError if it cannot be opened."""
     if path.exists() and not path.is_file():
         raise SavedFileError(f"{path} is not a file.")
     with path.open("rb") as stream:
@@ -144,12 +136,12 @@ def read_container(path: Path, kind: str) -> Container:
             raise SavedFileError(f"{path} cannot be read: {error}") from None
         except DAMAGE as error:
             raise SavedFileError(
-                f"{path} is not a file that klnmf saved, or it is damaged ({error})."
+                f"{path} is not a file saved by klnmf, or it is damaged ({error})."
             ) from error
 
 
 def kind_of(path: Path) -> str | None:
-    """Kind of a file that klnmf saved, from its header alone; None for any other file."""
+    """Kind of a file saved by klnmf, from its header alone; None for any other file."""
     try:
         with zipfile.ZipFile(path) as archive:
             entries = {entry.filename: entry for entry in archive.infolist()}
@@ -166,26 +158,26 @@ def _read(archive: zipfile.ZipFile, size: int, kind: str) -> Container:
         raise SavedFileError(_wrong_kind(header.get("kind"), kind))
     arrays, content, writer = (header.get(name) for name in ("arrays", "content", "klnmf"))
     if not (isinstance(arrays, dict) and isinstance(content, dict) and isinstance(writer, str)):
-        raise SavedFileError("its header lacks arrays, content or the version of klnmf.")
+        raise SavedFileError("its header does not have arrays, content or the version of klnmf.")
     if {f"{name}.npy" for name in arrays} | {HEADER} != set(entries):
-        raise SavedFileError("it does not hold exactly the arrays that its header lists.")
+        raise SavedFileError("its arrays are not those that its header lists.")
     loaded = {}
     for name, about in arrays.items():
         array, checksum = _read_array(archive, entries[f"{name}.npy"])
         if not isinstance(about, dict) or about.get("sha256") != checksum:
-            raise SavedFileError(f"the array {name!r} is not the one that was saved (checksum).")
+            raise SavedFileError(f"the checksum of the array {name!r} is wrong.")
         loaded[name] = array
     return Container(kind, content, loaded, writer)
 
 
 def _check_sizes(archive: zipfile.ZipFile, size: int) -> None:
-    """Refuse members that are not there as they are: what is claimed must be in the file."""
+    """Refuse compressed members, and members that claim more bytes than the file has."""
     entries = archive.infolist()
     for entry in entries:
         _check_stored(entry)
     claimed = sum(entry.file_size for entry in entries)
     if claimed > size:
-        raise SavedFileError(f"its members claim {claimed:,} bytes, and it has {size:,}.")
+        raise SavedFileError(f"its members claim {claimed:,} bytes, but it has {size:,}.")
     if len({entry.filename for entry in entries}) < len(entries):
         raise SavedFileError("two of its members have the same name.")
 
@@ -205,12 +197,11 @@ def _read_header(archive: zipfile.ZipFile, entries: dict[str, zipfile.ZipInfo]) 
         raise SavedFileError(f"its {HEADER} is not that of a klnmf file.")
     number = header.get("version")
     if type(number) is not int or number < 1:
-        raise SavedFileError(f"its format has the version {number!r}, which is none.")
+        raise SavedFileError(f"its format version {number!r} is invalid.")
     if number > VERSION:
         raise SavedFileError(
-            f"it has version {number} of the format (klnmf {header.get('klnmf')} wrote it), and "
-            f"this is klnmf {version('klnmf')}, which reads versions up to {VERSION}. Install a "
-            "newer klnmf."
+            f"it has format version {number} (written by klnmf {header.get('klnmf')}). klnmf "
+            f"{version('klnmf')} reads versions up to {VERSION}. Install a newer klnmf."
         )
     return header
 
@@ -222,13 +213,13 @@ def _refuse_constant(name: str) -> None:
 def _wrong_kind(found: Any, wanted: str) -> str:
     if found == "checkpoint":
         return (
-            "it is the checkpoint of an interrupted fit, not a model. Fit the same data with the "
-            f"same parameters and {option('checkpoint', 'PATH')} to go on with that fit."
+            "it is the checkpoint of an interrupted fit, not a model. To resume the fit, use the "
+            f"same data and parameters with {option('checkpoint', 'PATH')}."
         )
     return f"it holds a {found!r}, not a {wanted!r}."
 
 
-# Header of an .npy file: no other types, no Fortran order; numpy's own reader takes any literal.
+# Header of an .npy file, without other types or Fortran order. NumPy's reader is more permissive.
 _NPY_HEADER = re.compile(
     rb"\{\s*'descr':\s*'([<|][fiu][148])',\s*'fortran_order':\s*False,"
     rb"\s*'shape':\s*\(([0-9, ]*)\),?\s*\}\s*"
@@ -236,14 +227,14 @@ _NPY_HEADER = re.compile(
 
 
 def _read_array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> tuple[Array, str]:
-    """One array, as large as its member and not as its header says; and its checksum."""
+    """Read an array of the size of its member, and its checksum."""
     with archive.open(entry) as stream:
         hashed = _Hashed(stream)
         dtype, shape, n_read = _read_npy_header(hashed, entry.filename)
         n_bytes = math.prod(shape) * dtype.itemsize
         if n_bytes != entry.file_size - n_read:
             raise SavedFileError(
-                f"{entry.filename} claims the shape {shape}, {n_bytes:,} bytes, and has "
+                f"{entry.filename} claims the shape {shape}, {n_bytes:,} bytes, but has "
                 f"{entry.file_size - n_read:,}."
             )
         array = np.empty(n_bytes // dtype.itemsize, dtype)
@@ -255,14 +246,14 @@ def _read_array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> tuple[Array
                 raise EOFError(f"{entry.filename} ends too early")
             target[done : done + len(piece)] = np.frombuffer(piece, np.uint8)
             done += len(piece)
-        if hashed.read(1):  # also where zipfile compares its own checksum
+        if hashed.read(1):  # at the end, zipfile compares its own checksum
             raise SavedFileError(f"{entry.filename} is longer than it says.")
     native = array.astype(dtype.newbyteorder("="), copy=False)
     return native.reshape(shape), hashed.checksum.hexdigest()
 
 
 def _read_npy_header(stream: _Hashed, name: str) -> tuple[np.dtype[Any], tuple[int, ...], int]:
-    """Type and shape of an array, and how many bytes said so."""
+    """Read the type and shape of an array, and the length of this header in bytes."""
     start = stream.read(8)
     length_format = {b"\x93NUMPY\x01\x00": "<H", b"\x93NUMPY\x02\x00": "<I"}.get(start)
     if length_format is None:
@@ -273,7 +264,7 @@ def _read_npy_header(stream: _Hashed, name: str) -> tuple[np.dtype[Any], tuple[i
         raise SavedFileError(f"{name} has a header of {length:,} bytes.")
     found = _NPY_HEADER.fullmatch(stream.read(length))
     if found is None or found[1].decode() not in DTYPES:
-        raise SavedFileError(f"{name} is not an array of a type that klnmf files hold.")
+        raise SavedFileError(f"{name} has a type that klnmf does not read.")
     sizes = [size for size in found[2].decode().split(",") if size.strip()]
     shape = tuple(int(size) for size in sizes)
     return np.dtype(found[1].decode()), shape, 8 + len(length_bytes) + length

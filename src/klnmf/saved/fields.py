@@ -1,4 +1,4 @@
-"""Values of a header: how they are written as JSON, and how they are taken out with care."""
+"""Values of a header: conversion to JSON, and checked access."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ NOT_FINITE = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
 
 
 def number_to_json(value: Any) -> bool | int | float | dict[str, str]:
-    """Return a number as JSON, which has no infinities: these become {"float": "inf"}."""
+    """Return a number for JSON, with {"float": "inf"} for infinity, and likewise for NaN."""
     if isinstance(value, float) and not math.isfinite(value):
         return {"float": str(float(value))}
     return value  # type: ignore[no-any-return]
 
 
 def number_from_json(value: Any, name: str) -> bool | int | float:
-    """Undo ``number_to_json``, or raise a SavedFileError."""
+    """Reverse ``number_to_json``, or raise a SavedFileError."""
     if isinstance(value, dict) and list(value) == ["float"] and value["float"] in list(NOT_FINITE):
         return NOT_FINITE[value["float"]]
     if not isinstance(value, bool | int | float):
@@ -31,13 +31,13 @@ def number_from_json(value: Any, name: str) -> bool | int | float:
 
 
 def shortened(value: Any) -> str:
-    """Say what a value is, in a few words, however long it is."""
+    """Return the repr of a value, shortened if it is long."""
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 class Fields:
-    """An object of the header, whose members are checked when they are taken out.
+    """An object of the header; its members are checked on access.
 
     Examples
     --------
@@ -63,7 +63,7 @@ class Fields:
         return value
 
     def whole(self, name: str) -> int:
-        """Return a whole number that is not negative and that 64 bits hold."""
+        """Return a nonnegative 64-bit integer."""
         value = self.take(name, int)
         if not 0 <= value < 2**63:
             raise SavedFileError(
@@ -79,5 +79,5 @@ class Fields:
         return value
 
     def fields(self, name: str) -> Fields:
-        """Return a member that is an object itself."""
+        """Return a member that is an object."""
         return Fields(self.members.get(name), f"{self.name}.{name}")

@@ -14,6 +14,8 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
+from klnmf.constraints.checks import checked_pattern
+from klnmf.constraints.names import in_feature_order, names_seen_in_fit
 from klnmf.data.matrix_checks import checked_matrix
 from klnmf.data.validation import checked_input
 from klnmf.saved import arrays as packed
@@ -35,13 +37,13 @@ class SavedModel:
     model : KLNMF
         The fitted estimator.
     W : ndarray or CSR array of shape (n_samples, n_components), or None
-        The samples' factor, if it was saved.
+        The factor of the samples, if it was saved.
     sample_names, feature_names : ndarray of str, or None
         Names, if they were saved (or, for the features, seen in ``fit``).
     metadata : dict
-        What was passed to ``save`` as such.
+        The ``metadata`` passed to ``save``.
     not_stored : list of str
-        Parameters that were set and that a file cannot hold; the model has their defaults.
+        Parameters that were set but are not stored; the model has their defaults.
     klnmf_version : str
         Version that wrote the file.
     """
@@ -70,17 +72,17 @@ class SavedToFiles:
         """Save the fitted model to a file, in klnmf's open format (docs/format.md).
 
         The file holds the parameters, the components (sparse ones stay sparse) and the other fitted
-        attributes, and no code. It appears under its name when all of it is written; a file of that
-        name is replaced. Not in it are X, ``callback``, ``checkpoint``, a ``random_state`` that is
-        a RandomState instance, and the state from which ``warm_start=True`` goes on bit for bit:
-        a loaded model goes on from its components.
+        attributes, and no code. It appears under its name once it is complete, and replaces a file
+        of that name. It does not hold X, the run options, a ``random_state`` that is a RandomState
+        instance, or the state from which ``warm_start=True`` continues exactly: a loaded model
+        continues from its components.
 
         Parameters
         ----------
         path : str or path
-            Where to; ``.klnmf`` is the usual ending.
+            File to write; ``.klnmf`` is the usual ending.
         W : {ndarray, sparse matrix or array} of shape (n_samples, n_components), default=None
-            The samples' factor, to have it with the model.
+            The factor of the samples, to keep it with the model.
         sample_names : sequence of str, default=None
             Names of the samples.
         feature_names : sequence of str, default=None
@@ -111,10 +113,10 @@ class SavedToFiles:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Load a model that ``save`` wrote; what it computes has the same bits.
+        """Load a model that ``save`` wrote; it computes exactly the same.
 
-        Files of strangers are safe to load: nothing in them is run, and one that is damaged or made
-        up gives an error.
+        Files from strangers are safe to load: nothing in them is run, and a damaged or forged file
+        gives an error.
 
         Parameters
         ----------
@@ -172,23 +174,28 @@ def _pack(
         "history": packed.pack_history(arrays, model.history_),
         "metadata": _checked_metadata({} if metadata is None else metadata),
     }
-    if getattr(model, "known_names_", []):
-        content["fitted"]["known_names_"] = list(model.known_names_)
-    if getattr(model, "n_fixed_W_", 0):
+    seen = names_seen_in_fit(model)
+    if model.constraint_names_:
+        content["fitted"]["known_names_"] = list(model.constraint_names_)
+    if model.n_fixed_W_:
         content["fitted"]["n_fixed_W_"] = int(model.n_fixed_W_)
-    if getattr(model, "data_checksum_", None) is not None:
+    if model.data_checksum_ is not None:
         content["fitted"]["data_checksum_"] = int(model.data_checksum_)
-    if getattr(model, "feature_weight_", None) is not None:
+    if model.feature_weight_ is not None:
         arrays["feature_weight"] = np.asarray(model.feature_weight_, dtype=np.float64)
-    were_seen = hasattr(model, "feature_names_in_")
-    if feature_names is None and were_seen:
-        feature_names = model.feature_names_in_
+    zeros = in_feature_order(model.zero_components, "zero_components", seen)
+    zeros = checked_pattern(zeros, "zero_components", components.shape)
+    if zeros is not None:
+        about = packed.pack_matrix(arrays, "zero_components", zeros.astype(np.float32))
+        content["zero_components"] = about
+    if feature_names is None:
+        feature_names = seen
     if feature_names is not None:
         names = _checked_names(feature_names, int(model.n_features_in_), "feature_names")
-        if were_seen and names != list(model.feature_names_in_):
+        if seen is not None and names != list(seen):
             raise ValueError("feature_names must be those that were seen in fit, or None.")
         packed.pack_names(arrays, "feature_names", names)
-        content["feature_names"] = {"were_seen_in_fit": were_seen}
+        content["feature_names"] = {"were_seen_in_fit": seen is not None}
     samples: dict[str, Any] = {}
     if W is not None:
         W = _checked_samples(W, components.shape[0])
@@ -206,11 +213,11 @@ def _checked_metadata(metadata: Any) -> dict[str, Any]:
     try:
         copy = json.loads(json.dumps(metadata, allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:
-        raise ValueError(f"metadata must be something that JSON holds: {error}.") from error
+        raise ValueError(f"metadata must be something that JSON can hold: {error}.") from error
     if not isinstance(metadata, dict) or copy != metadata:
         raise ValueError(
-            "metadata must be a dict whose keys are strings, with strings, numbers, True, False, "
-            f"None, lists and such dicts in it; got {shortened(metadata)}."
+            "metadata must be a dict with strings as keys, of strings, numbers, True, False, None, "
+            f"lists and dicts of this kind; got {shortened(metadata)}."
         )
     return metadata
 
@@ -254,48 +261,58 @@ def _unpack(container: Container, estimator: Any) -> SavedModel:
     name = content.take("estimator", str)
     if name != estimator.__name__:
         raise SavedFileError(f"it holds a {shortened(name)}, not a {estimator.__name__}.")
-    model = _estimator(estimator, content.fields("parameters"))
     fitted = content.fields("fitted")
-    for attribute in ("n_components_", "n_features_in_", "n_iter_"):
-        setattr(model, attribute, fitted.whole(attribute))
-    model.divergence_ = fitted.number("divergence_")
-    model.kkt_residual_ = fitted.number("kkt_residual_")
-    model.converged_ = fitted.take("converged_", bool)
-    if "data_checksum_" in fitted:  # files of older versions do not have it
-        model.data_checksum_ = fitted.whole("data_checksum_")
-    shape = (model.n_components_, model.n_features_in_)
-    about = content.fields("components")
-    model.components_ = packed.unpack_matrix(arrays, "components", about, shape)
-    _check_scale(model.components_)
-    model.history_ = packed.unpack_history(arrays, content.members.get("history"))
-    if len(model.history_) != model.n_iter_ or min(shape) < 1:
+    shape = (fitted.whole("n_components_"), fitted.whole("n_features_in_"))
+    components = packed.unpack_matrix(arrays, "components", content.fields("components"), shape)
+    _check_scale(components)
+    history = packed.unpack_history(arrays, content.members.get("history"))
+    if len(history) != fitted.whole("n_iter_") or min(shape) < 1:
         raise SavedFileError(
-            f"{len(model.history_)} records, n_iter_={model.n_iter_} and components of shape "
+            f"{len(history)} records, n_iter_={fitted.whole('n_iter_')} and components of shape "
             f"{shape} do not belong together."
         )
-    _unpack_known(model, content, arrays)
-    feature_names = None
+    feature_names, seen = None, False
     if "feature_names" in content:
-        feature_names = packed.unpack_names(arrays, "feature_names", model.n_features_in_)
-        if content.fields("feature_names").take("were_seen_in_fit", bool):
-            model.feature_names_in_ = feature_names
-    W, sample_names = _unpack_samples(content, arrays, model.n_components_)
-    not_stored = content.take("not_stored", list)
-    if not all(isinstance(each, str) for each in not_stored):
-        raise SavedFileError("content.not_stored must be a list of names.")
+        feature_names = packed.unpack_names(arrays, "feature_names", shape[1])
+        seen = content.fields("feature_names").take("were_seen_in_fit", bool)
+    try:
+        model = estimator.from_components(
+            components,
+            feature_names=feature_names if seen else None,
+            divergence=fitted.number("divergence_"),
+            kkt_residual=fitted.number("kkt_residual_"),
+            converged=fitted.take("converged_", bool),
+            history=history,
+            constraint_names=_names(fitted, "known_names_") if "known_names_" in fitted else (),
+            n_fixed_W=fitted.whole("n_fixed_W_") if "n_fixed_W_" in fitted else 0,
+            # Files of older versions do not have it.
+            data_checksum=fitted.whole("data_checksum_") if "data_checksum_" in fitted else None,
+            **_parameters(content, arrays, components, estimator),
+        )
+        model._validate_params()
+    except (TypeError, ValueError) as error:
+        raise SavedFileError(str(error)) from error
+    W, sample_names = _unpack_samples(content, arrays, shape[0])
     return SavedModel(
         model,
         W,
         sample_names,
         feature_names,
         content.take("metadata", dict),
-        not_stored,
+        _names(content, "not_stored"),
         container.klnmf_version,
     )
 
 
+def _names(fields: Fields, name: str) -> list[str]:
+    names = fields.take(name, list)
+    if not all(isinstance(each, str) for each in names):
+        raise SavedFileError(f"{fields.name}.{name} must be names, got {shortened(names)}.")
+    return names
+
+
 def _check_scale(components: Any) -> None:
-    """Refuse components of a size that no fit gives: what is divided by them would be infinite."""
+    """Refuse components of a size that no fit gives: quotients would be infinite."""
     low, high = COMPONENT_SUMS[components.dtype.name]
     sums = np.asarray(components.sum(axis=1, dtype=np.float64)).ravel()
     wrong = sums[(sums != 0) & ~((sums >= low) & (sums <= high))]
@@ -305,43 +322,31 @@ def _check_scale(components: Any) -> None:
         )
 
 
-def _unpack_known(model: Any, content: Fields, arrays: dict[str, Array]) -> None:
-    """Set what was known when the model was fitted."""
-    n_components, n_features = model.components_.shape
-    parameters, fitted = content.fields("parameters"), content.fields("fitted")
-    if isinstance(parameters.members.get("fixed_components"), dict):
-        n_fixed = parameters.fields("fixed_components").whole("first_components")
-        if not 0 < n_fixed <= n_components:
-            raise SavedFileError(f"{n_fixed} of {n_components} components cannot be fixed.")
-        first = model.components_[:n_fixed]
-        model.fixed_components = first.toarray() if sp.issparse(first) else np.array(first)
-    model.known_names_ = fitted.take("known_names_", list) if "known_names_" in fitted else []
-    if not all(isinstance(name, str) for name in model.known_names_):
-        raise SavedFileError(f"known_names_ must be names, got {shortened(model.known_names_)}.")
-    model.n_fixed_W_ = fitted.whole("n_fixed_W_") if "n_fixed_W_" in fitted else 0
-    model.feature_weight_ = None
-    if "feature_weight" in arrays:
-        weights = packed.array_named(arrays, "feature_weight", [np.float64], 1)
-        if weights.shape != (n_features,) or not packed.is_factor(weights):
-            raise SavedFileError(f"its feature weights are not {n_features} nonnegative numbers.")
-        model.feature_weight_ = weights
-    if not 0 <= model.n_fixed_W_ <= n_components:
-        raise SavedFileError(f"{model.n_fixed_W_} of {n_components} columns of W cannot be known.")
-
-
-def _estimator(estimator: Any, stored: Fields) -> Any:
+def _parameters(
+    content: Fields, arrays: dict[str, Array], components: Any, estimator: Any
+) -> dict[str, Any]:
+    """Return the parameters, with the constraints on the features."""
+    stored = content.fields("parameters")
     parameters = parameters_from_json(stored)
     unknown = set(parameters) - set(estimator().get_params(deep=False))
     if unknown:
         raise SavedFileError(
             f"this version does not know the parameters {sorted(unknown)}. Install a newer klnmf."
         )
-    model = estimator(**parameters)
-    try:
-        model._validate_params()
-    except ValueError as error:
-        raise SavedFileError(str(error)) from error
-    return model
+    if isinstance(stored.members.get("fixed_components"), dict):
+        n_fixed = stored.fields("fixed_components").whole("first_components")
+        if not 0 < n_fixed <= components.shape[0]:
+            raise SavedFileError(f"{n_fixed} of {components.shape[0]} components cannot be fixed.")
+        first = components[:n_fixed]
+        parameters["fixed_components"] = first.toarray() if sp.issparse(first) else np.array(first)
+    if "feature_weight" in arrays:
+        weights = packed.array_named(arrays, "feature_weight", [np.float64], 1)
+        parameters["feature_weight"] = weights
+    if "zero_components" in content:
+        about = content.fields("zero_components")
+        zeros = packed.unpack_matrix(arrays, "zero_components", about, components.shape)
+        parameters["zero_components"] = zeros != 0
+    return parameters
 
 
 def _unpack_samples(

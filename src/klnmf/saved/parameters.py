@@ -13,9 +13,13 @@ from klnmf.saved.fields import Fields, number_from_json, number_to_json, shorten
 from klnmf.solvers import SOLVERS, Solver
 from klnmf.solvers.extrapolation import ExtrapolationWeights
 
-# Functions are code, and a path belongs to the machine of whoever wrote the file: a fit of a loaded
-# model must not write to a place that a stranger chose.
-NEVER_STORED = ("callback", "checkpoint")
+# How a fit is run belongs to the machine that runs it. Callbacks are code, and a fit of a loaded
+# model must not write to a path that a stranger chose.
+NEVER_STORED = ("run", "callback", "checkpoint")
+# Run options that older versions stored as parameters of the model.
+NO_LONGER_STORED = ("progress", "checkpoint_every", "resume")
+# Constraints on the features, which are stored with the arrays of the model.
+WITH_ARRAYS = ("feature_weight", "zero_components")
 TYPES = {"float32": np.float32, "float64": np.float64}
 # Settings of a solver that are objects with settings of their own.
 NESTED: dict[str, type] = {"extrapolation": ExtrapolationWeights}
@@ -28,6 +32,8 @@ def parameters_to_json(parameters: dict[str, Any]) -> tuple[dict[str, Any], list
         if name in NEVER_STORED or isinstance(value, np.random.RandomState):
             if value is not None:
                 left_out.append(name)
+        elif name in WITH_ARRAYS:
+            continue
         elif name == "dtype" and value is not None:
             stored[name] = {"dtype": np.dtype(value).name}
         elif isinstance(value, Solver):
@@ -46,12 +52,14 @@ def parameters_from_json(stored: Fields) -> dict[str, Any]:
     for name, value in stored.members.items():
         if name in NEVER_STORED:
             raise SavedFileError(f"it has a value for {name}, which files do not hold.")
+        if name in NO_LONGER_STORED:
+            continue
         if isinstance(value, dict) and "dtype" in value:
             parameters[name] = _type_from_json(value["dtype"])
         elif isinstance(value, dict) and "solver" in value:
             parameters[name] = _solver_from_json(stored.fields(name))
         elif isinstance(value, dict) and "first_components" in value:
-            continue  # once the model has them
+            continue  # set when the components are read
         else:
             parameters[name] = _plain_from_json(name, value)
     return parameters
@@ -82,9 +90,9 @@ def _type_from_json(name: Any) -> Any:
 def _solver_to_json(solver: Solver) -> dict[str, Any]:
     if type(solver) is not SOLVERS.get(solver.name):
         raise TypeError(
-            f"The solver {shortened(solver)} is not one of klnmf's own ({list(SOLVERS)}): a file "
-            "holds no code, so that whoever loads it would not have its class. Before saving, set "
-            "solver to one of these; transform does not depend on it."
+            f"The solver {shortened(solver)} is not one of klnmf's solvers ({list(SOLVERS)}): a "
+            "file holds no code, so it cannot hold the class. Before saving, set solver to one of "
+            "these; transform does not depend on it."
         )
     return {"solver": solver.name, "settings": _settings_to_json(solver)}
 
@@ -104,7 +112,7 @@ def _settings_to_json(settings: Any) -> dict[str, Any]:
 def _solver_from_json(stored: Fields) -> Solver:
     name = stored.take("solver", str)
     if name not in SOLVERS:
-        raise SavedFileError(f"the solver {shortened(name)} is unknown; known are {list(SOLVERS)}.")
+        raise SavedFileError(f"the solver {shortened(name)} is none of {list(SOLVERS)}.")
     solver: Solver = _settings_from_json(stored.fields("settings"), SOLVERS[name])
     return solver
 
@@ -115,7 +123,7 @@ def _settings_from_json(stored: Fields, kind: Any) -> Any:
     known = [field.name for field in dataclasses.fields(kind)]
     for name, value in stored.members.items():
         if name not in known:
-            raise SavedFileError(f"{stored.name}.{shortened(name)} is unknown; known are {known}.")
+            raise SavedFileError(f"{stored.name}.{shortened(name)} is none of {known}.")
         if name in NESTED:
             settings[name] = (
                 None if value is None else _settings_from_json(stored.fields(name), NESTED[name])

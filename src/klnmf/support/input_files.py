@@ -6,9 +6,8 @@ import gzip
 import io
 import zlib
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
-from importlib import import_module
 from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -58,17 +57,6 @@ def _rebuilt(path: Path, line: int | None, message: str) -> ReadError:
     error = ReadError(path, "", line)
     error.args = (message,)
     return error
-
-
-def require(module: str, for_what: str, extra: str = "files") -> Any:
-    """Import an optional package, or say what to install."""
-    try:
-        return import_module(module)
-    except ImportError as error:
-        raise ImportError(
-            f"{for_what} needs the package {module.partition('.')[0]}, which is not installed. "
-            f'Install it with: pip install "klnmf[{extra}]"'
-        ) from error
 
 
 @contextmanager
@@ -163,7 +151,7 @@ def open_binary(path: Path) -> BinaryIO:
     return _Lines(path, raw)
 
 
-def byte_lines(path: Path) -> Iterator[tuple[int, bytes]]:
+def byte_lines(path: Path) -> Generator[tuple[int, bytes], None, None]:
     """Lines of a file, packed or not, with their numbers from 1 on.
 
     Raises
@@ -280,17 +268,3 @@ def base_name(path: Path, suffixes: Iterable[str]) -> str:
         if name.lower().endswith(suffix):
             return name[: -len(suffix)]
     return name
-
-
-# ---- writing -------------------------------------------------------------------------------------
-
-
-@contextmanager
-def compressed_if_named_so(path: Path) -> Iterator[BinaryIO]:
-    """Stream to write to; gzip where the name ends so, the same bytes for the same content."""
-    with path.open("wb") as stream:
-        if path.suffix != ".gz":
-            yield stream
-            return
-        with gzip.GzipFile(filename="", mode="wb", fileobj=stream, mtime=0) as packed:
-            yield cast("BinaryIO", packed)

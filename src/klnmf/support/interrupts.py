@@ -1,4 +1,4 @@
-"""Ctrl-C that waits for the end of something that should not be left half done."""
+"""Ctrl-C that waits until work in progress is complete."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from types import FrameType
 
 @contextmanager
 def held_interrupts() -> Iterator[None]:
-    """Hold one Ctrl-C back until the block is over; a second one comes through at once.
+    """Delay the first Ctrl-C until the end of the block; a second one takes effect at once.
 
-    Where Ctrl-C does not raise KeyboardInterrupt here anyway (in another thread than the main one,
-    or with a handler of the user's own), nothing is held.
+    This does nothing outside the main thread, or if the user has installed a signal handler.
 
     Examples
     --------

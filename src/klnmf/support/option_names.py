@@ -1,4 +1,4 @@
-"""How messages name an option: as an argument of Python, or as an option of the command line."""
+"""How messages name an option: as a Python argument, or as an option of the command line."""
 
 from __future__ import annotations
 
@@ -8,24 +8,26 @@ from contextvars import ContextVar
 from typing import Any
 
 Spelling = Callable[[str, tuple[Any, ...]], str | None]
+# Options of a fit that Python has in klnmf.RunOptions.
+_RUN_OPTIONS = ("checkpoint", "checkpoint_every", "resume", "progress", "callback")
 
 
 def option(name: str, *value: Any) -> str:
-    """Name an argument in a message, in the words of whoever reads it.
+    """Name an argument in a message, as in Python or as an option of the command line.
 
-    Every message that a user of the command line may see names options through this function.
+    Use it in every message that users of the command line may see.
 
     Parameters
     ----------
     name : str
-        The argument in Python.
+        Name of the Python argument.
     *value : object
-        The value to pass, if the message gives one.
+        Value to pass, if the message names one.
 
     Returns
     -------
     str
-        ``encoding`` or ``encoding='latin-1'``; on the command line ``--encoding`` or
+        ``encoding`` or ``encoding='latin-1'``; on the command line, ``--encoding`` or
         ``--encoding latin-1``.
 
     Examples
@@ -37,13 +39,13 @@ def option(name: str, *value: Any) -> str:
 
 
 def options_in_use(names: Iterable[str]) -> list[str]:
-    """Name arguments as `option` does, without those that the command line does not have."""
+    """Name arguments as `option` does, leaving out those without an option."""
     return [spelled for name in names if (spelled := _SPELLING.get()(name, ())) is not None]
 
 
 @contextmanager
 def spelled_by(spelling: Spelling) -> Iterator[None]:
-    """Name options by this function, which may return None for one that it does not know."""
+    """Name options with this function, which returns None for arguments without an option."""
     token = _SPELLING.set(spelling)
     try:
         yield
@@ -52,7 +54,8 @@ def spelled_by(spelling: Spelling) -> Iterator[None]:
 
 
 def _python(name: str, value: tuple[Any, ...]) -> str:
-    return f"{name}={value[0]!r}" if value else name
+    spelled = f"{name}={value[0]!r}" if value else name
+    return f"RunOptions({spelled})" if value and name in _RUN_OPTIONS else spelled
 
 
 _SPELLING: ContextVar[Spelling] = ContextVar("spelling", default=_python)

@@ -1,10 +1,12 @@
-"""Whether packages are installed that only parts of klnmf need."""
+"""Packages that only parts of klnmf need."""
 
 from __future__ import annotations
 
 import importlib.metadata
 from collections.abc import Iterable
+from importlib import import_module
 from importlib.util import find_spec
+from typing import Any
 
 
 def installed_version(package: str) -> str | None:
@@ -40,3 +42,14 @@ def not_installed(extra: str, packages: Iterable[str]) -> str | None:
         return None
     are = "is" if len(missing) == 1 else "are"
     return f'{" and ".join(missing)} {are} not installed: pip install "klnmf[{extra}]"'
+
+
+def require(module: str, for_what: str, extra: str = "files") -> Any:
+    """Import an optional package, or say what to install."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise ImportError(
+            f"{for_what} needs the package {module.partition('.')[0]}, which is not installed. "
+            f'Install it with: pip install "klnmf[{extra}]"'
+        ) from error

@@ -9,13 +9,14 @@ leftovers from the file of a writer that is still at work: the system releases i
 from __future__ import annotations
 
 import fcntl
+import gzip
 import os
 import re
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, BinaryIO, cast
 
 
 @contextmanager
@@ -55,6 +56,17 @@ def writing(path: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO[Any]]
     text = {} if "b" in mode else {"encoding": "utf-8", "newline": ""}
     with replacing(path) as part, part.open(mode, **text) as stream:  # type: ignore[call-overload]
         yield stream
+
+
+@contextmanager
+def packed_if_named_so(path: Path) -> Iterator[BinaryIO]:
+    """Stream to write to; gzip if the name ends in .gz, the same bytes for the same content."""
+    with path.open("wb") as stream:
+        if path.suffix != ".gz":
+            yield stream
+            return
+        with gzip.GzipFile(filename="", mode="wb", fileobj=stream, mtime=0) as packed:
+            yield cast("BinaryIO", packed)
 
 
 @contextmanager

@@ -37,12 +37,11 @@ def nmf(
 ) -> AnnData | None:
     """Factorise the counts of an AnnData: programs (weights of genes) and their use by each cell.
 
-    The counts should be raw: the model is Poisson, and a cell's depth goes into its row of W. X may
-    be dense or sparse, in memory or in a file opened with ``backed="r"``. Of such a file no more
-    than the nonzeros of the chosen genes are kept (while it is read, those of all if it is CSC).
+    The counts should be raw: the model is Poisson, and a cell's depth is part of its row of W. X
+    may be dense or sparse, in memory or in a file opened with ``backed="r"``. From such a file only
+    the nonzeros of the chosen genes are kept (while it is read, those of all genes if it is CSC).
 
-    What was done is told to the logger ``klnmf.tl`` (``logging.basicConfig(level="INFO")`` shows
-    it).
+    Progress goes to the logger ``klnmf.tl`` (``logging.basicConfig(level="INFO")`` shows it).
 
     Parameters
     ----------
@@ -54,13 +53,13 @@ def nmf(
         Layer that holds the counts; None is ``adata.X``.
     mask_var : str or array of bool, default=None
         Genes to use: a boolean column of ``adata.var``, such as "highly_variable", or one value for
-        each gene. None is all of them, also where there is a column "highly_variable".
+        each gene. None uses all of them, even if there is a column "highly_variable".
     key_added : str, default=None
         Where to put the result, see Returns.
     random_state : int, RandomState instance or None, default=0
         Seed of the fit.
     copy : bool, default=False
-        Return a changed copy and leave adata alone.
+        Return a changed copy and leave adata unchanged.
     **parameters
         Other parameters of `klnmf.KLNMF`, such as ``tol``, ``max_iter`` or ``l1_W``.
 
@@ -72,16 +71,16 @@ def nmf(
         - ``.obsm["X_nmf"]``, or ``.obsm[key_added]``: W, cells × components;
         - ``.varm["nmf"]``, or ``.varm[key_added]``: H, genes × components, with zeros for the genes
           outside the mask;
-        - ``.uns["nmf"]``, or ``.uns[key_added]``: a dict with params, history (one array a column,
+        - ``.uns["nmf"]``, or ``.uns[key_added]``: a dict with params, history (arrays by column,
           for ``pandas.DataFrame``), n_iter, divergence, kkt_residual, converged and version.
 
-        `klnmf.tl.fitted_model` makes a `KLNMF` of them again.
+        `klnmf.tl.fitted_model` returns the `KLNMF` again.
 
     Warns
     -----
     klnmf.NotCountsWarning
-        If the values look normalised or log-transformed, or if they are fractions while another
-        layer holds whole numbers; it names the layers that do.
+        If the values look normalised or log-transformed, or if they are fractions while other
+        layers, which it names, hold whole numbers.
 
     Examples
     --------
@@ -97,7 +96,7 @@ def nmf(
     check_can_be_changed(adata, copy)
     if parameters.get("warm_start"):
         raise ValueError(
-            "klnmf.tl.nmf fits a new model each time and cannot go on with the last one: leave "
+            "klnmf.tl.nmf fits a new model each time and cannot continue the last one. Leave "
             "warm_start out, or use klnmf.KLNMF."
         )
     model = KLNMF(n_components, random_state=random_state, **parameters)

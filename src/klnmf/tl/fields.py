@@ -1,4 +1,4 @@
-"""What is written into an AnnData, and the model back from it."""
+"""What is written into an AnnData, and how to get the model back."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 Array = npt.NDArray[Any]
 
-# Parameters that say what the model is. The others say how one run went about it (threads, bar,
-# callback), or cannot be written to a file.
+# Parameters that say what the model is. The others are about one run (threads, bar, callback), or
+# cannot be written to a file.
 _MODEL_PARAMETERS = (
     "n_components", "solver", "init", "l1_W", "l2_W", "l1_H", "l2_H", "max_iter", "tol",
     "random_state", "dtype", "sparse_output", "backend",
 )  # fmt: skip
-_RESULTS = ("n_iter_", "divergence_", "kkt_residual_", "converged_")
+_RESULTS = ("divergence", "kkt_residual", "converged")
 
 
 class Keys(NamedTuple):
@@ -38,17 +38,17 @@ class Keys(NamedTuple):
 
 
 def keys_of(key_added: str | None) -> Keys:
-    """Return scanpy's manner: X_nmf and nmf, or the one name that was given for all."""
+    """Return scanpy's default names, or the one name that was given for all."""
     return Keys("X_nmf", "nmf", "nmf") if key_added is None else Keys(*[key_added] * 3)
 
 
 def check_can_be_changed(adata: AnnData, copy: bool) -> None:
-    """Refuse, before any work, an AnnData that the result could not be put into."""
+    """Refuse, before any work, an AnnData that cannot take the result."""
     if adata.isbacked and (copy or adata.is_view):
         what = "copied" if copy else "changed, being a view of it,"
         raise ValueError(
-            f"adata lies in the file {adata.filename} and cannot be {what} without a file of its "
-            "own. Pass adata.to_memory(), or adata.copy(filename=...)."
+            f"adata is backed by the file {adata.filename} and cannot be {what} without another "
+            "file. Pass adata.to_memory(), or adata.copy(filename=...)."
         )
 
 
@@ -58,7 +58,8 @@ def model_entries(model: KLNMF) -> dict[str, Any]:
     return {
         "params": stored_parameters(model),
         "history": {name: np.array([row[name] for row in history]) for name in history[0]},
-        **{name.rstrip("_"): getattr(model, name) for name in _RESULTS},
+        "n_iter": model.n_iter_,
+        **{name: getattr(model, f"{name}_") for name in _RESULTS},
         "data_checksum": model.data_checksum_,
         "version": version("klnmf"),
     }
@@ -87,10 +88,10 @@ def loadings(model: KLNMF, columns: Array | None, n_features: int) -> Any:
 
 
 def fitted_model(adata: AnnData, key: str | None = None) -> KLNMF:
-    """Return the model that `klnmf.tl.nmf` left in an AnnData.
+    """Return the model that `klnmf.tl.nmf` stored in an AnnData.
 
-    Its features are all genes, or where a mask was used those that have a weight in some component:
-    a gene in the mask that was never counted is left out, which makes no difference to W.
+    Its features are all genes, or, if a mask was used, those with a weight in some component: a
+    gene in the mask that was never counted is left out, which makes no difference to W.
 
     Parameters
     ----------
@@ -102,11 +103,11 @@ def fitted_model(adata: AnnData, key: str | None = None) -> KLNMF:
     Returns
     -------
     KLNMF
-        A fitted model with ``feature_names_in_``, ready for ``transform``,
-        `klnmf.named_features.project` and `klnmf.frames.components_frame`. Names of genes that
-        occur more than once are made unique as ``adata.var_names_make_unique()`` does it. A solver
-        that is not one of the named ones is replaced by the default, which makes a difference to a
-        new fit only.
+        A fitted model with ``feature_names_in_``, for ``transform``,
+        `klnmf.named_features.transform_by_name` and `klnmf.frames.components_frame`. Gene names
+        that occur more than once are made unique as ``adata.var_names_make_unique()`` does it. A
+        solver that was passed as an object is replaced by the default, which only matters for a
+        new fit.
 
     Examples
     --------
@@ -124,30 +125,29 @@ def fitted_model(adata: AnnData, key: str | None = None) -> KLNMF:
     entries = adata.uns.get(keys.uns)
     if keys.varm not in adata.varm or entries is None or "history" not in entries:
         raise ValueError(
-            f"adata holds no fit under {keys.uns!r}: adata.varm[{keys.varm!r}] and "
-            f"adata.uns[{keys.uns!r}] must be as klnmf.tl.nmf left them. Fit with klnmf.tl.nmf, or "
-            "name its key_added."
+            f"adata holds no fit under {keys.uns!r}: it needs adata.varm[{keys.varm!r}] and "
+            f"adata.uns[{keys.uns!r}] as klnmf.tl.nmf writes them. Fit with klnmf.tl.nmf, or pass "
+            "its key_added."
         )
     parameters = {name: v for name, v in entries["params"].items() if name in _MODEL_PARAMETERS}
     if parameters.get("solver") not in SOLVERS:
         parameters.pop("solver", None)
-    model = KLNMF(**parameters)
     H = checked_matrix(adata.varm[keys.varm], f"adata.varm[{keys.varm!r}]")
     is_sparse = sp.issparse(H)
     H = H if is_sparse else np.asarray(H)
     used = np.arange(len(adata.var_names))
     if "mask_var" in entries["params"]:
         used = np.flatnonzero(H.sum(axis=1))
-    model.components_ = sp.csr_array(H[used].T) if is_sparse else np.array(H[used].T, order="C")
-    model.n_components_, model.n_features_in_ = model.components_.shape
     names = unique_features(adata.var_names.to_numpy(dtype=object), "adata.var_names")
-    model.feature_names_in_ = names[used]
-    for name in _RESULTS:
-        setattr(model, name, np.asarray(entries[name.rstrip("_")]).item())
-    if len(used) == len(adata.var_names) and "data_checksum" in entries:
-        model.data_checksum_ = int(entries["data_checksum"])
     columns = {name: np.asarray(values).tolist() for name, values in entries["history"].items()}
-    model.history_ = [
-        dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)
-    ]
-    return model
+    is_whole = len(used) == len(names) and "data_checksum" in entries
+    return KLNMF.from_components(
+        sp.csr_array(H[used].T) if is_sparse else np.array(H[used].T, order="C"),
+        feature_names=names[used],
+        history=[
+            dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)
+        ],
+        data_checksum=int(entries["data_checksum"]) if is_whole else None,
+        **{name: np.asarray(entries[name]).item() for name in _RESULTS},
+        **parameters,
+    )

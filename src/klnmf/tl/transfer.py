@@ -1,4 +1,4 @@
-"""Programs of one AnnData in the cells of another."""
+"""The programs of one AnnData in the cells of another."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
+from klnmf.constraints.names import names_seen_in_fit
 from klnmf.estimators.kl_nmf import KLNMF
-from klnmf.named_features import MIN_OVERLAP, match_features, project_common
+from klnmf.named_features import MIN_OVERLAP, match_features, transform_common
 from klnmf.readers.table import unique_features
 from klnmf.tl.counts import check_is_anndata, check_raw_counts, read_counts
 from klnmf.tl.fields import check_can_be_changed, fitted_model, keys_of, stored_parameters
@@ -28,21 +29,19 @@ def project(
     min_overlap: float = MIN_OVERLAP,
     copy: bool = False,
 ) -> AnnData | None:
-    """Find the use of known programs by new cells; genes are matched by name.
+    """Find the use of a model's programs by new cells; genes are matched by name.
 
-    Genes that the model does not know are left out, and genes of the model that the new cells do
-    not have are treated as not observed, see
-    `klnmf.named_features.project`. A line in the log says how many were found; Python shows it by
-    default where genes are missing. Names of genes that occur more than once are told apart
-    as ``adata.var_names_make_unique()`` does it.
+    Genes that the model does not have are ignored, and genes of the model that the new cells do not
+    have are treated as not observed, see `klnmf.named_features.transform_by_name`. A line in the
+    log says how many were found; Python shows it by default if genes are missing. Gene names that
+    occur more than once are made unique as ``adata.var_names_make_unique()`` does it.
 
     Parameters
     ----------
     adata : AnnData
         New cells × genes, raw counts; in memory or opened with ``backed="r"``.
     reference : AnnData or KLNMF
-        An AnnData that went through `klnmf.tl.nmf`, or a fitted model that knows the names of its
-        features.
+        An AnnData with the result of `klnmf.tl.nmf`, or a fitted model with feature names.
     layer : str, default=None
         Layer of adata that holds the counts; None is ``adata.X``.
     reference_key : str, default=None
@@ -50,10 +49,10 @@ def project(
     key_added : str, default=None
         Where to put the result, see Returns.
     min_overlap : float, default=0.1
-        Least share of the model's genes that adata must have. If it has fewer, the names are likely
+        Smallest share of the model's genes that adata must have. With fewer, the names are likely
         to be of another kind, such as symbols and ids.
     copy : bool, default=False
-        Return a changed copy and leave adata alone.
+        Return a changed copy and leave adata unchanged.
 
     Returns
     -------
@@ -81,15 +80,14 @@ def project(
     keys = keys_of(key_added)
     if keys.varm in adata.varm:
         raise ValueError(
-            f"adata holds components of its own in adata.varm[{keys.varm!r}]. Pass another "
-            "key_added for the projection."
+            f"adata already has components in adata.varm[{keys.varm!r}]. Pass another key_added."
         )
     model = _model_of(reference, reference_key)
     names = unique_features(adata.var_names.to_numpy(dtype=object), "adata.var_names")
     overlap = match_features(model.feature_names_in_, names, min_overlap=min_overlap)
     X = read_counts(adata, layer, overlap.data_positions)
     check_raw_counts(X, adata, layer)
-    W = project_common(model, X, overlap)
+    W = transform_common(model, X, overlap)
 
     target = adata.copy() if copy else adata
     target.obsm[keys.obsm] = sp.csr_matrix(W) if sp.issparse(W) else np.asarray(W)
@@ -113,10 +111,10 @@ def _model_of(reference: AnnData | KLNMF, key: str | None) -> KLNMF:
         check_is_anndata(reference, "reference")
         return fitted_model(reference, key)
     check_is_fitted(reference, "components_")
-    if not hasattr(reference, "feature_names_in_"):
+    if names_seen_in_fit(reference) is None:
         raise ValueError(
-            "The reference model does not know the names of its features, since it was not fitted "
-            "on a DataFrame. Set model.feature_names_in_, or use klnmf.named_features.project with "
+            "The reference model has no feature names, because it was not fitted to a DataFrame. "
+            "Set model.feature_names_in_, or use klnmf.named_features.transform_by_name with "
             "model_feature_names."
         )
     return reference

@@ -1,4 +1,4 @@
-"""What the components of a fitted model are: as probabilities, words, and distances."""
+"""Measures of a fitted model: probabilities, top features, coherence, similarity, distances."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the measures take: checked factors, dense or sparse, and their sums."""
+"""Checks and sums of factors, dense or sparse."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ Names = Sequence[str] | npt.NDArray[np.str_]
 
 
 def checked_components(components: Any) -> Any:
-    """Components in float64, an ndarray or a tidy CSR array; what was given is never changed."""
+    """Return components as a float64 ndarray or canonical CSR array, without changing the input."""
     return _checked_factor(components, "components", "(n_components, n_features)", np.float64)
 
 
 def checked_representation(W: Any, n_components: int) -> Any:
-    """W in its own float type, an ndarray or a tidy CSR array, with one column per component."""
+    """Return W as an ndarray or canonical CSR array of its float type."""
     checked = _checked_factor(W, "W", "(n_samples, n_components)", None)
     if checked.shape[1] != n_components:
         hint = " It looks transposed." if checked.shape[0] == n_components else ""
@@ -44,20 +44,20 @@ def checked_names(names: Names | None, n_expected: int, of_what: str = "feature"
 
 
 def checked_choice(value: str, name: str, choices: Sequence[str]) -> None:
-    """Refuse a choice that does not exist and list those that do."""
+    """Refuse a value that is not one of the choices."""
     if value not in choices:
         listed = ", ".join(map(repr, choices[:-1])) + f" or {choices[-1]!r}"
         raise ValueError(f"{name} must be {listed}; got {value!r}.")
 
 
 def checked_share(value: float, name: str) -> None:
-    """Refuse a weight outside of [0, 1]."""
+    """Refuse a number outside of [0, 1]."""
     if not 0.0 <= value <= 1.0:
         raise ValueError(f"{name} must be between 0 and 1; got {value!r}.")
 
 
 def positive_rows(matrix: Any) -> Iterator[tuple[IndexArray, FloatArray]]:
-    """Yield (columns, values) of the positive entries of each row, columns rising."""
+    """Yield (columns, values) of the positive entries of each row, in the order of the columns."""
     if isinstance(matrix, np.ndarray):
         for row in matrix:
             columns = np.flatnonzero(row)
@@ -73,7 +73,7 @@ def sums(matrix: Any, axis: int) -> FloatArray:
 
 
 def rows_scaled_to_one(matrix: Any) -> Any:
-    """Each row divided by its sum; rows of zeros stay so. Sparse stays sparse."""
+    """Divide each row by its sum; rows of zeros stay. Sparse stays sparse."""
     total = sums(matrix, axis=1)
     divisor = np.where(total > 0.0, total, 1.0)
     if isinstance(matrix, np.ndarray):
@@ -83,7 +83,7 @@ def rows_scaled_to_one(matrix: Any) -> Any:
 
 
 def scaled_to_one(values: FloatArray) -> FloatArray:
-    """Values divided by their sum; zeros stay zeros."""
+    """Divide values by their sum; zeros stay zeros."""
     total = float(values.sum())
     return values / total if total > 0.0 else np.zeros_like(values)
 

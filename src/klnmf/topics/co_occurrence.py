@@ -1,4 +1,4 @@
-"""Whether the leading features of a component occur together in the samples."""
+"""Coherence: whether the top features of a component occur in the same samples."""
 
 from __future__ import annotations
 
@@ -22,40 +22,39 @@ def coherence(
     n_top: int = 10,
     by: Ranking = "weight",
 ) -> FloatArray:
-    """Coherence of each component: how often its leading features share a sample.
+    """Coherence of each component: how often its top features occur in the same samples.
 
-    D_j is the number of samples of X in which feature j occurs, D_ij the number in which i and j
-    both do, n the number of samples. With the ``n_top`` features of the component in falling order
-    of their score, the coherence is the mean over all pairs of
+    D_j is the number of samples of X in which feature j occurs, D_ij the number in which both i and
+    j occur, and n the number of samples. The coherence is the mean over all pairs of the ``n_top``
+    features, the highest score first, of
 
     - ``"npmi"``: log(n D_ij / (D_i D_j)) / log(n / D_ij), the normalised pointwise mutual
       information [1]_ [2]_: 1 for features that only occur together, 0 for independent ones, and
-      −1 for a pair that never meets. A pair that is in every sample says nothing and counts 0;
-    - ``"umass"``: log((D_ij + 1) / D_i), where i is the earlier one in the list [3]_. Values near
-      0 are good. The original is the sum, not the mean, so that it depends on the number of pairs.
+      −1 for a pair that never occurs together. A pair that occurs in every sample counts as 0;
+    - ``"umass"``: log((D_ij + 1) / D_i), where i comes before j [3]_. Values near 0 are good. The
+      original is a sum instead of a mean.
 
-    Features that do not occur in X at all are left out. With fewer than two features left, the
-    coherence is NaN: there is no pair to judge. Higher is better in both measures; compare values
-    for the same X, ``n_top`` and ``by`` only.
+    Features that do not occur in X are left out. With fewer than two features left, the coherence
+    is NaN. Higher is better in both measures. Compare only values for the same X, ``n_top`` and
+    ``by``.
 
     Parameters
     ----------
     components : array-like or sparse matrix of shape (n_components, n_features)
         Nonnegative components, such as ``components_`` of a fitted model.
     X : array-like or sparse matrix of shape (n_samples, n_features)
-        Counts: those of the fit, or better those of other samples. Only whether an entry is above
-        0 matters, and only the columns of leading features are looked at.
+        Counts of the fit or, better, of other samples. Only whether an entry is above 0 matters.
     measure : {"npmi", "umass"}, default="npmi"
-        NPMI agrees better with what readers judge [2]_.
+        NPMI agrees better with human judgement [2]_.
     n_top : int, default=10
-        Features per component; at least 2.
+        Number of features per component, at least 2.
     by : {"weight", "lift", "relevance", "frex", "kl"}, default="weight"
-        Which features lead, see `top_features`.
+        How to rank features, see `top_features`.
 
     Returns
     -------
     coherence : ndarray of shape (n_components,)
-        One value for each component; ``numpy.nanmean`` of them is that of the model.
+        One value per component. Use ``numpy.nanmean`` for that of the model.
 
     References
     ----------
@@ -74,7 +73,7 @@ def coherence(
     """
     checked_choice(measure, "measure", get_args(Measure))
     if n_top < 2:
-        raise ValueError(f"n_top must be at least 2, to have a pair to judge; got {n_top}.")
+        raise ValueError(f"n_top must be at least 2; got {n_top}.")
     leading = leading_features(components, n_top, by)
     n_samples, occurs, place = _occurrences(X, leading.features, leading.n_features)
     values = np.full(len(leading.features), np.nan)
@@ -94,12 +93,12 @@ def coherence(
 def _occurrences(
     X: Any, features: list[Any], n_features: int
 ) -> tuple[int, sp.csc_array, np.ndarray[Any, Any]]:
-    """Return the number of samples, ones where a leading feature occurs, and its column there."""
+    """Return the number of samples, ones where a top feature occurs, and its column there."""
     X = checked_matrix(X)
     matrix = X if sp.issparse(X) else np.asarray(X)
     if matrix.ndim != 2 or matrix.shape[1] != n_features:
         raise ValueError(
-            f"X must have shape (n_samples, {n_features}), one column for each feature of the "
+            f"X must have shape (n_samples, {n_features}), one column per feature of the "
             f"components; got {matrix.shape}."
         )
     used = np.unique(np.concatenate([*features, np.empty(0, np.intp)]))

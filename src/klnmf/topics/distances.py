@@ -1,4 +1,4 @@
-"""How far components are from each other, and a map of them in the plane."""
+"""Distances between components, and a map of them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ from klnmf.topics.checks import FloatArray, checked_components, positive_rows, r
 
 
 def jensen_shannon_distances(components: Any) -> FloatArray:
-    """Distance of every component from every other, as distributions over the features.
+    """Jensen-Shannon distances between components, as distributions over the features.
 
-    The square of the distance of p and q is the Jensen-Shannon divergence to base 2,
-    KL(p ‖ m)/2 + KL(q ‖ m)/2 with m = (p + q)/2. It is a metric: 0 for the same distribution and 1
-    where no feature is shared. The distance from an empty component, which is no distribution, is
-    NaN.
+    The square of the distance between p and q is the Jensen-Shannon divergence to base 2,
+    KL(p ‖ m)/2 + KL(q ‖ m)/2 with m = (p + q)/2. The distance is a metric: 0 for the same
+    distribution, and 1 if no feature is shared. Distances from an empty component are NaN.
 
     Parameters
     ----------
@@ -54,7 +53,7 @@ def jensen_shannon_distances(components: Any) -> FloatArray:
 
 
 def _blocks(n_features: int, n_rows: int) -> Iterator[slice]:
-    """Pieces of the features that hold about a million numbers."""
+    """Blocks of features that hold about a million numbers."""
     step = max(1, (1 << 20) // n_rows)
     for start in range(0, n_features, step):
         yield slice(start, start + step)
@@ -63,7 +62,7 @@ def _blocks(n_features: int, n_rows: int) -> Iterator[slice]:
 def _shared_part(p: FloatArray, q: FloatArray) -> FloatArray:
     """½ Σ_j [p log p/(p + q) + q log q/(p + q)] to base 2, where p > 0: the divergence minus 1.
 
-    Features that only one of the two has add nothing to it.
+    Features that only one of the two has add nothing.
     """
     both = p + q
     terms = p * np.log2(p) + q * np.log2(np.where(q > 0.0, q, 1.0)) - both * np.log2(both)
@@ -71,24 +70,24 @@ def _shared_part(p: FloatArray, q: FloatArray) -> FloatArray:
 
 
 def intertopic_coordinates(components: Any, n_dimensions: int = 2) -> FloatArray:
-    """Points whose distances are as near as can be to those of the components.
+    """Coordinates of the components on a map that shows their distances.
 
-    Classical multidimensional scaling of the Jensen-Shannon distances, the map that pyLDAvis
-    made known (it scales the divergences, which are the squares of these distances). Axes are in
-    falling order of what they explain. Their directions mean nothing; to make the result
-    reproducible, the largest coordinate of each axis in absolute value is positive.
+    Classical multidimensional scaling of the Jensen-Shannon distances. The map of pyLDAvis is the
+    same for the squares of these distances. The axes that explain most come first. Their signs have
+    no meaning; to make the result reproducible, the coordinate with the largest absolute value is
+    positive on each axis.
 
     Parameters
     ----------
     components : array-like or sparse matrix of shape (n_components, n_features)
         Nonnegative components, such as ``components_`` of a fitted model.
     n_dimensions : int, default=2
-        Coordinates per component; axes past what the components span are 0.
+        Number of coordinates per component. Axes beyond what the components span are 0.
 
     Returns
     -------
     coordinates : ndarray of shape (n_components, n_dimensions)
-        The mean is 0 on each axis. An empty component has no place: its row is NaN.
+        The mean of each column is 0. The row of an empty component is NaN.
 
     Examples
     --------
@@ -104,8 +103,8 @@ def intertopic_coordinates(components: Any, n_dimensions: int = 2) -> FloatArray
 def classical_scaling(distances: FloatArray, n_dimensions: int) -> tuple[FloatArray, FloatArray]:
     """Classical scaling: coordinates, and the share of the squared distances on each axis.
 
-    With B = −½ J D² J, J taking away the mean, the coordinates are the leading eigenvectors of B
-    times the roots of their eigenvalues.
+    With B = −½ J D² J, where J subtracts the mean, the coordinates are the first eigenvectors of B
+    times the square roots of their eigenvalues.
     """
     placed = ~np.isnan(np.diagonal(distances))
     coordinates = np.full((distances.shape[0], n_dimensions), np.nan)

@@ -1,4 +1,4 @@
-"""The features that tell what a component is about, as lists and as text."""
+"""The top features of components, as lists and as text."""
 
 from __future__ import annotations
 
@@ -37,51 +37,51 @@ def top_features(
     lambda_: float = 0.6,
     frex_weight: float = 0.5,
 ) -> list[list[tuple[str, float]]]:
-    """List the leading features of each component with their scores.
+    """List the top features of each component with their scores.
 
-    With p_jk = h_jk / Σ_j h_jk, the share of component k's mass that feature j holds, and
-    p̄_j = Σ_k π_k p_jk its share overall, the score is
+    With p_jk = h_jk / Σ_j h_jk, the share of feature j in component k, and p̄_j = Σ_k π_k p_jk, its
+    overall share, the score is
 
-    - ``"weight"``: p_jk, so that the scores of a component add up to 1;
-    - ``"lift"``: (p_jk + 1/m) / (p̄_j + 1/m), where m is the number of features. It is above 1
-      where the feature stands out. The added uniform share 1/m holds rare features near 1, whose
-      plain ratio would be the largest;
+    - ``"weight"``: p_jk. The scores of all features of a component add up to 1;
+    - ``"lift"``: (p_jk + 1/m) / (p̄_j + 1/m), where m is the number of features. It is above 1 for
+      features that are typical of the component. Without 1/m, rare features would have the largest
+      values;
     - ``"relevance"``: λ log p_jk + (1 − λ) log(p_jk / p̄_j), between weight (λ = 1) and the plain
       lift (λ = 0) [1]_;
     - ``"frex"``: 1 / (ω / E_jk + (1 − ω) / F_jk), frequent and exclusive at once [2]_. F_jk and
       E_jk are the shares of component k's features (those with p_jk > 0) whose p_jk, and whose
       exclusivity p_jk / Σ_l p_jl, is no larger than that of feature j. Both lie in (0, 1], and
       the harmonic mean is small if either is;
-    - ``"kl"``: p_jk log(p_jk / p̄_j), what the feature adds to the Kullback-Leibler divergence of
-      the component from the whole. Rare features add little, however exclusive they are.
+    - ``"kl"``: p_jk log(p_jk / p̄_j), the feature's part of the Kullback-Leibler divergence of the
+      component from the overall shares. It is small for rare features, even if exclusive.
 
-    π_k is the share of component k in the total mass (`component_shares`) if W is given.
-    Otherwise it is the same for all components that are not empty. None of the scores changes
-    when a component is rescaled against W.
+    If W is given, π_k is the share of component k in the total mass (`component_shares`). Otherwise
+    it is the same for all components that are not empty. Rescaling a component and W changes none
+    of the scores.
 
     Parameters
     ----------
     components : array-like or sparse matrix of shape (n_components, n_features)
         Nonnegative components, such as ``components_`` of a fitted model.
     feature_names : sequence of str, optional
-        Names of the features; by default ``"feature 0"``, ``"feature 1"``, ...
+        Names of the features. By default ``"feature 0"``, ``"feature 1"``, ...
     n_top : int, default=10
-        Number of features per component. Features of weight 0 are never listed, so a component
-        may have fewer, and a component of zeros has none.
+        Number of features per component. Features of weight 0 are not listed, so a component may
+        have fewer.
     by : {"weight", "lift", "relevance", "frex", "kl"}, default="weight"
         Score to rank by. Ties go to the larger weight, then to the earlier feature.
     W : array-like or sparse matrix of shape (n_samples, n_components), optional
-        Representation of the samples, for π. A feature that only components without any use in W
-        have is infinitely distinctive: its relevance and ``"kl"`` are infinite.
+        Representation of the samples, for π. Relevance and ``"kl"`` of a feature are infinite if
+        it occurs only in components that no sample uses.
     lambda_ : float in [0, 1], default=0.6
-        λ of ``"relevance"``; the default is what readers did best with in [1]_.
+        λ of ``"relevance"``. The default worked best for readers in [1]_.
     frex_weight : float in [0, 1], default=0.5
-        ω of ``"frex"``, the weight of exclusivity against frequency.
+        ω of ``"frex"``, the weight of exclusivity relative to frequency.
 
     Returns
     -------
     topics : list of list of (str, float)
-        For each component its features and scores, in falling order.
+        Features and scores of each component, highest score first.
 
     References
     ----------
@@ -121,7 +121,7 @@ def format_topics(
     lambda_: float = 0.6,
     frex_weight: float = 0.5,
 ) -> str:
-    """Return a table of the components, largest share of the total mass first.
+    """Return a table of the components as text, largest share of the total mass first.
 
     Parameters
     ----------
@@ -130,7 +130,7 @@ def format_topics(
     W : array-like or sparse matrix of shape (n_samples, n_components), optional
         Representation of the samples, for the shares (see `component_shares`) and the ranking.
     width : int, default=88
-        Longest line, in characters; longer lists go on in the next line.
+        Maximum length of a line. Longer lists continue on the next line.
 
     Returns
     -------
@@ -169,7 +169,7 @@ def format_topics(
 
 @dataclass(frozen=True)
 class LeadingFeatures:
-    """Positions of each component's leading features, best first, with scores and weights."""
+    """Positions of each component's top features, best first, with scores and weights."""
 
     features: list[IndexArray]
     scores: list[FloatArray]
@@ -202,7 +202,7 @@ def leading_features(
         "frex": partial(_frex, exclusivity_weight=frex_weight),
         "kl": lambda weights, overall: weights * _log_ratio(weights, overall),
     }
-    if by == "frex":  # components compare as equals, and what one alone has is p / p = 1 exactly
+    if by == "frex":  # all components count the same; p / p = 1 exactly if only one has it
         overall = _mixed(shares, n_features, np.ones(len(shares)))
     elif W is not None:
         overall = _mixed(shares, n_features, component_shares(H, W))
@@ -213,14 +213,14 @@ def leading_features(
     leading = LeadingFeatures([], [], [], n_features)
     for columns, weights in shares:
         score = scored[by](weights, overall[columns])
-        order = np.lexsort((-weights, -score))[:n_top]  # the last key counts first; stable
+        order = np.lexsort((-weights, -score))[:n_top]  # the last key comes first; stable
         leading.features.append(columns[order])
         leading.scores.append(score[order])
         leading.weights.append(weights[order])
     return leading
 
 
-# From the shares of a component's features and their shares overall.
+# Takes the shares of a component's features and their overall shares.
 Score = Callable[[FloatArray, FloatArray], FloatArray]
 
 
@@ -235,7 +235,7 @@ def _mixed(
 
 
 def _log_ratio(weights: FloatArray, overall: FloatArray) -> FloatArray:
-    with np.errstate(divide="ignore"):  # what no component in use has is infinitely distinctive
+    with np.errstate(divide="ignore"):  # infinite if no component in use has the feature
         return np.asarray(np.log(weights) - np.log(overall))
 
 
@@ -253,7 +253,7 @@ def _relevance(weights: FloatArray, overall: FloatArray, lambda_: float) -> Floa
 
 def _frex(weights: FloatArray, overall: FloatArray, exclusivity_weight: float) -> FloatArray:
     frequency = rankdata(weights, method="max") / max(1, weights.size)
-    # Rounded, so that a rescaled component does not turn a tie into an order.
+    # Rounded, so that rescaling a component does not break ties.
     exclusivity = rankdata(np.round(weights / overall, 12), method="max") / max(1, weights.size)
     return np.asarray(
         1.0 / (exclusivity_weight / exclusivity + (1.0 - exclusivity_weight) / frequency)

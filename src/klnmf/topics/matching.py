@@ -1,4 +1,4 @@
-"""Components of two models side by side: how alike they are, and which belongs to which."""
+"""Similarity of the components of two models, and the pairs that match best."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ComponentMatch(NamedTuple):
     Attributes
     ----------
     first, second : ndarray of int, shape (n_pairs,)
-        Component ``first[i]`` of the first model belongs to ``second[i]`` of the second.
+        Component ``first[i]`` of the first model matches ``second[i]`` of the second.
     similarity : ndarray of shape (n_pairs,)
         Similarity of each pair, from 0 to 1.
     """
@@ -47,27 +47,26 @@ def component_similarity(
 ) -> FloatArray:
     """Similarity of every component of one model with every component of another.
 
-    For components p and q, each scaled to the sum 1,
+    For components p and q that are scaled to sum to 1, it is
 
-    - ``"cosine"``: Σ_j p_j q_j / (‖p‖ ‖q‖), decided by the few largest features;
-    - ``"hellinger"``: Σ_j √(p_j q_j) = 1 − d², where d is the Hellinger distance of the two
-      distributions; middling features count more.
+    - ``"cosine"``: Σ_j p_j q_j / (‖p‖ ‖q‖), which depends on the few largest features;
+    - ``"hellinger"``: Σ_j √(p_j q_j) = 1 − d², where d is the Hellinger distance. Features of
+      medium size count more.
 
-    Both are 1 for the same distribution and 0 where no feature is shared. They do not depend on
-    the scale of the components. An empty component has the similarity 0 with all, itself included.
+    Both are 1 for the same distribution and 0 if no feature is shared. They do not depend on the
+    scale of the components. The similarity of an empty component is 0, even with itself.
 
     Parameters
     ----------
     components : array-like or sparse matrix of shape (n_components, n_features)
         Nonnegative components, such as ``components_`` of a fitted model.
     other : array-like or sparse matrix of shape (n_other, n_features), optional
-        Components of the other model; by default the same.
+        Components of the other model. By default, the same components.
     similarity : {"cosine", "hellinger"}, default="cosine"
-        What to measure.
+        Measure of similarity.
     feature_names, other_feature_names : sequence of str, optional
-        Names of the features of each model, both or none. With them the features are matched by
-        name, and the models are compared on the names that both have; without them feature j is
-        the same in both.
+        Names of the features of each model, both or neither. If given, the models are compared on
+        the features that both have. Otherwise both must have the same features in the same order.
 
     Returns
     -------
@@ -84,7 +83,7 @@ def component_similarity(
     first = checked_components(components)
     second = first if other is None else checked_components(other)
     if other is None and other_feature_names is not None:
-        raise ValueError("other_feature_names was given without the other components.")
+        raise ValueError("other_feature_names needs other: pass the components of the other model.")
     if other is not None:
         first, second = _on_shared_features(first, second, feature_names, other_feature_names)
     rows = [_unit_rows(matrix, similarity) for matrix in (first, second)]
@@ -101,11 +100,11 @@ def match_components(
     feature_names: Names | None = None,
     other_feature_names: Names | None = None,
 ) -> ComponentMatch:
-    """Pair the components of two models so that the sum of the similarities is largest.
+    """Pair the components of two models so that the sum of their similarities is largest.
 
-    The order of components means nothing, so two fits can only be compared after this. Each
-    component is used once at most; where the models differ in size, the components of the larger
-    one that fit worst stay alone. The assignment is optimal (the Hungarian method).
+    The order of components has no meaning, so pair them before you compare two fits. Each component
+    is used at most once: if the numbers of components differ, some of the larger model are left
+    out. The assignment is optimal (Hungarian method).
 
     Parameters
     ----------
@@ -116,14 +115,13 @@ def match_components(
     similarity : {"cosine", "hellinger"}, default="cosine"
         See `component_similarity`.
     feature_names, other_feature_names : sequence of str, optional
-        Names of the features where the two models do not have the same, see
-        `component_similarity`.
+        Names of the features, if they differ between the models, see `component_similarity`.
 
     Returns
     -------
     match : ComponentMatch
-        min(n_components, n_other) pairs. ``other[match.second]`` are the components of the second
-        model in the order of the first, if they are as many.
+        min(n_components, n_other) pairs. If both models have as many components,
+        ``other[match.second]`` are those of the second in the order of the first.
 
     Examples
     --------
@@ -146,9 +144,9 @@ def match_components(
 def _on_shared_features(
     first: Any, second: Any, first_names: Names | None, second_names: Names | None
 ) -> tuple[Any, Any]:
-    """Both matrices with the same features in the same order."""
+    """Return both matrices with the same features in the same order."""
     if (first_names is None) != (second_names is None):
-        raise ValueError("Give the feature names of both models, or of neither.")
+        raise ValueError("Pass the feature names of both models, or of neither.")
     if first_names is None:
         if first.shape[1] != second.shape[1]:
             raise ValueError(

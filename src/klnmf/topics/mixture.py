@@ -1,4 +1,4 @@
-"""The fitted model read as probabilities: components as mixture, samples as proportions."""
+"""A fitted model as probabilities: PLSI, shares of components, proportions by label."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ class Probabilities(NamedTuple):
     Attributes
     ----------
     feature_given_component : ndarray or CSR array of shape (n_components, n_features)
-        P(w | z): each row adds up to 1.
+        P(w | z). Each row adds up to 1.
     component_given_sample : ndarray or CSR array of shape (n_samples, n_components)
-        P(z | d), the proportions of the samples: each row adds up to 1.
+        P(z | d), the proportions of the samples. Each row adds up to 1.
     component : ndarray of shape (n_components,)
-        P(z), the share of all mass that each component holds.
+        P(z), the share of each component in the total mass.
     sample : ndarray of shape (n_samples,)
-        P(d), the share of all mass that each sample holds.
+        P(d), the share of each sample in the total mass.
     """
 
     feature_given_component: Any
@@ -43,7 +43,7 @@ class Probabilities(NamedTuple):
 
 
 def plsi_probabilities(W: Any, components: Any) -> Probabilities:
-    """Turn a factorisation into the probabilities of PLSI.
+    """Convert a factorisation to the probabilities of PLSI.
 
     .. code-block:: text
 
@@ -52,12 +52,10 @@ def plsi_probabilities(W: Any, components: Any) -> Probabilities:
         P(z_k)       = (Σ_i w_ik) s_k / Σ_l (Σ_i w_il) s_l
         P(d_i)       = Σ_k w_ik s_k / Σ_l (Σ_i w_il) s_l
 
-    Multiplying a component by a number and dividing its column of W by it changes none of them.
+    They do not change if a component is multiplied by a number and its column of W divided by it.
 
-    What holds no mass has no probabilities to share out, and gets zeros instead of a guess: the
-    row of P(z | d) of an empty sample (a row of zeros in W, or weight on empty components alone),
-    the row of P(w | z) of a component whose features are all 0, and the P(z) of a component that
-    has no feature or that no sample uses.
+    Probabilities are 0 where there is no mass: the row of P(z | d) of an empty sample, the row of
+    P(w | z) of an empty component, and P(z) of a component that is empty or not used by any sample.
 
     Parameters
     ----------
@@ -69,7 +67,7 @@ def plsi_probabilities(W: Any, components: Any) -> Probabilities:
     Returns
     -------
     probabilities : Probabilities
-        In float64; sparse where the factor was sparse.
+        In float64; sparse if the factor is sparse.
 
     References
     ----------
@@ -101,10 +99,10 @@ def plsi_probabilities(W: Any, components: Any) -> Probabilities:
 
 
 def component_shares(components: Any, W: Any = None) -> FloatArray:
-    """Share of the total mass that each component holds, P(z); the shares add up to 1.
+    """Share of each component in the total mass, P(z). The shares add up to 1.
 
-    The mass of component k is Σ_ij w_ik h_jk = (Σ_i w_ik)(Σ_j h_jk). Without W the first sum is
-    taken as 1, which is right only when the columns of W have the same sum.
+    The mass of component k is Σ_ij w_ik h_jk = (Σ_i w_ik)(Σ_j h_jk). Without W, the first sum is
+    taken as 1, which is right only if all columns of W have the same sum.
 
     Parameters
     ----------
@@ -116,7 +114,7 @@ def component_shares(components: Any, W: Any = None) -> FloatArray:
     Returns
     -------
     shares : ndarray of shape (n_components,)
-        Shares in the order of the components; zeros if there is no mass at all.
+        Shares in the order of the components; all 0 if there is no mass.
 
     Examples
     --------
@@ -139,9 +137,9 @@ class LabelProportions(NamedTuple):
     labels : ndarray of shape (n_labels,)
         The labels, in the order of first appearance.
     proportions : ndarray of shape (n_labels, n_components)
-        Mean of P(z | d) over the samples of the label that are not empty; zeros if all are.
+        Mean of P(z | d) over the samples of the label that are not empty; 0 if all are empty.
     n_samples : ndarray of int, shape (n_labels,)
-        Samples of each label, the empty ones not counted.
+        Number of samples of each label, without empty ones.
     """
 
     labels: npt.NDArray[Any]
@@ -152,8 +150,8 @@ class LabelProportions(NamedTuple):
 def label_proportions(W: Any, components: Any, labels: Any) -> LabelProportions:
     """Mean share of each component in the samples of each label.
 
-    Every sample counts the same, however large it is. Empty samples have no proportions
-    (see `plsi_probabilities`) and do not count.
+    Every sample counts the same, whatever its total. Empty samples have no proportions (see
+    `plsi_probabilities`) and are left out.
 
     Parameters
     ----------
@@ -162,12 +160,12 @@ def label_proportions(W: Any, components: Any, labels: Any) -> LabelProportions:
     components : array-like or sparse matrix of shape (n_components, n_features)
         Components, such as ``components_`` of a fitted model.
     labels : array-like of shape (n_samples,)
-        Label of each sample: strings, numbers, or any objects that can be keys of a dictionary.
+        Label of each sample: strings, numbers, or other hashable objects.
 
     Returns
     -------
     means : LabelProportions
-        Labels, one row of means for each, and the samples behind them.
+        Labels, one row of means per label, and the numbers of samples.
 
     Examples
     --------
@@ -192,7 +190,7 @@ def label_proportions(W: Any, components: Any, labels: Any) -> LabelProportions:
 
 
 def groups_of(labels: Any, n_samples: int) -> tuple[npt.NDArray[Any], npt.NDArray[np.intp]]:
-    """Distinct labels in the order of first appearance, and the position of each sample's."""
+    """Distinct labels in the order of first appearance, and the position of each sample's label."""
     given = np.asarray(labels)
     if given.shape != (n_samples,):
         raise ValueError(
@@ -206,13 +204,13 @@ def groups_of(labels: Any, n_samples: int) -> tuple[npt.NDArray[Any], npt.NDArra
 
 
 def _near_one(values: FloatArray) -> FloatArray:
-    """Values times a power of 2, the largest then in [½, 1): exact, and safe to multiply."""
+    """Multiply values by a power of 2 so that the largest is in [½, 1): exact, and no overflow."""
     _, exponent = np.frexp(values.max(initial=0.0))
     return np.ldexp(values, -int(exponent))
 
 
 def _columns_times(matrix: Any, factors: FloatArray) -> Any:
-    """Each column times its factor. Sparse stays sparse."""
+    """Multiply each column by its factor. Sparse stays sparse."""
     if isinstance(matrix, np.ndarray):
         return matrix * factors
     data = matrix.data * factors[matrix.indices]

@@ -255,16 +255,11 @@ def differential_features(
     p_value = norm.sf(result.z) if alternative == "greater" else 2.0 * norm.sf(np.abs(result.z))
     return DifferentialFeatures(
         components=chosen,
-        log2_fold_change=result.log2_fold_change,
         lower=result.log2_fold_change - z * result.standard_error,
         upper=result.log2_fold_change + z * result.standard_error,
-        standard_error=result.standard_error,
-        z=result.z,
         p_value=p_value,
         q_value=_q_values(p_value),
-        share=result.share,
-        reference_share=result.reference_share,
-        reference=result.reference,
+        **vars(result),
         against=against if isinstance(against, str) else int(against),
         alternative=alternative,
         level=level,

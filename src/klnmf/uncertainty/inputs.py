@@ -8,6 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
+from klnmf.constraints.names import names_seen_in_fit
 from klnmf.data.sparse_data import counts_checksum
 from klnmf.estimators.base import FactorModel
 from klnmf.estimators.completion import is_integer_valued
@@ -32,7 +33,7 @@ def check_is_data_of_fit(model: FactorModel, counts: sp.csr_array, way_out: str)
 
     Models from older files, from streams and from components alone have none.
     """
-    of_fit = getattr(model, "data_checksum_", None)
+    of_fit = model.data_checksum_
     if of_fit is not None and of_fit != counts_checksum(counts):
         n, m = counts.shape
         total = float(counts.sum(dtype=np.float64))
@@ -44,7 +45,7 @@ def check_is_data_of_fit(model: FactorModel, counts: sp.csr_array, way_out: str)
 
 def n_fixed_components(model: FactorModel) -> int:
     """Return how many components were fixed in the fit; they come first."""
-    fixed: Any = getattr(model, "fixed_components", None)
+    fixed: Any = model.get_params(deep=False).get("fixed_components")  # streams do not have it
     if fixed is None:
         return 0
     return 1 if np.ndim(fixed) == 1 else int(np.shape(fixed)[0])
@@ -55,7 +56,7 @@ def _refuse_other_models(model: FactorModel) -> None:
     harmless = {"fixed_components"}
     if not any(model._penalties().penalised_modes):
         harmless.add("exposure")  # it scales rows of W and does not change shares
-    others = [name for name in getattr(model, "known_names_", []) if name not in harmless]
+    others = [name for name in model.constraint_names_ if name not in harmless]
     if others:
         raise ValueError(
             f"The model was fitted with {', '.join(others)}. bootstrap and differential_features "
@@ -66,7 +67,5 @@ def _refuse_other_models(model: FactorModel) -> None:
 
 def names_of_features(model: FactorModel, feature_names: Names | None) -> list[str] | None:
     """Names that were passed or that the model saw in fit; None if there are none."""
-    names = feature_names
-    if names is None:
-        names = getattr(model, "feature_names_in_", None)
+    names = names_seen_in_fit(model) if feature_names is None else feature_names
     return None if names is None else checked_names(names, model.components_.shape[1])

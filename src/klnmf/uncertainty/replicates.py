@@ -12,6 +12,7 @@ import numpy.typing as npt
 from sklearn.base import clone
 
 from klnmf.estimators.kl_nmf import KLNMF
+from klnmf.estimators.run_options import RunOptions
 from klnmf.simulate import draw_counts
 from klnmf.topics import match_components
 from klnmf.uncertainty.inputs import n_fixed_components
@@ -45,9 +46,7 @@ def replicates(
         sparse_output=False,
         warm_start=False,
         backend="reference" if model.backend == "reference" else "auto",
-        progress=False,
-        callback=None,
-        checkpoint=None,
+        run=RunOptions(progress=False),
         # A table of fixed components may have its columns in another order than X.
         fixed_components=components[:n_fixed] if n_fixed else None,
     )

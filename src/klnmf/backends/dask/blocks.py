@@ -13,7 +13,6 @@ from klnmf.backends.base import Backend
 from klnmf.backends.dask.array_blocks import checked_block
 from klnmf.backends.dask.backend import DaskBackend
 from klnmf.backends.dask.cluster import computed
-from klnmf.constraints.checks import check_names
 from klnmf.constraints.constraints import Constraints
 from klnmf.constraints.names import OF_SAMPLES
 from klnmf.data.matrix_checks import checked_matrix, is_dask_array
@@ -31,13 +30,12 @@ def known_on_driver(given: dict[str, Any], X: Any) -> dict[str, Any]:
     Parameters
     ----------
     given : dict
-        By the names of ``klnmf.constraints.constraints.FitConstraints``, as it was passed.
+        By the names of the constraints in ``klnmf.constraints.constraints``, as it was passed.
     X : dask.array.Array
         Counts.
     """
     import dask
 
-    check_names(given)
     names = [name for name in OF_SAMPLES if given.get(name) is not None]
     if names and np.isnan(X.shape[0]):
         raise ValueError(
@@ -79,7 +77,7 @@ def transformed_blocks(model: Any, X: Any, given: dict[str, Any]) -> Any:
     # Not the type of this block alone: integers would have one or the other by their size.
     is_integer = X.dtype.kind in "biu"
     dtype = np.dtype(model.dtype or (model.components_.dtype if is_integer else X.dtype))
-    if model._n_fixed_W or any(value is not None for value in given.values()):
+    if model.n_fixed_W_ or any(value is not None for value in given.values()):
         known = model._known_of_samples((X.shape[0], X.shape[1]), dtype, given)
         if known is not None:  # exposures of 1, say, are nothing to know
             return _mapped_rows(_transformed_rows, model, X, dtype, known)
@@ -139,7 +137,7 @@ def _mapped_rows(
 def _single_threaded(model: Any) -> Any:
     """Return a copy for Dask, which has as many of them at work as it has threads."""
     single = copy.copy(model)
-    single.backend, single.n_threads, single.callback = "cpu", 1, None
+    single.backend, single.n_threads, single.run = "cpu", 1, None
     single._saved_state = None
     return single
 

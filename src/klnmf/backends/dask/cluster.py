@@ -15,7 +15,7 @@ from typing import Any
 
 from klnmf.backends.base import ClusterLostError
 from klnmf.backends.cpu import effective_threads
-from klnmf.support.optional_packages import not_installed
+from klnmf.support.optional_packages import require
 
 EXTRA, PACKAGES = "dask", ("dask", "distributed")
 # Dask would go on trying to reach a scheduler for a minute and more.
@@ -52,19 +52,9 @@ def too_many_losses(error: BaseException) -> ClusterLostError:
     )
 
 
-def import_distributed() -> Any:
-    """Return the package, or say what to install."""
-    missing = not_installed(EXTRA, PACKAGES)
-    if missing is not None:
-        raise ImportError(f"Dask arrays and backend='dask' need more packages: {missing}.")
-    import distributed
-
-    return distributed
-
-
 def current_client() -> Any:
     """Return the client that the user has made, or None."""
-    distributed = import_distributed()
+    distributed = require("distributed", "backend='dask'", EXTRA)
     try:
         client = distributed.default_client()
     except ValueError:
@@ -104,7 +94,7 @@ class Cluster:
             self._start(effective_threads(n_threads))
 
     def _start(self, n_workers: int) -> None:
-        distributed = import_distributed()
+        distributed = require("distributed", "backend='dask'", EXTRA)
         for attempt in range(1, MOST_STARTS + 1):
             try:
                 self._own = distributed.LocalCluster(

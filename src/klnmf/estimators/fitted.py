@@ -1,0 +1,132 @@
+"""The fitted attributes of a KLNMF: set by a fit, or from their parts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any, Self
+
+import numpy as np
+import scipy.sparse as sp
+
+from klnmf.constraints.checks import checked_weights
+from klnmf.constraints.names import in_feature_order
+from klnmf.data.validation import checked_input
+from klnmf.estimators.base import FactorModel
+from klnmf.solvers.base import State
+from klnmf.solvers.loop import Record
+
+
+class FittedModel(FactorModel):
+    """Gives an estimator its fitted attributes, and ``from_components``."""
+
+    feature_weight: Any
+    n_iter_: int
+    divergence_: float
+    kkt_residual_: float
+    converged_: bool
+    history_: list[Record]
+    feature_names_in_: Any
+    _saved_state: tuple[Any, State] | None = None  # of the last fit, if that had warm_start=True
+
+    @classmethod
+    def from_components(
+        cls,
+        components: Any,
+        *,
+        feature_names: Iterable[str] | None = None,
+        divergence: float = math.nan,
+        kkt_residual: float = math.nan,
+        converged: bool | None = None,
+        history: Sequence[Record] = (),
+        constraint_names: Sequence[str] = (),
+        n_fixed_W: int = 0,
+        data_checksum: int | None = None,
+        **parameters: Any,
+    ) -> Self:
+        """Return a fitted model with these components.
+
+        It can do what a model does after ``fit``: ``transform``, ``score``, ``save``. Attributes
+        that are not given say that nothing is known: NaN, None, or an empty history.
+
+        Parameters
+        ----------
+        components : {array-like, sparse} of shape (n_components, n_features)
+            Nonnegative numbers: ``components_``.
+        feature_names : sequence of str, default=None
+            Names of the features: ``feature_names_in_``.
+        divergence, kkt_residual : float, default=NaN
+            ``divergence_`` and ``kkt_residual_``.
+        converged : bool, default=None
+            ``converged_``; None compares ``kkt_residual`` with ``tol``.
+        history : sequence of dict, default=()
+            Records of the iterations: ``history_``, and their number ``n_iter_``.
+        constraint_names : sequence of str, default=()
+            Constraints of the fit: ``constraint_names_``.
+        n_fixed_W : int, default=0
+            Number of columns of W that were fixed: ``n_fixed_W_``.
+        data_checksum : int, default=None
+            Checksum of the data: ``data_checksum_``.
+        **parameters
+            Parameters of the constructor. ``n_components`` is the number of rows by default, and
+            ``feature_weight`` becomes ``feature_weight_``.
+
+        Returns
+        -------
+        KLNMF
+            The fitted model.
+
+        Examples
+        --------
+        >>> from klnmf import KLNMF
+        >>> model = KLNMF.from_components([[0.75, 0.25, 0], [0, 0.5, 0.5]])
+        >>> [round(float(count)) for count in model.transform([[9, 7, 4]])[0]]
+        [12, 8]
+        """
+        components = checked_input(
+            components, "components", dtype=[np.float64, np.float32], ensure_all_finite=True
+        )
+        n_components, n_features = components.shape
+        values = components.data if sp.issparse(components) else components
+        if values.min(initial=0) < 0:
+            raise ValueError(f"components must be nonnegative; the least is {values.min():g}.")
+        if not 0 <= n_fixed_W <= n_components:
+            raise ValueError(f"n_fixed_W must be from 0 to {n_components}, got {n_fixed_W}.")
+        model = cls(**{"n_components": n_components, **parameters})
+        names = None if feature_names is None else list(feature_names)
+        if names is not None:
+            if len(names) != n_features or not all(isinstance(name, str) for name in names):
+                raise ValueError(f"feature_names must be {n_features:,} strings, one per feature.")
+            model.feature_names_in_ = np.array(names, dtype=object)
+        weights = in_feature_order(model.feature_weight, "feature_weight", names)
+        model._set_fitted(
+            components,
+            divergence=divergence,
+            kkt_residual=kkt_residual,
+            converged=bool(kkt_residual <= model.tol) if converged is None else converged,
+            history=list(history),
+            constraint_names=list(constraint_names),
+            n_fixed_W=n_fixed_W,
+            feature_weight=checked_weights(weights, "feature_weight", n_features, components.dtype),
+            data_checksum=data_checksum,
+        )
+        return model
+
+    def _set_fitted(
+        self,
+        components: Any,
+        *,
+        divergence: float,
+        kkt_residual: float,
+        converged: bool,
+        history: list[Record],
+        **of_any_model: Any,
+    ) -> None:
+        """Set all fitted attributes but the names of the features."""
+        self._set_components(components, **of_any_model)
+        self.divergence_ = divergence
+        self.kkt_residual_ = kkt_residual
+        self.converged_ = converged
+        self.history_ = history
+        self.n_iter_ = len(history)
+        self._saved_state = None

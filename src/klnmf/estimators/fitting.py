@@ -1,0 +1,201 @@
+"""One fit of a KLNMF: check the data and the constraints, run the solver, return W."""
+
+from __future__ import annotations
+
+import math
+import os
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from klnmf.backends import ClusterLostError, backend_named
+from klnmf.constraints.checks import check_known, check_scaled_penalties
+from klnmf.constraints.constraints import ComponentConstraints, Constraints
+from klnmf.constraints.explained_cells import check_coverage
+from klnmf.constraints.names import check_sample_order, names_seen_in_fit
+from klnmf.constraints.penalties import warn_if_one_sided
+from klnmf.data.matrix_checks import is_dask_array
+from klnmf.data.sparse_data import SparseData
+from klnmf.estimators.begin import begin_run, continuation_key, warn_not_converged
+from klnmf.estimators.run_options import RunOptions, checked_run_options
+from klnmf.solvers import Solver, make_solver
+from klnmf.solvers.base import Problem
+from klnmf.solvers.loop import (
+    CallbackStop,
+    MaxIterations,
+    Record,
+    Run,
+    SmallResidual,
+    Solution,
+)
+from klnmf.support.option_names import option
+from klnmf.support.progress import ProgressBar
+
+if TYPE_CHECKING:
+    from klnmf.estimators.kl_nmf import KLNMF
+
+
+def fit_model(model: KLNMF, X: Any, W: Any, H: Any, given: Any, *, wants_W: bool) -> Any:
+    """Fit, set the fitted attributes and return W, if it is wanted.
+
+    Parameters
+    ----------
+    model : KLNMF
+        The estimator.
+    X, W, H : array-like
+        Data and start, as they were passed to ``fit``.
+    given : dict
+        By the names of ``FitConstraints``, as it was passed to ``fit``.
+    wants_W : bool
+        Whether to return W.
+    """
+    options = checked_run_options(model.run)
+    try:
+        return _fit(model, options, X, W, H, given, wants_W)
+    except ClusterLostError as error:
+        raise ClusterLostError(f"{error} {_way_back(options.checkpoint)}") from error
+
+
+def _way_back(checkpoint: str | os.PathLike[str] | None) -> str:
+    """Say how to continue after the cluster was lost."""
+    if checkpoint is None:
+        return f"To be able to continue after this, pass run={option('checkpoint', 'PATH')}."
+    if not Path(checkpoint).exists():
+        return f"The checkpoint {checkpoint} was not written yet: the next fit starts again."
+    return (
+        f"The progress is in the checkpoint {checkpoint}: the same fit continues from there and "
+        "ends with exactly the same result."
+    )
+
+
+def _fit(
+    model: KLNMF, options: RunOptions, X: Any, W: Any, H: Any, given: Any, wants_W: bool
+) -> Any:
+    solver = make_solver(model.solver)
+    solver.check_backend(backend_named(model.backend))
+    if model.warm_start and model.backend == "dask":
+        raise ValueError(
+            "warm_start=True and backend='dask' cannot be used together: the workers keep nothing "
+            f"after a fit. To continue a fit later, pass run={option('checkpoint', 'PATH')}."
+        )
+    given = {
+        **given,
+        **{name: getattr(model, name) for name in ComponentConstraints.__annotations__},
+    }
+    check_sample_order(given, X)
+    if is_dask_array(X):
+        from klnmf.backends.dask.blocks import known_on_driver
+
+        given = known_on_driver(given, X)
+    missing = model._missing_cells(X, given.get("missing"), reset=True)
+    if missing is not None and missing.nnz == math.prod(missing.shape):
+        raise ValueError("missing covers every cell of X: nothing would be left to fit.")
+    data = model._data(X, missing, reset=True)
+    known = _constraints(model, data, {**given, "missing": missing}, solver)
+    problem = model._problem(data, known)
+    known = problem.known
+    with closing(problem.backend):
+        if known is not None:
+            check_coverage(known, problem.backend.data)
+        if known is None or not (known.is_frozen(0) | known.is_frozen(1)).all():
+            warn_if_one_sided(problem.penalties)  # a component that is free can be rescaled
+        model._warn_of_data(X, data.view(0).indptr, data.shape, known)
+        W = _run(model, options, X, problem, solver, W, H, wants_W)
+    if not wants_W:
+        return None
+    if is_dask_array(X):
+        from klnmf.backends.dask.blocks import output_blocks
+
+        return output_blocks(model, X, W, known)
+    return model._as_output(W if known is None else model._W_in_own_units(W, data, known))
+
+
+def _constraints(model: KLNMF, data: SparseData, given: Any, solver: Solver) -> Constraints | None:
+    penalties = model._penalties()
+
+    def checked(shape: tuple[int, int], dtype: np.dtype[Any]) -> Constraints | None:
+        known = check_known(given, shape, model.n_components, dtype, names_seen_in_fit(model))
+        if known is not None:
+            solver.check_known(known, penalties)
+            check_scaled_penalties(known, penalties, dtype)
+        return known
+
+    if data.has_known_shape:
+        return checked(data.shape, data.dtype)
+    late: Any = data
+    late.find_known, late.penalties = checked, penalties
+    return None
+
+
+def _run(
+    model: KLNMF,
+    options: RunOptions,
+    X: Any,
+    problem: Problem,
+    solver: Solver,
+    W: Any,
+    H: Any,
+    wants_W: bool,
+) -> Any:
+    run, checkpoint = begin_run(model, options, problem, solver, W, H)
+    n_done = len(run.history) - run.n_untold
+    with ProgressBar(options.progress, model.max_iter, n_done) as bar:
+
+        def on_record(record: Record) -> bool:
+            bar.update(record)
+            return options.callback is not None and bool(options.callback(record))
+
+        row_solve = model._row_solve()
+        limit = MaxIterations(run.state.iteration - len(run.history) + model.max_iter)
+        try:
+            stopped_by = run.until(
+                CallbackStop(on_record), SmallResidual(model.tol, row_solve), limit
+            )
+            solution = run.finish(row_solve, model.tol)
+        except KeyboardInterrupt:
+            # Whatever was interrupted, the state holds a valid pair: the best so far, or one that a
+            # half-step was improving.
+            if checkpoint is not None:
+                checkpoint.write(run)
+            pair = list(run.state.factors)
+            _keep(model, run, Solution(pair, problem.evaluate(pair), converged=False))
+            raise
+    _keep(model, run, solution)
+    if checkpoint is not None:
+        checkpoint.write(run)
+    if not model.converged_ and stopped_by is limit:
+        warn_not_converged(model.history_, model.kkt_residual_, model.max_iter, model.tol)
+    return _downloaded(X, run, solution.factors[0]) if wants_W else None
+
+
+def _keep(model: KLNMF, run: Run, solution: Solution) -> None:
+    """Set the fitted attributes, and the state to continue from with ``warm_start``."""
+    (H,), known = run.problem.download(solution.factors[1:]), run.problem.known
+    components = np.array((H if known is None else known.original(1, H)).T, order="C")
+    model._set_fitted(
+        model._as_output(components),
+        history=run.history,
+        divergence=solution.evaluation.divergence,
+        kkt_residual=solution.evaluation.kkt_residual,
+        converged=solution.converged,
+        constraint_names=[] if known is None else known.names,
+        n_fixed_W=0 if known is None else int(known.is_frozen(0).sum()),
+        feature_weight=None if known is None else known.feature_weight,
+        data_checksum=run.problem.backend.data.sums_checksum,
+    )
+    if model.warm_start:
+        model._saved_state = (continuation_key(model, run.problem, run.solver), run.state)
+
+
+def _downloaded(X: Any, run: Run, W: Any) -> Any:
+    """W of a fit, no longer on the back-end: a Dask array for a Dask array."""
+    if is_dask_array(X):
+        from klnmf.backends.dask.blocks import blocks_of_factor
+
+        return blocks_of_factor(run.problem.backend, W, X)
+    downloaded = run.problem.backend.download(W)
+    if any(downloaded is factor for factor in run.state.factors):
+        downloaded = downloaded.copy()  # a fit that continues from the state must not change it
+    return downloaded

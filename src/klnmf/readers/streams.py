@@ -1,0 +1,218 @@
+"""Counts that arrive in blocks of entries: the form between a file and whatever takes its counts.
+
+`klnmf.readers.read_counts` collects a stream in memory, and `klnmf.prepare` writes it to a folder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from klnmf.data.matrix_checks import checked_indptr, csr_from_parts
+from klnmf.data.sparse_data import row_ranges
+from klnmf.readers.table import CountTable, table_of_file
+from klnmf.support.input_files import ReadError
+
+Array = npt.NDArray[Any]
+Shape = tuple[int, int]
+# Entries per block when a whole file is read.
+_ENTRIES = 1 << 20
+_INT32 = np.dtype(np.int32)
+
+
+class Block(NamedTuple):
+    """Some entries of a matrix; rows and columns are numbered from 0."""
+
+    rows: Array
+    columns: Array
+    counts: Array
+
+
+Blocks = Callable[[int], Iterator[Block]]
+
+
+class Outline(NamedTuple):
+    """What describes a matrix beside its entries."""
+
+    shape: Shape
+    about: dict[str, Any]  # names and labels: keyword arguments of CountTable
+    dtype: np.dtype[Any] = np.dtype(np.float64)
+
+
+@dataclass(frozen=True)
+class CountStream:
+    """Counts in blocks of entries.
+
+    Parameters
+    ----------
+    blocks : callable
+        Returns all entries in blocks, of at most about as many entries as the argument says. All
+        counts have the same type.
+    outline : callable
+        Returns the shape, the names and the type. Call it after the last block: some files say
+        how many rows they have only by ending.
+    in_order : bool, default=False
+        Whether row numbers never decrease, within a block and from block to block.
+    is_whole : bool, default=False
+        Whether all of it is read into memory for the first block.
+    as_counts : bool, default=True
+        Whether whole numbers are counts, whatever their type.
+    hint : str, default=""
+        What to add to the message if the counts are not valid.
+    """
+
+    blocks: Blocks
+    outline: Callable[[], Outline]
+    in_order: bool = False
+    is_whole: bool = False
+    as_counts: bool = True
+    hint: str = ""
+
+    def transposed(self) -> CountStream:
+        """Stream with rows and columns exchanged; labels and ids are left out."""
+
+        def outline() -> Outline:
+            shape, about, dtype = self.outline()
+            swapped = {"row_names": "column_names", "column_names": "row_names"}
+            swapped["open_features"] = "open_features"
+            return Outline(
+                shape[::-1], {swapped[k]: v for k, v in about.items() if k in swapped}, dtype
+            )
+
+        return replace(self, blocks=swapped(self.blocks), outline=outline, in_order=False)
+
+    def table(self, path: Path) -> CountTable:
+        """All of it, in memory."""
+        matrix = collected(self.blocks(_ENTRIES), lambda: self.outline().shape, self.in_order)
+        return table_of_file(path, matrix, **self.outline().about, hint=self.hint)
+
+
+# ---- from memory ---------------------------------------------------------------------------------
+
+
+def stream_of_matrix(csr: sp.csr_array, *, as_counts: bool) -> CountStream:
+    """Stream of a matrix in memory, without names."""
+    outline = Outline(csr.shape, {}, csr.dtype)
+    return CountStream(
+        lambda limit: _blocks_of(csr, limit), lambda: outline, in_order=True, as_counts=as_counts
+    )
+
+
+def stream_of_table(read: Callable[[], CountTable]) -> CountStream:
+    """Stream of a table that is read as a whole when the first block is asked for."""
+    table = cache(read)
+    return CountStream(
+        lambda limit: _blocks_of(table().X, limit),
+        lambda: Outline(table().shape, table().about, table().X.dtype),
+        in_order=True,
+        is_whole=True,
+    )
+
+
+def _blocks_of(csr: sp.csr_array, limit: int) -> Iterator[Block]:
+    for start, stop in row_ranges(csr.indptr, limit):
+        entries = slice(csr.indptr[start], csr.indptr[stop])
+        rows = np.repeat(np.arange(start, stop), np.diff(csr.indptr[start : stop + 1]))
+        yield Block(rows, csr.indices[entries], csr.data[entries])
+
+
+# ---- from compressed rows ------------------------------------------------------------------------
+
+
+def compressed_blocks(
+    path: Path,
+    shape: Shape,
+    indptr: Array,
+    take: Callable[[int, int], tuple[Array, Array]],
+    limit: int,
+    name: str = "the matrix",
+    form: str = "csr",
+) -> Iterator[Block]:
+    """Blocks of whole rows of a CSR matrix in a file, or of a CSC matrix taken as its transpose.
+
+    ``take`` reads the column numbers and the counts of a range of entries. It is called for one
+    range after the other. Wrong arrays become a `ReadError`, in which ``name`` is the matrix.
+    """
+    try:
+        yield from _checked_blocks(shape, indptr, take, limit)
+    except (TypeError, ValueError) as error:
+        problem = f"{name} is not a valid {form.upper()} matrix: {error.__cause__ or error}"
+        raise ReadError(path, problem) from error
+
+
+def _checked_blocks(
+    shape: Shape, indptr: Array, take: Callable[[int, int], tuple[Array, Array]], limit: int
+) -> Iterator[Block]:
+    indptr = checked_indptr({"indptr": indptr}, shape[0])
+    for start, stop in row_ranges(indptr, limit):
+        first, last = int(indptr[start]), int(indptr[stop])
+        indices, data = take(first, last)
+        if len(indices) != last - first or len(data) != last - first:
+            raise ValueError(f"indptr ends at {indptr[-1]:,}, beyond the entries. It is cut off.")
+        parts = {"data": data, "indices": indices, "indptr": indptr[start : stop + 1] - first}
+        rows = csr_from_parts("csr", parts, (stop - start, shape[1]))
+        numbers = np.repeat(np.arange(start, stop), np.diff(rows.indptr))
+        yield Block(numbers, rows.indices, rows.data)
+
+
+def swapped(blocks: Blocks) -> Blocks:
+    """Exchange rows and columns of all blocks."""
+    return lambda limit: (Block(columns, rows, counts) for rows, columns, counts in blocks(limit))
+
+
+# ---- collecting ----------------------------------------------------------------------------------
+
+
+class _GrowingArray:
+    """Numbers, none below 0, in four bytes each as long as that holds them exactly."""
+
+    def __init__(self) -> None:
+        self._dtype, self._bytes = _INT32, bytearray()
+
+    def extend(self, values: Array) -> None:
+        if self._dtype == _INT32 and not _fit_int32(values):
+            self._bytes = bytearray(self.array().astype(values.dtype).tobytes())
+            self._dtype = values.dtype
+        self._bytes += values.astype(self._dtype).tobytes()
+
+    def array(self) -> Array:
+        return np.frombuffer(self._bytes, self._dtype)
+
+
+def _fit_int32(values: Array) -> bool:
+    if not len(values):
+        return True
+    # NaN fails every comparison.
+    is_small = bool(values.min() >= 0 and values.max() <= np.iinfo(np.int32).max)
+    return is_small and (values.dtype.kind != "f" or bool((values == np.rint(values)).all()))
+
+
+def collected(blocks: Iterable[Block], shape: Callable[[], Shape], in_order: bool = False) -> Any:
+    """Sparse array of all entries; those of the same place are not summed yet.
+
+    At any time the entries so far, 8 or 12 bytes each for counts, and one block are in memory.
+    ``shape`` is called after the last block.
+    """
+    rows, columns, counts = _GrowingArray(), _GrowingArray(), _GrowingArray()
+    lengths: list[tuple[int, Array]] = []  # first row of a block, and the entries per row
+    for block in blocks:
+        columns.extend(block.columns)
+        counts.extend(block.counts)
+        if not in_order:
+            rows.extend(block.rows)
+        elif len(block.rows):
+            lengths.append((int(block.rows[0]), np.bincount(block.rows - block.rows[0])))
+    if not in_order:
+        return sp.coo_array((counts.array(), (rows.array(), columns.array())), shape=shape())
+    indptr = np.zeros(shape()[0] + 1, dtype=np.int64)
+    for first, numbers in lengths:
+        indptr[first + 1 : first + 1 + len(numbers)] += numbers
+    np.cumsum(indptr, out=indptr)
+    return sp.csr_array((counts.array(), columns.array(), indptr), shape=shape())
