@@ -53,35 +53,30 @@ class OpaqueBackend(Backend):
         self.data, self._cpu = data, CpuBackend(data, n_threads)
         self.narrow_dtype = self._cpu.narrow_dtype
 
+    def made(self, array: Array) -> OpaqueFactor:
+        return OpaqueFactor(array)
+
     # ---- factors ---------------------------------------------------------------------------------
 
     def upload(self, array: Any, dtype: Any = None) -> OpaqueFactor:
-        return OpaqueFactor(self._cpu.upload(array, dtype))
+        return self.made(self._cpu.upload(array, dtype))
 
     def download(self, factor: OpaqueFactor, rows: Array | None = None) -> Array:
         return self._cpu.download(seen(factor), rows).copy()
 
     def copy(self, factor: OpaqueFactor, dtype: Any = None) -> OpaqueFactor:
-        return OpaqueFactor(self._cpu.copy(seen(factor), dtype))
+        return self.made(self._cpu.copy(seen(factor), dtype))
 
-    def copy_into(self, target: OpaqueFactor, source: OpaqueFactor) -> None:
-        self._cpu.copy_into(seen(target), seen(source))
+    def scaled(self, factor: OpaqueFactor, scales: Array) -> OpaqueFactor:
+        return self.made(self._cpu.scaled(seen(factor), scales))
 
-    def scale_columns(self, factor: OpaqueFactor, scales: Array) -> None:
-        self._cpu.scale_columns(seen(factor), scales)
+    def merged(self, factor: OpaqueFactor, *how: Any) -> OpaqueFactor:
+        return self.made(self._cpu.merged(seen(factor), *how))
 
-    def merge_columns(self, factor: OpaqueFactor, *how: Any) -> None:
-        self._cpu.merge_columns(seen(factor), *how)
-
-    def extrapolate(
-        self,
-        newest: OpaqueFactor,
-        previous: OpaqueFactor,
-        weight: float,
-        keep: float,
-        target: OpaqueFactor,
-    ) -> None:
-        self._cpu.extrapolate(seen(newest), seen(previous), weight, keep, seen(target))
+    def extrapolated(
+        self, newest: OpaqueFactor, previous: OpaqueFactor, weight: float, keep: float
+    ) -> OpaqueFactor:
+        return self.made(self._cpu.extrapolated(seen(newest), seen(previous), weight, keep))
 
     # ---- sums ------------------------------------------------------------------------------------
 

@@ -106,12 +106,13 @@ class Backend(ABC):
     """The data, where they are computed with, and what can be asked about them.
 
     A *factor* is whatever the back-end makes of an array. Everyone else looks at its ``shape`` and
-    ``dtype`` only, and passes it back to one of twelve verbs:
+    ``dtype`` only, and passes it back to one of eleven verbs:
 
-    - factors: ``upload``, ``download``, ``copy``, ``copy_into``, ``scale_columns``,
-      ``merge_columns``, ``extrapolate``;
+    - factors: ``upload``, ``download``, ``copy``, ``scaled``, ``merged``, ``extrapolated``;
     - sums: ``column_sums``, ``sums_and_squares``, ``count_zeros``;
     - row problems: ``update_rows``, ``evaluate``.
+
+    Only ``update_rows`` changes a factor.
 
     A class that implements them and a line in ``klnmf.backends.BACKENDS`` are a new back-end.
 
@@ -162,27 +163,22 @@ class Backend(ABC):
         """Return a new factor with the same entries; ``dtype`` is the data's or narrow_dtype."""
 
     @abstractmethod
-    def copy_into(self, target: Any, source: Any) -> None:
-        """``target[:] = source``."""
+    def scaled(self, factor: Any, scales: Array) -> Any:
+        """Return ``factor * scales``."""
 
     @abstractmethod
-    def scale_columns(self, factor: Any, scales: Array) -> None:
-        """``factor *= scales``, in place."""
-
-    @abstractmethod
-    def merge_columns(
+    def merged(
         self, factor: Any, pair: tuple[int, int], weights: tuple[float, float], column: Array | None
-    ) -> None:
-        """Replace the first column of a pair by a weighted sum of both, the second by ``column``.
+    ) -> Any:
+        """Return a factor with two columns replaced.
 
-        In place. None is a column of zeros.
+        The first column of the pair becomes the weighted sum of both. The second becomes
+        ``column``, or zeros if that is None.
         """
 
     @abstractmethod
-    def extrapolate(
-        self, newest: Any, previous: Any, weight: float, keep: float, target: Any
-    ) -> None:
-        """``target[:] = max(newest + weight · (newest − previous), keep · newest)``."""
+    def extrapolated(self, newest: Any, previous: Any, weight: float, keep: float) -> Any:
+        """Return ``max(newest + weight · (newest − previous), keep · newest)``."""
 
     # ---- sums ------------------------------------------------------------------------------------
 

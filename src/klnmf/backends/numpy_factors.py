@@ -37,30 +37,27 @@ class NumpyFactors(Backend):
         """See :class:`~klnmf.backends.base.Backend`."""
         return factor.astype(dtype or factor.dtype)
 
-    def copy_into(self, target: Array, source: Array) -> None:
+    @staticmethod
+    def scaled(factor: Array, scales: Array) -> Array:
         """See :class:`~klnmf.backends.base.Backend`."""
-        np.copyto(target, source)
+        result: Array = factor * scales.astype(factor.dtype)
+        return result
 
     @staticmethod
-    def scale_columns(factor: Array, scales: Array) -> None:
-        """See :class:`~klnmf.backends.base.Backend`."""
-        factor *= scales.astype(factor.dtype)
-
-    @staticmethod
-    def merge_columns(
+    def merged(
         factor: Array, pair: tuple[int, int], weights: tuple[float, float], column: Array | None
-    ) -> None:
+    ) -> Array:
         """See :class:`~klnmf.backends.base.Backend`."""
-        first, second = pair
-        factor[:, first] = weights[0] * factor[:, first] + weights[1] * factor[:, second]
-        factor[:, second] = 0.0 if column is None else column
+        result, (first, second) = factor.copy(), pair
+        result[:, first] = weights[0] * factor[:, first] + weights[1] * factor[:, second]
+        result[:, second] = 0.0 if column is None else column
+        return result
 
-    def extrapolate(
-        self, newest: Array, previous: Array, weight: float, keep: float, target: Array
-    ) -> None:
+    def extrapolated(self, newest: Array, previous: Array, weight: float, keep: float) -> Array:
         """See :class:`~klnmf.backends.base.Backend`."""
         dtype = newest.dtype.type
-        target[:] = np.maximum(newest + dtype(weight) * (newest - previous), dtype(keep) * newest)
+        moved = newest + dtype(weight) * (newest - previous)
+        return np.asarray(np.maximum(moved, dtype(keep) * newest))
 
     def column_sums(self, factor: Array) -> Array:
         """See :class:`~klnmf.backends.base.Backend`."""

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from klnmf.backends import DEFAULT_BACKEND, backend_named, make_backend
+from klnmf.backends import backend_named, make_backend
 from klnmf.constraints.checks import check_known, check_scaled_penalties
 from klnmf.constraints.constraints import Constraints, SampleConstraints
 from klnmf.constraints.missing_cells import missing_cells, without_cells
@@ -42,7 +42,7 @@ Array = npt.NDArray[Any]
 
 # Imported now and not in the first fit: a process that is forked during an import cannot finish it
 # (`klnmf` makes forks wait for its imports). scikit-learn has callbacks since version 1.9.
-backend_named(DEFAULT_BACKEND)
+backend_named("auto")
 if find_spec("sklearn.callback"):
     import_module("sklearn.callback")
 

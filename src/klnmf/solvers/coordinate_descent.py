@@ -165,8 +165,7 @@ class SparseCoordinateDescent(Solver):
             self._iterate(problem, state)
             return True
         before, objective = state.factors, state.objective
-        with state.memory["momentum"].kept_as_it_is(state):
-            self._iterate(problem, state)
+        self._iterate(problem, state)
         gain = objective - state.objective
         went_down = math.isfinite(state.objective) and not gain < 0
         if not went_down:
@@ -225,14 +224,14 @@ def _swapped(problem: Problem, state: State, swap: Swap) -> list[Any]:
 
     The merged component has the scale of the first of the pair, the new one that of the second.
     """
-    W, H = (problem.backend.copy(factor) for factor in state.factors)
+    (W, H), merged = state.factors, problem.backend.merged
     first, second = _column_scales(problem, H)[list(swap.pair)]
     of_first, of_second = swap.shares
-    problem.backend.merge_columns(W, swap.pair, (1.0, second / first), None)
-    problem.backend.merge_columns(
-        H, swap.pair, (of_first, of_second * first / second), second * swap.column
-    )
-    return [W, H]
+    weights = (of_first, of_second * first / second)
+    return [
+        merged(W, swap.pair, (1.0, second / first), None),
+        merged(H, swap.pair, weights, second * swap.column),
+    ]
 
 
 def _column_scales(problem: Problem, H: Any) -> Array:

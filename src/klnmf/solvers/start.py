@@ -85,5 +85,5 @@ def _drawn(problem: Problem, known: Constraints, W: Any, H: Array) -> list[Any]:
     if is_frozen[1].any():
         with np.errstate(divide="ignore", invalid="ignore"):
             scales = np.where(is_frozen[1] & (sums > 0), drawn_sums / sums, 1.0)
-        backend.scale_columns(factors[0], scales)
+        factors[0] = backend.scaled(factors[0], scales)
     return factors

@@ -74,7 +74,7 @@ class Version:
 
 
 class Factor:
-    """What solvers hold: a version, replaced by another one where NumPy would write to an array."""
+    """What solvers hold: a version, which update_rows replaces by another one."""
 
     def __init__(self, version: Version) -> None:
         self.version = version
@@ -202,37 +202,29 @@ class DaskBackend(Backend):
         new = self._new(old.mode, old.shape[1], dtype)
         return self._later(Convert(old.mode, old.number, np.dtype(dtype), new.number), new)
 
-    def copy_into(self, target: Factor, source: Factor) -> None:
-        """See :class:`~klnmf.backends.base.Backend`."""
-        target.version = source.version
-
-    def scale_columns(self, factor: Factor, scales: Array) -> None:
+    def scaled(self, factor: Factor, scales: Array) -> Factor:
         """See :class:`~klnmf.backends.base.Backend`."""
         old = factor.version
         new = self._new(old.mode, old.shape[1], old.dtype)
-        factor.version = self._later(Scale(old.mode, old.number, scales, new.number), new).version
+        return self._later(Scale(old.mode, old.number, scales, new.number), new)
 
-    def merge_columns(
+    def merged(
         self,
         factor: Factor,
         pair: tuple[int, int],
         weights: tuple[float, float],
         column: Array | None,
-    ) -> None:
+    ) -> Factor:
         """See :class:`~klnmf.backends.base.Backend`."""
         old = factor.version
         new = self._new(old.mode, old.shape[1], old.dtype)
-        operation = Merge(old.mode, old.number, pair, weights, column, new.number)
-        factor.version = self._later(operation, new).version
+        return self._later(Merge(old.mode, old.number, pair, weights, column, new.number), new)
 
-    def extrapolate(
-        self, newest: Factor, previous: Factor, weight: float, keep: float, target: Factor
-    ) -> None:
+    def extrapolated(self, newest: Factor, previous: Factor, weight: float, keep: float) -> Factor:
         """See :class:`~klnmf.backends.base.Backend`."""
         a, b = newest.version, previous.version
         new = self._new(a.mode, a.shape[1], a.dtype)
-        operation = Extrapolate(a.mode, a.number, b.number, weight, keep, new.number)
-        target.version = self._later(operation, new).version
+        return self._later(Extrapolate(a.mode, a.number, b.number, weight, keep, new.number), new)
 
     # ---- sums ------------------------------------------------------------------------------------
 

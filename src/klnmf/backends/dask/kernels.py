@@ -86,15 +86,11 @@ def _made(operation: Operation, context: Context) -> Array:
         case Convert():
             return inputs["x"].astype(operation.dtype)
         case Scale():
-            scaled = inputs["x"].copy()
-            NumpyFactors.scale_columns(scaled, operation.scales)
-            return scaled
+            return NumpyFactors.scaled(inputs["x"], operation.scales)
         case Merge():
-            merged = inputs["x"].copy()
             own = context.partition.rows(context.part)
             column = None if operation.column is None else operation.column[own]
-            NumpyFactors.merge_columns(merged, operation.pair, operation.weights, column)
-            return merged
+            return NumpyFactors.merged(inputs["x"], operation.pair, operation.weights, column)
     raise TypeError(f"backend='dask' has no operation {type(operation).__name__}.")
 
 
