@@ -95,9 +95,7 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         check_arguments(constraints, "transform", TRANSFORM_ARGUMENTS)
         if is_dask_array(X):
             validate_data(self, X, reset=False, skip_check_array=True)
-            from klnmf.backends.dask.blocks import transformed_blocks
-
-            return transformed_blocks(self, X, {**constraints})
+            return self._transformed_blocks(X, {**constraints})
         check_sample_order({**constraints}, X)
         cells = self._missing_cells(X, constraints.get("missing"))
         given = {**constraints, "missing": cells}
@@ -280,6 +278,40 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         """W of data with constraints."""
         known = self._known_of_samples(data.shape, data.dtype, given)
         return self._solve_W(data, self._H(), known)
+
+    def _transformed_blocks(self, X: Any, given: dict[str, Any]) -> Any:
+        """W of a Dask array, as a Dask array."""
+        from klnmf.backends.dask.blocks import blocks_of_W, known_on_driver
+
+        given, known = known_on_driver(given, X), None
+        # One type for all blocks: that of integers would depend on the size of their values.
+        is_integer = X.dtype.kind in "biu"
+        dtype = np.dtype(self.dtype or (self.components_.dtype if is_integer else X.dtype))
+        if self.n_fixed_W_ or any(value is not None for value in given.values()):
+            known = self._known_of_samples(X.shape, dtype, given)
+        return blocks_of_W(self._rows_of_W(dtype), X, known)
+
+    def _rows_of_W(self, dtype: np.dtype[Any]) -> Any:  # noqa: N802
+        from klnmf.backends.dask.blocks import RowsOfW
+
+        single = copy.copy(self)  # Dask runs as many at a time as it has threads
+        single.backend, single.n_threads = "cpu", 1
+        single.__dict__.pop("_saved_state", None)
+        name = type(self).__name__
+        return RowsOfW(single._made_rows, self.n_components_, dtype, self.sparse_output, name)
+
+    def _made_rows(
+        self, data: SparseData | None, W: Array | None, known: Constraints | None
+    ) -> Any:
+        """Rows of W as the user gets them; ``W`` has those of a fit, which may need no data."""
+        if W is None:
+            assert data is not None
+            known = known or self._known_of_samples(data.shape, data.dtype, {})
+            return self._as_output(self._solve_W(data, self._H(), known))
+        assert known is not None
+        return self._as_output(
+            known.original(0, W) if data is None else self._W_in_own_units(W, data, known)
+        )
 
     def _known_of_samples(
         self, shape: tuple[int, int], dtype: np.dtype[Any], given: Any

@@ -106,9 +106,9 @@ def _fit(
     if not wants_W:
         return None
     if is_dask_array(X):
-        from klnmf.backends.dask.blocks import output_blocks
+        from klnmf.backends.dask.blocks import blocks_of_W
 
-        return output_blocks(model, X, W, known)
+        return blocks_of_W(model._rows_of_W(W.dtype), X, known, W)
     return model._as_output(W if known is None else model._W_in_own_units(W, data, known))
 
 

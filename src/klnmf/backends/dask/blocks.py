@@ -1,8 +1,9 @@
-"""Dask arrays that the estimators take, with what is known of them, and return."""
+"""Dask arrays that estimators take, with constraints, and return."""
 
 from __future__ import annotations
 
-import copy
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,17 +21,17 @@ from klnmf.data.sparse_data import SparseData
 
 Array = npt.NDArray[Any]
 
-# What is known as a pattern of cells.
+# Constraints that are patterns of cells.
 PATTERNS = ("missing", "zero_W", "zero_components")
 
 
 def known_on_driver(given: dict[str, Any], X: Any) -> dict[str, Any]:
-    """Return what is known of a Dask array, in memory; a pattern only where it has cells.
+    """Bring constraints that are Dask arrays into memory; patterns become sparse.
 
     Parameters
     ----------
     given : dict
-        By the names of the constraints in ``klnmf.constraints.constraints``, as it was passed.
+        Constraints as they were passed, by name.
     X : dask.array.Array
         Counts.
     """
@@ -40,7 +41,7 @@ def known_on_driver(given: dict[str, Any], X: Any) -> dict[str, Any]:
     if names and np.isnan(X.shape[0]):
         raise ValueError(
             f"{', '.join(names)} cannot be matched with the samples of the Dask array X: the "
-            "sizes of its blocks are not known. Call X.compute_chunk_sizes() before."
+            "sizes of its blocks are unknown. Call X.compute_chunk_sizes() first."
         )
     found = dict(given)
     for name, value in given.items():
@@ -59,123 +60,77 @@ def pattern_block(block: Any, name: str) -> sp.csr_array:
     return sp.csr_array(checked_matrix(block, name))
 
 
-def transformed_blocks(model: Any, X: Any, given: dict[str, Any]) -> Any:
-    """W of a Dask array as a Dask array: every block of rows by itself, when it is asked for.
+@dataclass(frozen=True)
+class RowsOfW:
+    """How an estimator makes rows of W from blocks of a Dask array."""
 
-    Parameters
-    ----------
-    model : FactorModel
-        Fitted.
-    X : dask.array.Array
-        Counts.
-    given : dict
-        What is known of the samples.
-    """
-    import dask
-
-    given = known_on_driver(given, X)
-    # Not the type of this block alone: integers would have one or the other by their size.
-    is_integer = X.dtype.kind in "biu"
-    dtype = np.dtype(model.dtype or (model.components_.dtype if is_integer else X.dtype))
-    if model.n_fixed_W_ or any(value is not None for value in given.values()):
-        known = model._known_of_samples((X.shape[0], X.shape[1]), dtype, given)
-        if known is not None:  # exposures of 1, say, are nothing to know
-            return _mapped_rows(_transformed_rows, model, X, dtype, known)
-    return _with_whole_rows(X).map_blocks(
-        _transformed_block,
-        dask.delayed(_single_threaded(model)),
-        dtype,
-        dtype=dtype,
-        chunks=(X.chunks[0], (model.n_components_,)),
-        meta=_meta(model.sparse_output, dtype),
-    )
+    # From counts, rows of W of a fit, and constraints, each perhaps None; called by Dask's threads.
+    make: Callable[[SparseData | None, Array | None, Constraints | None], Any]
+    n_components: int
+    dtype: np.dtype[Any]
+    is_sparse: bool
+    caller: str  # for messages
 
 
-def output_blocks(model: Any, X: Any, W: Any, known: Constraints | None) -> Any:
-    """W of a fit, a Dask array, in the units of the user and the form that the model returns.
-
-    Parameters
-    ----------
-    model : FactorModel
-        Fitted.
-    X : dask.array.Array
-        Counts.
-    W : dask.array.Array
-        As the fit has it, with blocks of the same rows.
-    known : Constraints or None
-        What is known of X.
-    """
-    if known is not None and (known.scales(0) is not None or known.fixed[0] is not None):
-        return _mapped_rows(_rows_in_own_units, model, X, W.dtype, known, W)
-    return W.map_blocks(sp.csr_array, meta=_meta(True, W.dtype)) if model.sparse_output else W
-
-
-def _mapped_rows(
-    function: Any, model: Any, X: Any, dtype: np.dtype[Any], known: Constraints, W: Any = None
+def blocks_of_W(  # noqa: N802
+    rows: RowsOfW, X: Any, known: Constraints | None = None, W: Any = None
 ) -> Any:
-    """Apply a function to every block of rows, with what is known of these."""
+    """W as a Dask array with blocks of the same rows as X, each computed when it is asked for.
+
+    Parameters
+    ----------
+    rows : RowsOfW
+        What makes the rows.
+    X : dask.array.Array
+        Counts.
+    known : Constraints or None
+        Constraints of all samples.
+    W : dask.array.Array or None
+        W of a fit, with the same blocks, to be returned in the units of the user; None to solve
+        for W.
+    """
     import dask
     import dask.array as da
 
-    single, ends = dask.delayed(_single_threaded(model)), np.cumsum([0, *X.chunks[0]])
-    apply, pieces = dask.delayed(function), []
-    blocks = _with_whole_rows(X).to_delayed()[:, 0]
-    # Optimised, its graph would lose hold of what is on workers.
+    meta: Any = np.empty((0, 0), dtype=rows.dtype)
+    meta = sp.csr_array(meta) if rows.is_sparse else meta
+    is_scaled = known is not None and (known.scales(0) is not None or known.fixed[0] is not None)
+    if W is not None and not is_scaled:
+        return W.map_blocks(sp.csr_array, meta=meta) if rows.is_sparse else W
+    whole = X.rechunk({1: -1}) if X.numblocks[1] > 1 else X
+    # Optimised graphs would lose hold of what is on workers.
+    blocks = whole.to_delayed(optimize_graph=False)[:, 0]
     of_W = [None] * len(blocks) if W is None else W.to_delayed(optimize_graph=False)[:, 0]
-    meta = _meta(model.sparse_output, dtype)
-    for block, rows_of_W, start, stop in zip(blocks, of_W, ends[:-1], ends[1:], strict=True):
-        own = known.part(np.arange(start, stop))
-        # Where W is there, counts are needed for samples alone that had no part in the fit.
-        is_needed = W is None or (own.sample_weight is not None and not own.sample_weight.all())
-        counts, own = block if is_needed else None, dask.delayed(own, traverse=False)
-        piece = apply(counts, rows_of_W, single, dtype, int(start), own)
-        shape = (int(stop - start), model.n_components_)
-        pieces.append(da.from_delayed(piece, shape, meta=meta))
+    shared, pieces, start = dask.delayed(rows, traverse=False), [], 0
+    for block, rows_of_W, size in zip(blocks, of_W, X.chunks[0], strict=True):
+        part, stop = None, start if np.isnan(size) else start + int(size)
+        if known is not None:
+            part = known.part(np.arange(start, stop))
+            if W is not None and (part.sample_weight is None or part.sample_weight.all()):
+                block = None  # counts are needed only for samples that had no part in the fit
+        part = dask.delayed(part, traverse=False)
+        piece = dask.delayed(_made)(shared, block, rows_of_W, start, part)
+        pieces.append(da.from_delayed(piece, (size, rows.n_components), meta=meta))
+        start = stop
     return da.concatenate(pieces)
 
 
-def _single_threaded(model: Any) -> Any:
-    """Return a copy for Dask, which has as many of them at work as it has threads."""
-    single = copy.copy(model)
-    single.backend, single.n_threads, single.run = "cpu", 1, None
-    single._saved_state = None
-    return single
-
-
-def _with_whole_rows(X: Any) -> Any:
-    return X.rechunk({1: -1}) if X.numblocks[1] > 1 else X
-
-
-def _transformed_block(block: Any, model: Any, dtype: Any) -> Any:
-    counts = checked_block([block], dtype, type(model).__name__, 0)
-    return model._as_output(model._transformed(SparseData(counts), {}))
-
-
-def _transformed_rows(
-    block: Any, _: Any, model: Any, dtype: Any, first_row: int, known: Constraints
+def _made(
+    rows: RowsOfW, block: Any, W: Array | None, first_row: int, known: Constraints | None
 ) -> Any:
-    counts = checked_block([block], dtype, type(model).__name__, first_row, known.missing)
-    return model._as_output(model._solve_W(SparseData(counts), model._H(), known))
-
-
-def _rows_in_own_units(
-    block: Any, W: Array, model: Any, dtype: Any, first_row: int, known: Constraints
-) -> Any:
-    if block is None:
-        return model._as_output(known.original(0, W))
-    counts = checked_block([block], dtype, type(model).__name__, first_row, known.missing)
-    return model._as_output(model._W_in_own_units(W, SparseData(counts), known))
-
-
-def _meta(is_sparse: bool, dtype: Any) -> Any:
-    return sp.csr_array((0, 0), dtype=dtype) if is_sparse else np.empty((0, 0), dtype=dtype)
+    data = None
+    if block is not None:
+        missing = None if known is None else known.missing
+        data = SparseData(checked_block([block], rows.dtype, rows.caller, first_row, missing))
+    return rows.make(data, W, known)
 
 
 def blocks_of_factor(backend: Backend, factor: Any, X: Any) -> Any:
     """Return a factor of a fit as a Dask array with blocks of the same rows as X.
 
-    It stays on the workers where these outlive the fit; else it comes to this process.
+    It stays on the workers if these outlive the fit; otherwise it is brought to this process.
     """
+    import dask
     import dask.array as da
 
     assert isinstance(backend, DaskBackend)
@@ -186,11 +141,5 @@ def blocks_of_factor(backend: Backend, factor: Any, X: Any) -> Any:
     if parts is None:
         return da.from_array(backend.download(factor), chunks=(heights, -1))
     return da.concatenate(
-        [da.from_delayed(_delayed(part), shape, factor.dtype) for part, shape in parts]
+        [da.from_delayed(dask.delayed(part), shape, factor.dtype) for part, shape in parts]
     ).rechunk((heights, -1))
-
-
-def _delayed(future: Any) -> Any:
-    import dask
-
-    return dask.delayed(future)
