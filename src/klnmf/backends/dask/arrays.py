@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from klnmf.backends.dask.operations import TakeData
+from klnmf.backends.dask import kernels
+from klnmf.backends.dask.operations import Look
 from klnmf.backends.dask.session import Session
 from klnmf.constraints.constraints import Constraints
 from klnmf.data.row_constraints import RowConstraints
@@ -130,7 +131,8 @@ class DistantView(RowView):
         """See :class:`RowView`."""
         session: Session = self.__dict__["session"]
         mode: int = self.__dict__["mode"]
-        by_part = session.ask([TakeData(mode, np.sort(rows))])[0].values()
+        look = Look(mode, kernels.rows_of_data, settings=(np.sort(rows),))
+        by_part = session.ask([look])[0].values()
         order = np.argsort(np.argsort(rows, kind="stable"), kind="stable")
         lengths = np.concatenate([np.diff(indptr) for indptr, _, _ in by_part])
         indptr = np.concatenate([[0], np.cumsum(lengths)])

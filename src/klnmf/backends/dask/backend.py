@@ -23,20 +23,15 @@ from klnmf.backends.dask import kernels
 from klnmf.backends.dask.cluster import EXTRA, PACKAGES, Cluster
 from klnmf.backends.dask.data import parts_of
 from klnmf.backends.dask.operations import (
-    Convert,
-    Describe,
+    Derive,
     Evaluate,
-    Extrapolate,
     Facts,
-    Merge,
+    Look,
     Operation,
     Outcome,
     Put,
-    Scale,
-    TakeRows,
     Update,
     Wants,
-    WeightedSums,
 )
 from klnmf.backends.dask.partition import Partition
 from klnmf.backends.dask.session import Session
@@ -152,6 +147,10 @@ class DaskBackend(Backend):
             version.learn(of_version)
         return result
 
+    def _look(self, version: Version, function: Any, *settings: Any) -> dict[int, Any]:
+        """Return by part what a function of ``kernels`` says about a version."""
+        return self._ask(Look(version.mode, function, (version.number,), settings))
+
     def upload(self, array: Any, dtype: Any = None) -> Factor:
         """See :class:`~klnmf.backends.base.Backend`."""
         mode, dtype = self._mode(array.shape[0]), dtype or self.data.dtype
@@ -172,9 +171,7 @@ class DaskBackend(Backend):
         version = factor.version
         order = None if rows is None else np.argsort(rows, kind="stable")
         wanted = None if rows is None else rows[order]
-        taken = np.concatenate(
-            list(self._ask(TakeRows(version.mode, version.number, wanted)).values())
-        )
+        taken = np.concatenate(list(self._look(version, kernels.rows_of_factor, wanted).values()))
         if order is None:
             return taken
         result = np.empty_like(taken)
@@ -187,44 +184,39 @@ class DaskBackend(Backend):
             return None
         version = factor.version
         partition = self.session.partitions[version.mode]
-        self._ask(Describe(version.mode, version.number))  # so that all workers have it
+        self._look(version, kernels.facts)  # so that all workers have it
         futures = self.session.futures_of(version.number)
         return [
             (future, (partition.size(part), version.shape[1]))
             for part, future in enumerate(futures)
         ]
 
+    def _derived(self, function: Any, sources: list[Factor], *settings: Any) -> Factor:
+        """Leave it to the next round to make a new version, of the type and size of the first."""
+        old = sources[0].version
+        new = self._new(old.mode, old.shape[1], old.dtype)
+        numbers = tuple(source.version.number for source in sources)
+        return self._later(Derive(old.mode, function, numbers, settings, new.number), new)
+
     def copy(self, factor: Factor, dtype: Any = None) -> Factor:
         """See :class:`~klnmf.backends.base.Backend`."""
-        old = factor.version
-        if dtype is None or old.dtype == dtype:
-            return Factor(old)
-        new = self._new(old.mode, old.shape[1], dtype)
-        return self._later(Convert(old.mode, old.number, np.dtype(dtype), new.number), new)
+        if dtype is None or factor.dtype == dtype:
+            return Factor(factor.version)
+        copy = self._derived(kernels.converted, [factor], np.dtype(dtype))
+        copy.version.dtype = np.dtype(dtype)
+        return copy
 
     def scaled(self, factor: Factor, scales: Array) -> Factor:
         """See :class:`~klnmf.backends.base.Backend`."""
-        old = factor.version
-        new = self._new(old.mode, old.shape[1], old.dtype)
-        return self._later(Scale(old.mode, old.number, scales, new.number), new)
+        return self._derived(kernels.scaled, [factor], scales)
 
-    def merged(
-        self,
-        factor: Factor,
-        pair: tuple[int, int],
-        weights: tuple[float, float],
-        column: Array | None,
-    ) -> Factor:
+    def merged(self, factor: Factor, *how: Any) -> Factor:
         """See :class:`~klnmf.backends.base.Backend`."""
-        old = factor.version
-        new = self._new(old.mode, old.shape[1], old.dtype)
-        return self._later(Merge(old.mode, old.number, pair, weights, column, new.number), new)
+        return self._derived(kernels.merged, [factor], *how)
 
     def extrapolated(self, newest: Factor, previous: Factor, weight: float, keep: float) -> Factor:
         """See :class:`~klnmf.backends.base.Backend`."""
-        a, b = newest.version, previous.version
-        new = self._new(a.mode, a.shape[1], a.dtype)
-        return self._later(Extrapolate(a.mode, a.number, b.number, weight, keep, new.number), new)
+        return self._derived(kernels.extrapolated, [newest, previous], weight, keep)
 
     # ---- sums ------------------------------------------------------------------------------------
 
@@ -233,7 +225,7 @@ class DaskBackend(Backend):
         if getattr(version, fact) is None:
             if fact in Wants._fields:
                 self.session.wants = self.session.wants._replace(**{fact: True})
-            version.learn(self._ask(Describe(version.mode, version.number)))
+            version.learn(self._look(version, kernels.facts))
         return getattr(version, fact)
 
     def column_sums(self, factor: Factor) -> Array:
@@ -245,7 +237,7 @@ class DaskBackend(Backend):
         version = factor.version
         if (self.data.view(mode).terms or RowConstraints()).penalty_shares is None:
             return self.column_sums(factor), np.array(self._described(version, "squares"))
-        pieces = self._ask(WeightedSums(mode, version.number)).values()
+        pieces = self._look(version, kernels.weighted_sums).values()
         zero = np.zeros((2, version.shape[1]))
         sums, squares = self.session.partitions[mode].total(pieces, kernels.sum_of_rows, zero)
         return sums, squares
@@ -264,7 +256,7 @@ class DaskBackend(Backend):
             raise TypeError(f"backend='dask' has no rule {type(rule).__name__}.")
         old, fixed = x.version, A.version
         new = self._new(mode, old.shape[1], old.dtype)
-        operation = Update(mode, old.number, fixed.number, c, float(l2), rule, new.number)
+        operation = Update(mode, (old.number,), fixed.number, c, float(l2), rule, new.number)
         outcomes = self._ask(operation)
         new.learn({part: outcome.facts for part, outcome in outcomes.items()})
         x.version = new
@@ -281,7 +273,7 @@ class DaskBackend(Backend):
     ) -> RowTotals:
         """See :class:`~klnmf.backends.base.Backend`."""
         fixed = A.version
-        operation = Evaluate(mode, x.version.number, fixed.number, c, float(l2), want_residual)
+        operation = Evaluate(mode, (x.version.number,), fixed.number, c, float(l2), want_residual)
         return self._totals(mode, fixed, self._ask(operation))
 
     def _totals(self, mode: int, fixed: Version, outcomes: dict[int, Outcome]) -> RowTotals:

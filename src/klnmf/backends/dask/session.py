@@ -344,7 +344,9 @@ class Session:
             return
         versions = dict(self.modes)
         new: list[Operation] = [
-            Keep(mode, version) for version, mode in versions.items() if version not in self._copied
+            Keep(mode, (version,))
+            for version, mode in versions.items()
+            if version not in self._copied
         ]
         moved = self.bytes_moved
         try:

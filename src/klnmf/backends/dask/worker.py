@@ -32,9 +32,7 @@ from klnmf.backends.dask.operations import (
     Operation,
     Reset,
     Round,
-    TakeData,
     Update,
-    WeightedSums,
 )
 from klnmf.backends.dask.packing import Packed, pack, unpack
 from klnmf.backends.dask.partition import Partition, Pieces
@@ -188,19 +186,13 @@ class FitOnWorker(WorkerPlugin):
         whole: Whole | None,
         message: Round,
     ) -> kernels.Context:
-        inputs = {
-            name: self._own(getattr(operation, name), part)
-            for name in ("x", "newest", "previous")
-            if hasattr(operation, name)
-        }
-        needs_data = isinstance(operation, Update | Evaluate | TakeData | WeightedSums)
         return kernels.Context(
             partition=layout.partitions[operation.mode],
             part=part,
             n_threads=int(self.worker.state.nthreads),
             wants=message.wants,
-            inputs=inputs,
-            data=self._data[operation.mode, part] if needs_data else None,
+            inputs=[self._own(version, part) for version in operation.sources],
+            data=self._data[operation.mode, part],
             fixed=None if whole is None else (whole.rows, whole.sums),
         )
 
@@ -304,12 +296,13 @@ class FitOnWorker(WorkerPlugin):
 
     async def _keep(self, operation: Keep, layout: Layout, answer: Answer) -> None:
         """Hold copies of the parts of which this worker is the keeper."""
+        (version,) = operation.sources
         for part, keeper in enumerate(layout.keepers):
-            place = (operation.x, part)
+            place = (version, part)
             if keeper == self._address and place not in self._parts:
                 parcel = await self._request(layout.homes[part], *place)
                 answer.bytes_received += parcel.rows.nbytes
-                self._modes[operation.x] = operation.mode
+                self._modes[version] = operation.mode
                 self._put(*place, await self._in_thread(unpacked, parcel.rows))
 
 
