@@ -69,7 +69,7 @@ def test_other_counts_are_refused(
         ask(model, other)
     message = str(caught.value)
     assert f"({other.shape[0]} samples × 30 features, {other.sum():,} counts)" in message
-    assert "ass the X of the fit" in message
+    assert "X of the fit" in message
 
 
 def test_components_are_compared_in_other_samples_whose_w_is_given(model: KLNMF) -> None:
@@ -88,10 +88,10 @@ def test_a_file_keeps_what_the_model_was_fitted_to(model: KLNMF, tmp_path: Path)
 
 def test_a_file_of_an_older_version_takes_any_counts(model: KLNMF, tmp_path: Path) -> None:
     older = copy.copy(model)
-    del older.data_checksum_
+    older.data_checksum_ = None
     older.save(tmp_path / "model.klnmf")
     loaded = load_model(tmp_path / "model.klnmf").model
-    assert not hasattr(loaded, "data_checksum_")
+    assert loaded.data_checksum_ is None
     asked_bootstrap(loaded, OTHERS)
     differential_features(loaded, OTHERS)
 

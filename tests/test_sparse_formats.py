@@ -102,7 +102,8 @@ OF_W: dict[str, Callable[[Any], Any]] = {
 }
 OF_COMPONENTS: dict[str, Callable[[Any], Any]] = {
     "start": lambda H: new().fit(COUNTS, H=H),
-    "zero_components": lambda H: new().fit(COUNTS, zero_components=H),
+    "zero_components": lambda H: new(zero_components=H).fit(COUNTS),
+    "from_components": KLNMF.from_components,
     "fixed_components": lambda H: new(fixed_components=H).fit(COUNTS),
     "top_features": lambda H: topics.top_features(H, NAMES),
     "format_topics": lambda H: topics.format_topics(H, NAMES),
