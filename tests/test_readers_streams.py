@@ -13,6 +13,7 @@ import pytest
 import scipy.sparse as sp
 
 from hdf5_files import write_annotated, write_loom
+from klnmf.cli.options import FORMATS as NAMES_FOR_COMMANDS
 from klnmf.preparing import prepare, writing
 from klnmf.readers import FORMATS, CountTable, entries, read_counts, write_counts
 from klnmf.readers.format import Format, StreamedFormat
@@ -68,7 +69,8 @@ def test_messages_follow_from_the_table(tmp_path: Path) -> None:
         write_counts(TABLE, tmp_path / "a", format="loom")
 
 
-def test_the_documentation_lists_every_format() -> None:
+def test_the_documentation_and_the_commands_list_every_format() -> None:
+    assert sorted(NAMES_FOR_COMMANDS) == sorted(FORMATS)
     for name, known in FORMATS.items():
         assert f'``"{name}"``' in str(read_counts.__doc__)
         assert known.name == name

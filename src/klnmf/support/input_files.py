@@ -1,4 +1,4 @@
-"""What all readers and writers share: errors with a place, streams, names, files that replace."""
+"""What all readers share: errors with a place, streams with limits, and names."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class ReadError(ValueError):
     path : Path
         The file.
     problem : str
-        What stood there and what was expected.
+        What was found and what was expected.
     line : int, optional
-        Line of the file, from 1 on, where the problem is in one.
+        Line of the file, counted from 1, if the problem is in one line.
 
     Attributes
     ----------
