@@ -127,7 +127,7 @@ def prepare(
             facts = write_rows(partial, _stream(data, say, **reading), limit, dtype, place)
             write_json(partial / PROGRESS, {"identity": identity, "facts": facts})
         else:
-            say("going on: the rows are complete")
+            say("continuing: the rows are complete")
         say(f"{facts['nonzeros']:,} nonzeros by rows; now by columns")
         write_columns(partial, facts, limit)
         say("checksums")

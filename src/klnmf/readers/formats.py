@@ -216,7 +216,7 @@ def format_to_read(path: Path, format: str | None, options: dict[str, Any]) -> F
     is_folder = path.is_dir()
     if found.is_folder is not None and is_folder != found.is_folder:
         this, other = ("folder", "file") if is_folder else ("file", "folder")
-        raise ReadError(path, f"this is a {this}, and the format {found.name!r} is a {other}.")
+        raise ReadError(path, f"this is a {this}, but the format {found.name!r} is a {other}.")
     check_options(found.name, options)
     if not is_folder and path.stat().st_size == 0:
         raise ReadError(path, "the file is empty.")

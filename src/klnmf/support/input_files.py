@@ -90,7 +90,7 @@ def check_unpacked(path: Path, packed: int, unpacked: int, times: int = 500) -> 
         raise ReadError(
             path,
             f"{packed:,} bytes of this file become {unpacked:,}, more than {times} times as many. "
-            "This cannot be a file of counts. If it is, unpack it yourself first.",
+            "Files of counts do not compress so well. If it is one, unpack it yourself first.",
         )
 
 
@@ -258,7 +258,7 @@ def read_names(path: Path, expected: int, of_what: str) -> list[str]:
 def check_number_of_names(path: Path, found: int, expected: int, of_what: str) -> None:
     """Refuse a file of names that does not fit its matrix."""
     if found != expected:
-        raise ReadError(path, f"{found:,} names where the {of_what} need {expected:,}.")
+        raise ReadError(path, f"expected {expected:,} names for the {of_what}, found {found:,}.")
 
 
 def base_name(path: Path, suffixes: Iterable[str]) -> str:
