@@ -133,9 +133,9 @@ def _whole_rows(blocks: Iterator[Block]) -> Iterator[sp.csr_array]:
             continue
         cut = int(np.searchsorted(block.rows, block.rows[-1]))
         if cut or (pieces and pieces[-1].rows[-1] != block.rows[0]):
-            pieces.append(Block(*(part[:cut] for part in block)))
-            yield _csr(pieces, done)
-            pieces, done = [], int(pieces[-1 if cut else -2].rows[-1]) + 1
+            complete = _csr([*pieces, Block(*(part[:cut] for part in block))], done)
+            yield complete
+            pieces, done = [], done + complete.shape[0]
         pieces.append(Block(*(part[cut:] for part in block)))
     if pieces:
         yield _csr(pieces, done)

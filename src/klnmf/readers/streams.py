@@ -215,4 +215,6 @@ def collected(blocks: Iterable[Block], shape: Callable[[], Shape], in_order: boo
     for first, numbers in lengths:
         indptr[first + 1 : first + 1 + len(numbers)] += numbers
     np.cumsum(indptr, out=indptr)
+    if indptr[-1] <= np.iinfo(np.int32).max:
+        indptr = indptr.astype(np.int32)  # or SciPy would widen the column numbers
     return sp.csr_array((counts.array(), columns.array(), indptr), shape=shape())

@@ -20,7 +20,7 @@ Array = npt.NDArray[Any]
 Names = Sequence[str] | npt.NDArray[Any] | None
 AbsentFeatures = Literal["unobserved", "zero"]
 
-# Tells what readers changed or left out; Python shows it by default.
+# Warns of what readers changed or left out; Python shows it by default.
 LOGGER = logging.getLogger("klnmf.readers")
 
 
@@ -31,19 +31,19 @@ class CountTable:
     Parameters
     ----------
     X : sparse matrix or array-like of shape (n_samples, n_features)
-        Counts, 0 or more. They are kept as a CSR array without stored zeros: whole numbers as int32
-        (int64 where they are larger), others in the float type they have.
+        Counts, 0 or more. They are stored as a CSR array without zeros: whole numbers as int32
+        (int64 if they are larger), others in their float type.
     row_names : sequence of str, optional
-        One name a sample: documents, cells.
+        One name per sample: documents, cells.
     column_names : sequence of str, optional
-        One name a feature: words, genes.
+        One name per feature: words, genes.
     labels : sequence of str, optional
-        One known class a sample. The model does not use them.
+        One class per sample. The model does not use them.
     open_features : bool, default=False
-        Whether the features are those that occur, as the words of texts are: one that is not
-        among them has the count 0, where otherwise it has not been counted.
+        Whether a feature that is not among these has the count 0, as a word that does not occur in
+        the texts. Otherwise it has not been counted.
     column_ids : sequence of str, optional
-        One id a feature, where files have ids beside names, as those of genes have.
+        One id per feature, if it has an id beside its name, as genes have.
 
     Attributes
     ----------
@@ -89,7 +89,7 @@ class CountTable:
 
     @property
     def absent_features(self) -> AbsentFeatures:
-        """What is known of features that are not among these: nothing, or that they are 0."""
+        """Whether features that are not among these are unobserved or zero."""
         return "zero" if self.open_features else "unobserved"
 
     def transposed(self) -> CountTable:

@@ -113,7 +113,7 @@ def read_header(folder: Path) -> dict[str, Any]:
     if not path.is_file():
         hint = ""
         if folder.with_name(f"{folder.name}.partial").is_dir() and not folder.exists():
-            hint = f" {folder.name}.partial is there: run `klnmf prepare` again, it was interrupted"
+            hint = f" {folder.name}.partial exists: `klnmf prepare` was interrupted, run it again."
         raise ReadError(
             folder, f"this is not a folder that `klnmf prepare` wrote: no {HEADER}.{hint}"
         )
@@ -215,5 +215,5 @@ def check_arrays(folder: Path, arrays: dict[str, tuple[np.dtype[Any], int]]) -> 
             raise ReadError(
                 folder / name,
                 f"it is not an array of {length:,} numbers of the type {dtype.name}, as the header "
-                "has it. Prepare the matrix again.",
+                "says. Prepare the matrix again.",
             )
