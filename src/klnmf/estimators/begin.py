@@ -19,7 +19,7 @@ from klnmf.solvers.start import start_state
 from klnmf.support.option_names import option
 
 # Iterations after which the trial starts of a fit are compared. After 10 their order says nothing
-# of the order at the end, after 20 it does (docs/performance.md).
+# of the order at the end, after 20 it does (docs/performance_log.md).
 TRIAL_ITERATIONS = 20
 
 
