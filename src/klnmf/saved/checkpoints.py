@@ -222,7 +222,7 @@ def _check_factors(arrays: dict[str, Array], problem: Problem, n_components: int
 
 
 def should_resume(path: Path | None, resume: str | bool) -> bool:
-    """Whether to resume from this file: "auto" if it exists, True raises an error if it does not."""
+    """Whether to resume from this file: "auto" if it exists; True requires it to exist."""
     is_automatic = isinstance(resume, str) and resume == "auto"
     if not is_automatic and not isinstance(resume, bool | np.bool_):
         raise ValueError(f"resume must be 'auto', True or False; got {resume!r}.")
