@@ -100,7 +100,7 @@ def test_threshold_leaves_out_what_lies_alone() -> None:
     threshold = float(np.quantile(found.neighbour_distance, 0.8))
     strict = consensus(PLANTED.X, 6, n_runs=8, density_threshold=threshold, random_state=0)
     assert strict.n_left_out == np.sum(found.neighbour_distance > threshold) > 0
-    with pytest.raises(ValueError, match="the runs do not agree"):
+    with pytest.raises(ValueError, match="The runs do not agree"):
         consensus(PLANTED.X, 6, n_runs=8, density_threshold=1e-9, random_state=0)
 
 
@@ -144,8 +144,8 @@ def test_picture_is_sorted_by_component(found: Consensus) -> None:
         ({"n_runs": 1.5}, "n_runs must be a whole number"),
         ({"n_runs": 1}, "n_runs must be a whole number of at least 2; got 1"),
         ({"density_threshold": 0}, "density_threshold must be a positive number"),
-        ({"refit": "H"}, "refit must be one of 'W', 'both'; got 'H'"),
-        ({"init": "zeros"}, "init must be one of"),
+        ({"refit": "H"}, "refit must be 'W' or 'both'; got 'H'"),
+        ({"init": "zeros"}, "init must be 'samples'"),
         ({"n_jobs": 0}, "n_jobs must be None, from 1 to"),
         ({"resume": "no"}, "resume must be 'auto', True or False; got 'no'"),
         ({"resume": 1, "checkpoint": "nowhere"}, "resume must be 'auto', True or False; got 1"),

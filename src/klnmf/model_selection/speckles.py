@@ -1,12 +1,11 @@
-"""Hold-out for data that are not counts: random cells, zeros included, are hidden from the fit.
+"""Hold-out for data that are not counts: random cells, including zeros, are hidden from the fit.
 
-A fit to the other cells alone is one to a matrix with missing entries. It is found by filling every
-hidden cell with its present estimate and improving the factors on the filled matrix, again and
-again (the EM algorithm). With y° the estimates that were filled in, the objective of the filled
-matrix exceeds that of the visible cells by Σ_hidden d(y°, y) ≥ 0, and equals it at y = y°: what
-lowers the first lowers the second at least as much. So the objective of the visible cells never
-rises, and its stationary points are those of the iteration. Time and memory grow with the nonzeros
-and the hidden cells.
+The fit to the visible cells is a fit to a matrix with missing entries. The EM algorithm finds it:
+it fills each hidden cell with its current estimate, improves the factors on the filled matrix, and
+repeats. With y° the filled-in estimates, the objective of the filled matrix exceeds that of the
+visible cells by Σ_hidden d(y°, y) ≥ 0, and equals it at y = y°. So a step that lowers the first
+lowers the second at least as much, the objective of the visible cells never rises, and both have
+the same stationary points. Time and memory grow with the nonzeros and the hidden cells.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ from klnmf.solvers.base import Problem
 
 Array = npt.NDArray[Any]
 
-# Hidden cells at most: this many for each nonzero, but in any case so many.
+# Largest number of hidden cells per nonzero, and the number that is always allowed.
 CELLS_PER_NONZERO = 10
 CELLS_IN_ANY_CASE = 100_000
 ITERATIONS_A_ROUND = 4
@@ -49,13 +48,13 @@ MOST_ROUNDS = 40
 
 
 def n_hidden(shape: tuple[int, int], nnz: int, train_fraction: float) -> int:
-    """How many cells are hidden: 1 − f of all, or fewer where X is very sparse."""
+    """Return the number of cells to hide: 1 − f of all, or fewer if X is very sparse."""
     wanted = round((1.0 - train_fraction) * shape[0] * shape[1])
     return max(1, min(wanted, max(CELLS_PER_NONZERO * nnz, CELLS_IN_ANY_CASE)))
 
 
 def random_cells(shape: tuple[int, int], n_cells: int, generator: np.random.Generator) -> Array:
-    """Draw different cells at random, as sorted numbers i · m + j, in memory of their number."""
+    """Draw distinct random cells as sorted numbers i · m + j, in memory proportional to them."""
     size = shape[0] * shape[1]
     if n_cells > size // 4:
         return np.sort(generator.permutation(size)[:n_cells])
@@ -80,16 +79,16 @@ class SpeckledSplit:
         is_hidden = np.isin(stored, hidden, assume_unique=True)
         self._values = np.zeros(len(hidden))
         self._values[np.searchsorted(hidden, stored[is_hidden])] = X.data[is_hidden]
-        # Visible nonzeros and hidden cells in one pattern, row after row.
+        # Visible nonzeros and hidden cells in one pattern, in order of rows.
         cells = np.concatenate([stored[~is_hidden], hidden])
         self._order = np.argsort(cells, kind="stable")
         self._cells = cells[self._order]
         self._visible = X.data[~is_hidden]
 
     def fitted(self, factors: Factors | None, n_components: int, seed: list[int]) -> Factors:
-        """Go on from a smaller fit, or from nothing, to one with this many components."""
+        """Return a fit with this many components, starting from a smaller one if there is one."""
         if factors is None:
-            # A hidden cell is at first what the margins of the others make of it.
+            # Hidden cells start with the estimates from row and column sums.
             factors = one_component(self._filled(np.zeros(len(self._rows))))
             factors, _ = self._rounds(factors, seed)
         if factors[0].shape[1] < n_components:
@@ -101,22 +100,22 @@ class SpeckledSplit:
         return factors
 
     def merged(self, factors: Factors, n_components: int, seed: list[int]) -> Factors:
-        """Go back from a larger fit to one with this many components."""
+        """Return a fit with this many components, starting from a larger one."""
         factors = resized(self._problem(factors), factors, n_components, seed)
         return self._rounds(factors, seed)[0]
 
     def deviances(self, factors: Factors, backgrounds: Sequence[float]) -> FloatArray:
-        """Deviance for each background and every sample over its hidden cells."""
+        """Deviance of the hidden cells for each background and sample."""
         shares = feature_shares(self._problem(factors).backend.data)
         cells = (self._values, self._rows, self._columns)
         return deviances_of_cells(*cells, *factors, shares, backgrounds)
 
     def objective(self, factors: Factors) -> float:
-        """KL divergence over the visible cells alone."""
-        return objective_of(self._problem(factors), factors)  # the hidden cells are met exactly
+        """KL divergence of the visible cells."""
+        return objective_of(self._problem(factors), factors)  # the hidden cells contribute 0
 
     def _rounds(self, factors: Factors, seed: list[int]) -> tuple[Factors, float]:
-        """Fill and improve until that gains little; returns the pair and its objective."""
+        """Repeat filling and fitting until it gains little; return factors and objective."""
         before = self.objective(factors)
         for number in range(MOST_ROUNDS):
             state_seed = int(np.random.default_rng([*seed, number]).integers(2**31))
@@ -139,7 +138,7 @@ class SpeckledSplit:
         return Problem(make_backend("auto", data, self._n_threads), Penalties())
 
     def _filled(self, estimates: FloatArray) -> SparseData:
-        """Return the data with these values in the hidden cells; what is next to nothing is 0."""
+        """Return the data with these values in the hidden cells; tiny values become 0."""
         lowest = VALUE_RANGE[self._dtype.name][0]
         filling = np.where(estimates < lowest, 0.0, estimates).astype(self._dtype)
         values = np.concatenate([self._visible, filling])[self._order]

@@ -22,24 +22,10 @@ Array = npt.NDArray[Any]
 def thinned(
     X: sp.csr_array, train_fraction: float, generator: np.random.Generator
 ) -> tuple[sp.csr_array, sp.csr_array]:
-    """Split every count at random: each unit of it is training data with this probability.
+    """Split counts at random into training and test counts, which sum to X.
 
-    If X_ij is Poisson with the rate λ, the two parts are independent and Poisson with the rates
-    f λ and (1 − f) λ: nothing about the test part has leaked into the training part.
-
-    Parameters
-    ----------
-    X : csr_array
-        Counts: whole numbers.
-    train_fraction : float
-        f, between 0 and 1.
-    generator : numpy.random.Generator
-        Source of randomness.
-
-    Returns
-    -------
-    train, test : csr_array
-        They sum to X.
+    Each unit of a count is training data with the probability f = ``train_fraction``. If X_ij is
+    Poisson with rate λ, the two parts are independent Poisson counts with rates f λ and (1 − f) λ.
 
     Examples
     --------
@@ -62,19 +48,7 @@ def _nonzeros(X: sp.csr_array, values: Array) -> sp.csr_array:
 
 
 class ThinnedSplit:
-    """One split of the counts, and the fits to its training part.
-
-    Parameters
-    ----------
-    X : csr_array
-        Counts.
-    train_fraction : float
-        Share of the counts to fit to.
-    seed : list of int
-        Seeds the split.
-    n_threads : int or None
-        Threads of the back-end.
-    """
+    """One split of the counts, decided by the seed, and the fits to its training part."""
 
     def __init__(
         self, X: sp.csr_array, train_fraction: float, seed: list[int], n_threads: int | None
@@ -85,7 +59,7 @@ class ThinnedSplit:
         self._scale = (1.0 - train_fraction) / train_fraction
 
     def fitted(self, factors: Factors | None, n_components: int, seed: list[int]) -> Factors:
-        """Go on from a smaller fit, or from nothing, to one with this many components."""
+        """Return a fit with this many components, starting from a smaller one if there is one."""
         self._data.prepare()
         factors = one_component(self._data) if factors is None else factors
         factors = resized(self._problem, factors, n_components, seed)
@@ -94,7 +68,7 @@ class ThinnedSplit:
         return descended(self._problem, factors, _state_seed(seed))[0]
 
     def merged(self, factors: Factors, n_components: int, seed: list[int]) -> Factors:
-        """Go back from a larger fit to one with this many components."""
+        """Return a fit with this many components, starting from a larger one."""
         self._data.prepare()
         factors = resized(self._problem, factors, n_components, seed)
         if self._data.nnz == 0:
@@ -106,7 +80,7 @@ class ThinnedSplit:
         return objective_of(self._problem, factors)
 
     def deviances(self, factors: Factors, backgrounds: Sequence[float]) -> FloatArray:
-        """Held-out deviance for each background and every sample."""
+        """Held-out deviance for each background and sample."""
         return deviances_of_all_cells(
             self._test, *factors, feature_shares(self._data), backgrounds, self._scale
         )

@@ -222,21 +222,18 @@ def _check_factors(arrays: dict[str, Array], problem: Problem, n_components: int
 
 
 def should_resume(path: Path | None, resume: str | bool) -> bool:
-    """Whether a fit goes on from this file: "auto" if it is there, True wants it to be there.
-
-    Anything but these and False is refused, whether there is a file or not.
-    """
+    """Whether to resume from this file: "auto" if it exists; True requires it to exist."""
     is_automatic = isinstance(resume, str) and resume == "auto"
     if not is_automatic and not isinstance(resume, bool | np.bool_):
         raise ValueError(f"resume must be 'auto', True or False; got {resume!r}.")
     if path is None:
         if not is_automatic and resume:
-            raise ValueError("resume=True needs to know from where: pass checkpoint='PATH'.")
+            raise ValueError("resume=True needs a file to resume from: pass checkpoint='PATH'.")
         return False
     exists = path.exists()
     if not exists and not is_automatic and resume:
         raise FileNotFoundError(
-            f"There is no checkpoint {path} to go on from. With resume='auto' a fit starts anew "
-            "where there is none."
+            f"There is no checkpoint {path}. Use resume='auto' to start from the beginning if the "
+            "file does not exist."
         )
     return bool(resume) and exists

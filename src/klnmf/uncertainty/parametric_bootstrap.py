@@ -53,7 +53,7 @@ def bootstrap(
     """Compute intervals for components and sample proportions by the parametric bootstrap.
 
     Each run draws counts from the fitted model, X* ~ Poisson(W Hᵀ), and refits the model to them,
-    starting from its own factors. The refitted components are matched to those of the model. The
+    starting from the fitted factors. The refitted components are matched to those of the model. The
     spread of the refits shows how accurate the estimates are if the model is correct.
 
     The intervals are centred on the estimate, with the standard deviation over the runs as standard
