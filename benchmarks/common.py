@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 
-from klnmf.data.sparse_data import SparseData
+from klnmf.data.sparse_data import InMemoryData
 from klnmf.data.validation import check_counts
 from klnmf.starts.initialization import STARTS
 
@@ -41,5 +41,5 @@ def start_pair(
     X: sp.csr_array, n_components: int, seed: int, init: str = "samples"
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the random start of this seed for ``fit``: W (n × r) and H (r × m)."""
-    W, H = STARTS[init](SparseData(X), n_components, np.random.default_rng(seed))
+    W, H = STARTS[init](InMemoryData(X), n_components, np.random.default_rng(seed))
     return np.asarray(W), np.ascontiguousarray(H.T)

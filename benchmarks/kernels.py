@@ -36,7 +36,7 @@ from benchmarks.common import add_data_argument, load_matrix, start_pair
 from klnmf import KLNMF, RunOptions
 from klnmf.backends.base import GuardedRule, MultiplicativeRule, Rule
 from klnmf.backends.cpu import CpuBackend
-from klnmf.data.sparse_data import SparseData
+from klnmf.data.sparse_data import InMemoryData
 from klnmf.objective import Penalties
 from klnmf.solvers.base import Problem
 
@@ -124,7 +124,7 @@ def print_table(title: str, columns: list[str], rows: dict[Any, list[float]]) ->
 
 def problem_of(X: sp.csr_array) -> Problem:
     """Return the problem without penalties, on one thread."""
-    return Problem(CpuBackend(SparseData(X), n_threads=1), Penalties())
+    return Problem(CpuBackend(InMemoryData(X), n_threads=1), Penalties())
 
 
 # ---- real data -----------------------------------------------------------------------------------

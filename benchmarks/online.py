@@ -24,7 +24,7 @@ from threadpoolctl import threadpool_limits
 from benchmarks.common import add_data_argument, load_matrix
 from klnmf import KLNMF, MiniBatchKLNMF
 from klnmf.backends import make_backend
-from klnmf.data.sparse_data import SparseData
+from klnmf.data.sparse_data import InMemoryData
 from klnmf.objective import Penalties
 from klnmf.solvers.base import Problem
 from klnmf.solvers.row_solve import RowSolve, solved_rows
@@ -34,7 +34,7 @@ ROW_SOLVE = RowSolve(tolerance=1e-5)
 
 def objective_of(X: sp.csr_array) -> Callable[[Any], float]:
     """Return a function that computes the divergence of components with the best W."""
-    problem = Problem(make_backend("cpu", SparseData(X), 1), Penalties())
+    problem = Problem(make_backend("cpu", InMemoryData(X), 1), Penalties())
 
     def objective(components: Any) -> float:
         H = problem.backend.upload(np.maximum(components.T, 1e-12))  # theirs may lack a cover

@@ -23,7 +23,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from klnmf.backends import make_backend
-from klnmf.data.sparse_data import SparseData
+from klnmf.data.sparse_data import InMemoryData
 from klnmf.data.validation import check_counts
 from klnmf.model_selection import RankSelection, select_rank
 from klnmf.model_selection.deviance import BACKGROUNDS
@@ -175,7 +175,7 @@ def compare_starts(args: argparse.Namespace) -> None:
             X, _, _ = design.draw(1000 * seed + design.rank)
             train, _ = thinned(X.astype(np.float32), 0.9, np.random.default_rng([seed, 0]))
             split = ThinnedSplit(X.astype(np.float32), 0.9, [seed, 0], 1)
-            problem = Problem(make_backend("auto", SparseData(train), 1), Penalties())
+            problem = Problem(make_backend("auto", InMemoryData(train), 1), Penalties())
             factors = None
             for rank in range(1, design.rank + 6):
                 factors = split.fitted(factors, rank, [seed, 0, rank])

@@ -24,7 +24,7 @@ from benchmarks.scaling import counts
 from klnmf.backends import BACKENDS
 from klnmf.backends.base import Backend
 from klnmf.backends.dask.packing import Packed, pack, unpack
-from klnmf.data.sparse_data import SparseData
+from klnmf.data.sparse_data import InMemoryData
 from klnmf.objective import NO_PENALTIES
 from klnmf.solvers.base import Problem, State
 from klnmf.solvers.coordinate_descent import SparseCoordinateDescent
@@ -78,7 +78,7 @@ class Measured:
 def measure(nonzeros: int, turns: int, iterations: int) -> Measured:
     """Alternate iterations of both back-ends on the same data."""
     X = counts(nonzeros, exponent=1.0)
-    cpu = Fit(BACKENDS["cpu"](SparseData(X), 2))
+    cpu = Fit(BACKENDS["cpu"](InMemoryData(X), 2))
     backend = BACKENDS["dask"](cpu.problem.backend.data, 2)
     try:
         dask = Fit(backend)

@@ -26,7 +26,7 @@ import scipy.sparse as sp
 
 from klnmf.backends.base import GuardedRule
 from klnmf.backends.cpu import CpuBackend
-from klnmf.data.sparse_data import SparseData
+from klnmf.data.sparse_data import InMemoryData
 from klnmf.objective import NO_PENALTIES
 from klnmf.solvers.base import Problem
 
@@ -62,7 +62,7 @@ class HalfSteps:
     def __init__(self, X: sp.csr_array, rank: int, n_threads: int = 1, seed: int = 0) -> None:
         generator = np.random.default_rng(seed)
         self.nnz, self.rank = X.nnz, rank
-        self.problem = Problem(CpuBackend(SparseData(X), n_threads), NO_PENALTIES)
+        self.problem = Problem(CpuBackend(InMemoryData(X), n_threads), NO_PENALTIES)
         self.problem.backend.data.prepare()
         self.rule = GuardedRule(np.arange(rank, dtype=np.int32), sweeps=2, want_value=False)
         self.start = [generator.random((size, rank), dtype=np.float32) for size in X.shape]

@@ -42,7 +42,7 @@ from threadpoolctl import threadpool_limits
 from benchmarks.common import add_data_argument, load_matrix
 from klnmf import KLNMF, RunOptions
 from klnmf.backends import make_backend
-from klnmf.data.sparse_data import SparseData
+from klnmf.data.sparse_data import InMemoryData
 from klnmf.data.validation import check_counts
 from klnmf.model_selection import Consensus, consensus
 from klnmf.objective import Penalties, kl_divergence
@@ -164,7 +164,7 @@ def agreed_programs(
 def seconds_to(target: float, X: sp.csr_array, dtype: Any, args: argparse.Namespace) -> list[float]:
     """Processor time of each run until this divergence; NaN for runs that end above it."""
     problem = Problem(
-        make_backend("auto", SparseData(check_counts(X, dtype=dtype)), 1), Penalties()
+        make_backend("auto", InMemoryData(check_counts(X, dtype=dtype)), 1), Penalties()
     )
     problem.backend.data.prepare()
     seconds = []

@@ -26,7 +26,7 @@ from threadpoolctl import threadpool_limits
 from benchmarks.common import add_data_argument, load_matrix
 from klnmf import KLNMF, RunOptions
 from klnmf.backends.cpu import CpuBackend
-from klnmf.data.sparse_data import SparseData
+from klnmf.data.sparse_data import InMemoryData
 from klnmf.objective import NO_PENALTIES, kl_divergence
 from klnmf.solvers.base import Problem
 from klnmf.solvers.row_solve import RowSolve, solved_rows
@@ -70,7 +70,7 @@ def ratios(X: sp.csr_array, rank: int, seed: int) -> tuple[float, float, float, 
     for effort in EFFORTS:
         seconds, W = least(
             lambda how=effort: solved_rows(  # type: ignore[misc]
-                Problem(CpuBackend(SparseData(new), 1), NO_PENALTIES), 0, [None, H], how
+                Problem(CpuBackend(InMemoryData(new), 1), NO_PENALTIES), 0, [None, H], how
             )
         )
         if kl_divergence(new, W, H) <= target:

@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse as sp
 
 from klnmf import KLNMF
-from klnmf.data.sparse_data import SparseData
+from klnmf.data.sparse_data import InMemoryData
 from klnmf.model_selection import Consensus, consensus
 from klnmf.model_selection.clusters import clustered, distances, mean_distance_to_neighbours
 from klnmf.objective import kl_divergence
@@ -58,14 +58,14 @@ def test_refit_of_both_factors_describes_the_data_better(found: Consensus) -> No
 def test_result_does_not_depend_on_jobs_and_x_is_prepared_once(
     found: Consensus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made: list[SparseData] = []
-    original = SparseData.__init__
+    made: list[InMemoryData] = []
+    original = InMemoryData.__init__
 
-    def counted(self: SparseData, X: Any) -> None:
+    def counted(self: InMemoryData, X: Any) -> None:
         made.append(self)
         original(self, X)
 
-    monkeypatch.setattr(SparseData, "__init__", counted)
+    monkeypatch.setattr(InMemoryData, "__init__", counted)
     again = consensus(PLANTED.X, 4, n_runs=12, n_jobs=3, random_state=0)
     assert len(made) == 1
     np.testing.assert_array_equal(found.components, again.components)

@@ -12,7 +12,7 @@ import pytest
 import scipy.sparse as sp
 
 from klnmf import KLNMF, MiniBatchKLNMF, load_model
-from klnmf.data.sparse_data import SparseData, counts_checksum
+from klnmf.data.sparse_data import InMemoryData, counts_checksum
 from klnmf.preparing import prepare
 from klnmf.simulate import simulate_counts
 from klnmf.uncertainty import bootstrap, differential_features
@@ -101,7 +101,7 @@ def test_fits_from_disk_and_of_known_things_know_their_counts(tmp_path: Path) ->
     exposure = {"exposure": np.linspace(1, 2, 50)}
     for X, known in ((matrix, {}), (matrix, exposure), (COUNTS, exposure)):
         model = KLNMF(3, **QUICK).fit(X, **known)
-        assert model.data_checksum_ == counts_checksum(COUNTS) == SparseData(COUNTS).sums_checksum
+        assert model.data_checksum_ == counts_checksum(COUNTS) == InMemoryData(COUNTS).sums_checksum
 
 
 def test_a_stream_is_known_to_nobody() -> None:

@@ -289,7 +289,7 @@ def test_a_data_frame_of_components_is_put_in_order() -> None:
     known = pandas.DataFrame([signature], columns=names)
     model = fit(frame, fixed_components=known[names[::-1]])[1]
     np.testing.assert_array_equal(model.components_[0], signature)
-    with pytest.raises(ValueError, match=r"'f0'\] are in one of them alone"):
+    with pytest.raises(ValueError, match=r"'f0'\] are in only one of them"):
         fit(frame, fixed_components=known[names[1:]])
 
 

@@ -48,11 +48,11 @@ def ones_but(size: int, value: float) -> np.ndarray:
         ),
         (
             {"fixed_components": np.ones((1, m)), "zero_components": np.eye(RANK, m)},
-            r"zero_components wants the entry \(0, 0\) to be 0, and fixed_components says .* 1",
+            r"zero_components sets entry \(0, 0\) to 0, but fixed_components fixes it at 1",
         ),
         (
             {"fixed_W": np.ones((n, 1)), "zero_W": np.eye(n, RANK)},
-            r"zero_W wants the entry \(3, 3\) to be 0, and fixed_W says",
+            r"zero_W sets entry \(3, 3\) to 0, but fixed_W fixes",
         ),
         (
             {"fixed_W": np.full(n, 1e100), "exposure": np.full(n, 1e100)},
@@ -169,13 +169,13 @@ def test_fixed_values_that_have_no_digits_are_refused(name: str) -> None:
     values = np.ones(shape)
     values.flat[3] = 1e-42
     with pytest.raises(
-        ValueError, match=rf"{name} has positive entries down to 1e-42, and float32"
+        ValueError, match=rf"{name} has positive entries down to 1e-42, but float32"
     ):
         fit(dtype=np.float32, **{name: values})
     fit(max_iter=1, **{name: values})  # float64 has them
     values.flat[3] = 1e-30
     weights = {"feature_weight": np.full(m, 1e-10), "sample_weight": np.full(n, 1e-10)}
-    with pytest.raises(ValueError, match=rf"{name} times weights .* down to 1e-40.*Set these to 0"):
+    with pytest.raises(ValueError, match=rf"{name} times weights .* down to 1e-40.*Set these"):
         fit(X * 1e10, dtype=np.float32, **{name: values}, **weights)
 
 

@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse as sp
 from scipy.special import xlogy
 
-from klnmf.data.sparse_data import SparseData
+from klnmf.data.sparse_data import InMemoryData
 from klnmf.data.validation import check_counts
 from klnmf.model_selection import select_rank
 from klnmf.model_selection.deviance import deviances_of_all_cells, feature_shares
@@ -53,7 +53,7 @@ def test_deviance_is_that_of_the_formula() -> None:
 
 
 def test_shares_of_the_background_are_positive_and_sum_to_one() -> None:
-    data = SparseData(check_counts(np.array([[3.0, 0.0], [1.0, 0.0]])))
+    data = InMemoryData(check_counts(np.array([[3.0, 0.0], [1.0, 0.0]])))
     np.testing.assert_allclose(feature_shares(data), [5 / 6, 1 / 6])
 
 

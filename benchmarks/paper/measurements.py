@@ -30,7 +30,7 @@ from benchmarks.peer_run import environment, write_json
 from klnmf import KLNMF, NotCountsWarning, RunOptions
 from klnmf.backends.base import GuardedRule, PaperRule
 from klnmf.backends.cpu import CpuBackend
-from klnmf.data.sparse_data import SparseData
+from klnmf.data.sparse_data import InMemoryData
 from klnmf.objective import NO_PENALTIES
 from klnmf.simulate import simulate_counts
 from klnmf.solvers import PaperCoordinateDescent, Solver
@@ -193,7 +193,7 @@ def break_test(settings: Settings, folder: Path | None) -> Result:
 def subproblem(settings: Settings, folder: Path | None) -> Result:
     """Repeated calls of Algorithm 2 with H fixed: how close it comes to the minimum of f."""
     X, rank = load_set(settings["set"], folder), settings["rank"]
-    problem = Problem(CpuBackend(SparseData(X), 1), NO_PENALTIES)
+    problem = Problem(CpuBackend(InMemoryData(X), 1), NO_PENALTIES)
     model, _ = fit(X, "srcd", rank, max_iter=30)
     H = np.ascontiguousarray(model.components_.T)
     start = np.ascontiguousarray(start_pair(X, rank, 1, "random")[0])

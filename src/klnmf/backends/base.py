@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Protocol
 
 import numpy.typing as npt
 
-from klnmf.data.sparse_data import SparseData
+from klnmf.data.sparse_data import CountData
 
 Array = npt.NDArray[Any]
 
@@ -108,15 +108,15 @@ class Backend(Protocol):
     """The verbs.
 
     ``x`` is the factor of ``mode``, ``A`` the other one, c the column sums of A + l1, as ``slopes``
-    returns it. What rows have of their own, beside c and l2, are the ``terms`` of the data's view.
+    returns it. Constraints on single rows are the ``row_constraints`` of the data's view.
     """
 
     name: ClassVar[str]
     rules: ClassVar[frozenset[type]]
-    data: SparseData
+    data: CountData
     narrow_dtype: Any  # a type below the data's that factors may also have; None if there is none
 
-    def __init__(self, data: SparseData, n_threads: int | None = None) -> None: ...
+    def __init__(self, data: Any, n_threads: int | None = None) -> None: ...
 
     def upload(self, factor: Any) -> Any:
         """Copy a NumPy array, or what NumPy makes one of, to where this back-end computes."""

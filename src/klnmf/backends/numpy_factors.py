@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from klnmf.data.sparse_data import ROWS_PER_SUM, SparseData, blocked_sum
+from klnmf.data.sparse_data import ROWS_PER_SUM, CountData, blocked_sum
 
 Array = npt.NDArray[Any]
 
@@ -21,7 +21,7 @@ def penalised_powers(rows: Array, penalty_shares: Array) -> Array:
 class NumpyFactors:
     """Factors in this process's memory, C-contiguous, of the data's type."""
 
-    data: SparseData
+    data: CountData
     narrow_dtype: Any = None
 
     def upload(self, factor: Array) -> Array:
@@ -58,13 +58,13 @@ class NumpyFactors:
 
     def penalised_sums(self, mode: int, factor: Array) -> tuple[Array, Array]:
         """See :class:`~klnmf.backends.base.Backend`."""
-        terms = self.data.view(mode).terms
-        assert terms is not None
-        assert terms.penalty_shares is not None
+        constraints = self.data.view(mode).row_constraints
+        assert constraints is not None
+        assert constraints.penalty_shares is not None
         sums = np.zeros((2, factor.shape[1]))
         for start in range(0, len(factor), ROWS_PER_SUM):
             rows = slice(start, start + ROWS_PER_SUM)
-            sums += penalised_powers(factor[rows], terms.penalty_shares[rows]).sum(axis=0)
+            sums += penalised_powers(factor[rows], constraints.penalty_shares[rows]).sum(axis=0)
         return sums[0], sums[1]
 
     def slopes(self, A: Array, l1: float) -> Array:

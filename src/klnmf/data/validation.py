@@ -12,6 +12,8 @@ import scipy.sparse as sp
 from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
 
+from klnmf.data.canonical import canonical, selected
+from klnmf.data.cell_weights import without_cells
 from klnmf.data.matrix_checks import checked_matrix, native_numbers
 from klnmf.support.option_names import option
 
@@ -54,7 +56,14 @@ def warn_caller(message: str, category: type[Warning]) -> None:
     warnings.warn(message, category, stacklevel=level)
 
 
-def checked_input(X: Any, name: str = "X", *, model: Any = None, **options: Any) -> Any:
+def checked_input(
+    X: Any,
+    name: str = "X",
+    *,
+    model: Any = None,
+    missing: sp.csr_array | None = None,
+    **options: Any,
+) -> Any:
     """Return X as scikit-learn checks it, after `checked_matrix`: an array, or a CSR array.
 
     NaN and infinity pass, unless ``ensure_all_finite=True``: `check_counts` has better advice.
@@ -67,20 +76,18 @@ def checked_input(X: Any, name: str = "X", *, model: Any = None, **options: Any)
         What it is called, for the messages.
     model : estimator, default=None
         Whose ``n_features_in_`` and ``feature_names_in_`` X must have, or sets with ``reset=True``.
+    missing : CSR array, default=None
+        Cells whose values do not matter: they become 0.
     **options
         For scikit-learn's ``validate_data``, or without a model for its ``check_array``.
     """
     X = checked_matrix(X, name)
+    if missing is not None:
+        X = without_cells(X, missing)
     options = {"accept_sparse": "csr", "ensure_all_finite": False} | options
     if model is None:
         return check_array(X, input_name=name, **options)
     return validate_data(model, X, **options)
-
-
-def _as_csr(X: Any) -> sp.csr_array:
-    """Return X as CSR with valid index arrays, sharing its memory where it is CSR already."""
-    X = checked_matrix(X)
-    return X if sp.issparse(X) else sp.csr_array(native_numbers(np.asarray(X)))
 
 
 def _cell(X: sp.csr_array, entry: int, first_row: int) -> str:
@@ -123,7 +130,8 @@ def _reject_negative(X: sp.csr_array, name: str, first_row: int) -> None:
         )
 
 
-def _reject_out_of_range(values: Array) -> None:
+def check_values(values: Array) -> None:
+    """Refuse positive values that the arithmetic cannot hold."""
     if values.size:
         total = float(values.sum(dtype=np.float64))
         check_value_range(float(values.min()), float(values.max()), total, values.dtype)
@@ -209,19 +217,6 @@ def empty_samples_message(
     return f"{told} of W {'is' if len(rows) == 1 else 'are'} 0 in all learned components."
 
 
-def _canonical(csr: sp.csr_array) -> sp.csr_array:
-    """Sort, sum duplicates (in float64: a narrow integer would wrap), drop explicit zeros."""
-    if not csr.has_canonical_format:
-        data = csr.data.astype(np.float64)  # also a copy: the caller's arrays stay as they are
-        csr = sp.csr_array((data, csr.indices.copy(), csr.indptr.copy()), shape=csr.shape)
-        csr.sum_duplicates()
-    if csr.data.size and not csr.data.all():
-        kept = csr.data != 0  # eliminate_zeros would write to memory that may be the caller's
-        indptr = np.concatenate([[0], np.cumsum(kept)])[csr.indptr].astype(csr.indptr.dtype)
-        csr = sp.csr_array((csr.data[kept], csr.indices[kept], indptr), shape=csr.shape)
-    return csr
-
-
 def check_counts(
     X: Any,
     *,
@@ -229,23 +224,26 @@ def check_counts(
     name: str = "KLNMF",
     first_row: int = 0,
     takes_missing: bool = False,
+    **options: Any,
 ) -> sp.csr_array:
     """Return X as a canonical CSR array of positive floats.
 
-    X is never changed, and copied only where it has to be.
+    This is the one gate for counts. X is never changed, and copied only where necessary.
 
     Parameters
     ----------
-    X : array or sparse matrix
-        Two-dimensional and real: what `checked_input` returns.
+    X : array-like, sparse matrix or DataFrame
+        What was passed.
     dtype : None, float32 or float64
         Type to compute in; None keeps float32 and float64 and picks the exact one for integers.
     name : str
-        Who asks, for the messages.
+        Name of the estimator or function, for the messages.
     first_row : int
         Number of the first row, for the messages, if X is a block of rows of something larger.
     takes_missing : bool
-        Whether who asks has the parameter ``missing``, which is what to do about NaN then.
+        Whether the caller has the parameter ``missing``, which the advice about NaN names then.
+    **options
+        For :func:`checked_input`.
 
     Returns
     -------
@@ -259,10 +257,11 @@ def check_counts(
     >>> X.nnz, X.dtype.name
     (2, 'float32')
     """
-    given = _as_csr(X)
+    X = checked_input(X, **options)
+    given = X if sp.issparse(X) else sp.csr_array(native_numbers(X))
     _reject_not_finite(given, first_row, sp.issparse(X), takes_missing)
     _reject_negative(given, name, first_row)
-    csr = _canonical(given)
+    csr = canonical(given)
     target = working_dtype(given.data, dtype)
     if dtype is None and given.dtype.kind in "biu" and csr.data.max(initial=0) >= EXACT_IN_FLOAT32:
         target = np.dtype(np.float64)  # duplicates may sum to more than any of them
@@ -277,8 +276,9 @@ def check_counts(
                 f"X holds values up to {np.format_float_scientific(csr.data.max(), 3, trim='-')}, "
                 f"which {target} cannot represent. {advice}"
             )
-        csr = _canonical(sp.csr_array((data, csr.indices, csr.indptr), shape=csr.shape))
-    _reject_out_of_range(csr.data)
+        csr = sp.csr_array((data, csr.indices, csr.indptr), shape=csr.shape)
+        csr = csr if data.all() else selected(csr, data != 0)  # the smallest may become 0
+    check_values(csr.data)
     return csr
 
 

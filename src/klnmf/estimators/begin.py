@@ -118,9 +118,9 @@ def _warm_state(model: Any, problem: Problem, solver: Solver, W: Any, H: Any) ->
 def continuation_key(model: Any, problem: Problem, solver: Solver) -> tuple[Any, ...]:
     """Return what a fit must have in common with the last one to go on from its state."""
     penalties = (model.l1_W, model.l2_W, model.l1_H, model.l2_H)
-    known = None if problem.known is None else problem.known.checksum
+    constraints = None if problem.constraints is None else problem.constraints.checksum
     fingerprint = problem.backend.data.fingerprint
-    return (fingerprint, model.n_components, repr(solver), penalties, known)
+    return (fingerprint, model.n_components, repr(solver), penalties, constraints)
 
 
 def warn_not_converged(history: list[Record], residual: float, max_iter: int, tol: float) -> None:

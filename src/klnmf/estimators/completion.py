@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from scipy.special import gammaln
 
 from klnmf.constraints.constraints import Constraints
-from klnmf.constraints.missing_cells import without_cells
+from klnmf.data.cell_weights import without_cells
 from klnmf.data.sparse_data import ROWS_PER_SUM
 
 if TYPE_CHECKING:
@@ -73,7 +73,13 @@ def completed(
             cells = None
         if weights is None and cells is None:
             return model._solve_W(counts, H)
-        constraints = Constraints(counts.shape, H.shape[1], feature_weight=weights, missing=cells)
+        constraints = Constraints(
+            counts.shape,
+            H.shape[1],
+            feature_weight=weights,
+            missing=cells,
+            penalties=model._penalties(),
+        )
         return model._solve_W(counts, H, constraints)
 
     W = np.concatenate([estimated(split.estimate, cells) for split, cells in halves()])

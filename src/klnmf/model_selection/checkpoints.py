@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils import check_random_state
 
-from klnmf.data.sparse_data import SparseData
+from klnmf.data.sparse_data import InMemoryData
 from klnmf.model_selection.growth import Factors
 from klnmf.model_selection.restarts import Fit
 from klnmf.model_selection.search import Held, Plan, Search
@@ -147,7 +147,7 @@ class SearchFile(WorkFile[Search]):
     def identity(self, work: Search) -> dict[str, Any]:
         """See :class:`WorkFile`."""
         plan = work.plan
-        return data_identity(SparseData(plan.X)) | {
+        return data_identity(InMemoryData(plan.X)) | {
             "ranks": list(plan.ranks),
             "n_splits": plan.n_splits,
             "train_fraction": plan.train_fraction,

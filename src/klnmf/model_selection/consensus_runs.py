@@ -14,10 +14,9 @@ from klnmf.backends import make_backend
 from klnmf.backends.cpu import effective_threads
 from klnmf.constraints.names import sample_names_of
 from klnmf.data.not_counts import warn_if_not_counts
-from klnmf.data.sparse_data import SparseData, view_of
+from klnmf.data.sparse_data import InMemoryData, view_of
 from klnmf.data.validation import (
     check_counts,
-    checked_input,
     warn_of_empty_samples,
     warn_of_many_components,
 )
@@ -144,7 +143,7 @@ def consensus(
     checked_choice(refit, "refit", ("W", "both"))
     checked_choice(init, "init", tuple(STARTS))
     jobs = effective_threads(n_jobs, "n_jobs")
-    counts = check_counts(checked_input(X), dtype=dtype, name="consensus")
+    counts = check_counts(X, dtype=dtype, name="consensus")
     if counts.nnz == 0:
         raise ValueError("All values of X are zero, so there are no components to find.")
     warn_of_many_components(n_components, counts.shape)
@@ -153,7 +152,7 @@ def consensus(
     is_bar_wanted(progress)  # an invalid value is an error before any work
     file = RunsFile(checkpoint, checkpoint_every, resume)
     seed = file.seed(random_state)
-    problem = Problem(make_backend("auto", SparseData(counts), 1), Penalties())
+    problem = Problem(make_backend("auto", InMemoryData(counts), 1), Penalties())
     identity = data_identity(problem.backend.data) | {
         "n_components": n_components,
         "init": init,

@@ -23,7 +23,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from scipy.special import xlogy
 
-from klnmf.data.sparse_data import SparseData
+from klnmf.data.sparse_data import CountData
 
 Array = npt.NDArray[Any]
 FloatArray = npt.NDArray[np.float64]
@@ -33,7 +33,7 @@ BACKGROUNDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.2, 0.3, 0.5)
 _ENTRIES_AT_ONCE = 1 << 22  # products W_ik H_jk in memory
 
 
-def feature_shares(data: SparseData) -> FloatArray:
+def feature_shares(data: CountData) -> FloatArray:
     """Share q of each feature in the training data, with one count added to each."""
     columns = data.view(1)
     return np.asarray((columns.row_sums + 1.0) / (data.total + columns.n_rows))

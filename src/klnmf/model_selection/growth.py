@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from klnmf.data.sparse_data import SparseData
+from klnmf.data.sparse_data import CountData
 from klnmf.solvers.base import Problem, State
 from klnmf.solvers.coordinate_descent import SparseCoordinateDescent
 from klnmf.solvers.loop import MaxIterations, Run, SmallGain
@@ -32,7 +32,7 @@ SWAP_FAILURES = 1
 CANDIDATES = 6
 
 
-def one_component(data: SparseData) -> Factors:
+def one_component(data: CountData) -> Factors:
     """Return the best fit with one component: row sums and column shares."""
     shares = data.view(1).row_sums / (data.total or 1.0)
     return _as_column(data.view(0).row_sums, data.dtype), _as_column(shares, data.dtype)

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from klnmf.backends import make_backend
-from klnmf.data.sparse_data import SparseData
+from klnmf.data.sparse_data import InMemoryData
 from klnmf.data.validation import VALUE_RANGE
 from klnmf.model_selection.deviance import (
     FloatArray,
@@ -137,7 +137,7 @@ class SpeckledSplit:
         data = self._filled(products(*factors, self._rows, self._columns))
         return Problem(make_backend("auto", data, self._n_threads), Penalties())
 
-    def _filled(self, estimates: FloatArray) -> SparseData:
+    def _filled(self, estimates: FloatArray) -> InMemoryData:
         """Return the data with these values in the hidden cells; tiny values become 0."""
         lowest = VALUE_RANGE[self._dtype.name][0]
         filling = np.where(estimates < lowest, 0.0, estimates).astype(self._dtype)
@@ -147,4 +147,4 @@ class SpeckledSplit:
         indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=self._shape[0]))])
         matrix = sp.csr_array((values[kept], columns, indptr), shape=self._shape)
         matrix.has_canonical_format = True
-        return SparseData(matrix)
+        return InMemoryData(matrix)

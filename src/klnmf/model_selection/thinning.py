@@ -10,7 +10,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from klnmf.backends import make_backend
-from klnmf.data.sparse_data import SparseData
+from klnmf.data.sparse_data import InMemoryData
 from klnmf.model_selection.deviance import FloatArray, deviances_of_all_cells, feature_shares
 from klnmf.model_selection.growth import Factors, descended, objective_of, one_component, resized
 from klnmf.objective import Penalties
@@ -54,7 +54,7 @@ class ThinnedSplit:
         self, X: sp.csr_array, train_fraction: float, seed: list[int], n_threads: int | None
     ) -> None:
         train, self._test = thinned(X, train_fraction, np.random.default_rng(seed))
-        self._data = SparseData(train)
+        self._data = InMemoryData(train)
         self._problem = Problem(make_backend("auto", self._data, n_threads), Penalties())
         self._scale = (1.0 - train_fraction) / train_fraction
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from klnmf.data.on_disk.views import Entries, MappedView, entries_of
+from klnmf.data.on_disk.views import Entries, MappedRows
 from klnmf.data.sparse_data import row_ranges
 from klnmf.readers.streams import Block, CountStream
 
@@ -150,13 +150,13 @@ def _csr(pieces: list[Block], done: int) -> sp.csr_array:
 
 
 def transposed_blocks(
-    view: MappedView, counts: Array, limit: int, folder: Path
+    stored: MappedRows, counts: Array, limit: int, folder: Path
 ) -> Iterator[tuple[Array, Array]]:
     """Entries of a matrix column after column: pieces of row numbers and of values.
 
     Parameters
     ----------
-    view : MappedView
+    stored : MappedRows
         The matrix by rows.
     counts : ndarray
         Nonzeros of each column.
@@ -165,8 +165,8 @@ def transposed_blocks(
     folder : Path
         For temporary files, which are as large as the matrix.
     """
-    dtype = record_dtype((view.n_rows, view.n_columns), view.values.dtype)
-    entries = entries_of(view, limit)
+    dtype = record_dtype((stored.n_rows, stored.n_columns), stored.values.dtype)
+    entries = stored.entries(limit)
     for start, stop, bucket in _bucketed(entries, "column", counts, limit, dtype, folder):
         if stop == start + 1:  # one column: in the order of its rows already, however long
             for rows, _, values in _pieces(bucket, dtype, limit):

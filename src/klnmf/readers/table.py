@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from klnmf.data.canonical import canonical, type_of_sums
 from klnmf.data.matrix_checks import checked_matrix
 from klnmf.support.input_files import ReadError
 
@@ -172,20 +173,6 @@ def refuse_wrong_counts(
     )
 
 
-def canonical(csr: sp.csr_array) -> sp.csr_array:
-    """Sort each row, sum entries of the same place, and remove zeros, in a copy if need be.
-
-    Sums are taken in `type_of_sums`, so that none of them wraps.
-    """
-    if csr.has_canonical_format and csr.data.all():
-        return csr
-    arrays = csr.data.astype(type_of_sums(csr.data)), csr.indices.copy(), csr.indptr.copy()
-    csr = sp.csr_array(arrays, shape=csr.shape)
-    csr.sum_duplicates()
-    csr.eliminate_zeros()
-    return csr
-
-
 def first_wrong(values: Array) -> int | None:
     """Position of the first value that is no count: negative, infinite or not a number."""
     if values.dtype.kind in {"b", "u"} or not values.size:
@@ -199,12 +186,6 @@ def first_wrong(values: Array) -> int | None:
 def is_count(value: float) -> bool:
     """Whether a number is 0 or more, finite, and not NaN."""
     return 0.0 <= value < float("inf")
-
-
-def type_of_sums(values: Array) -> np.dtype[Any]:
-    """Type in which no sum of these values wraps: int64 for whole numbers, else float64."""
-    is_whole = values.dtype.kind != "f" and values.sum(dtype=np.float64) < 2.0**63
-    return np.dtype(np.int64 if is_whole else np.float64)
 
 
 def _narrowest(values: Array) -> np.dtype[Any]:

@@ -41,7 +41,7 @@ def fit_identity(
     W, H : array-like or None
         The start, as it was passed to ``fit``.
     """
-    data, known = problem.backend.data, problem.known
+    data, constraints = problem.backend.data, problem.constraints
     (n, m), dtype = data.shape, np.dtype(data.dtype)
     r = parameters["n_components"]
     starts = {
@@ -55,7 +55,7 @@ def fit_identity(
         "backend": problem.backend.name,
         **vars(problem.penalties),
         **parameters,
-        **({} if known is None else {"checksum of what is known": known.checksum}),
+        **({} if constraints is None else {"checksum of what is known": constraints.checksum}),
     }
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from klnmf.data.sparse_data import SparseData
+from klnmf.data.sparse_data import CountData
 from klnmf.data.validation import warn_caller
 from klnmf.saved.container import Container, SavedFileError, write_container
 from klnmf.support.option_names import option
@@ -66,7 +66,7 @@ def klnmf_version() -> str:
     return Container("", {}, {}).klnmf_version
 
 
-def data_identity(data: SparseData) -> dict[str, Any]:
+def data_identity(data: CountData) -> dict[str, Any]:
     """Return the entries by which a checkpoint recognises its data."""
     (n, m), nnz, dtype, checksum = data.fingerprint
     return {

@@ -46,15 +46,10 @@ class Evaluation(NamedTuple):
 
 @dataclass(frozen=True)
 class Problem:
-    """The data on a back-end, and the penalties: everything that a solver does not change.
-
-    ``known`` is what was known of the factors before; its part in the row problems is with the data
-    (``RowView.terms``).
-    """
+    """The data on a back-end, and the penalties: everything that a solver does not change."""
 
     backend: Backend
     penalties: Penalties
-    known: Constraints | None = None
 
     def upload(self, factors: Iterable[Any]) -> list[Any]:
         """Return factors of the back-end with the entries of NumPy arrays."""
@@ -64,23 +59,31 @@ class Problem:
         """Return factors as NumPy arrays of the data's type."""
         return [self.backend.download(factor) for factor in factors]
 
-    def _terms(self, mode: int) -> RowConstraints:
-        return self.backend.data.view(mode).terms or RowConstraints()
+    @property
+    def constraints(self) -> Constraints | None:
+        """Constraints of the fit; those on row problems are also in `RowView.row_constraints`."""
+        constraints = self.backend.data.constraints
+        assert constraints is None or isinstance(constraints, Constraints)
+        return constraints
+
+    def _row_constraints(self, mode: int) -> RowConstraints:
+        return self.backend.data.view(mode).row_constraints or RowConstraints()
 
     def is_frozen(self, mode: int, n_components: int) -> Array:
         """By component, whether a half-step of this mode leaves it as it is."""
-        return self._terms(mode).is_frozen(n_components)
+        return self._row_constraints(mode).is_frozen(n_components)
 
     def has_known_entries(self, n_components: int) -> bool:
         """Whether some entries of the factors are known: fixed, or 0."""
         return any(
-            self.is_frozen(mode, n_components).any() or self._terms(mode).barred is not None
+            self.is_frozen(mode, n_components).any()
+            or self._row_constraints(mode).barred is not None
             for mode in range(len(self.backend.data.shape))
         )
 
     def sums_and_squares(self, mode: int, factor: Any) -> tuple[Array, Array]:
         """Column sums and sums of squares of a factor, as the penalties count them."""
-        if self._terms(mode).penalty_shares is not None:
+        if self._row_constraints(mode).penalty_shares is not None:
             return self.backend.penalised_sums(mode, factor)
         return self.backend.column_sums(factor), self.backend.column_squares(factor)
 
@@ -88,7 +91,7 @@ class Problem:
         """Penalty of one factor."""
         if not self.penalties.penalised_modes[mode]:
             return 0.0
-        if self.penalties.l2[mode] or self._terms(mode).penalty_shares is not None:
+        if self.penalties.l2[mode] or self._row_constraints(mode).penalty_shares is not None:
             return self.penalties.of(mode, *self.sums_and_squares(mode, factor))
         sums = self.backend.column_sums(factor)
         return self.penalties.of(mode, sums, np.zeros_like(sums))
@@ -100,7 +103,7 @@ class Problem:
         shares of the penalties add L1 themselves.
         """
         (A,) = (factor for other, factor in enumerate(factors) if other != mode)
-        has_shares = self._terms(mode).penalty_shares is not None
+        has_shares = self._row_constraints(mode).penalty_shares is not None
         return A, self.backend.slopes(A, 0.0 if has_shares else self.penalties.l1[mode])
 
     def update(self, mode: int, factors: list[Any], rule: Rule) -> HalfStep:
@@ -181,17 +184,17 @@ class Solver(ABC):
                 "does not have. Choose another solver or another backend."
             )
 
-    def check_known(self, known: Constraints, penalties: Penalties) -> None:
-        """Say by name that this solver does not do with what is known, before any work starts."""
+    def check_constraints(self, constraints: Constraints) -> None:
+        """Refuse constraints that this solver does not support, before any work starts."""
         if set(self.rules) <= CONSTRAINED_RULES:
             return
-        # Weights and exposures alone are a change of variables, which any solver can do with.
-        modes = range(len(known.shape))
-        if any(known.row_constraints(mode, penalties) is not None for mode in modes):
+        # Weights and exposures alone are a change of variables, which any solver supports.
+        modes = range(len(constraints.shape))
+        if any(constraints.row_constraints(mode) is not None for mode in modes):
+            is_penalised = any(constraints.penalties.penalised_modes)
             raise ValueError(
-                f"solver={self.name!r} does not support {', '.join(known.names)}"
-                f"{' under penalties' if any(penalties.penalised_modes) else ''}. Choose 'srcd', "
-                "'mu' or 'bmme'."
+                f"solver={self.name!r} does not support {', '.join(constraints.names)}"
+                f"{' under penalties' if is_penalised else ''}. Choose 'srcd', 'mu' or 'bmme'."
             )
 
     def prepare(self, problem: Problem, state: State) -> None:  # noqa: B027

@@ -18,7 +18,7 @@ import scipy.sparse as sp
 
 from klnmf.backends import make_backend
 from klnmf.backends.base import GuardedRule
-from klnmf.data.sparse_data import RowView, SparseData
+from klnmf.data.sparse_data import InMemoryData, InMemoryView
 from klnmf.objective import Penalties
 from klnmf.solvers.base import Problem
 from klnmf.solvers.coordinate_descent import SparseCoordinateDescent
@@ -74,7 +74,7 @@ class Batch:
             (X.data, places.astype(X.indices.dtype), X.indptr),
             shape=(X.shape[0], len(self.features)),
         )
-        self.data = SparseData(compressed)
+        self.data = InMemoryData(compressed)
         self.problem = BatchProblem(make_backend(backend, self.data, n_threads), Penalties())
         self.counts: Array = self.data.view(1).row_sums
         self.W: Any = None
@@ -100,7 +100,7 @@ class OnlineMemory:
         cls, X: sp.csr_array, n_components: int, seed: int, backend: str, n_threads: int | None
     ) -> OnlineMemory:
         """Start from the components that the default solver finds in these samples."""
-        problem = Problem(make_backend(backend, SparseData(X), n_threads), Penalties())
+        problem = Problem(make_backend(backend, InMemoryData(X), n_threads), Penalties())
         state = start_state(problem, n_components, "samples", seed)
         run = Run.started(problem, SparseCoordinateDescent(), state)
         run.until(MaxIterations(START_ITERATIONS))
@@ -195,7 +195,7 @@ class OnlineMemory:
             self.n_revived += 1
 
 
-def _misfit(by_rows: RowView, W: Array, H: Array) -> Array:
+def _misfit(by_rows: InMemoryView, W: Array, H: Array) -> Array:
     """Σ v log(v / y) of each row."""
     rows = np.repeat(np.arange(by_rows.n_rows), np.diff(by_rows.indptr))
     y = np.zeros(len(rows))

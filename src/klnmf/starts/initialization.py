@@ -13,8 +13,8 @@ from sklearn.utils.extmath import randomized_svd
 from threadpoolctl import threadpool_limits
 
 from klnmf.constraints.constraints import Constraints
-from klnmf.constraints.explained_cells import uncovered_cells
-from klnmf.data.sparse_data import RowView, SparseData
+from klnmf.constraints.explained_cells import unexplained_cells
+from klnmf.data.sparse_data import CountData, RowView
 from klnmf.objective import Penalties
 from klnmf.starts.sample_groups import group_means, shares_of_rows
 
@@ -100,7 +100,7 @@ def _skip(generator: np.random.Generator, n_entries: int, dtype: np.dtype[Any]) 
 
 
 def random_start(
-    data: SparseData, n_components: int, generator: np.random.Generator
+    data: CountData, n_components: int, generator: np.random.Generator
 ) -> tuple[NoisyRows, Array]:
     """Uniform noise scaled to the margins: the sums of WHᵀ start near the row and column sums of X.
 
@@ -128,7 +128,7 @@ ROWS_AT_ONCE = 1024
 
 
 def sample_start(
-    data: SparseData, n_components: int, generator: np.random.Generator
+    data: CountData, n_components: int, generator: np.random.Generator
 ) -> tuple[NoisyRows, Array]:
     """Components that start as averages of a few samples, mixed with the margins and noise.
 
@@ -173,7 +173,7 @@ def _means_of_few(
 
 
 def nndsvd_start(
-    data: SparseData, n_components: int, generator: np.random.Generator
+    data: CountData, n_components: int, generator: np.random.Generator
 ) -> tuple[Array, Array]:
     """Nonnegative double SVD (Boutsidis and Gallopoulos): the larger signed part of each pair.
 
@@ -281,21 +281,21 @@ def best_scales(
     return np.where(alive, np.exp(0.5 * (low + high)), 1.0)
 
 
-def cover_start(known: Constraints, H: Array, data: SparseData) -> None:
+def cover_start(constraints: Constraints, H: Array, data: CountData) -> None:
     """Fill zeros of a start of H, in place, where no W that is allowed would cover a nonzero.
 
     Parameters
     ----------
-    known : Constraints
-        What is known, in H already.
+    constraints : Constraints
+        Of the fit, imposed on H already.
     H : ndarray of shape (n_features, n_components)
         The start, in the units of the fit.
-    data : SparseData
-        X; ``check_coverage`` has found nothing.
+    data : CountData
+        X; ``check_explained`` has found nothing.
     """
-    may_move = known.with_known(1, np.ones(H.shape, dtype=bool)) & ~known.is_frozen(1)
+    may_move = constraints.imposed_on(1, np.ones(H.shape, dtype=bool)) & ~constraints.is_frozen(1)
     bare = np.zeros(len(H), dtype=bool)
-    for _, columns in uncovered_cells(known.allowed(0), H > 0, data):
+    for _, columns in unexplained_cells(constraints.allowed(0), H > 0, data):
         bare[columns] = True
     if not bare.any():
         return

@@ -37,7 +37,7 @@ from klnmf.backends.dask.operations import (
 )
 from klnmf.backends.dask.partition import Partition
 from klnmf.backends.dask.session import Session
-from klnmf.data.sparse_data import SparseData
+from klnmf.data.sparse_data import CountData, FitInput
 
 Array = npt.NDArray[Any]
 
@@ -107,12 +107,12 @@ class DaskBackend:
         {GuardedRule, SolveRule, MultiplicativeRule, PaperRule}
     )
 
-    def __init__(self, data: SparseData, n_threads: int | None = None) -> None:
+    def __init__(self, data: FitInput, n_threads: int | None = None) -> None:
         self._cluster = Cluster(n_threads)
         try:
             parts = parts_of(data, self._cluster)
             self.session = Session(self._cluster, parts)
-            self.data: SparseData = parts.seen_from_driver(self.session)
+            self.data: CountData = parts.seen_from_driver(self.session)
         except BaseException:
             if hasattr(self, "session"):
                 self.session.close()

@@ -1,4 +1,4 @@
-"""Dask arrays that the estimators take, with what is known of them, and return."""
+"""Dask arrays that the estimators take, with their constraints, and return."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from klnmf.backends.dask.cluster import computed
 from klnmf.constraints.constraints import Constraints
 from klnmf.constraints.names import OF_SAMPLES
 from klnmf.data.matrix_checks import checked_matrix, is_dask_array
-from klnmf.data.sparse_data import SparseData
+from klnmf.data.sparse_data import InMemoryData
 
 Array = npt.NDArray[Any]
 
-# What is known as a pattern of cells.
+# Constraints that are patterns of cells.
 PATTERNS = ("missing", "zero_W", "zero_components")
 
 
-def known_on_driver(given: dict[str, Any], X: Any) -> dict[str, Any]:
-    """Return what is known of a Dask array, in memory; a pattern only where it has cells.
+def constraints_on_driver(given: dict[str, Any], X: Any) -> dict[str, Any]:
+    """Return the constraints on a Dask array in memory, patterns of cells as sparse arrays.
 
     Parameters
     ----------
     given : dict
-        By the names of the constraints in ``klnmf.constraints.constraints``, as it was passed.
+        By the names of the constraints in ``klnmf.constraints.constraints``, as they were passed.
     X : dask.array.Array
         Counts.
     """
@@ -39,8 +39,8 @@ def known_on_driver(given: dict[str, Any], X: Any) -> dict[str, Any]:
     names = [name for name in OF_SAMPLES if given.get(name) is not None]
     if names and np.isnan(X.shape[0]):
         raise ValueError(
-            f"{', '.join(names)} cannot be matched with the samples of the Dask array X: the "
-            "sizes of its blocks are not known. Call X.compute_chunk_sizes() before."
+            f"{', '.join(names)} cannot be matched with the samples of the Dask array X, because "
+            "the sizes of its blocks are unknown. Call X.compute_chunk_sizes() first."
         )
     found = dict(given)
     for name, value in given.items():
@@ -60,7 +60,7 @@ def pattern_block(block: Any, name: str) -> sp.csr_array:
 
 
 def transformed_blocks(model: Any, X: Any, given: dict[str, Any]) -> Any:
-    """W of a Dask array as a Dask array: every block of rows by itself, when it is asked for.
+    """W of a Dask array as a Dask array: each block of rows is computed when it is needed.
 
     Parameters
     ----------
@@ -69,18 +69,18 @@ def transformed_blocks(model: Any, X: Any, given: dict[str, Any]) -> Any:
     X : dask.array.Array
         Counts.
     given : dict
-        What is known of the samples.
+        Constraints on the samples.
     """
     import dask
 
-    given = known_on_driver(given, X)
+    given = constraints_on_driver(given, X)
     # Not the type of this block alone: integers would have one or the other by their size.
     is_integer = X.dtype.kind in "biu"
     dtype = np.dtype(model.dtype or (model.components_.dtype if is_integer else X.dtype))
     if model.n_fixed_W_ or any(value is not None for value in given.values()):
-        known = model._known_of_samples((X.shape[0], X.shape[1]), dtype, given)
-        if known is not None:  # exposures of 1, say, are nothing to know
-            return _mapped_rows(_transformed_rows, model, X, dtype, known)
+        constraints = model._constraints_on((X.shape[0], X.shape[1]), dtype, given)
+        if constraints is not None:  # exposures of 1, for instance, are no constraint
+            return _mapped_rows(_transformed_rows, model, X, dtype, constraints)
     return _with_whole_rows(X).map_blocks(
         _transformed_block,
         dask.delayed(_single_threaded(model)),
@@ -91,7 +91,7 @@ def transformed_blocks(model: Any, X: Any, given: dict[str, Any]) -> Any:
     )
 
 
-def output_blocks(model: Any, X: Any, W: Any, known: Constraints | None) -> Any:
+def output_blocks(model: Any, X: Any, W: Any, constraints: Constraints | None) -> Any:
     """W of a fit, a Dask array, in the units of the user and the form that the model returns.
 
     Parameters
@@ -102,18 +102,20 @@ def output_blocks(model: Any, X: Any, W: Any, known: Constraints | None) -> Any:
         Counts.
     W : dask.array.Array
         As the fit has it, with blocks of the same rows.
-    known : Constraints or None
-        What is known of X.
+    constraints : Constraints or None
+        Constraints of the fit.
     """
-    if known is not None and (known.scales(0) is not None or known.fixed[0] is not None):
-        return _mapped_rows(_rows_in_own_units, model, X, W.dtype, known, W)
+    if constraints is not None and (
+        constraints.scales(0) is not None or constraints.fixed[0] is not None
+    ):
+        return _mapped_rows(_rows_in_user_units, model, X, W.dtype, constraints, W)
     return W.map_blocks(sp.csr_array, meta=_meta(True, W.dtype)) if model.sparse_output else W
 
 
 def _mapped_rows(
-    function: Any, model: Any, X: Any, dtype: np.dtype[Any], known: Constraints, W: Any = None
+    function: Any, model: Any, X: Any, dtype: np.dtype[Any], constraints: Constraints, W: Any = None
 ) -> Any:
-    """Apply a function to every block of rows, with what is known of these."""
+    """Apply a function to every block of rows, with the constraints on these."""
     import dask
     import dask.array as da
 
@@ -124,18 +126,18 @@ def _mapped_rows(
     of_W = [None] * len(blocks) if W is None else W.to_delayed(optimize_graph=False)[:, 0]
     meta = _meta(model.sparse_output, dtype)
     for block, rows_of_W, start, stop in zip(blocks, of_W, ends[:-1], ends[1:], strict=True):
-        own = known.part(np.arange(start, stop))
-        # Where W is there, counts are needed for samples alone that had no part in the fit.
-        is_needed = W is None or (own.sample_weight is not None and not own.sample_weight.all())
-        counts, own = block if is_needed else None, dask.delayed(own, traverse=False)
-        piece = apply(counts, rows_of_W, single, dtype, int(start), own)
+        part = constraints.part(np.arange(start, stop))
+        # With W, counts are needed only for samples of weight 0, which had no part in the fit.
+        is_needed = W is None or (part.sample_weight is not None and not part.sample_weight.all())
+        counts, part = block if is_needed else None, dask.delayed(part, traverse=False)
+        piece = apply(counts, rows_of_W, single, dtype, int(start), part)
         shape = (int(stop - start), model.n_components_)
         pieces.append(da.from_delayed(piece, shape, meta=meta))
     return da.concatenate(pieces)
 
 
 def _single_threaded(model: Any) -> Any:
-    """Return a copy for Dask, which has as many of them at work as it has threads."""
+    """Return a copy for Dask, which runs one of them in each of its threads."""
     single = copy.copy(model)
     single.backend, single.n_threads, single.run = "cpu", 1, None
     single._saved_state = None
@@ -148,23 +150,23 @@ def _with_whole_rows(X: Any) -> Any:
 
 def _transformed_block(block: Any, model: Any, dtype: Any) -> Any:
     counts = checked_block([block], dtype, type(model).__name__, 0)
-    return model._as_output(model._transformed(SparseData(counts), {}))
+    return model._as_output(model._transformed(InMemoryData(counts), {}))
 
 
 def _transformed_rows(
-    block: Any, _: Any, model: Any, dtype: Any, first_row: int, known: Constraints
+    block: Any, _: Any, model: Any, dtype: Any, first_row: int, constraints: Constraints
 ) -> Any:
-    counts = checked_block([block], dtype, type(model).__name__, first_row, known.missing)
-    return model._as_output(model._solve_W(SparseData(counts), model._H(), known))
+    counts = checked_block([block], dtype, type(model).__name__, first_row, constraints.missing)
+    return model._as_output(model._solve_W(InMemoryData(counts), model._H(), constraints))
 
 
-def _rows_in_own_units(
-    block: Any, W: Array, model: Any, dtype: Any, first_row: int, known: Constraints
+def _rows_in_user_units(
+    block: Any, W: Array, model: Any, dtype: Any, first_row: int, constraints: Constraints
 ) -> Any:
     if block is None:
-        return model._as_output(known.original(0, W))
-    counts = checked_block([block], dtype, type(model).__name__, first_row, known.missing)
-    return model._as_output(model._W_in_own_units(W, SparseData(counts), known))
+        return model._as_output(constraints.original(0, W))
+    counts = checked_block([block], dtype, type(model).__name__, first_row, constraints.missing)
+    return model._as_output(model._W_in_user_units(W, InMemoryData(counts), constraints))
 
 
 def _meta(is_sparse: bool, dtype: Any) -> Any:
@@ -174,7 +176,7 @@ def _meta(is_sparse: bool, dtype: Any) -> Any:
 def blocks_of_factor(backend: Backend, factor: Any, X: Any) -> Any:
     """Return a factor of a fit as a Dask array with blocks of the same rows as X.
 
-    It stays on the workers where these outlive the fit; else it comes to this process.
+    It stays on the workers if these outlive the fit; else it comes to this process.
     """
     import dask.array as da
 

@@ -179,9 +179,9 @@ def column_squares(rows: Array) -> Array:
 
 def _penalised_sums(context: Context) -> Pieces:
     assert context.data is not None
-    assert context.data.terms is not None
-    assert context.data.terms.penalty_shares is not None
-    powers = penalised_powers(context.inputs["x"], context.data.terms.penalty_shares)
+    assert context.data.row_constraints is not None
+    assert context.data.row_constraints.penalty_shares is not None
+    powers = penalised_powers(context.inputs["x"], context.data.row_constraints.penalty_shares)
     return context.partition.pieces(context.part, powers, sum_of_rows)
 
 
