@@ -36,10 +36,10 @@ def _seen(argument: Any) -> Any:
 def _verb(name: str, *, gives_factor: bool, takes_factor: bool = True) -> Any:
     on_arrays = getattr(CpuBackend, name)
 
-    def verb(self: CpuBackend, *arguments: Any) -> Any:
+    def verb(self: CpuBackend, *arguments: Any, **settings: Any) -> Any:
         if takes_factor and not any(isinstance(each, OpaqueFactor) for each in arguments):
             raise TypeError(f"{name} was given no factor of this back-end")
-        result = on_arrays(self, *map(_seen, arguments))
+        result = on_arrays(self, *map(_seen, arguments), **settings)
         return OpaqueFactor(result) if gives_factor else result
 
     return verb
@@ -52,14 +52,12 @@ class OpaqueBackend(CpuBackend):
 
     for _name in ("upload", "restore"):
         locals()[_name] = _verb(_name, gives_factor=True, takes_factor=False)
-    for _name in ("copy", "converted"):
+    for _name in ("copy", "converted", "extrapolated"):
         locals()[_name] = _verb(_name, gives_factor=True)
     for _name in (
-        "copy_into",
         "count_zeros",
         "dense_product",
         "evaluate",
-        "extrapolate",
         "merge_columns",
         "penalised_sums",
         "scale_columns",

@@ -233,9 +233,10 @@ def test_extrapolation_is_that_of_the_reference(dtype: type) -> None:
     case = random_case((40, 1), 3, dtype=dtype)
     newest, previous = case.W, random_case((40, 1), 3, dtype=dtype, seed=1).W
     for weight, keep in ((0.8, 0.01), (0.8, 1.0), (0.0, 0.01)):
-        targets = [np.empty_like(newest), np.empty_like(newest)]
-        for backend, target in zip((CpuBackend, ReferenceBackend), targets, strict=True):
-            backend(InMemoryData(case.X)).extrapolate(newest, previous, weight, keep, target)
+        targets = [
+            backend(InMemoryData(case.X)).extrapolated(newest, previous, weight, keep)
+            for backend in (CpuBackend, ReferenceBackend)
+        ]
         rounding = 4 * np.finfo(dtype).eps
         np.testing.assert_allclose(*targets, rtol=rounding, atol=rounding * newest.max())
         assert (targets[0] >= keep * newest).all()
@@ -323,7 +324,5 @@ def test_threads_change_no_bit_of_sums_and_evaluations(dtype: type) -> None:
     assert same_bits(*(backend.column_squares(case.W) for backend in backends))
     judged = [backend.evaluate(0, case.W, case.H, c, 0.1) for backend in backends]
     assert same_bits(*(np.array([totals.value, totals.kkt]) for totals in judged))
-    targets = [np.empty_like(case.W) for _ in backends]
-    for backend, target in zip(backends, targets, strict=True):
-        backend.extrapolate(case.W, case.W[::-1].copy(), 0.7, 0.01, target)
-    assert same_bits(*targets)
+    before = case.W[::-1].copy()
+    assert same_bits(*(backend.extrapolated(case.W, before, 0.7, 0.01) for backend in backends))

@@ -136,9 +136,6 @@ class Backend(Protocol):
     def converted(self, factor: Any, dtype: Any) -> Any:
         """Return a copy of a factor in another type: the data's or ``narrow_dtype``."""
 
-    def copy_into(self, target: Any, source: Any) -> None:
-        """``target[:] = source``."""
-
     def column_sums(self, factor: Any) -> Array:
         """Column sums in float64, by blocks of rows."""
 
@@ -168,10 +165,8 @@ class Backend(Protocol):
     def count_zeros(self, factor: Any) -> int:
         """How many entries are exactly 0."""
 
-    def extrapolate(
-        self, newest: Any, previous: Any, weight: float, keep: float, target: Any
-    ) -> None:
-        """``target = max(newest + weight · (newest − previous), keep · newest)``."""
+    def extrapolated(self, newest: Any, previous: Any, weight: float, keep: float) -> Any:
+        """Return ``max(newest + weight · (newest − previous), keep · newest)``."""
 
     def dense_product(self, W: Any, H: Any) -> Any:
         """W Hᵀ, dense, in float64."""

@@ -163,11 +163,11 @@ class CpuBackend(NumpyFactors):
         _core.column_squares(factor, self.n_threads, squares)
         return squares
 
-    def extrapolate(
-        self, newest: Array, previous: Array, weight: float, keep: float, target: Array
-    ) -> None:
+    def extrapolated(self, newest: Array, previous: Array, weight: float, keep: float) -> Array:
         """See :class:`~klnmf.backends.base.Backend`."""
+        target = np.empty_like(newest)
         _core.extrapolate(newest, previous, weight, keep, self.n_threads, target)
+        return target
 
     def update_rows(
         self, mode: int, x: Array, A: Array, c: Array, l2: float, rule: Rule

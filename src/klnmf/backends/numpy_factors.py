@@ -48,10 +48,6 @@ class NumpyFactors:
         """See :class:`~klnmf.backends.base.Backend`."""
         return factor.copy()
 
-    def copy_into(self, target: Array, source: Array) -> None:
-        """See :class:`~klnmf.backends.base.Backend`."""
-        np.copyto(target, source)
-
     def column_sums(self, factor: Array) -> Array:
         """See :class:`~klnmf.backends.base.Backend`."""
         return np.array([blocked_sum(column) for column in factor.T])

@@ -153,12 +153,11 @@ class ReferenceBackend(NumpyFactors):
         """See :class:`~klnmf.backends.base.Backend`."""
         return np.array([blocked_sum(column.astype(np.float64) ** 2) for column in factor.T])
 
-    def extrapolate(
-        self, newest: Array, previous: Array, weight: float, keep: float, target: Array
-    ) -> None:
+    def extrapolated(self, newest: Array, previous: Array, weight: float, keep: float) -> Array:
         """See :class:`~klnmf.backends.base.Backend`."""
         dtype = newest.dtype.type
-        target[:] = np.maximum(newest + dtype(weight) * (newest - previous), dtype(keep) * newest)
+        moved = newest + dtype(weight) * (newest - previous)
+        return np.asarray(np.maximum(moved, dtype(keep) * newest))
 
     def update_rows(
         self, mode: int, x: Array, A: Array, c: Array, l2: float, rule: Rule

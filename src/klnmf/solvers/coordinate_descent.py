@@ -165,8 +165,7 @@ class SparseCoordinateDescent(Solver):
             self._iterate(problem, state)
             return True
         before, objective = state.factors, state.objective
-        with state.memory["momentum"].kept_as_it_is(state):
-            self._iterate(problem, state)
+        self._iterate(problem, state)
         gain = objective - state.objective
         went_down = math.isfinite(state.objective) and not gain < 0
         if not went_down:

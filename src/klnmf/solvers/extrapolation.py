@@ -11,8 +11,7 @@ of the last: fewer values to compute, and none of the first iterations fails as 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -38,8 +37,8 @@ class ExtrapolationWeights:
 class Momentum:
     """The factors that the last half-steps solved for, and those before them.
 
-    Four arrays a mode at most are alive: the kept one, the last solved, the one solved before, and
-    one to write to; the last three are recycled here.
+    Half-steps write to none of them, nor to the state's factors: they make new ones. At most four
+    arrays per mode are alive: the kept one, the last solved, the one solved before, and the new one.
     """
 
     NUMBERS = ("weight", "restarted", "has_failed")
@@ -49,14 +48,12 @@ class Momentum:
         self.weight = weights.first
         self.restarted = False  # since the last iteration that went through
         self.has_failed = False  # ever
-        self._kept: list[Any] = []  # factors that are not to be written to
         self.release(state)
 
     def release(self, state: State) -> None:
         """Drop the momentum and free its memory; what it learnt about its weight stays."""
         self.solved: list[Any] = list(state.factors)
         self.previous: list[Any] = [None for _ in state.factors]
-        self._spare: list[list[Any]] = [[] for _ in state.factors]
 
     @staticmethod
     def array_names(n_modes: int) -> list[str]:
@@ -65,9 +62,10 @@ class Momentum:
         return [f"{kind}_{factor_name(mode)}" for kind in ("solved", "previous") for mode in modes]
 
     def stored(self) -> StoredMemory:
-        """Everything but the arrays to write to; what is None has no entry."""
-        names = self.array_names(len(self.solved))
-        arrays = zip(names, [*self.solved, *self.previous], strict=True)
+        """Everything, for a file; what is None has no entry."""
+        arrays = zip(
+            self.array_names(len(self.solved)), [*self.solved, *self.previous], strict=True
+        )
         return StoredMemory(
             {
                 "weight": float(self.weight),
@@ -112,15 +110,10 @@ class Momentum:
             violation = self._try_together(problem, state, rule)
         if violation is None:
             last = len(state.factors) - 1
+            rules = [replace(rule, want_value=extrapolate)] * last + [rule]
             violation = max(
-                self.half_step(
-                    problem,
-                    state,
-                    mode,
-                    replace(rule, want_value=extrapolate or mode == last),
-                    extrapolate,
-                ).violation
-                for mode in range(last + 1)
+                self.half_step(problem, state, mode, its_rule, extrapolate).violation
+                for mode, its_rule in enumerate(rules)
             )
         if not self.restarted:
             # The momentum is trusted more after an iteration without a restart.
@@ -143,132 +136,74 @@ class Momentum:
         return step
 
     def _restart(self, state: State) -> None:
-        """Drop the momentum, and trust it less from now on."""
         self.weight *= self.weights.shrinkage
         self.restarted = self.has_failed = True
-        for mode, factor in enumerate(state.factors):
-            dropped = self.arrays(mode)
-            self.solved[mode], self.previous[mode] = factor, None
-            for array in dropped:
-                self._give(mode, array, state)
+        self.release(state)
 
     def _try_together(self, problem: Problem, state: State, rule: GuardedRule) -> float | None:
         """All half-steps against moved factors; None, after a restart, if that would be worse.
 
         The same steps as calls of ``half_step`` whose results are kept untested, but for the last.
         """
-        # The first factor moves along its change in this iteration.
-        forgotten, self.previous[0] = self.previous[0], None
-        self._give(0, forgotten, state)
-        moved = self._moved_others(problem, 0)
-        factors, taken, solved = [state.factors[0], *moved.values()], list(moved.items()), []
-        last, violation = len(factors) - 1, 0.0
+        self.previous[0] = None  # the first factor moves along its change in this iteration
+        factors = [state.factors[0], *self._moved_others(problem, 0).values()]
+        last, violation, solved = len(factors) - 1, 0.0, []
         for mode in range(last + 1):
-            x = self._take(problem, mode)
-            problem.backend.copy_into(x, factors[mode])
-            factors[mode] = x
+            factors[mode] = problem.backend.copy(factors[mode])
             step = problem.update(mode, factors, replace(rule, want_value=mode == last))
             violation = max(violation, step.violation)
-            solved.append(x)
-            taken.append((mode, x))
+            solved.append(factors[mode])
             if mode < last:
-                factors[mode] = self._extrapolated(problem, mode, x, self.solved[mode])
-                taken.append((mode, factors[mode]))
+                factors[mode] = self._moved(problem, factors[mode], self.solved[mode])
         if not step.objective <= state.objective:
-            for mode, unused in taken:
-                self._give(mode, unused)
             self._restart(state)
             return None
-        released = [*taken, *enumerate(state.factors), *enumerate(self.previous)]
         self.previous, self.solved = self.solved, solved
         state.factors, state.objective = factors, step.objective
-        for mode, array in released:
-            self._give(mode, array, state)
         return violation
 
     def _moved_others(self, problem: Problem, mode: int) -> dict[int, Any]:
         """Factors of the other modes, moved on along their last change, where they have one."""
         return {
-            other: self._extrapolated(problem, other, self.solved[other], previous)
+            other: self._moved(problem, self.solved[other], previous)
             for other, previous in enumerate(self.previous)
             if other != mode and previous is not None
         }
 
-    def _extrapolated(self, problem: Problem, mode: int, newest: Any, previous: Any) -> Any:
-        target = self._take(problem, mode)
-        problem.backend.extrapolate(newest, previous, self.weight, KEPT_SHARE, target)
-        return target
+    def _moved(self, problem: Problem, newest: Any, previous: Any) -> Any:
+        return problem.backend.extrapolated(newest, previous, self.weight, KEPT_SHARE)
 
     def _try(
         self, problem: Problem, state: State, mode: int, rule: GuardedRule, moved: dict[int, Any]
     ) -> HalfStep | None:
         """Half-step against kept and ``moved`` factors; None if those would be worse."""
         factors = [moved.get(other, factor) for other, factor in enumerate(state.factors)]
-        factors[mode] = self._take(problem, mode)
-        problem.backend.copy_into(factors[mode], state.factors[mode])
+        factors[mode] = problem.backend.copy(state.factors[mode])
         step = problem.update(mode, factors, rule)
         if moved and not step.objective <= state.objective:
-            for unused, array in [(mode, factors[mode]), *moved.items()]:
-                self._give(unused, array)
             return None
-        released = [*enumerate(state.factors), (mode, self.previous[mode])]
         self.previous[mode], self.solved[mode] = self.solved[mode], factors[mode]
-        # From here on the new factors are the state: one assignment, so that an interrupt finds
-        # factors that belong together.
+        # One assignment: an interrupt finds factors that belong together.
         state.factors, state.objective = factors, step.objective
-        for unused, array in released:
-            self._give(unused, array, state)
         return step
-
-    def _take(self, problem: Problem, mode: int) -> Any:
-        """Return an array of that mode to write to."""
-        spare = self._spare[mode]
-        return spare.pop() if spare else problem.backend.copy(self.solved[mode])
-
-    @contextmanager
-    def kept_as_it_is(self, state: State) -> Iterator[None]:
-        """Leave the arrays of the present factors alone, even where the state has got new ones."""
-        self._kept = list(state.factors)
-        yield
-        kept, self._kept = self._kept, []
-        for mode, array in enumerate(kept):
-            self._give(mode, array, state)
-
-    def _give(self, mode: int, array: Any, state: State | None = None) -> None:
-        """Take back an array, unless something still uses it."""
-        if array is None:
-            return
-        used = [*self.arrays(mode), *self._spare[mode], *self._kept]
-        if state is not None:
-            used.append(state.factors[mode])
-        if not any(array is other for other in used):
-            self._spare[mode].append(array)
 
     def widen(self, problem: Problem, state: State) -> None:
         """Bring the factors to the type of the data; the momentum is dropped."""
-        self.release(state)
         dtype = problem.backend.data.dtype
         state.factors = [problem.backend.converted(factor, dtype) for factor in state.factors]
-        self.solved = list(state.factors)
+        self.release(state)
 
     def rescaled(self, problem: Problem, state: State, scales: Sequence[Array]) -> None:
-        """Scale the columns of the kept factors and of the momentum.
+        """Scale the columns of the kept factors and of the momentum."""
 
-        The factors are replaced in one assignment: an interrupt finds the old ones or the new.
-        """
-        scaled = []
+        def scaled(mode: int, array: Any) -> Any:
+            copy = problem.backend.copy(array)
+            problem.backend.scale_columns(copy, scales[mode])
+            return copy
+
+        is_kept = [x is factor for x, factor in zip(self.solved, state.factors, strict=True)]
+        state.factors = [scaled(mode, factor) for mode, factor in enumerate(state.factors)]
         for mode, factor in enumerate(state.factors):
-            target = self._take(problem, mode)
-            problem.backend.copy_into(target, factor)
-            problem.backend.scale_columns(target, scales[mode])
-            scaled.append(target)
-        old_factors, state.factors = state.factors, scaled
-        for mode, (old, new) in enumerate(zip(old_factors, scaled, strict=True)):
-            if self.solved[mode] is old:
-                self.solved[mode] = new
-            for array in self.arrays(mode):
-                if array is not new and array is not old:
-                    problem.backend.scale_columns(array, scales[mode])
-            if self.previous[mode] is old:
-                self.previous[mode] = None
-            self._give(mode, old, state)
+            self.solved[mode] = factor if is_kept[mode] else scaled(mode, self.solved[mode])
+            if self.previous[mode] is not None:
+                self.previous[mode] = scaled(mode, self.previous[mode])

@@ -42,9 +42,7 @@ class ExtrapolatedMultiplicativeUpdates(Solver):
 
     def prepare(self, problem: Problem, state: State) -> None:
         """See :class:`Solver`."""
-        copy = problem.backend.copy
-        state.memory["previous"] = [copy(factor) for factor in state.factors]
-        state.memory["spare"] = [copy(factor) for factor in state.factors]
+        state.memory["previous"] = list(state.factors)
         state.memory["t"] = 1.0
 
     def stored_memory(self, state: State) -> StoredMemory:
@@ -62,26 +60,23 @@ class ExtrapolatedMultiplicativeUpdates(Solver):
                 stored.array(name, factor.shape, factor.dtype)
                 for name, factor in zip(_names(state), state.factors, strict=True)
             ],
-            "spare": [problem.backend.copy(factor) for factor in state.factors],
             "t": stored.number("t", float),
         }
 
     def iterate(self, problem: Problem, state: State) -> None:
         """See :class:`Solver`."""
-        previous, spare = state.memory["previous"], state.memory["spare"]
+        previous = state.memory["previous"]
         t = 0.5 * (1.0 + math.sqrt(1.0 + 4.0 * state.memory["t"] ** 2))
         weight = (state.memory["t"] - 1.0) / t
         state.memory["t"] = t
         state.objective = math.nan
         violation = 0.0
         for mode, factor in enumerate(state.factors):
-            moved = spare[mode]
-            # keep = 1: only the positive part of the change is extrapolated.
-            problem.backend.extrapolate(factor, previous[mode], weight, 1.0, moved)
             factors = list(state.factors)
-            factors[mode] = moved
+            # keep = 1: only the positive part of the change is extrapolated.
+            factors[mode] = problem.backend.extrapolated(factor, previous[mode], weight, keep=1.0)
             step = problem.update(mode, factors, MultiplicativeRule())
-            state.factors[mode], previous[mode], spare[mode] = moved, factor, previous[mode]
+            state.factors, previous[mode] = factors, factor
             violation = max(violation, step.violation)
         state.violation = violation
 

@@ -215,10 +215,6 @@ class DaskBackend:
         """See :class:`~klnmf.backends.base.Backend`."""
         return Factor(factor.version)
 
-    def copy_into(self, target: Factor, source: Factor) -> None:
-        """See :class:`~klnmf.backends.base.Backend`."""
-        target.version = source.version
-
     def converted(self, factor: Factor, dtype: Any) -> Factor:
         """See :class:`~klnmf.backends.base.Backend`."""
         old = factor.version
@@ -246,14 +242,11 @@ class DaskBackend:
         operation = Merge(old.mode, old.number, pair, weights, column, new.number)
         factor.version = self._later(operation, new).version
 
-    def extrapolate(
-        self, newest: Factor, previous: Factor, weight: float, keep: float, target: Factor
-    ) -> None:
+    def extrapolated(self, newest: Factor, previous: Factor, weight: float, keep: float) -> Factor:
         """See :class:`~klnmf.backends.base.Backend`."""
         a, b = newest.version, previous.version
         new = self._new(a.mode, a.shape[1], a.dtype)
-        operation = Extrapolate(a.mode, a.number, b.number, weight, keep, new.number)
-        target.version = self._later(operation, new).version
+        return self._later(Extrapolate(a.mode, a.number, b.number, weight, keep, new.number), new)
 
     # ---- sums ------------------------------------------------------------------------------------
 
