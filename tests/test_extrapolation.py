@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from klnmf.data.in_memory import InMemoryData
+from klnmf.data.sparse_data import InMemoryData
 
 from klnmf.backends.cpu import CpuBackend
 from klnmf.objective import NO_PENALTIES, Penalties, penalised_objective
