@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from klnmf.data.sparse_data import ROWS_PER_SUM, CountData, blocked_sum
+from klnmf.data.sparse_data import CountData
+from klnmf.data.sums import ROWS_PER_SUM, blocked_sum
 
 Array = npt.NDArray[Any]
 

@@ -24,7 +24,8 @@ from klnmf.backends.base import (
 from klnmf.backends.numpy_factors import NumpyFactors
 from klnmf.backends.reference_newton import newton_step, newton_steps, products, sums_over_rows
 from klnmf.data.row_constraints import RowConstraints
-from klnmf.data.sparse_data import CountData, InMemoryView, blocked_sum
+from klnmf.data.sparse_data import CountData, InMemoryView
+from klnmf.data.sums import blocked_sum
 
 Array = npt.NDArray[Any]
 

@@ -19,12 +19,8 @@ from klnmf.support.option_names import option
 
 Array = npt.NDArray[Any]
 
-# Integers below this are exact in float32.
-EXACT_IN_FLOAT32 = 2**24
-
-# Rows that a message names.
-EXAMPLES = 5
-
+EXACT_IN_FLOAT32 = 2**24  # integers below this are
+EXAMPLES = 5  # rows that a message names
 # Positive values outside these bounds would under- or overflow in squares and quotients.
 VALUE_RANGE = {"float32": (1e-15, 1e15), "float64": (1e-140, 1e140)}
 
@@ -45,9 +41,8 @@ def working_dtype(values: Array, requested: Any = None) -> np.dtype[Any]:
 
 
 def warn_caller(message: str, category: type[Warning]) -> None:
-    """Warn at the line of the user's code, whatever wrappers stand between it and this call."""
-    frame = inspect.currentframe()
-    level = 1
+    """Warn at the line of the user's code, however many calls are between it and this one."""
+    frame, level = inspect.currentframe(), 1
     while frame is not None:
         package = frame.f_globals.get("__name__", "").partition(".")[0]
         if package not in ("klnmf", "sklearn"):
@@ -73,7 +68,7 @@ def checked_input(
     X : array-like, sparse matrix or DataFrame
         What was passed.
     name : str
-        What it is called, for the messages.
+        Its name in messages.
     model : estimator, default=None
         Whose ``n_features_in_`` and ``feature_names_in_`` X must have, or sets with ``reset=True``.
     missing : CSR array, default=None
@@ -125,8 +120,8 @@ def _reject_negative(X: sp.csr_array, name: str, first_row: int) -> None:
         raise ValueError(
             f"Negative values in data passed to {name}: "
             f"{_cell(X, int(X.data.argmin()), first_row)}. KL divergence is for counts and other "
-            "nonnegative data; shift or clip the data, or do not centre or log-transform it below "
-            "0 first."
+            "nonnegative data. Do not centre the data, and do not take logarithms of values below "
+            "1."
         )
 
 
@@ -148,15 +143,15 @@ def check_value_range(smallest: float, largest: float, total: float, dtype: np.d
     if smallest < low or not largest <= high or too_far_apart:
         wider = f" Use {option('dtype', 'float64')}, or" if dtype == np.float32 else " Please"
         raise ValueError(
-            f"The positive values of X run from {smallest:.3g} to {largest:.3g}, but "
-            f"{dtype} arithmetic is safe from {low:g} to {high:g} only, and not over all of "
-            f"that in one matrix.{wider} multiply X by a constant (the components scale with it), "
-            "or set values that are numerical noise to 0."
+            f"The positive values of X range from {smallest:.3g} to {largest:.3g}, but {dtype} "
+            f"arithmetic is safe only from {low:g} to {high:g}, and not over all of that range in "
+            f"one matrix.{wider} multiply X by a constant (the components scale with it), or set "
+            "values that are numerical noise to 0."
         )
 
 
 def warn_of_many_components(n_learned: int, shape: tuple[int, int]) -> None:
-    """Warn where the components that are learned could reproduce any data; one always may be."""
+    """Warn if the learned components could reproduce any data; a single one is always fine."""
     if n_learned > 1 and n_learned >= min(shape):
         n, m = shape
         warn_caller(
@@ -192,9 +187,9 @@ def empty_samples_message(
     is_empty : array of bool
         Whether a sample has no counts.
     names : sequence, default=None
-        Names of the samples; None shows their numbers alone.
+        Names of the samples; None shows only their numbers.
     lack : str
-        What they have not, for the message.
+        What they lack, for the message.
 
     Examples
     --------
@@ -211,10 +206,10 @@ def empty_samples_message(
     listed = ", ".join(shown) + (", ..." if len(rows) > EXAMPLES else "")
     of_all = f"{len(rows):,} of {len(is_empty):,} samples"
     if len(rows) == 1:
-        told = f"{of_all} has {lack}: row {listed}. Its row"
+        found, row_is = f"{of_all} has {lack}: row {listed}", "Its row of W is"
     else:
-        told = f"{of_all} have {lack}: rows {listed}. Their rows"
-    return f"{told} of W {'is' if len(rows) == 1 else 'are'} 0 in all learned components."
+        found, row_is = f"{of_all} have {lack}: rows {listed}", "Their rows of W are"
+    return f"{found}. {row_is} 0 in all learned components."
 
 
 def check_counts(
@@ -239,7 +234,7 @@ def check_counts(
     name : str
         Name of the estimator or function, for the messages.
     first_row : int
-        Number of the first row, for the messages, if X is a block of rows of something larger.
+        Number of the first row, for the messages, if X is a block of rows of a larger matrix.
     takes_missing : bool
         Whether the caller has the parameter ``missing``, which the advice about NaN names then.
     **options

@@ -16,7 +16,7 @@ from scipy.special import gammaln
 
 from klnmf.constraints.constraints import Constraints
 from klnmf.data.cell_weights import without_cells
-from klnmf.data.sparse_data import ROWS_PER_SUM
+from klnmf.data.sums import ROWS_PER_SUM
 
 if TYPE_CHECKING:
     from klnmf.data.on_disk.matrix import OnDiskMatrix

@@ -106,7 +106,7 @@ def _fit(
     if is_dask_array(X):
         from klnmf.backends.dask.blocks import output_blocks
 
-        return output_blocks(model, X, W, constraints)
+        return output_blocks(model._row_model(), X, W, constraints)
     if constraints is not None:
         assert isinstance(data, CountData)
         W = model._W_in_user_units(W, data, constraints)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from klnmf.data.on_disk.views import Entries, MappedRows
-from klnmf.data.sparse_data import row_ranges
+from klnmf.data.sums import row_ranges
 from klnmf.readers.streams import Block, CountStream
 
 Array = npt.NDArray[Any]

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from klnmf.data.matrix_checks import checked_indptr, csr_from_parts
-from klnmf.data.sparse_data import row_ranges
+from klnmf.data.sums import row_ranges
 from klnmf.readers.table import CountTable, table_of_file
 from klnmf.support.input_files import ReadError
 

@@ -35,7 +35,8 @@ from klnmf.backends.dask.session import Session
 from klnmf.data.cell_weights import CellWeights
 from klnmf.data.not_counts import warn_of
 from klnmf.data.row_constraints import RowConstraints
-from klnmf.data.sparse_data import NONZEROS_PER_PASS, Piece
+from klnmf.data.sparse_data import Piece
+from klnmf.data.sums import NONZEROS_PER_PASS
 from klnmf.data.validation import check_value_range
 
 Array = npt.NDArray[Any]

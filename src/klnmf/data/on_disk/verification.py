@@ -33,7 +33,7 @@ from klnmf.data.on_disk.layout import (
     write_json,
 )
 from klnmf.data.on_disk.views import Entries, MappedRows, open_rows
-from klnmf.data.sparse_data import DivergenceConstant, blocked_sum, is_exact_in_float32
+from klnmf.data.sums import DivergenceConstant, blocked_sum, is_exact_in_float32
 from klnmf.data.validation import check_value_range
 from klnmf.support.input_files import ReadError
 from klnmf.support.untrusted_json import read_json
@@ -179,9 +179,10 @@ def check_indptr(path: Path, stored: MappedRows) -> None:
 def measured_facts(folder: Path, stored: MappedRows) -> dict[str, Any]:
     """Return what a header says about the values, by the code that measures them in memory."""
     constant, is_exact = DivergenceConstant(), stored.values.dtype == np.float64
-    for entries in stored.entries(_ENTRIES):
-        constant.add(entries.values)
-        is_exact = is_exact and is_exact_in_float32(entries.values)
+    for start in range(0, stored.nnz, _ENTRIES):
+        values = stored.values.read(start, min(start + _ENTRIES, stored.nnz))
+        constant.add(values)
+        is_exact = is_exact and is_exact_in_float32(values)
     checksum = 0  # of the same matrix in memory, see CountData.fingerprint
     for part in ("indptr", "indices", "values"):
         skipped = NPY_HEADER
