@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from klnmf.data.sparse_data import InMemoryData
 
 from klnmf.backends.cpu import CpuBackend
+from klnmf.data.sparse_data import InMemoryData
 from klnmf.objective import NO_PENALTIES, Penalties, penalised_objective
 from klnmf.solvers import SparseCoordinateDescent
 from klnmf.solvers.base import Problem, State
