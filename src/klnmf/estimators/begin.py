@@ -28,16 +28,8 @@ def begin_run(
 ) -> tuple[Run, Checkpoint | None]:
     """Return the run of a fit, and the checkpoint to write to.
 
-    Parameters
-    ----------
-    model : KLNMF
-        The estimator, for its parameters and for what its last fit left.
-    options : RunOptions
-        For its checkpoint.
-    problem, solver
-        What the run is about, see :class:`~klnmf.solvers.loop.Run`.
-    W, H : array-like or None
-        The start, as it was passed to ``fit``.
+    ``model`` is the estimator, for its parameters and for what its last fit left; ``options`` name
+    the checkpoint; W and H are the start, as passed to ``fit``.
     """
     path = None if options.checkpoint is None else Path(options.checkpoint)
     is_resumed = should_resume(path, options.resume)

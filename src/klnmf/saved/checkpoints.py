@@ -28,18 +28,10 @@ Array = npt.NDArray[Any]
 def fit_identity(
     problem: Problem, solver: Solver, parameters: dict[str, Any], W: Any, H: Any
 ) -> dict[str, Any]:
-    """Return everything that decides the bits of a fit's iterations, but for the seed.
+    """Return everything that decides a fit's iterations, except for the seed.
 
-    Parameters
-    ----------
-    problem : Problem
-        The data on a back-end, and the penalties.
-    solver : Solver
-        Its settings count, not how it was named.
-    parameters : dict
-        Other parameters of the estimator that matter.
-    W, H : array-like or None
-        The start, as it was passed to ``fit``.
+    ``parameters`` are those of the estimator that matter beside the problem and the settings of the
+    solver; W and H are the start, as passed to ``fit``.
     """
     data, constraints = problem.backend.data, problem.constraints
     (n, m), dtype = data.shape, np.dtype(data.dtype)

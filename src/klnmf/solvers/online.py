@@ -56,16 +56,9 @@ class BatchProblem(Problem):
 
 
 class Batch:
-    """Some samples, ready to be learnt from, with their part of W once it is known.
+    """Some samples to learn from, with their part of W once it was solved for.
 
-    Parameters
-    ----------
-    X : scipy.sparse.csr_array
-        As :func:`klnmf.data.validation.check_counts` returns it.
-    backend : str
-        Name of the back-end.
-    n_threads : int or None
-        Threads.
+    X is as :func:`klnmf.data.validation.check_counts` returns it.
     """
 
     def __init__(self, X: sp.csr_array, backend: str, n_threads: int | None) -> None:

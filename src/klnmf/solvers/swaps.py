@@ -90,16 +90,8 @@ def propose_swap(
 ) -> Swap | None:
     """Most promising swap on a sample; None if there is nothing to merge or nothing to gain.
 
-    Parameters
-    ----------
-    X : csr_array of shape (n_sampled, n_columns)
-        The sample.
-    W, H : ndarray of shape (n_sampled, n_components), (n_columns, n_components)
-        The rows of the factors that belong to it, in float64; the columns of the whole H sum to 1.
-    masses : ndarray of shape (n_components,)
-        Column sums of the whole W.
-    generator : numpy.random.Generator
-        Draws the rows that new components start from.
+    W and H are the rows of the factors that belong to the sample X, in float64, scaled so that the
+    columns of the whole H sum to 1; ``masses`` are the column sums of the whole W.
     """
     if W.shape[1] < 2 or X.nnz == 0:
         return None
