@@ -1,4 +1,4 @@
-"""How a fit begins: anew, where the last one stopped, or where one that was killed had come to."""
+"""How a fit begins: with a new start, where the last fit stopped, or from a checkpoint."""
 
 from __future__ import annotations
 
@@ -28,23 +28,15 @@ def begin_run(
 ) -> tuple[Run, Checkpoint | None]:
     """Return the run of a fit, and the checkpoint to write to.
 
-    Parameters
-    ----------
-    model : KLNMF
-        The estimator, for its parameters and for what its last fit left.
-    options : RunOptions
-        For its checkpoint.
-    problem, solver
-        What the run is about, see :class:`~klnmf.solvers.loop.Run`.
-    W, H : array-like or None
-        The start, as it was passed to ``fit``.
+    ``model`` is the estimator, for its parameters and for what its last fit left; ``options`` name
+    the checkpoint; W and H are the start, as passed to ``fit``.
     """
     path = None if options.checkpoint is None else Path(options.checkpoint)
     is_resumed = should_resume(path, options.resume)
     if path is not None and model.warm_start:
         raise ValueError(
-            "warm_start=True and checkpoint cannot be used together: a second fit would have to go "
-            "on both from the first and from the file. To go on with a fit that is over, leave out "
+            "warm_start=True and checkpoint cannot be used together: a second fit would have to "
+            "continue both the first fit and the file. To continue a fit that is over, leave out "
             "warm_start and increase max_iter."
         )
     state = _warm_state(model, problem, solver, W, H)
@@ -73,7 +65,7 @@ def begin_run(
 
 
 def _new_run(model: Any, problem: Problem, solver: Solver, seed: int, W: Any, H: Any) -> Run:
-    """Run that has not begun, or the best of several that have come a little way."""
+    """Run that has not begun, or the best of several after their first iterations."""
     run = _fresh_run(model, problem, solver, seed, W, H)
     if model.n_init == 1 or not run.state.was_drawn:
         return run
@@ -81,7 +73,7 @@ def _new_run(model: Any, problem: Problem, solver: Solver, seed: int, W: Any, H:
     run.until(enough)
     seconds_of_others = 0.0
     for trial in range(1, model.n_init):
-        # A seed for each, from the fit's own; the first one is that of a fit without trials.
+        # Each trial gets a seed from that of the fit; the first has the seed itself.
         its_seed = int(np.random.default_rng([seed, trial]).integers(np.iinfo(np.int32).max))
         other = _fresh_run(model, problem, solver, its_seed, W, H)
         other.until(enough)
@@ -116,7 +108,7 @@ def _warm_state(model: Any, problem: Problem, solver: Solver, W: Any, H: Any) ->
 
 
 def continuation_key(model: Any, problem: Problem, solver: Solver) -> tuple[Any, ...]:
-    """Return what a fit must have in common with the last one to go on from its state."""
+    """Return what must be the same for a fit to go on from the state of the last one."""
     penalties = (model.l1_W, model.l2_W, model.l1_H, model.l2_H)
     constraints = None if problem.constraints is None else problem.constraints.checksum
     fingerprint = problem.backend.data.fingerprint

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from klnmf.backends import make_backend
 from klnmf.data.sparse_data import InMemoryData
-from klnmf.model_selection.deviance import FloatArray, deviances_of_all_cells, feature_shares
+from klnmf.model_selection.deviance import Cells, FloatArray, deviances, feature_shares
 from klnmf.model_selection.growth import Factors, descended, objective_of, one_component, resized
 from klnmf.objective import Penalties
 from klnmf.solvers.base import Problem
@@ -81,9 +81,8 @@ class ThinnedSplit:
 
     def deviances(self, factors: Factors, backgrounds: Sequence[float]) -> FloatArray:
         """Held-out deviance for each background and sample."""
-        return deviances_of_all_cells(
-            self._test, *factors, feature_shares(self._data), backgrounds, self._scale
-        )
+        shares, cells = feature_shares(self._data), Cells.stored_in(self._test)
+        return deviances(cells, factors, shares, backgrounds, rest_is_zero=True, scale=self._scale)
 
 
 def _state_seed(seed: list[int]) -> int:

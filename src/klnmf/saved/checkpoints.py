@@ -1,4 +1,4 @@
-"""Checkpoints of running fits: written every so often, gone on from to the same bits."""
+"""Checkpoints of running fits. A fit that goes on from one ends exactly as if never stopped."""
 
 from __future__ import annotations
 
@@ -28,18 +28,10 @@ Array = npt.NDArray[Any]
 def fit_identity(
     problem: Problem, solver: Solver, parameters: dict[str, Any], W: Any, H: Any
 ) -> dict[str, Any]:
-    """Return everything that decides the bits of a fit's iterations, but for the seed.
+    """Return everything that decides a fit's iterations, except for the seed.
 
-    Parameters
-    ----------
-    problem : Problem
-        The data on a back-end, and the penalties.
-    solver : Solver
-        Its settings count, not how it was named.
-    parameters : dict
-        Other parameters of the estimator that matter.
-    W, H : array-like or None
-        The start, as it was passed to ``fit``.
+    ``parameters`` are those of the estimator that matter beside the problem and the settings of the
+    solver; W and H are the start, as passed to ``fit``.
     """
     data, constraints = problem.backend.data, problem.constraints
     (n, m), dtype = data.shape, np.dtype(data.dtype)
@@ -71,13 +63,13 @@ SAME_OBJECTIVE = 1e-5
 class Checkpoint(PeriodicFile[Run]):
     """The file of one fit."""
 
-    identity: dict[str, Any]  # what a fit has in common with the one that it goes on from
-    seed: int | None  # None: any will do
+    identity: dict[str, Any]  # must be the same for the fit that goes on
+    seed: int | None  # None: any seed
     max_iter: int
     tol: float
 
     def write(self, work: Run) -> None:
-        """See :class:`PeriodicFile`; nothing is written in mid-iteration."""
+        """See :class:`PeriodicFile`; nothing is written in the middle of an iteration."""
         if work.is_whole:
             super().write(work)
 
@@ -131,7 +123,7 @@ class Checkpoint(PeriodicFile[Run]):
                     f"it has done {len(history)} iterations, more than "
                     f"{option('max_iter', self.max_iter)}."
                 )
-            # When the pair is evaluated in full depends on tol: with another one, from now on.
+            # tol decides when factors are evaluated in full: with another one, from now on.
             next_check = content.whole("next_check")
             is_same_tol = content.number("tol") == self.tol
             run = Run(problem, solver, state, history)
@@ -158,10 +150,12 @@ class Checkpoint(PeriodicFile[Run]):
 def _check_objective(problem: Problem, solver: Solver, state: State) -> None:
     """Refuse factors whose objective is not the one in the file, whatever its checksums say."""
     if state.iteration == 0:
-        return  # the objective of a start is not known
+        return  # a start has no objective yet, and may have zeros that the first iteration fills
     found = problem.objective(state.factors)
     if found == state.objective and not solver.never_rises:
         return  # it may be infinite
+    if math.isinf(found):
+        raise SavedFileError("its factors do not belong to these data: the objective is infinite.")
     scale = problem.backend.data.total + abs(state.objective)
     if not abs(found - state.objective) <= SAME_OBJECTIVE * scale < np.inf:
         raise SavedFileError(
@@ -198,10 +192,6 @@ def _state(content: Fields, arrays: dict[str, Array], problem: Problem, solver: 
         {name: restored[place] for name, place in places.items()},
     )
     solver.restore_memory(problem, state, stored_memory)
-    # A start may have zeros that the first iteration takes away.
-    must_be_finite = solver.never_rises and state.iteration > 0
-    if must_be_finite and not math.isfinite(problem.objective(state.factors)):
-        raise SavedFileError("its factors do not belong to these data: the objective is infinite.")
     return state
 
 

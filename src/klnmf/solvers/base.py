@@ -1,7 +1,4 @@
-"""What a solver is: a way to do one iteration on a pair of factors.
-
-The loop around it is elsewhere.
-"""
+"""What a solver is: a way to do one iteration on the factors. The loop is in `solvers/loop.py`."""
 
 from __future__ import annotations
 
@@ -74,7 +71,7 @@ class Problem:
         return self._row_constraints(mode).is_frozen(n_components)
 
     def has_known_entries(self, n_components: int) -> bool:
-        """Whether some entries of the factors are known: fixed, or 0."""
+        """Whether some entries of the factors are given: fixed, or 0."""
         return any(
             self.is_frozen(mode, n_components).any()
             or self._row_constraints(mode).barred is not None
@@ -144,7 +141,7 @@ class Problem:
 
 @dataclass
 class State:
-    """Where an iteration starts: enough to go on, from memory or from a file, to the same bits."""
+    """Where an iteration starts: enough to go on, from memory or a file, to the same result."""
 
     factors: list[Any]  # one for each mode: [W, H]; the objective belongs to these
     seed: int  # the order of the coordinates comes from (seed, iteration)
@@ -152,8 +149,8 @@ class State:
     objective: float = float("nan")
     violation: float = float("inf")  # the largest residual met in the last iteration
     seconds: float = 0.0  # spent in the solver, evaluation not counted
-    was_drawn: bool = False  # the start was drawn: nobody counts on its digits
-    memory: dict[str, Any] = field(default_factory=dict)  # what else the solver carries along
+    was_drawn: bool = False  # the start was drawn, not given: its digits do not matter
+    memory: dict[str, Any] = field(default_factory=dict)  # what else the solver keeps
 
     def order(self, n_components: int) -> Array:
         """Random order of the coordinates, shared by all rows of this iteration."""
@@ -170,12 +167,12 @@ class Solver(ABC):
     """One iteration updates W, then H. Subclasses hold their settings and nothing else."""
 
     name: ClassVar[str]
-    rules: ClassVar[tuple[type, ...]]  # what it needs of a back-end
+    rules: ClassVar[tuple[type, ...]]  # what it needs from a back-end
     never_rises: ClassVar[bool]  # whether the objective cannot rise, by proof
 
     def check_backend(self, backend: Backend | type[Backend]) -> None:
-        """Say by name what the back-end lacks, before any work starts."""
-        # Every fit ends with a solve for W as transform does it.
+        """Raise a ValueError if the back-end lacks a rule that a fit needs."""
+        # Every fit ends with a solve for W, as in transform.
         needed = dict.fromkeys((*self.rules, SolveRule))
         missing = [rule.__name__ for rule in needed if rule not in backend.rules]
         if missing:
@@ -198,24 +195,24 @@ class Solver(ABC):
             )
 
     def prepare(self, problem: Problem, state: State) -> None:  # noqa: B027
-        """Set up what the solver carries along; called once, before the first iteration."""
+        """Set up what the solver keeps between iterations; called once, before the first."""
 
     def stored_memory(self, state: State) -> StoredMemory:
-        """Return what the solver carries along between two iterations, for a file.
+        """Return what the solver keeps between iterations, for a file.
 
         Scratch arrays, whose entries do not matter, are left out. A solver that puts anything into
         ``state.memory`` has this method and the next one.
         """
         if state.memory:
             raise ValueError(
-                f"solver={self.name!r} carries {sorted(state.memory)} along and does not say how "
-                "to store it, so that its fits cannot have a checkpoint. Give its class the "
-                "methods stored_memory and restore_memory, or choose another solver."
+                f"solver={self.name!r} keeps {sorted(state.memory)} between iterations but cannot "
+                "store it, so its fits cannot have a checkpoint. Add the methods stored_memory and "
+                "restore_memory to its class, or choose another solver."
             )
         return StoredMemory()
 
     def restore_memory(self, problem: Problem, state: State, stored: StoredMemory) -> None:
-        """Set ``state.memory`` so that the next iteration has the bits it would have had.
+        """Set ``state.memory`` so that the next iteration is exactly what it would have been.
 
         Raises a ValueError if that is not what ``stored_memory`` returns.
         """

@@ -38,7 +38,7 @@ class Momentum:
     """The factors that the last half-steps solved for, and those before them.
 
     Half-steps write to none of them, nor to the state's factors: they make new ones. At most four
-    arrays per mode are alive: the kept, the last solved, the one solved before, and the new one.
+    arrays per mode are alive: the kept one, the last solved, the one before, and the new one.
     """
 
     NUMBERS = ("weight", "restarted", "has_failed")

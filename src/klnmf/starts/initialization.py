@@ -225,14 +225,8 @@ def shares_of_columns(view: RowView, dtype: np.dtype[Any]) -> Array:
 def cover_columns(H: Array, view: RowView) -> None:
     """Fill the all-zero rows of H whose column of X is not empty: no W could cover its nonzeros.
 
-    Each component gets the share of its mass that the column has of X.
-
-    Parameters
-    ----------
-    H : ndarray of shape (n_features, n_components)
-        Starting components, changed in place.
-    view : RowView
-        The data by columns.
+    Each component gets the share of its mass that the column has of X. H is changed in place;
+    ``view`` is X by columns.
     """
     bare = (view.row_sums > 0) & ~H.any(axis=1)
     if bare.any():
@@ -248,14 +242,8 @@ def best_scales(
 
     It is the unique s > 0 with  l2_W‖w‖² s⁴ + l1_W‖w‖₁ s³ − l1_H‖h‖₁ s − l2_H‖h‖² = 0. Divided by
     s² the left side increases in log s, so that bisection there cannot fail. A component that is 0
-    in either factor keeps its scale.
-
-    Parameters
-    ----------
-    penalties : Penalties
-        With a penalty on both factors.
-    sums, squares : pair of ndarray
-        Column sums and column sums of squares of W and H.
+    in either factor keeps its scale. Both factors have a penalty; ``sums`` and ``squares`` are the
+    column sums of W and H, and of their squares.
 
     Examples
     --------
@@ -284,14 +272,7 @@ def best_scales(
 def cover_start(constraints: Constraints, H: Array, data: CountData) -> None:
     """Fill zeros of a start of H, in place, where no W that is allowed would cover a nonzero.
 
-    Parameters
-    ----------
-    constraints : Constraints
-        Of the fit, imposed on H already.
-    H : ndarray of shape (n_features, n_components)
-        The start, in the units of the fit.
-    data : CountData
-        X; ``check_explained`` has found nothing.
+    H is in the units of the fit and meets the constraints; ``check_explained`` has found nothing.
     """
     may_move = constraints.imposed_on(1, np.ones(H.shape, dtype=bool)) & ~constraints.is_frozen(1)
     bare = np.zeros(len(H), dtype=bool)

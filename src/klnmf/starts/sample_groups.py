@@ -30,22 +30,8 @@ def group_means(
 
     One step of k-means from seeds that are far from each other (k-means++), on the square roots of
     the shares p: their scalar product Σ √(p q) is 1 − Hellinger distance², and does not grow with
-    the number of counts. A group that is left without samples has zeros.
-
-    Parameters
-    ----------
-    view : RowView
-        X by rows.
-    nonempty : ndarray
-        Samples with a count.
-    n_groups : int
-        Number of groups.
-    generator : numpy.random.Generator
-        Draws the samples and the seeds.
-
-    Returns
-    -------
-    scipy.sparse.csr_array of shape (n_groups, n_features) or None
+    the number of counts. A group that is left without samples has zeros. ``view`` is X by rows,
+    ``nonempty`` the samples with a count; the result has a row for each group.
     """
     n_samples = min(SAMPLES_PER_GROUP * n_groups, int(len(nonempty) * MOST_SAMPLES))
     if n_samples < FEWEST_PER_GROUP * n_groups:
