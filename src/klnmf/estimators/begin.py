@@ -1,4 +1,4 @@
-"""How a fit begins: with a new start, where the last fit stopped, or from a checkpoint."""
+"""How a fit begins: from a start, from the last fit, or from a checkpoint."""
 
 from __future__ import annotations
 
@@ -18,25 +18,21 @@ from klnmf.solvers.loop import MaxIterations, Record, Run
 from klnmf.solvers.start import start_state
 from klnmf.support.option_names import option
 
-# Iterations after which the trial starts of a fit are compared. After 10 their order says nothing
-# of the order at the end, after 20 it does (docs/performance_log.md).
+# Iterations after which starts are compared. After 10 their order says nothing about the order at
+# the end, after 20 it does (docs/performance_log.md).
 TRIAL_ITERATIONS = 20
 
 
 def begin_run(
     model: Any, options: RunOptions, problem: Problem, solver: Solver, W: Any, H: Any
 ) -> tuple[Run, Checkpoint | None]:
-    """Return the run of a fit, and the checkpoint to write to.
-
-    ``model`` is the estimator, for its parameters and for what its last fit left; ``options`` name
-    the checkpoint; W and H are the start, as passed to ``fit``.
-    """
+    """Return the run of a fit that starts at W and H if given, and the checkpoint to write to."""
     path = None if options.checkpoint is None else Path(options.checkpoint)
     is_resumed = should_resume(path, options.resume)
     if path is not None and model.warm_start:
         raise ValueError(
-            "warm_start=True and checkpoint cannot be used together: a second fit would have to "
-            "continue both the first fit and the file. To continue a fit that is over, leave out "
+            "warm_start=True and checkpoint cannot be used together: a second fit would continue "
+            "both from the first and from the file. To continue a finished fit, leave out "
             "warm_start and increase max_iter."
         )
     state = _warm_state(model, problem, solver, W, H)
@@ -65,7 +61,7 @@ def begin_run(
 
 
 def _new_run(model: Any, problem: Problem, solver: Solver, seed: int, W: Any, H: Any) -> Run:
-    """Run that has not begun, or the best of several after their first iterations."""
+    """Return a new run, or the best of ``n_init`` runs after a few iterations."""
     run = _fresh_run(model, problem, solver, seed, W, H)
     if model.n_init == 1 or not run.state.was_drawn:
         return run
@@ -73,13 +69,13 @@ def _new_run(model: Any, problem: Problem, solver: Solver, seed: int, W: Any, H:
     run.until(enough)
     seconds_of_others = 0.0
     for trial in range(1, model.n_init):
-        # Each trial gets a seed from that of the fit; the first has the seed itself.
+        # The first run has the seed of a fit without trials; the other seeds derive from it.
         its_seed = int(np.random.default_rng([seed, trial]).integers(np.iinfo(np.int32).max))
         other = _fresh_run(model, problem, solver, its_seed, W, H)
         other.until(enough)
         run, other = (other, run) if other.state.objective < run.state.objective else (run, other)
         seconds_of_others += other.state.seconds
-    run.state.seed = seed  # by which a checkpoint knows its fit
+    run.state.seed = seed  # a checkpoint recognises its fit by it
     run.state.seconds += seconds_of_others
     for record in run.history:
         record["seconds"] += seconds_of_others

@@ -21,14 +21,7 @@ from klnmf.estimators.begin import begin_run, continuation_key, warn_not_converg
 from klnmf.estimators.run_options import RunOptions, checked_run_options
 from klnmf.solvers import Solver, make_solver
 from klnmf.solvers.base import Problem
-from klnmf.solvers.loop import (
-    CallbackStop,
-    MaxIterations,
-    Record,
-    Run,
-    SmallResidual,
-    Solution,
-)
+from klnmf.solvers.loop import CallbackStop, MaxIterations, Record, Run, SmallResidual, Solution
 from klnmf.support.option_names import option
 from klnmf.support.progress import ProgressBar
 
@@ -37,19 +30,7 @@ if TYPE_CHECKING:
 
 
 def fit_model(model: KLNMF, X: Any, W: Any, H: Any, given: Any, *, wants_W: bool) -> Any:
-    """Fit, set the fitted attributes and return W, if it is wanted.
-
-    Parameters
-    ----------
-    model : KLNMF
-        The estimator.
-    X, W, H : array-like
-        Data and start, as they were passed to ``fit``.
-    given : dict
-        By the names of ``FitConstraints``, as it was passed to ``fit``.
-    wants_W : bool
-        Whether to return W.
-    """
+    """Fit, set the fitted attributes and return W if it is wanted; ``given`` are constraints."""
     options = checked_run_options(model.run)
     try:
         return _fit(model, options, X, W, H, given, wants_W)
@@ -79,10 +60,7 @@ def _fit(
             "warm_start=True and backend='dask' cannot be used together: the workers keep nothing "
             f"after a fit. To continue a fit later, pass run={option('checkpoint', 'PATH')}."
         )
-    given = {
-        **given,
-        **{name: getattr(model, name) for name in ComponentConstraints.__annotations__},
-    }
+    given = given | {name: getattr(model, name) for name in ComponentConstraints.__annotations__}
     check_sample_order(given, X)
     if is_dask_array(X):
         from klnmf.backends.dask.blocks import constraints_on_driver

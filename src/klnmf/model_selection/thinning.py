@@ -11,6 +11,7 @@ import scipy.sparse as sp
 
 from klnmf.backends import make_backend
 from klnmf.data.sparse_data import InMemoryData
+from klnmf.estimators.completion import split_by_values
 from klnmf.model_selection.deviance import Cells, FloatArray, deviances, feature_shares
 from klnmf.model_selection.growth import Factors, descended, objective_of, one_component, resized
 from klnmf.objective import Penalties
@@ -36,15 +37,7 @@ def thinned(
     >>> (train + test).toarray().tolist()
     [[100.0, 0.0], [3.0, 7.0]]
     """
-    first = generator.binomial(X.data.astype(np.int64), train_fraction).astype(X.dtype)
-    second = X.data - first  # before the zeros of the first are dropped, in place
-    return _nonzeros(X, first), _nonzeros(X, second)
-
-
-def _nonzeros(X: sp.csr_array, values: Array) -> sp.csr_array:
-    part = sp.csr_array((values, X.indices.copy(), X.indptr.copy()), shape=X.shape)
-    part.eliminate_zeros()
-    return part
+    return split_by_values(X, generator.binomial(X.data.astype(np.int64), train_fraction))
 
 
 class ThinnedSplit:
