@@ -213,6 +213,11 @@ def test_components_in_any_form_can_be_saved(make: Any, tmp_path: Path) -> None:
             "n_fixed_W must be from 0 to 4, got 5",
         ),
         (lambda c: c.content["fitted"].update(n_fixed_W_=-1), "must be from 0 to"),
+        (lambda c: c.content.update(zero_components=3), "must be an object"),
+        (
+            lambda c: c.arrays.update({"zero_components.indices": np.full(3, 99, np.int32)}),
+            "not a valid CSR matrix",
+        ),
         (lambda c: c.arrays.update(feature_weight=np.ones(3)), r"shape \(20,\); got \(3,\)"),
         (lambda c: c.arrays.update(feature_weight=np.full(20, -1.0)), "finite and nonnegative"),
     ],

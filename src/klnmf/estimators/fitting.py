@@ -37,19 +37,7 @@ if TYPE_CHECKING:
 
 
 def fit_model(model: KLNMF, X: Any, W: Any, H: Any, given: Any, *, wants_W: bool) -> Any:
-    """Fit, set the fitted attributes and return W, if it is wanted.
-
-    Parameters
-    ----------
-    model : KLNMF
-        The estimator.
-    X, W, H : array-like
-        Data and start, as they were passed to ``fit``.
-    given : dict
-        By the names of ``FitConstraints``, as it was passed to ``fit``.
-    wants_W : bool
-        Whether to return W.
-    """
+    """Fit to what was passed to ``fit``, set the fitted attributes, and return W if wanted."""
     options = checked_run_options(model.run)
     try:
         return _fit(model, options, X, W, H, given, wants_W)
@@ -100,8 +88,9 @@ def _fit(
         if constraints is None or not (constraints.is_frozen(0) | constraints.is_frozen(1)).all():
             warn_if_one_sided(problem.penalties)  # a component that is free can be rescaled
         model._warn_of_data(X, seen.view(0).indptr, seen.shape, constraints)
-        W = _run(model, options, X, problem, solver, W, H, wants_W)
-    if not wants_W:
+        run, solution = _run(model, options, problem, solver, W, H)
+        W = _downloaded(X, run, solution.factors[0]) if wants_W else None
+    if W is None:
         return None
     if is_dask_array(X):
         from klnmf.backends.dask.blocks import output_blocks
@@ -128,15 +117,9 @@ def _finder(model: KLNMF, given: Any, solver: Solver) -> FindConstraints:
 
 
 def _run(
-    model: KLNMF,
-    options: RunOptions,
-    X: Any,
-    problem: Problem,
-    solver: Solver,
-    W: Any,
-    H: Any,
-    wants_W: bool,
-) -> Any:
+    model: KLNMF, options: RunOptions, problem: Problem, solver: Solver, W: Any, H: Any
+) -> tuple[Run, Solution]:
+    """Solve from the start, from a checkpoint or from the last fit, and set what is fitted."""
     run, checkpoint = begin_run(model, options, problem, solver, W, H)
     n_done = len(run.history) - run.n_untold
     with ProgressBar(options.progress, model.max_iter, n_done) as bar:
@@ -165,7 +148,7 @@ def _run(
         checkpoint.write(run)
     if not model.converged_ and stopped_by is limit:
         warn_not_converged(model.history_, model.kkt_residual_, model.max_iter, model.tol)
-    return _downloaded(X, run, solution.factors[0]) if wants_W else None
+    return run, solution
 
 
 def _keep(model: KLNMF, run: Run, solution: Solution) -> None:
