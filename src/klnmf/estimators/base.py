@@ -179,9 +179,9 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         components: Any,
         *,
         constraint_names: list[str],
-        n_fixed_W: int,
-        feature_weight: Array | None,
-        data_checksum: int | None,
+        n_fixed_W: int = 0,
+        feature_weight: Array | None = None,
+        data_checksum: int | None = None,
     ) -> None:
         """Set the fitted attributes that all methods here need."""
         self.components_ = components
@@ -328,8 +328,8 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         n_given = 0 if fixed_W is None else np.shape(fixed_W)[1] if np.ndim(fixed_W) == 2 else 1
         if n_given != self.n_fixed_W_:
             raise ValueError(
-                f"The model was fitted with {self.n_fixed_W_} fixed columns of W, and {n_given} "
-                "are given for these samples. Pass fixed_W with the same columns as in fit."
+                f"fixed_W had {self.n_fixed_W_} columns in fit, and has {n_given} for these "
+                "samples. Pass fixed_W with the same columns as in fit."
             )
         given = {**given, "feature_weight": self.feature_weight_}
         size = (shape, self.n_components_, dtype)

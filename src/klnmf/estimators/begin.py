@@ -119,7 +119,7 @@ def warn_not_converged(history: list[Record], residual: float, max_iter: int, to
         f"The fit stopped at {option('max_iter', max_iter)} with a KKT residual of "
         f"{residual:.2g}, above {option('tol', tol)}; in the last iteration the objective fell by "
         f"{change:.1e} of its value. If that is not enough, increase {option('max_iter')} (in "
-        "Python, fits with warm_start=True go on where the last one stopped); if it is, increase "
-        f"{option('tol')}.",
+        "Python, fits with warm_start=True continue where the last one stopped). If it is, "
+        f"increase {option('tol')}.",
         ConvergenceWarning,
     )

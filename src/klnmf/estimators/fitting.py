@@ -78,8 +78,9 @@ def _fit(
         if constraints is None or not (constraints.is_frozen(0) | constraints.is_frozen(1)).all():
             warn_if_one_sided(problem.penalties)  # a component that is free can be rescaled
         model._warn_of_data(X, seen.view(0).indptr, seen.shape, constraints)
-        W = _run(model, options, X, problem, solver, W, H, wants_W)
-    if not wants_W:
+        run, solution = _run(model, options, problem, solver, W, H)
+        W = _downloaded(X, run, solution.factors[0]) if wants_W else None
+    if W is None:
         return None
     if is_dask_array(X):
         from klnmf.backends.dask.blocks import output_blocks
@@ -106,15 +107,9 @@ def _finder(model: KLNMF, given: Any, solver: Solver) -> FindConstraints:
 
 
 def _run(
-    model: KLNMF,
-    options: RunOptions,
-    X: Any,
-    problem: Problem,
-    solver: Solver,
-    W: Any,
-    H: Any,
-    wants_W: bool,
-) -> Any:
+    model: KLNMF, options: RunOptions, problem: Problem, solver: Solver, W: Any, H: Any
+) -> tuple[Run, Solution]:
+    """Solve from the start, from a checkpoint or from the last fit, and set what is fitted."""
     run, checkpoint = begin_run(model, options, problem, solver, W, H)
     n_done = len(run.history) - run.n_untold
     with ProgressBar(options.progress, model.max_iter, n_done) as bar:
@@ -143,7 +138,7 @@ def _run(
         checkpoint.write(run)
     if not model.converged_ and stopped_by is limit:
         warn_not_converged(model.history_, model.kkt_residual_, model.max_iter, model.tol)
-    return _downloaded(X, run, solution.factors[0]) if wants_W else None
+    return run, solution
 
 
 def _keep(model: KLNMF, run: Run, solution: Solution) -> None:

@@ -131,7 +131,7 @@ class MiniBatchKLNMF(FactorModel):
         "tol": [Interval(Real, 0, None, closed="left")],
         "random_state": ["random_state"],
         "n_threads": [None, Integral],
-        "dtype": "no_validation",  # checked with its own message
+        "dtype": "no_validation",  # checked with a better message
         "sparse_output": ["boolean"],
         "backend": [StrOptions({"auto", *BACKENDS} - {"dask"})],
     }
@@ -306,13 +306,8 @@ class MiniBatchKLNMF(FactorModel):
         else:
             components = np.array(self._memory.components().T, order="C")
             self.n_revived_ = self._memory.n_revived
-        self._set_components(
-            self._as_output(components),
-            constraint_names=[],
-            n_fixed_W=0,
-            feature_weight=None,
-            data_checksum=checksum,
-        )
+        output = self._as_output(components)
+        self._set_components(output, constraint_names=[], data_checksum=checksum)
         self.n_iter_ += 1
         before = self.history_[-1]["seconds"] if self.history_ else 0.0
         self.history_.append(
