@@ -1,10 +1,10 @@
-"""Threads on a machine that has other work to do: the default number against one.
+"""Fits on a busy machine: the default number of threads against one thread.
 
     python -m benchmarks.busy --data DIR --set reuters21578
 
-Beside the fits, as many processes as there are CPUs count for ever. Printed are seconds of a whole
-fit, and the ratio of the fastest of several that take turns; threads that keep a core busy while
-they wait would make it far more than 1.
+While the fits run, one process per CPU keeps that CPU busy. Prints the seconds of a whole fit, and
+the ratio of the fastest of several alternating fits. Threads that keep a core busy while they wait
+would make the ratio far larger than 1.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from klnmf import KLNMF
 
 
 def count_for_ever() -> None:
-    """Use all of a core."""
+    """Keep one core busy."""
     while True:
         pass
 
@@ -60,7 +60,7 @@ def main() -> None:
         for other in others:
             other.kill()
     for n, of_n in times.items():
-        print(f"{n:3} threads: {min(of_n):.2f} s at least, {np.median(of_n):.2f} s in the median")
+        print(f"{n:3} threads: {min(of_n):.2f} s (fastest), {np.median(of_n):.2f} s (median)")
     ratio = min(times[n_threads]) / min(times[1])
     print(f"{n_threads} threads take {ratio:.2f} of the time of one")
 

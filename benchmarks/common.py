@@ -1,4 +1,4 @@
-"""What the benchmark scripts share: where the data are, and how starts are drawn."""
+"""Shared by the benchmark scripts: the data folder and random starts."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 
-from klnmf.data.sparse_data import SparseData
+from klnmf.data.sparse_data import InMemoryData
 from klnmf.data.validation import check_counts
 from klnmf.starts.initialization import STARTS
 
 
 def add_data_argument(parser: argparse.ArgumentParser) -> None:
-    """Add ``--data``, which the variable KLNMF_DATA also sets."""
+    """Add ``--data``; its default is the environment variable KLNMF_DATA."""
     parser.add_argument(
         "--data",
         type=Path,
@@ -26,20 +26,20 @@ def add_data_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def load_matrix(folder: Path | None, name: str, dtype: type = np.float32) -> sp.csr_array:
-    """Counts of one data set, samples × features."""
+    """Return the counts of one data set, samples × features."""
     if folder is None:
-        raise SystemExit("Say where the data are: --data DIR, or the variable KLNMF_DATA.")
+        raise SystemExit(
+            "Set the data folder with --data DIR or the environment variable KLNMF_DATA."
+        )
     path = Path(folder) / f"{name}.npz"
     if not path.exists():
-        raise SystemExit(
-            f"{path} does not exist; --data must name the folder that holds {name}.npz."
-        )
+        raise SystemExit(f"{path} does not exist. Set --data to the folder that holds {name}.npz.")
     return check_counts(sp.load_npz(path), dtype=dtype)
 
 
 def start_pair(
     X: sp.csr_array, n_components: int, seed: int, init: str = "samples"
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The start of this seed as ``fit`` takes it: W (n × r) and H (r × m)."""
-    W, H = STARTS[init](SparseData(X), n_components, np.random.default_rng(seed))
+    """Return the random start of this seed for ``fit``: W (n × r) and H (r × m)."""
+    W, H = STARTS[init](InMemoryData(X), n_components, np.random.default_rng(seed))
     return np.asarray(W), np.ascontiguousarray(H.T)

@@ -1,4 +1,4 @@
-"""Do intervals contain the truth as often as they say, and are discoveries true?
+"""Coverage of the intervals, and false discoveries of the tests, on simulated data.
 
     python -m benchmarks.coverage                     # both tables, under three minutes on one core
     python -m benchmarks.coverage --only intervals --repeats 20
@@ -6,15 +6,15 @@
     python -m benchmarks.coverage --only differences
     python -m benchmarks.coverage --only dispersion   # does the result notice a wrong model?
 
-Counts are drawn from planted factors, new ones for every repeat, and fitted from the default start;
-components are matched to the planted ones. In a "separable" design every component has five
-features of its own (a tenth of its mass), every tenth sample has one component alone, and three
-tenths of the other entries of W are 0. "anchors" has the features alone, "none" nothing of it:
-there the factors are determined less well, or not at all, and the figure is what it is.
+Each repeat draws new factors and counts, and fits a model from the default start. Its components
+are matched to the true ones. In the "separable" design each component has five features that no
+other component has (a tenth of its mass), every tenth sample has a single component, and three
+tenths of the other entries of W are 0. The "anchors" design has only these features, "none" has
+neither. In these two the data determine the factors less well, or not at all.
 
-"interior" is coverage over the entries that the result calls so, "other" that of one-sided
-intervals at the boundary, in percent, over all repeats. Model errors are not looked at: the counts
-are Poisson and the rank is right.
+"interior" is the coverage of entries with ``is_interior``, "other" that of the one-sided intervals,
+in percent over all repeats. All counts are Poisson and the rank is correct, so model errors are not
+covered.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ FDR = 0.05
 
 @dataclass(frozen=True)
 class Design:
-    """Sizes, and how clear the components are."""
+    """Sizes, and how distinct the components are."""
 
     n_samples: int
     n_features: int
     rank: int
-    counts: int  # of a sample, expected
+    counts: int  # expected, per sample
     breadth: float  # concentration of the components over the features
     structure: str = "separable"  # or "anchors" alone, or "none"
     concentration: float = 0.5  # of the samples over the components
@@ -103,7 +103,7 @@ DESIGNS = (
 
 @dataclass
 class Tally:
-    """How many intervals contain the truth, of how many."""
+    """Number of intervals that contain the true value, and number of intervals."""
 
     covered: int = 0
     n: int = 0
@@ -119,7 +119,7 @@ class Tally:
 def drawn_and_run(
     design: Design, seed: int, args: argparse.Namespace, keep_draws: bool = False
 ) -> tuple[Bootstrap, np.ndarray, np.ndarray, float]:
-    """Intervals, planted shares in their order, and the similarity of the worst component."""
+    """Intervals, true shares in the same order, and the similarity of the worst match."""
     W, components = design.draw(seed)
     X = draw_counts(W, components, random_state=10_000 + seed)
     model = KLNMF(design.rank, random_state=0, tol=args.tol, max_iter=2000).fit(X)
@@ -173,7 +173,7 @@ def measure_intervals(args: argparse.Namespace) -> None:
 
 
 def other_kinds(estimate: np.ndarray, draws: np.ndarray) -> dict[str, tuple[np.ndarray, ...]]:
-    """Ends of 95 % intervals, made from the shares of all runs in other ways."""
+    """Ends of 95 % intervals by other methods, from the shares of all runs."""
     z = norm.ppf(0.975)
     low, high = np.quantile(draws, [0.025, 0.975], axis=0)
     spread, bias = draws.std(axis=0, ddof=1), draws.mean(axis=0) - estimate
@@ -191,7 +191,7 @@ def other_kinds(estimate: np.ndarray, draws: np.ndarray) -> dict[str, tuple[np.n
         "basic": (2 * estimate - high, 2 * estimate - low),
         "bias-corrected percentile": (at(norm.cdf(shift - z)), at(norm.cdf(shift + z))),
         "normal": (estimate - z * spread, estimate + z * spread),
-        "normal, bias taken off": (
+        "normal, bias corrected": (
             estimate - bias - z * spread,
             estimate - bias + z * spread,
         ),
@@ -226,7 +226,7 @@ def measure_kinds(args: argparse.Namespace) -> None:
 
 @dataclass(frozen=True)
 class Difference:
-    """Components with the same shares of most features, and some of their own."""
+    """Components with equal shares of most features, and some specific features."""
 
     n_samples: int
     n_features: int
@@ -243,7 +243,7 @@ class Difference:
         )
 
     def draw(self, seed: int) -> tuple[np.ndarray, np.ndarray]:
-        """W and components, whose shares are equal to the bit where they are meant to be."""
+        """W and components; shares meant to be equal are exactly equal."""
         generator = np.random.default_rng([3, seed])
         base = generator.dirichlet(np.full(self.n_features, 1.0))
         shares = np.tile(base, (self.rank, 1))
@@ -271,7 +271,7 @@ DIFFERENCES = (
 
 
 def are_different(W: np.ndarray, components: np.ndarray, against: str | int) -> np.ndarray:
-    """Whether the hypothesis of each test is false."""
+    """Whether the null hypothesis of each test is false."""
     n = len(components)
     if against == "nearest":
         others = [np.delete(components, k, axis=0).max(axis=0) for k in range(n)]
@@ -332,7 +332,7 @@ def measure_differences(args: argparse.Namespace) -> None:
 
 
 def measure_dispersion(args: argparse.Namespace) -> None:
-    """The ratio by which a result tells that counts vary more than Poisson counts."""
+    """Print the ratio that shows when counts vary more than Poisson counts."""
     print("divergence of the data / of data drawn from the model, by variance of the rates' noise")
     print(f"{'design':60s}      0    0.2      1")
     sparse = Design(500, 1000, 5, 50, 0.5), Design(500, 1000, 5, 50, 0.5, "none")
@@ -361,13 +361,13 @@ def main() -> None:
     add(
         "--only",
         choices=["intervals", "kinds", "differences", "dispersion"],
-        help="one of the tables",
+        help="print only one of the tables",
     )
-    add("--repeats", type=int, default=4, help="new factors and counts for each")
-    add("--runs", type=int, default=60, help="refits of a bootstrap")
+    add("--repeats", type=int, default=4, help="repeats, each with new factors and counts")
+    add("--runs", type=int, default=60, help="refits per bootstrap")
     add("--tol", type=float, default=1e-3, help="of all fits")
     add("--jobs", type=int, default=1, help="refits at a time")
-    add("--designs", type=int, nargs="+", help="numbers of the designs of intervals, from 0")
+    add("--designs", type=int, nargs="+", help="numbers of the designs for the intervals, from 0")
     args = parser.parse_args()
     args.designs = [DESIGNS[i] for i in args.designs] if args.designs else DESIGNS
     warnings.simplefilter("ignore", ConvergenceWarning)

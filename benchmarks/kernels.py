@@ -1,9 +1,9 @@
-"""What a half-step costs, in nanoseconds and instructions for each nonzero × component.
+"""Cost of a half-step, in nanoseconds and instructions per nonzero × component, on one thread.
 
-One thread. Three parts: the half-steps of a fit on real data, from the start and after 12
-iterations; the samples' half-step on simulated rows of one length; and the instructions that
-valgrind counts, which do not depend on what else the machine is doing. A time is the least of
-several repeats.
+There are three parts: the half-steps of a fit on real data, at the start and after 12 iterations;
+the half-step of the samples on simulated rows of equal length; and instructions counted by
+valgrind, which do not depend on the load of the machine. Times are the minimum over several
+repeats.
 
     python -m benchmarks.kernels --data DIR --json kernels.json
     python -m benchmarks.kernels --no-callgrind       # without valgrind; simulated data alone
@@ -36,7 +36,7 @@ from benchmarks.common import add_data_argument, load_matrix, start_pair
 from klnmf import KLNMF, RunOptions
 from klnmf.backends.base import GuardedRule, MultiplicativeRule, Rule
 from klnmf.backends.cpu import CpuBackend
-from klnmf.data.sparse_data import SparseData
+from klnmf.data.sparse_data import InMemoryData
 from klnmf.objective import Penalties
 from klnmf.solvers.base import Problem
 
@@ -86,7 +86,7 @@ class Case:
     A: Array
 
     def nanoseconds(self, rule: Rule, seconds: float) -> float:
-        """Least time for each nonzero × component, in a few repeats and so many seconds of them."""
+        """Minimum time per nonzero × component over a few repeats of this many seconds."""
         times: list[float] = []
         x = np.empty_like(self.x)
         factors = [x, self.A] if self.mode == 0 else [self.A, x]
@@ -99,7 +99,7 @@ class Case:
 
 
 def per_unit(cost: float, nonzeros: int, rank: int) -> float:
-    """Share of the cost that falls on one nonzero × component."""
+    """Cost per nonzero × component."""
     return cost / (nonzeros * rank)
 
 
@@ -115,7 +115,7 @@ def rules_of(rank: int) -> dict[str, Rule]:
 
 
 def print_table(title: str, columns: list[str], rows: dict[Any, list[float]]) -> None:
-    """Print one number a column, in columns as wide as their names."""
+    """Print one number per column, in columns as wide as their names."""
     print(f"  {title:<26}", *(f"{column:>8}" for column in columns))
     for label, costs in rows.items():
         cells = (f"{x:{max(8, len(c))}.3f}" for x, c in zip(costs, columns, strict=True))
@@ -124,7 +124,7 @@ def print_table(title: str, columns: list[str], rows: dict[Any, list[float]]) ->
 
 def problem_of(X: sp.csr_array) -> Problem:
     """Return the problem without penalties, on one thread."""
-    return Problem(CpuBackend(SparseData(X), n_threads=1), Penalties())
+    return Problem(CpuBackend(InMemoryData(X), n_threads=1), Penalties())
 
 
 # ---- real data -----------------------------------------------------------------------------------
@@ -171,7 +171,7 @@ def print_set(name: str, X: sp.csr_array, ranks: list[int], figures: list[Figure
 
 
 def print_floors(figures: list[Figure]) -> None:
-    """Print what has a floor beside it."""
+    """Print the figures that have a lower bound."""
     print("\nMean of both factors, beside the floors (ns per nonzero × component)")
     for (name, rule, rank), floor in FLOORS.items():
         found = [f for f in figures if (f["set"], f["rule"], f["rank"]) == (name, rule, rank)]
@@ -183,7 +183,7 @@ def print_floors(figures: list[Figure]) -> None:
 
 
 def equal_rows(length: int, nonzeros: int, n_features: int, dtype: Any) -> sp.csr_array:
-    """Small counts, as many in every row, at random columns.
+    """Small counts, equally many in each row, at random columns.
 
     Columns are sorted draws from n_features − length + 1 numbers, the i-th moved on by i: distinct.
     """
@@ -207,7 +207,7 @@ def sparse_factor(n_rows: int, rank: int, dtype: Any) -> Array:
 
 
 def simulated_case(X: sp.csr_array, rank: int) -> Case:
-    """Return the samples' half-step against such a factor, after two guarded ones."""
+    """Return the half-step of the samples with such a factor, after two guarded ones."""
     problem = problem_of(X)
     A = sparse_factor(X.shape[1], rank, X.dtype)
     scale = X.sum() / (X.shape[0] * A.sum(dtype=np.float64))
@@ -250,7 +250,7 @@ def counted_case(length: int, dtype: Any) -> Case:
 
 
 def run_counted(dtype: Any) -> None:
-    """What the child does under callgrind: each counted half-step between two marks."""
+    """Work of the child process under callgrind: each counted half-step between two marks."""
     mark = getattr(os, MARK)
     prepared = []
     for length in COUNTED_LENGTHS:
@@ -269,10 +269,10 @@ def run_counted(dtype: Any) -> None:
 
 
 def instructions_of(profile: str) -> int:
-    """Instructions of one of callgrind's files."""
+    """Instructions in one of callgrind's files."""
     found = re.search(r"^(?:totals|summary):\s*(\d+)", profile, flags=re.MULTILINE)
     if found is None:
-        raise ValueError("There is no line of totals: this is not a whole file of callgrind.")
+        raise ValueError("This is not a complete callgrind file: it has no line of totals.")
     return int(found[1])
 
 
@@ -310,10 +310,10 @@ def count_instructions(dtype: str) -> list[Figure]:
 
 
 def report_instructions(dtype: str) -> list[Figure] | None:
-    """Count and print; None where that is not possible, which is said."""
+    """Count and print; prints why and returns None if that is not possible."""
     print("\nInstructions per nonzero × component, the samples' half-step without its column sums")
     if shutil.which("valgrind") is None:
-        print("  valgrind was not found")
+        print("  valgrind not found")
         return None
     try:
         figures = count_instructions(dtype)
@@ -365,12 +365,16 @@ def main() -> None:
     """Measure and print all parts."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add_data_argument(parser)
-    parser.add_argument("--sets", nargs="*", default=list(SETS), help="those found are measured")
+    parser.add_argument(
+        "--sets", nargs="*", default=list(SETS), help="data sets; missing ones are skipped"
+    )
     parser.add_argument("--ranks", nargs="+", type=int, default=list(RANKS))
     parser.add_argument("--dtype", default="float32", choices=("float32", "float64"))
-    parser.add_argument("--seconds", type=float, default=0.3, help="of repeats, for each figure")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="where to write all figures")
-    parser.add_argument("--no-callgrind", action="store_true", help="count no instructions")
+    parser.add_argument(
+        "--seconds", type=float, default=0.3, help="seconds of repeats for each figure"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="file for all figures")
+    parser.add_argument("--no-callgrind", action="store_true", help="do not count instructions")
     parser.add_argument("--counted-child", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     dtype = np.dtype(args.dtype).type
@@ -379,7 +383,9 @@ def main() -> None:
         return
     results: dict[str, Any] = {"machine": machine(), "dtype": args.dtype, "sets": []}
     print(*(f"{name} {value}" for name, value in results["machine"].items()), sep="; ")
-    print(f"One thread, {args.dtype}. Half-steps in ns per nonzero × component; least of repeats.")
+    print(
+        f"One thread, {args.dtype}. Half-steps in ns per nonzero × component; minimum over repeats."
+    )
     for name in args.sets:
         if args.data is None or not (Path(args.data) / f"{name}.npz").exists():
             print(f"\n{name}: not found in --data")

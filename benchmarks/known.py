@@ -1,10 +1,10 @@
-"""What it costs to know something: an iteration and `transform`, over those of a plain fit.
+"""Cost of weights, exposures, missing cells and constraints, relative to a plain fit.
 
     python -m benchmarks.known --data DIR
 
-The same data, start and number of iterations, on one thread; the last iterations are timed, the
-median of them, in the best of several runs. Patterns of missing cells have so many cells for each
-nonzero of X.
+All fits have the same data, start and number of iterations, on one thread. Prints the time of an
+iteration (the median of the last ones, in the best of several runs) and of `transform`. Patterns of
+missing cells are described by their number of cells per nonzero of X.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ITERATIONS, TIMED, RUNS = 14, 8, 3
 
 
 def missing_cells(X: sp.csr_array, cells_per_nonzero: float) -> sp.csr_array:
-    """Cells drawn at random, the same one perhaps twice."""
+    """Random cells, possibly with repetitions."""
     generator = np.random.default_rng(0)
     n_cells = int(cells_per_nonzero * X.nnz)
     places = tuple(generator.integers(size, size=n_cells) for size in X.shape)
@@ -33,7 +33,7 @@ def missing_cells(X: sp.csr_array, cells_per_nonzero: float) -> sp.csr_array:
 
 
 def things_to_know(X: sp.csr_array, rank: int) -> dict[str, dict[str, Any]]:
-    """By name, what is passed to KLNMF and to its fit."""
+    """Arguments of KLNMF and of its fit, by name."""
     generator = np.random.default_rng(0)
     n, m = X.shape
     components = KLNMF(rank, random_state=1, max_iter=10, n_threads=1).fit(X).components_
@@ -52,10 +52,10 @@ def things_to_know(X: sp.csr_array, rank: int) -> dict[str, dict[str, Any]]:
         "half of W's entries 0": {
             "zero_W": generator.random((n, rank)) < 0.5 * np.tri(1, rank, rank - 2)
         },
-        "missing, 0.01 cells a nonzero": {"missing": missing_cells(X, 0.01)},
-        "missing, 0.1 cells a nonzero": {"missing": missing_cells(X, 0.1)},
-        "missing, 1 cell a nonzero": {"missing": missing_cells(X, 1.0)},
-        "missing, 10 cells a nonzero": {"missing": missing_cells(X, 10.0)},
+        "missing, 0.01 cells per nonzero": {"missing": missing_cells(X, 0.01)},
+        "missing, 0.1 cells per nonzero": {"missing": missing_cells(X, 0.1)},
+        "missing, 1 cell per nonzero": {"missing": missing_cells(X, 1.0)},
+        "missing, 10 cells per nonzero": {"missing": missing_cells(X, 10.0)},
     }
 
 
@@ -98,7 +98,7 @@ def main() -> None:
         X = load_matrix(arguments.data, name)
         plain = timed(X, arguments.rank)
         print(f"{name} {X.shape}, {X.nnz:,} nonzeros, r = {arguments.rank}")
-        print(f"  plain: an iteration {1e3 * plain[0]:.1f} ms, transform {1e3 * plain[1]:.1f} ms")
+        print(f"  plain: iteration {1e3 * plain[0]:.1f} ms, transform {1e3 * plain[1]:.1f} ms")
         for what, given in things_to_know(X, arguments.rank).items():
             known = timed(X, arguments.rank, **given)
             ratios = [f"{a / b:.2f} x" for a, b in zip(known, plain, strict=True)]

@@ -1,7 +1,8 @@
-"""Peak memory of a fit, above the process with X loaded, against docs/architecture.md.
+"""Peak memory of a fit, above the process with X loaded, against the limit in docs/architecture.md.
 
-The promise: the nonzeros twice (a value and an index each), 4 (n + m) r entries of factors, and a
-tile of r columns for each thread. Prints the ratio of the peak to that; above 1.1 is a failure.
+The limit is the nonzeros twice (a value and an index each), 4 (n + m) r entries of factors, and a
+tile of r columns for each thread. Prints the ratio of the peak to this limit; a ratio above 1.1 is
+a failure.
 
     python -m benchmarks.memory                      # 1e7 nonzeros, r = 20
     python -m benchmarks.memory --nnz 1e6 -r 50 --threads 2 --dtype float64
@@ -24,7 +25,7 @@ from klnmf.solvers import SparseCoordinateDescent
 
 
 def random_counts(n: int, m: int, nnz: int, dtype: str, seed: int = 0) -> sp.csr_array:
-    """Counts with columns as uneven as words (Zipf), made row by row in little memory."""
+    """Counts with Zipf-distributed columns, made row by row in little memory."""
     generator = np.random.default_rng(seed)
     popularity = 1.0 / np.arange(1, m + 1) ** 0.8
     edges = np.cumsum(popularity) / popularity.sum()
@@ -48,7 +49,7 @@ def resident(which: str) -> int:
 
 
 def settle() -> int:
-    """Give free memory back, reset the peak, and return what the process holds now."""
+    """Release free memory, reset the peak, and return the current memory of the process."""
     gc.collect()
     ctypes.CDLL("libc.so.6").malloc_trim(0)
     Path("/proc/self/clear_refs").write_text("5")
@@ -56,7 +57,7 @@ def settle() -> int:
 
 
 def main() -> int:
-    """Measure one fit; exit status 1 if it needs more than was promised, plus 10 %."""
+    """Measure one fit; the exit status is 1 if it exceeds the limit by more than 10 %."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--nnz", type=float, default=1e7)
     parser.add_argument("--samples", type=int, default=100_000)

@@ -1,4 +1,4 @@
-"""A memory cgroup, version 1 or 2: what a process needs at most, the page cache included."""
+"""A memory cgroup (version 1 or 2), to measure and limit memory including the page cache."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ROOT = Path("/sys/fs/cgroup")
 
 @dataclass(frozen=True)
 class MemoryGroup:
-    """A cgroup with a limit; what it met is read from its files.
+    """A cgroup with a memory limit.
 
     Attributes
     ----------
@@ -32,11 +32,11 @@ class MemoryGroup:
     limit: int
 
     def command(self, words: list[str]) -> list[str]:
-        """Return the words that start a command in the group."""
+        """Return the arguments that start a command in the group."""
         return ["sh", "-c", 'echo $$ > "$0" && exec "$@"', str(self.path / "cgroup.procs"), *words]
 
     def reset(self) -> None:
-        """Drop what the group still holds, and its peak, where that is possible."""
+        """Release the memory of the group and reset its peak, if that is possible."""
         files = {1: ("memory.force_empty", "memory.max_usage_in_bytes"), 2: ("memory.peak",)}
         for name in files[self.version]:
             with suppress(OSError):
@@ -44,15 +44,15 @@ class MemoryGroup:
 
     @property
     def peak(self) -> int:
-        """Bytes at most, page cache included."""
+        """Peak memory in bytes, page cache included."""
         name = {1: "memory.max_usage_in_bytes", 2: "memory.peak"}[self.version]
         return int((self.path / name).read_text())
 
     @property
     def n_reclaims(self) -> int:
-        """How often the limit was met: pages of files had to go before there was room.
+        """Number of times the limit was reached and cached pages were dropped.
 
-        Late kernels do not count it in version 1, and say 0; the peak is at the limit then.
+        Recent kernels always report 0 in version 1; the peak then equals the limit.
         """
         if self.version == 2:
             return self._event("max")
@@ -61,7 +61,7 @@ class MemoryGroup:
 
     @property
     def n_kills(self) -> int:
-        """How many processes were killed because nothing could go."""
+        """Number of processes killed for lack of memory."""
         return self._event("oom_kill")
 
     def _event(self, name: str) -> int:
@@ -75,12 +75,12 @@ def _parent() -> tuple[Path, int]:
         return _ROOT / "memory", 1
     if (_ROOT / "cgroup.controllers").exists():
         return _ROOT, 2
-    raise SystemExit("There is no memory cgroup here, of version 1 or 2: run without --limit.")
+    raise SystemExit("This system has no memory cgroups. Run without --limit.")
 
 
 @contextmanager
 def memory_group(limit: int) -> Iterator[MemoryGroup]:
-    """Make a group, and remove it; the processes in it must have ended by then."""
+    """Make a group, and remove it at the end; its processes must have ended by then."""
     parent, version = _parent()
     path = parent / f"klnmf-{os.getpid()}"
     try:
@@ -89,7 +89,7 @@ def memory_group(limit: int) -> Iterator[MemoryGroup]:
         path.mkdir()
     except OSError as error:
         raise SystemExit(
-            f"A memory cgroup cannot be made here ({error}): run as root, or without --limit."
+            f"Cannot make a memory cgroup ({error}). Run as root, or without --limit."
         ) from error
     try:
         name = {1: "memory.limit_in_bytes", 2: "memory.max"}[version]
@@ -103,7 +103,7 @@ def memory_group(limit: int) -> Iterator[MemoryGroup]:
 
 
 def run_in(group: MemoryGroup | None, words: list[str]) -> str:
-    """Run a command, in the group if there is one; returns what it printed."""
+    """Run a command, in the group if there is one, and return its output."""
     done = subprocess.run(
         words if group is None else group.command(words),
         stdout=subprocess.PIPE,
@@ -112,6 +112,6 @@ def run_in(group: MemoryGroup | None, words: list[str]) -> str:
     )
     if done.returncode:
         killed = group is not None and group.n_kills
-        why = "the limit was too small for it" if killed else f"status {done.returncode}"
+        why = "the memory limit is too small" if killed else f"status {done.returncode}"
         sys.exit(f"{' '.join(words)} failed: {why}")
     return done.stdout

@@ -1,12 +1,12 @@
-"""Learning batch by batch: how near the full solver it comes, and scikit-learn's time over ours.
+"""Mini-batch learning: how close it comes to the full solver, and its speed against scikit-learn.
 
     python -m benchmarks.online --data DIR
 
-The objective is the divergence of X with W solved for by `transform`, one thread each, evaluation
-not timed. Printed for 1 to 3 passes of `fit`, and for one look at each batch by `partial_fit`: the
-gap to a fit of KLNMF that has converged, and the time. Then the time that scikit-learn's
-MiniBatchNMF takes to the objective of one look, over ours; where it has not come there in
-``--limit`` seconds, how far it has come, and the least that the ratio can be.
+The objective is the divergence of X, with W from `transform`. Everything runs on one thread, and
+evaluation is not timed. For 1 to 3 passes of `fit`, and for one pass of `partial_fit`, prints the
+gap to a converged fit of KLNMF, and the time. Then prints the time that scikit-learn's MiniBatchNMF
+needs to reach the objective of that one pass, divided by ours. If it does not reach it within
+``--limit`` seconds, prints how far it came, and a lower bound of the ratio.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from threadpoolctl import threadpool_limits
 from benchmarks.common import add_data_argument, load_matrix
 from klnmf import KLNMF, MiniBatchKLNMF
 from klnmf.backends import make_backend
-from klnmf.data.sparse_data import SparseData
+from klnmf.data.sparse_data import InMemoryData
 from klnmf.objective import Penalties
 from klnmf.solvers.base import Problem
 from klnmf.solvers.row_solve import RowSolve, solved_rows
@@ -33,8 +33,8 @@ ROW_SOLVE = RowSolve(tolerance=1e-5)
 
 
 def objective_of(X: sp.csr_array) -> Callable[[Any], float]:
-    """Return a function that judges components by the divergence at the best W."""
-    problem = Problem(make_backend("cpu", SparseData(X), 1), Penalties())
+    """Return a function that computes the divergence of components with the best W."""
+    problem = Problem(make_backend("cpu", InMemoryData(X), 1), Penalties())
 
     def objective(components: Any) -> float:
         H = problem.backend.upload(np.maximum(components.T, 1e-12))  # theirs may lack a cover
@@ -79,7 +79,7 @@ def report_stream(X: sp.csr_array, options: argparse.Namespace, judge: Any, best
     seconds = float(np.median(runs))
     target = judge(ours.components_)
     gap = target / best - 1
-    print(f"partial_fit, one look at each batch: {seconds:6.2f} s, gap {gap:7.3%}")
+    print(f"partial_fit, one pass: {seconds:6.2f} s, gap {gap:7.3%}")
     theirs = MiniBatchNMF(
         options.rank, beta_loss="kullback-leibler", init="random", random_state=0, forget_factor=0.7
     )
@@ -104,7 +104,9 @@ def main() -> None:
     parser.add_argument("--rank", type=int, default=20)
     parser.add_argument("--batch-size", type=int, default=2048)
     parser.add_argument("--seeds", type=int, default=3, help="fits of MiniBatchKLNMF")
-    parser.add_argument("--limit", type=float, default=300, help="seconds for scikit-learn")
+    parser.add_argument(
+        "--limit", type=float, default=300, help="time limit of scikit-learn in seconds"
+    )
     options = parser.parse_args()
     X = load_matrix(options.data, options.name)
     judge = objective_of(X)

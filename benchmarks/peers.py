@@ -1,12 +1,12 @@
-"""klnmf against other implementations of NMF under the Kullback-Leibler divergence.
+"""klnmf against other implementations of NMF with the Kullback-Leibler divergence.
 
-    python -m benchmarks.peers --quick --out DIR        # embedded corpus, a few seconds a solver
+    python -m benchmarks.peers --quick --out DIR        # embedded corpus, a few seconds per solver
     python -m benchmarks.peers --data DIR --out DIR     # everything: many hours
 
-``pip install ".[peers]"`` installs the peers; one that is missing is named and left out. Every run
-is a process of its own, whose result is a file in OUT/runs. A run whose file is there is not done
-again (unless --again names its solver), so that the benchmark can be interrupted and resumed. From
-those files OUT/peers.json, OUT/peers.md and OUT/plots are made anew each time.
+``pip install ".[peers]"`` installs the peers. Missing ones are listed and left out. Each run is a
+separate process whose result is a file in OUT/runs. A run with a result file is not repeated
+(unless --again names its solver), so the benchmark can be interrupted and resumed. OUT/peers.json,
+OUT/peers.md and OUT/plots are rebuilt from these files each time.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ R_PACKAGES = ("fastTopics", "NNLM")
 
 
 def plan(args: argparse.Namespace, dense_set: str | None) -> list[Job]:
-    """All runs in the order they are done.
+    """All runs in order.
 
-    The solvers take turns, so that a change of the machine's mood meets all of them.
+    The solvers alternate, so that changes in the load of the machine affect all of them.
     """
     return [
         Job(name, solver_name, rank, dtype, seed, args.threads, args.seconds)
@@ -76,7 +76,7 @@ def plan(args: argparse.Namespace, dense_set: str | None) -> list[Job]:
 
 
 def left_out(present: Collection[str], sets: Collection[str]) -> list[str]:
-    """Name every solver that takes no part, or not everywhere, and say why."""
+    """List the solvers that are left out, or limited to some data sets, with the reason."""
     notes = []
     for name, solver in SOLVERS.items():
         reasons = []
@@ -100,7 +100,7 @@ def left_out(present: Collection[str], sets: Collection[str]) -> list[str]:
 
 
 def r_note() -> str:
-    """Say whether the solvers in R could take part; there is no adapter for them."""
+    """Report whether the R packages are installed; there is no adapter for them."""
     names = " and ".join(R_PACKAGES)
     program = shutil.which("Rscript")
     if program is None:
@@ -119,7 +119,7 @@ def r_note() -> str:
 
 
 def run_all(jobs: list[Job], folders: Folders, again: list[str]) -> None:
-    """Do the runs that are not stored yet, one after the other."""
+    """Do the runs that are not stored yet, one at a time."""
     waiting = [
         job
         for job in jobs
@@ -136,7 +136,7 @@ def run_all(jobs: list[Job], folders: Folders, again: list[str]) -> None:
 
 
 def run_one(job: Job, folders: Folders) -> str:
-    """Run one job in a process of its own; a failure is stored, too. Returns a few words on it."""
+    """Run one job in a separate process; failures are stored too. Returns a short summary."""
     path = folders.out / "runs" / f"{job.name}.json"
     environ = dict(os.environ) | {name: str(job.threads) for name in THREAD_VARIABLES}
     root = str(Path(__file__).resolve().parent.parent)
@@ -189,7 +189,7 @@ def write_results(folders: Folders) -> None:
 
 
 def _environment(runs: dict[Group, list[Run]]) -> dict[str, str]:
-    """What the runs stood on; several values where they differ."""
+    """Versions and processors of the runs; several values if they differ."""
     seen: dict[str, dict[str, None]] = {}
     for run in (run for group in runs.values() for run in group):
         for name, value in run.get("environment", {}).items():
@@ -201,19 +201,21 @@ def _environment(runs: dict[Group, list[Run]]) -> dict[str, str]:
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
-    """Read the command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     add_data_argument(parser)
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="for the results")
+    parser.add_argument(
+        "--out", type=Path, required=True, metavar="DIR", help="folder for the results"
+    )
     parser.add_argument("--sets", nargs="+", default=list(ALL_SETS), metavar="SET")
     parser.add_argument("--ranks", nargs="+", type=int, default=[10, 20, 50], metavar="R")
     parser.add_argument("--starts", type=int, help="default: 5 at r = 20, 1 at other ranks")
     parser.add_argument("--solvers", nargs="+", choices=SOLVERS, help="default: all")
     parser.add_argument("--dtype", nargs="+", choices=DTYPES, help="default: both")
-    parser.add_argument("--seconds", type=float, default=60.0, help="length of a run")
+    parser.add_argument("--seconds", type=float, default=60.0, help="seconds per run")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument(
-        "--again", nargs="+", default=[], choices=SOLVERS, help="solvers to measure anew"
+        "--again", nargs="+", default=[], choices=SOLVERS, help="solvers to measure again"
     )
     parser.add_argument("--tables-only", action="store_true", help="run nothing")
     parser.add_argument(
@@ -244,7 +246,9 @@ def main() -> int:
         try:
             run_all(jobs, folders, args.again)
         except KeyboardInterrupt:
-            print("\nInterrupted: the same command goes on from here, --tables-only shows so far.")
+            print(
+                "\nInterrupted. Run the same command to resume; --tables-only shows results so far."
+            )
             return 130
     write_results(folders)
     return 0

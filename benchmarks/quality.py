@@ -1,12 +1,12 @@
-"""Where fits end: final objectives over many starts, and how often a planted optimum is found.
+"""Final objectives over many starts, and how often a simulated optimum is found.
 
     python -m benchmarks.quality --data DIR --starts 20
     python -m benchmarks.quality --planted              # simulated data alone
 
-For each set and start, with and without swaps of components: the median of the final divergences
-above the lowest one found, their spread (highest over lowest), and the median seconds of a fit,
-start included. On planted data: runs out of ten that end within 0.2 % of the fit started at the
-planted factors.
+For each data set and kind of start, with and without swaps of components, prints the median final
+divergence above the lowest one found, the spread (highest over lowest), and the median seconds of a
+fit including its start. For simulated data, prints how many of ten runs end within 0.2 % of the fit
+that starts from the true factors.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def ways(args: argparse.Namespace) -> list[str]:
 
 
 def on_sets(args: argparse.Namespace) -> None:
-    """Print a block for each set."""
+    """Print a block for each data set."""
     for name in args.sets:
         X = load_matrix(args.data, name)
         results = {way: ends(X, args.rank, way, args.starts, args.max_iter) for way in ways(args)}
@@ -90,8 +90,8 @@ def on_sets(args: argparse.Namespace) -> None:
 
 
 def on_planted(args: argparse.Namespace) -> None:
-    """Print how often each start strategy ends at the planted optimum."""
-    print(f"\nPlanted, 2000 × 1500, r = {args.rank}: runs out of 10 at the planted optimum")
+    """Print how often each kind of start reaches the true optimum."""
+    print(f"\nSimulated, 2000 × 1500, r = {args.rank}: runs out of 10 that reach the true optimum")
     for label, settings in PLANTED.items():
         simulated = simulate_counts(2000, 1500, args.rank, random_state=1, **settings)  # type: ignore[arg-type]
         X = sp.csr_array(simulated.X.astype(np.float32))
@@ -105,7 +105,7 @@ def on_planted(args: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    """Measure the sets that were asked for, then planted data."""
+    """Measure the selected data sets, then simulated data."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add_data_argument(parser)
     parser.add_argument("--sets", nargs="+", default=list(SETS))
@@ -113,7 +113,7 @@ def main() -> None:
     parser.add_argument("--starts", type=int, default=20)
     parser.add_argument("--max-iter", type=int, default=500)
     parser.add_argument("--init", nargs="+", default=list(STARTS), choices=STARTS)
-    parser.add_argument("--planted", action="store_true", help="planted data alone")
+    parser.add_argument("--planted", action="store_true", help="simulated data only")
     args = parser.parse_args()
     warnings.simplefilter("ignore", ConvergenceWarning)
     if not args.planted:

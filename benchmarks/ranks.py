@@ -1,17 +1,16 @@
-"""Does `select_rank` find planted ranks, and 1 where there is nothing but noise?
+"""Does `select_rank` find the true rank of simulated counts, and 1 for pure noise?
 
     python -m benchmarks.ranks                        # the grid, about ten minutes on one core
     python -m benchmarks.ranks --planted 5 --runs 3
     python -m benchmarks.ranks --starts               # warm starts against fresh ones
     python -m benchmarks.ranks --backgrounds best 0.001 0.01 0.1
 
-Counts are drawn from planted factors (`klnmf.simulate`); every run draws new ones. A run is right
-if the chosen rank is the planted one, or next to it. Nothing is left out of the totals: designs in
-which the components cannot be told from noise count as failures. To see which these are, the
-column "oracle" says by how much the held-out deviance of a fit that starts at the planted factors
-is below the deviance of the choice (positive: the planted number would have predicted better, and
-the search missed it; negative: with that many counts a smaller model predicts better, and the
-planted rank is not what a method that predicts should choose).
+Each run draws new factors and counts with `klnmf.simulate`. A run is correct if the chosen rank is
+within 1 of the true one. The totals include all designs, even those whose components cannot be
+distinguished from noise. The column "oracle" shows which these are: it is the deviance of the
+choice minus the held-out deviance of a fit that starts from the true factors. If it is positive,
+the true rank predicts better and the search missed it. If it is negative, a smaller model predicts
+better with that many counts.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from klnmf.backends import make_backend
-from klnmf.data.sparse_data import SparseData
+from klnmf.data.sparse_data import InMemoryData
 from klnmf.data.validation import check_counts
 from klnmf.model_selection import RankSelection, select_rank
 from klnmf.model_selection.deviance import BACKGROUNDS
@@ -40,18 +39,18 @@ from klnmf.solvers.start import start_state
 
 @dataclass(frozen=True)
 class Design:
-    """Sizes, and how clear the components are."""
+    """Sizes, and how distinct the components are."""
 
     n_samples: int
     n_features: int
     rank: int
-    counts: int  # of a sample, expected
+    counts: int  # expected, per sample
     breadth: float  # concentration of the components over the features
 
     def __str__(self) -> str:
         return (
             f"{self.n_samples:5d} x {self.n_features:<5d} rank {self.rank:2d}, {self.counts:5d} "
-            f"counts a sample, breadth {self.breadth:g}"
+            f"counts per sample, breadth {self.breadth:g}"
         )
 
     def draw(self, seed: int) -> tuple[sp.csr_array, np.ndarray, np.ndarray]:
@@ -68,7 +67,7 @@ class Design:
 
 
 def grid(planted: list[int], counts: list[int], breadths: list[float]) -> list[Design]:
-    """Every combination, on matrices that grow with the rank."""
+    """All combinations, on matrices that grow with the rank."""
     size = {5: (200, 300), 10: (300, 400), 20: (600, 500)}
     return [
         Design(*size.get(rank, (30 * rank, 400)), rank, depth, breadth)
@@ -79,7 +78,7 @@ def grid(planted: list[int], counts: list[int], breadths: list[float]) -> list[D
 
 
 def noises(seed: int) -> dict[str, sp.csr_array]:
-    """Independent Poisson counts, even ones and ones whose rows and columns differ."""
+    """Independent Poisson counts, with equal or different rates of rows and columns."""
     generator = np.random.default_rng([99, seed])
     depths, shares = generator.lognormal(0, 0.7, 300), generator.dirichlet(np.full(200, 0.3))
     return {
@@ -95,7 +94,7 @@ def noises(seed: int) -> dict[str, sp.csr_array]:
 def oracle_gap(
     design: Design, seed: int, X: sp.csr_array, W: np.ndarray, H: np.ndarray, found: RankSelection
 ) -> float:
-    """Deviance of the choice minus that of a fit from the planted factors, on the same splits."""
+    """Deviance of the choice minus that of a fit from the true factors, on the same splits."""
     of_oracle = []
     for split in range(found.n_splits):
         data = ThinnedSplit(
@@ -113,7 +112,7 @@ def oracle_gap(
 
 
 def run_design(design: Design, args: argparse.Namespace) -> dict[str, list[int]]:
-    """Choices of every run, for every background, printed as they come together."""
+    """Choices of all runs for each background; prints them."""
     chosen: dict[str, list[int]] = {background: [] for background in args.backgrounds}
     gaps, started = [], time.perf_counter()
     for seed in range(args.runs):
@@ -154,7 +153,7 @@ def measure(args: argparse.Namespace) -> None:
             right[background] += [abs(rank - design.rank) <= 1 for rank in ranks]
     for background, hits in right.items():
         print(f"background {background}: {np.mean(hits):.1%} of {len(hits)} runs within 1")
-    print(f"{n_good} of {len(designs)} designs have 90 % or more")
+    print(f"{n_good} of {len(designs)} designs reach 90 % or more")
     if args.no_noise:
         return
     noise: dict[str, list[int]] = {}
@@ -169,14 +168,14 @@ def measure(args: argparse.Namespace) -> None:
 
 
 def compare_starts(args: argparse.Namespace) -> None:
-    """Objective at the end of the path against those of fresh fits, which stop alike."""
+    """Final objective of the search against those of fresh fits with the same stopping rule."""
     for design in grid(args.planted, args.counts, args.breadths):
         gaps = []
         for seed in range(args.runs):
             X, _, _ = design.draw(1000 * seed + design.rank)
             train, _ = thinned(X.astype(np.float32), 0.9, np.random.default_rng([seed, 0]))
             split = ThinnedSplit(X.astype(np.float32), 0.9, [seed, 0], 1)
-            problem = Problem(make_backend("auto", SparseData(train), 1), Penalties())
+            problem = Problem(make_backend("auto", InMemoryData(train), 1), Penalties())
             factors = None
             for rank in range(1, design.rank + 6):
                 factors = split.fitted(factors, rank, [seed, 0, rank])
@@ -187,13 +186,13 @@ def compare_starts(args: argparse.Namespace) -> None:
             here = [gap for r, gap in gaps if r == rank]
             print(
                 f"{design}, fits of rank {rank:2d}: warm above fresh by {100 * np.mean(here):+.3f} "
-                f"% in the mean, {100 * max(here):+.3f} % at worst",
+                f"% on average, {100 * max(here):+.3f} % at worst",
                 flush=True,
             )
 
 
 def fresh_objective(problem: Problem, rank: int, seed: int) -> float:
-    """Objective of a fit from a drawn start, as `KLNMF` does it, until it hardly moves."""
+    """Final objective of a fit from a random start, as in `KLNMF`."""
     state = start_state(problem, rank, "samples", seed)
     run = Run.started(problem, SparseCoordinateDescent(), state)
     run.until(SmallGain(1e-4), MaxIterations(300))
@@ -204,14 +203,26 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     add = parser.add_argument
     add("--planted", type=int, nargs="+", default=[5, 10, 20], help="true ranks")
-    add("--counts", type=int, nargs="+", default=[50, 100, 200, 400, 1000], help="of a sample")
-    add("--breadths", type=float, nargs="+", default=[0.1, 0.5], help="of the components")
-    add("--runs", type=int, default=10, help="of each design")
+    add(
+        "--counts",
+        type=int,
+        nargs="+",
+        default=[50, 100, 200, 400, 1000],
+        help="expected counts per sample",
+    )
+    add(
+        "--breadths",
+        type=float,
+        nargs="+",
+        default=[0.1, 0.5],
+        help="concentrations of the components",
+    )
+    add("--runs", type=int, default=10, help="runs per design")
     add("--splits", type=int, default=5)
-    add("--jobs", type=int, help="splits at a time (all CPUs)")
-    add("--backgrounds", nargs="+", default=["best"], help="best, or shares")
-    add("--no-noise", action="store_true", help="planted factors only")
-    add("--starts", action="store_true", help="warm starts against fresh ones instead")
+    add("--jobs", type=int, help="splits at a time (default: all CPUs)")
+    add("--backgrounds", nargs="+", default=["best"], help="backgrounds: best, or numbers")
+    add("--no-noise", action="store_true", help="simulated counts without the noise")
+    add("--starts", action="store_true", help="compare warm starts with fresh ones instead")
     args = parser.parse_args()
     compare_starts(args) if args.starts else measure(args)
 

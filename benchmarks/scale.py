@@ -1,11 +1,11 @@
-"""What Dask costs on one machine, what its workers send each other, and how far that scales.
+"""Overhead of Dask on one machine, data exchanged by its workers, and scaling by simulation.
 
     python -m benchmarks.scale                              # 1e7 and 1e8 nonzeros: 8 GB
     python -m benchmarks.scale --nonzeros 1e7
 
-The overhead is the time of an iteration on two workers of one thread each over that of one process
-with two threads, both from the same start, turn by turn. The simulation takes the times of tasks
-and the sizes of messages measured here; the workers of 1e10 nonzeros exist in it alone.
+The overhead is the time of an iteration on two workers with one thread each, divided by that of one
+process with two threads. Both start from the same factors and alternate. The simulation uses the
+task times and message sizes measured here; the workers for 1e10 nonzeros are simulated.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from benchmarks.scaling import counts
 from klnmf.backends import BACKENDS
 from klnmf.backends.base import Backend
 from klnmf.backends.dask.packing import Packed, pack, unpack
-from klnmf.data.sparse_data import SparseData
+from klnmf.data.sparse_data import InMemoryData
 from klnmf.objective import NO_PENALTIES
 from klnmf.solvers.base import Problem, State
 from klnmf.solvers.coordinate_descent import SparseCoordinateDescent
@@ -37,7 +37,7 @@ FAR_NONZEROS, FAR_SHAPE = 1e10, (10**8, 10**6)
 
 
 class Fit:
-    """A fit that is gone on with by some iterations at a time."""
+    """A fit that runs a few iterations at a time."""
 
     def __init__(self, backend: Backend) -> None:
         self.problem = Problem(backend, NO_PENALTIES)
@@ -47,7 +47,7 @@ class Fit:
         self.solver.prepare(self.problem, self.state)
 
     def iterate(self, n_iterations: int) -> float:
-        """Return seconds an iteration, with what a fit does for its history."""
+        """Return the seconds per iteration, including records of the history."""
         started = time.perf_counter()
         for _ in range(n_iterations):
             self.solver.iterate(self.problem, self.state)
@@ -59,16 +59,16 @@ class Fit:
 
 @dataclass
 class Measured:
-    """What one machine has to say."""
+    """Measurements on one machine."""
 
     nonzeros: int
     shape: tuple[int, int]
-    cpu: float  # seconds an iteration
+    cpu: float  # seconds per iteration
     dask: float
     ratio: float  # median over the turns
     kernels: float  # of dask: in kernels, the slowest worker of each round
-    rounds: float  # an iteration
-    moved: float  # bytes an iteration, without
+    rounds: float  # per iteration
+    moved: float  # bytes per iteration, without
     copied: float  # what is kept in case a worker dies
     dense: float  # what dense factors would be
     packed: float  # what packed ones would be
@@ -76,9 +76,9 @@ class Measured:
 
 
 def measure(nonzeros: int, turns: int, iterations: int) -> Measured:
-    """Iterations of both back-ends, in turns, on the same data."""
+    """Alternate iterations of both back-ends on the same data."""
     X = counts(nonzeros, exponent=1.0)
-    cpu = Fit(BACKENDS["cpu"](SparseData(X), 2))
+    cpu = Fit(BACKENDS["cpu"](InMemoryData(X), 2))
     backend = BACKENDS["dask"](cpu.problem.backend.data, 2)
     try:
         dask = Fit(backend)
@@ -114,7 +114,7 @@ def measure(nonzeros: int, turns: int, iterations: int) -> Measured:
 
 
 def counters(session: Any) -> np.ndarray:
-    """What a session has counted so far."""
+    """Counters of a session."""
     moved = (session.bytes_moved, session.bytes_copied)
     return np.array([session.n_rounds, *moved, session.seconds_in_kernels])
 
@@ -135,7 +135,7 @@ def show(measured: list[Measured]) -> None:
 
 @dataclass
 class Costs:
-    """What the simulation is made from."""
+    """Measurements that the simulation uses."""
 
     nonzero: float  # seconds of one thread a nonzero × component of a half-step
     pack: float  # seconds an entry
@@ -190,7 +190,7 @@ def round_costs() -> tuple[float, float]:
 
 
 def simulate(costs: Costs, workers: int, threads: int) -> dict[str, float]:
-    """Seconds of an iteration, by what they are spent on."""
+    """Seconds of an iteration, by kind of work."""
     n_components = RANK
     share = FAR_NONZEROS * n_components / (workers * threads)
     seconds = {"kernels": 2 * share * costs.nonzero, "links": 0.0, "packing": 0.0}

@@ -1,12 +1,12 @@
-"""How the cost of a half-step grows: with threads, nonzeros, rank and the unevenness of columns.
+"""Cost of a half-step by number of threads, nonzeros, rank and unevenness of columns.
 
     python -m benchmarks.scaling                         # all of it; 1e8 nonzeros need 8 GB
     python -m benchmarks.scaling --largest 1e7 --only threads
 
-Threads are judged against independent work: as many threads, each with a matrix and a kernel call
-of its own, in the same run. What those lose to each other (shared caches, memory, the machine's
-other load) no parallel code could keep. The efficiency printed is the speed-up of one half-step on
-k threads over the gain in throughput of k independent ones.
+Threads are compared with independent work in the same run: as many threads, each with a separate
+matrix and kernel call. What these lose to each other (shared caches, memory, other load on the
+machine) no parallel code can avoid. The printed efficiency is the speed-up of one half-step on k
+threads, divided by the gain in throughput of k independent ones.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import scipy.sparse as sp
 
 from klnmf.backends.base import GuardedRule
 from klnmf.backends.cpu import CpuBackend
-from klnmf.data.sparse_data import SparseData
+from klnmf.data.sparse_data import InMemoryData
 from klnmf.objective import NO_PENALTIES
 from klnmf.solvers.base import Problem
 
@@ -35,7 +35,7 @@ NONZEROS_PER_ROW = 100
 
 
 def counts(nnz: int, exponent: float, seed: int = 0) -> sp.csr_array:
-    """Counts whose columns are as uneven as rank ** -exponent; 0: all alike.
+    """Counts with column frequencies rank ** -exponent; 0 gives equal frequencies.
 
     Rows have 100 draws each, from a tenth as many columns as rows but at least 2,000.
     """
@@ -57,12 +57,12 @@ def counts(nnz: int, exponent: float, seed: int = 0) -> sp.csr_array:
 
 
 class HalfSteps:
-    """Both half-steps of one problem from a pair after three iterations, again and again."""
+    """Both half-steps of one problem, always from the factors after three iterations."""
 
     def __init__(self, X: sp.csr_array, rank: int, n_threads: int = 1, seed: int = 0) -> None:
         generator = np.random.default_rng(seed)
         self.nnz, self.rank = X.nnz, rank
-        self.problem = Problem(CpuBackend(SparseData(X), n_threads), NO_PENALTIES)
+        self.problem = Problem(CpuBackend(InMemoryData(X), n_threads), NO_PENALTIES)
         self.problem.backend.data.prepare()
         self.rule = GuardedRule(np.arange(rank, dtype=np.int32), sweeps=2, want_value=False)
         self.start = [generator.random((size, rank), dtype=np.float32) for size in X.shape]
@@ -81,7 +81,7 @@ class HalfSteps:
 
 
 def least_seconds(action: Callable[[], Any], budget: float = 1.0, repeats: int = 3) -> float:
-    """Least time of several runs: at least `repeats`, and as many as fit in the budget."""
+    """Minimum time of several runs: at least `repeats`, and as many as fit in the budget."""
     times: list[float] = []
     while len(times) < repeats or sum(times) < budget:
         started = time.perf_counter()
@@ -91,12 +91,12 @@ def least_seconds(action: Callable[[], Any], budget: float = 1.0, repeats: int =
 
 
 def run_all(pool: ThreadPoolExecutor, crowd: list[HalfSteps]) -> None:
-    """Run them at the same time, each on a thread of its own."""
+    """Run them at the same time, each on a separate thread."""
     list(pool.map(HalfSteps.run, crowd))
 
 
 def nanoseconds(steps: HalfSteps) -> float:
-    """Of a half-step, per nonzero × component: the mean of both factors."""
+    """Nanoseconds per nonzero × component, the mean of both half-steps."""
     return least_seconds(steps.run) * 1e9 / (2 * steps.nnz * steps.rank)
 
 
@@ -104,7 +104,7 @@ def nanoseconds(steps: HalfSteps) -> float:
 
 
 def threads(nnz: int, most: int, rank: int = 20) -> list[dict[str, Any]]:
-    """Efficiency of 2, 4, … threads against independent work, on even and on uneven columns."""
+    """Efficiency of 2, 4, … threads against independent work, for even and uneven columns."""
     print(f"\nThreads ({nnz:.0e} nonzeros, r = {rank}): speed-up, independent work, efficiency")
     numbers = sorted({2**i for i in range(1, 12) if 2**i <= most} | {most})
     records = []
@@ -141,7 +141,7 @@ def threads(nnz: int, most: int, rank: int = 20) -> list[dict[str, Any]]:
 
 
 def nonzeros(largest: float, rank: int = 20) -> list[dict[str, Any]]:
-    """Nanoseconds from 1e5 nonzeros on, on even and on uneven columns."""
+    """Nanoseconds by number of nonzeros, for even and uneven columns."""
     print(f"\nNonzeros (r = {rank}, one thread): ns per nonzero x component, even / Zipf columns")
     records = []
     sizes = [10**power for power in range(5, 9) if 10**power <= largest]
@@ -168,9 +168,9 @@ def ranks(nnz: int) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    """Measure what was asked for."""
+    """Measure the selected parts."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--largest", type=float, default=1e8, help="most nonzeros")
+    parser.add_argument("--largest", type=float, default=1e8, help="largest number of nonzeros")
     parser.add_argument("--threads", type=int, default=joblib.cpu_count(), help="most threads")
     parser.add_argument(
         "--only", nargs="+", default=["threads", "nonzeros", "ranks"], metavar="PART"
@@ -184,7 +184,7 @@ def main() -> None:
     }
     unknown = set(args.only) - set(parts)
     if unknown:
-        parser.error(f"no such part: {', '.join(unknown)}; there are {', '.join(parts)}")
+        parser.error(f"unknown part: {', '.join(unknown)}; there are {', '.join(parts)}")
     results = {part: parts[part]() for part in args.only}
     if args.json:
         args.json.write_text(json.dumps(results, indent=1))

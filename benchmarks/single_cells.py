@@ -1,4 +1,4 @@
-"""Programs of single cells against those of the package cnmf, on the same genes in the same scale.
+"""Single-cell programs compared with the package cnmf, on the same genes and scale.
 
     pip install cnmf anndata
     python -m benchmarks.single_cells --sets simulated
@@ -6,20 +6,18 @@
 
 cnmf prepares the data (genes of high variance, each scaled to unit variance), runs scikit-learn's
 multiplicative updates for the KL divergence from many starts, and takes the median of each cluster
-of programs. klnmf gets the very matrix that cnmf factorises: fits from a few starts, of which the
-one of lowest divergence is kept, and `klnmf.model_selection.consensus` over as many runs as cnmf
-has. Programs (weights of genes, summing to 1) are matched so that the sum of their correlations is
-largest.
+of programs. klnmf gets the matrix that cnmf factorises. It keeps the fit of lowest divergence from
+a few starts, and `klnmf.model_selection.consensus` uses as many runs as cnmf. Programs (weights of
+genes that sum to 1) are matched so that the sum of their correlations is largest.
 
-Printed: the correlations of the matched programs, with the consensus of cnmf (for every threshold
-beyond which programs are left out as outliers) and with its run of lowest divergence; for
-simulated cells also those with the planted programs; and the seconds of processor time, one thread
-each. "To the same objective" is the time that one of our runs, done as `consensus` does it, takes
-to get below the divergence at which cnmf's runs end (their median): in float64, which cnmf computes
-in, and in float32, which `consensus` does by default. Both are judged in float64 by cnmf's matrix.
-How well runs of cnmf agree among themselves, and the silhouette of all programs without any
-threshold, by which cnmf's users choose the rank, say what to expect. The divergence of a consensus
-is infinite where the medians leave a gene without any program.
+The script prints the correlations of matched programs with cnmf's consensus, for each outlier
+threshold, and with cnmf's run of lowest divergence. For simulated cells it also prints those with
+the true programs. Times are seconds of processor time on one thread. "To the same objective" is the
+time of one of our runs, as in `consensus`, until it is below the median final divergence of cnmf's
+runs, in float64 (as cnmf) and in float32 (the default of `consensus`). Both are evaluated in
+float64 on cnmf's matrix. For reference, the script prints how well cnmf's runs agree with each
+other, and the silhouette of all programs without a threshold, by which users of cnmf choose the
+rank. The divergence of a consensus is infinite if the medians leave a gene without any program.
 """
 
 from __future__ import annotations
@@ -44,7 +42,7 @@ from threadpoolctl import threadpool_limits
 from benchmarks.common import add_data_argument, load_matrix
 from klnmf import KLNMF, RunOptions
 from klnmf.backends import make_backend
-from klnmf.data.sparse_data import SparseData
+from klnmf.data.sparse_data import InMemoryData
 from klnmf.data.validation import check_counts
 from klnmf.model_selection import Consensus, consensus
 from klnmf.objective import Penalties, kl_divergence
@@ -58,7 +56,7 @@ SETS = ("simulated", "pbmc3k")
 
 @dataclass
 class Cells:
-    """Raw counts, and the programs they were drawn from where these are known."""
+    """Raw counts, and the true programs of simulated cells."""
 
     name: str
     counts: ad.AnnData
@@ -67,7 +65,7 @@ class Cells:
 
 @dataclass
 class Theirs:
-    """What cnmf made of the cells."""
+    """Results of cnmf."""
 
     normalised: ad.AnnData  # what it factorised
     runs: list[pd.DataFrame]
@@ -78,7 +76,7 @@ class Theirs:
 
 
 def simulated_cells(rank: int) -> Cells:
-    """500 cells of few programs each, with depths as spread as those of an experiment."""
+    """500 cells with few programs each, and depths that vary as in an experiment."""
     depths = np.random.default_rng(0).lognormal(np.log(2000), 0.4, size=500)
     drawn = simulate_counts(
         500, 1500, rank, counts_per_sample=depths, concentration_W=0.2, random_state=0
@@ -144,7 +142,7 @@ def factorise_with_cnmf(cells: Cells, args: argparse.Namespace) -> Theirs:
 def agreed_programs(
     X: sp.csr_array, args: argparse.Namespace
 ) -> tuple[dict[float, Consensus], Consensus, float]:
-    """Our consensus for every threshold, the one without, and the seconds of the first."""
+    """Our consensus for each threshold and without one, and the seconds of the first."""
     found = {}
     with tempfile.TemporaryDirectory() as folder:
         started, seconds = time.process_time(), 0.0
@@ -164,9 +162,9 @@ def agreed_programs(
 
 
 def seconds_to(target: float, X: sp.csr_array, dtype: Any, args: argparse.Namespace) -> list[float]:
-    """Processor time of one run after another to this divergence; NaN for one that ends above."""
+    """Processor time of each run until this divergence; NaN for runs that end above it."""
     problem = Problem(
-        make_backend("auto", SparseData(check_counts(X, dtype=dtype)), 1), Penalties()
+        make_backend("auto", InMemoryData(check_counts(X, dtype=dtype)), 1), Penalties()
     )
     problem.backend.data.prepare()
     seconds = []
@@ -224,14 +222,14 @@ def compare(cells: Cells, args: argparse.Namespace) -> None:
     ours = pd.DataFrame(model.components_, columns=genes)
 
     def divergence(programs: pd.DataFrame) -> float:
-        """Of the data from these programs, each cell's use of them solved for by klnmf."""
+        """Divergence of the data from these programs, with their use in each cell from klnmf."""
         holder = KLNMF.from_components(programs.to_numpy(), n_threads=1)
         return float(kl_divergence(X, holder.transform(X), holder.components_.T))
 
     best = min(theirs.runs, key=divergence)
     print(f"\n{cells.name}: {X.shape[0]:,} cells x {X.shape[1]:,} genes, r = {args.rank}")
     print(
-        f"  cnmf: {theirs.run_seconds / args.starts:.2f} s a run ({args.starts} runs "
+        f"  cnmf: {theirs.run_seconds / args.starts:.2f} s per run ({args.starts} runs "
         f"{theirs.run_seconds:.1f} s, consensus {theirs.consensus_seconds:.1f} s); klnmf: "
         f"{seconds / args.our_starts:.2f} s a fit ({args.our_starts} fits {seconds:.1f} s)"
     )
@@ -242,7 +240,7 @@ def compare(cells: Cells, args: argparse.Namespace) -> None:
     a_run = theirs.run_seconds / args.starts
     print(
         f"  our consensus of {args.starts} runs: {agreed_seconds:.2f} s, "
-        f"{agreed_seconds / args.starts:.3f} s a run; silhouette without threshold "
+        f"{agreed_seconds / args.starts:.3f} s per run; silhouette without threshold "
         f"{np.mean(without_threshold.silhouette):.2f}, cnmf's {theirs.silhouette:.2f}"
     )
     for dtype in (np.float64, np.float32):

@@ -1,9 +1,9 @@
-"""Our solvers against each other, from the same starts, at the same cost.
+"""Our solvers compared with each other, from the same starts and at the same cost.
 
 The unit of cost is one iteration of multiplicative updates ("mu") on the same matrix, on one
-thread. Prints, for each data set and rank, the median over starts of the objective that each solver
-has reached at 8, 16, 32 and 64 units relative to the best of all solvers there, and the zeros of
-"srcd" beside the table of the SRCD paper.
+thread. For each data set and rank, prints the median over starts of each solver's objective at 8,
+16, 32 and 64 units, relative to the best solver, and the zeros of "srcd" with those of the table in
+the SRCD paper.
 
     python -m benchmarks.solvers --data DIR
 """
@@ -37,7 +37,7 @@ PAPER_ZEROS = {
 def run(
     X: sp.csr_array, solver: str, start: tuple[Any, Any], seconds: float, max_iter: int = 100_000
 ) -> KLNMF:
-    """Fit from a start until the solver has used up its seconds."""
+    """Fit from a start for this many seconds."""
     W, H = start
     model = KLNMF(
         n_components=W.shape[1],
@@ -54,7 +54,7 @@ def run(
 
 
 def cost_of_an_iteration(X: sp.csr_array, start: tuple[Any, Any]) -> float:
-    """Seconds of one multiplicative iteration: the least of several, the machine being shared."""
+    """Seconds of one multiplicative iteration: the minimum of several."""
     model = run(X, "mu", start, seconds=float("inf"), max_iter=12)
     seconds = np.diff([0.0] + [record["seconds"] for record in model.history_])
     return float(seconds.min())
@@ -63,9 +63,9 @@ def cost_of_an_iteration(X: sp.csr_array, start: tuple[Any, Any]) -> float:
 def quietest_history(
     X: sp.csr_array, solver: str, start: tuple[Any, Any], seconds: float, repeats: int
 ) -> list[dict[str, Any]]:
-    """History of a run with the least time that each of its iterations took in several repeats.
+    """History of a run, with the minimum time of each iteration over several repeats.
 
-    The iterates are the same every time; what differs is what else the machine was doing.
+    The iterates are the same in all repeats; only the load of the machine differs.
     """
     runs = [run(X, solver, start, seconds).history_ for _ in range(repeats)]
     length = max(len(history) for history in runs)
@@ -77,7 +77,7 @@ def quietest_history(
 
 
 def objective_at(history: list[dict[str, Any]], seconds: float) -> float:
-    """Objective of the last iteration that was over by then; infinite before the first."""
+    """Objective of the last iteration completed by then; infinite before the first."""
     done = [record["objective"] for record in history if record["seconds"] <= seconds]
     return done[-1] if done else float("inf")
 
@@ -136,7 +136,7 @@ def compare(
 
 
 def main() -> int:
-    """Run all comparisons; exit status 1 if one does not hold."""
+    """Run all comparisons; the exit status is 1 if a check fails."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add_data_argument(parser)
     parser.add_argument("--sets", nargs="+", default=["reuters21578", "tdt2_top30"])

@@ -2,11 +2,11 @@
 
     python -m benchmarks.transform --data DIR
 
-The components come from a fit to the first half of the samples; both sides then get the second half
-and the same components (zeros raised to 1e-9, where scikit-learn's updates would lock). Printed:
-scikit-learn's time over ours for the whole of `transform`, which solves every row to a residual of
-1e-5, and over ours for a solve that is stopped as soon as its divergence is no higher than theirs
-(0: it never is). Medians over several models.
+The components come from a fit to the first half of the samples. Both sides then get the second half
+and the same components (zeros are raised to 1e-9, because scikit-learn's updates cannot leave 0).
+Prints scikit-learn's time divided by ours, for the complete `transform`, which solves each row to a
+residual of 1e-5, and for a solve that stops once its divergence is at most scikit-learn's (0 if it
+never is). Figures are medians over several models.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from threadpoolctl import threadpool_limits
 from benchmarks.common import add_data_argument, load_matrix
 from klnmf import KLNMF, RunOptions
 from klnmf.backends.cpu import CpuBackend
-from klnmf.data.sparse_data import SparseData
+from klnmf.data.sparse_data import InMemoryData
 from klnmf.objective import NO_PENALTIES, kl_divergence
 from klnmf.solvers.base import Problem
 from klnmf.solvers.row_solve import RowSolve, solved_rows
@@ -39,7 +39,7 @@ EFFORTS = [
 
 
 def least(action: Callable[[], Any], repeats: int = 5) -> tuple[float, Any]:
-    """Least seconds of several runs, and the last result."""
+    """Minimum seconds of several runs, and the last result."""
     times = []
     for _ in range(repeats):
         started = time.perf_counter()
@@ -70,7 +70,7 @@ def ratios(X: sp.csr_array, rank: int, seed: int) -> tuple[float, float, float, 
     for effort in EFFORTS:
         seconds, W = least(
             lambda how=effort: solved_rows(  # type: ignore[misc]
-                Problem(CpuBackend(SparseData(new), 1), NO_PENALTIES), 0, [None, H], how
+                Problem(CpuBackend(InMemoryData(new), 1), NO_PENALTIES), 0, [None, H], how
             )
         )
         if kl_divergence(new, W, H) <= target:
@@ -92,7 +92,7 @@ def compare(name: str, X: sp.csr_array, rank: int, n_fits: int) -> None:
 
 
 def main() -> None:
-    """Compare on every set."""
+    """Compare on all data sets."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add_data_argument(parser)
     parser.add_argument(

@@ -18,7 +18,7 @@ from klnmf.backends.base import (
 )
 from klnmf.backends.cpu import CpuBackend
 from klnmf.backends.reference import ReferenceBackend
-from klnmf.data.sparse_data import SparseData
+from klnmf.data.sparse_data import InMemoryData
 from klnmf.objective import NO_PENALTIES, Penalties
 from strategies import Case, random_case
 
@@ -61,7 +61,7 @@ def from_the_left(case: Case, mode: int) -> Case:
 
     A Newton step without a guard then grows what it should; one that overshoots magnifies rounding.
     """
-    x, A, view = (case.W, case.H)[mode], (case.H, case.W)[mode], SparseData(case.X).view(mode)
+    x, A, view = (case.W, case.H)[mode], (case.H, case.W)[mode], InMemoryData(case.X).view(mode)
     scales = 0.5 * view.row_sums / (x @ A.sum(axis=0, dtype=np.float64))
     x *= np.where(scales > 0, scales, 1)[:, None].astype(x.dtype)
     return case
@@ -112,9 +112,9 @@ def assert_same_half_step(
     mode: int,
     make_rule: Callable[[Array, Array, int], Rule],
     penalties: Penalties = NO_PENALTIES,
-    data: SparseData | None = None,
+    data: InMemoryData | None = None,
 ) -> tuple[Array, RowTotals]:
-    data = data or SparseData(case.X)
+    data = data or InMemoryData(case.X)
     before = (case.W, case.H)[mode]
     x, totals, rule = half_step(CpuBackend(data, 2), case, mode, make_rule, penalties)
     expected_x, expected, expected_rule = half_step(

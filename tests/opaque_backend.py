@@ -9,7 +9,7 @@ import numpy as np
 
 from klnmf.backends.base import Backend, DenseRule, RowTotals, Rule
 from klnmf.backends.cpu import CpuBackend
-from klnmf.data.sparse_data import SparseData
+from klnmf.data.sparse_data import CountData
 
 Array = np.ndarray
 
@@ -48,7 +48,7 @@ class OpaqueBackend(Backend):
     rules: ClassVar[frozenset[type]] = CpuBackend.rules
     n_made: ClassVar[int] = 0
 
-    def __init__(self, data: SparseData, n_threads: int | None = None) -> None:
+    def __init__(self, data: CountData, n_threads: int | None = None) -> None:
         type(self).n_made += 1
         self.data, self._cpu = data, CpuBackend(data, n_threads)
         self.narrow_dtype = self._cpu.narrow_dtype

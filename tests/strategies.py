@@ -19,7 +19,7 @@ from sklearn.exceptions import ConvergenceWarning
 from klnmf import KLNMF, RunOptions
 from klnmf.backends import make_backend
 from klnmf.backends.base import MultiplicativeRule
-from klnmf.data.sparse_data import SparseData
+from klnmf.data.sparse_data import InMemoryData
 from klnmf.data.validation import check_counts
 from klnmf.objective import NO_PENALTIES, Penalties
 from klnmf.solvers import SOLVERS, SparseCoordinateDescent, make_solver
@@ -173,7 +173,7 @@ def make_problem(
     backend: str = "cpu",
     n_threads: int = 1,
 ) -> Problem:
-    return Problem(make_backend(backend, SparseData(check_counts(X)), n_threads), penalties)
+    return Problem(make_backend(backend, InMemoryData(check_counts(X)), n_threads), penalties)
 
 
 def start_run(

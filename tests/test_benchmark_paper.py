@@ -120,7 +120,7 @@ def test_sets_are_those_in_the_folder(tmp_path: Path) -> None:
     assert shape_of("pbmc3k", tmp_path) == (3, 3)
     weighted = load_set("reuters21578-tfidf", tmp_path)
     assert weighted.toarray() == pytest.approx(np.eye(3))
-    with pytest.raises(SystemExit, match=r"holds none of mnist_train\.npz"):
+    with pytest.raises(SystemExit, match=r"has none of mnist_train\.npz"):
         find_sets(tmp_path / "nowhere")
     with pytest.raises(SystemExit, match="KLNMF_DATA"):
         find_sets(None)

@@ -36,7 +36,7 @@ from checkpoint_checks import (  # noqa: F401 (fixtures)
 )
 from klnmf import KLNMF, RunOptions
 from klnmf.backends.base import MultiplicativeRule
-from klnmf.saved import SavedFileError, checkpoints
+from klnmf.saved import SavedFileError, periodic_file
 from klnmf.saved.container import Container, write_container
 from klnmf.solvers import Solver, SparseCoordinateDescent
 from klnmf.solvers.base import Problem, State, alternate
@@ -112,7 +112,7 @@ def test_a_file_written_by_an_older_version_goes_on_to_the_same_result(
     path.write_bytes((Path(__file__).parent / "data" / f"{solver}-v1.checkpoint").read_bytes())
     old = content_of(path)
     assert (new.content.keys(), new.arrays.keys()) == (old.content.keys(), old.arrays.keys())
-    monkeypatch.setattr(checkpoints, "klnmf_version", lambda: old.klnmf_version)
+    monkeypatch.setattr(periodic_file, "version", lambda _: old.klnmf_version)
     found = fit_quietly(COUNTS, model=model(path, resume=True, **parameters))
     np.testing.assert_allclose(found[1].components_, expected[1].components_, rtol=1e-3, atol=1e-6)
     names = [name for name in old.arrays if name != "history"]
@@ -223,7 +223,9 @@ class Forgetful(Solver):
 
 def test_a_solver_that_cannot_store_its_memory_is_named(path: Path) -> None:
     fit_quietly(COUNTS, model=model(solver=Forgetful()))
-    with pytest.raises(ValueError, match=r"solver='forgetful' carries \['secret'\] along"):
+    with pytest.raises(
+        ValueError, match=r"solver='forgetful' keeps \['secret'\] between iterations"
+    ):
         model(path, solver=Forgetful()).fit(COUNTS)
     assert not path.exists()
 

@@ -258,10 +258,10 @@ def test_folders_and_pipes_in_the_place_of_files(counts: Path, capsys: Any) -> N
     os.mkfifo("pipe.csv")
     assert "pipe.csv is not a regular file." in failed(capsys, "fit", "pipe.csv")
     assert "folder is a folder; name a file." in failed(capsys, "topics", "folder")
-    assert "this is a folder, and the format 'npz' is a file." in failed(
+    assert "this is a folder, but the format 'npz' is a file." in failed(
         capsys, "fit", "folder", "--format", "npz"
     )
-    assert "this is a file, and the format 'texts' is a folder." in failed(
+    assert "this is a file, but the format 'texts' is a folder." in failed(
         capsys, "fit", counts, "--format", "texts"
     )
     assert "the name of an input file is empty" in failed(capsys, "fit", "")

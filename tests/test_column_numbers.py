@@ -15,8 +15,8 @@ from klnmf.backends.reference import ReferenceBackend
 from klnmf.data import sparse_data
 from klnmf.data.on_disk import layout
 from klnmf.data.on_disk.arrays import ArrayWriter, MappedArray
-from klnmf.data.on_disk.views import MappedView
-from klnmf.data.sparse_data import MOST_COLUMNS, SparseData, column_numbers, view_of
+from klnmf.data.on_disk.views import MappedRows, MappedView
+from klnmf.data.sparse_data import MOST_COLUMNS, InMemoryData, column_numbers, view_of
 from klnmf.preparing import prepare, stages
 from strategies import random_case, same_bits, with_int64_indices
 
@@ -46,7 +46,7 @@ def fitted(X: Any, **parameters: Any) -> KLNMF:
 def test_wide_indices_are_narrowed(mode: int, backend: Any) -> None:
     case = random_case((20, 33), 5, seed=6)
     wide = with_int64_indices(case.X)
-    narrow, widened = SparseData(case.X), SparseData(wide)
+    narrow, widened = InMemoryData(case.X), InMemoryData(wide)
     assert wide.indices.dtype == np.int64
     for view in (widened.view(0), widened.view(1), view_of(wide)):
         assert view.indices.dtype == np.int32
@@ -70,7 +70,7 @@ def test_the_largest_number_of_columns() -> None:
 
 def test_too_many_columns_are_refused() -> None:
     X = one_row(MOST_COLUMNS + 1)
-    for refuse in (view_of, SparseData, lambda X: column_numbers(X.indices, X.shape[1])):
+    for refuse in (view_of, InMemoryData, lambda X: column_numbers(X.indices, X.shape[1])):
         with pytest.raises(ValueError, match=TOO_WIDE):
             refuse(X)
 
@@ -95,8 +95,12 @@ def test_a_fit_refuses_too_many(limit: int, given: int, monkeypatch: pytest.Monk
 @pytest.fixture
 def wide_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A prepared matrix with the index type of a matrix that has 2³¹ rows and columns."""
-    for module in (layout, stages):
-        monkeypatch.setattr(module, "index_dtype", lambda n_columns: np.dtype("<i8"))
+
+    def writer(path: Path, dtype: Any) -> ArrayWriter:
+        return ArrayWriter(path, "<i8" if np.dtype(dtype) == np.int32 else dtype)
+
+    monkeypatch.setattr(layout, "index_dtype", lambda n_columns: np.dtype("<i8"))
+    monkeypatch.setattr(stages, "ArrayWriter", writer)
     prepare(counts(), tmp_path / "X")
     assert np.load(tmp_path / "X" / "rows.indices.npy").dtype == np.int64
     assert np.load(tmp_path / "X" / "columns.indices.npy").dtype == np.int64
@@ -122,12 +126,13 @@ def test_too_many_columns_on_disk_can_be_read_but_not_gone_over(tmp_path: Path) 
     for name, values in (("indices", [MOST_COLUMNS]), ("values", [2.0])):
         with ArrayWriter(tmp_path / name, "<i8" if name == "indices" else "<f4") as writer:
             writer.append(np.array(values))
-    stored = (
+    stored = MappedRows(
+        np.array([0, 1]),
         MappedArray(tmp_path / "indices", "<i8", 1),
         MappedArray(tmp_path / "values", "<f4", 1),
+        MOST_COLUMNS + 1,
     )
-    arrays = (np.array([0, 1]), stored[0].mapped, stored[1].mapped)
-    view = MappedView(*arrays, MOST_COLUMNS + 1, stored=stored, piece_bytes=100)
+    view = MappedView(stored, row_sums=np.array([2.0]), piece_bytes=100)
     assert view.take_rows(np.array([0]))[1].tolist() == [MOST_COLUMNS]
     with pytest.raises(ValueError, match=TOO_WIDE):
         next(view.pieces())
@@ -166,7 +171,7 @@ def test_blocks_of_dask_arrays_with_wide_indices_are_narrowed() -> None:
     rows = stacked_rows(pieces, np.dtype(np.float32), X.shape[1], None)
     columns = joined_columns([with_int64_indices(sp.csr_array(X.T))], None)
     for mode, part in enumerate((rows, columns)):
-        expected = SparseData(counts()).view(mode)
+        expected = InMemoryData(counts()).view(mode)
         assert part.indices.dtype == np.int32
         np.testing.assert_array_equal(part.indices, expected.indices)
         np.testing.assert_array_equal(part.indptr, expected.indptr)

@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse as sp
 
 from klnmf import KLNMF
-from klnmf.data.sparse_data import SparseData
+from klnmf.data.sparse_data import InMemoryData
 from klnmf.model_selection import Consensus, consensus
 from klnmf.model_selection.clusters import clustered, distances, mean_distance_to_neighbours
 from klnmf.objective import kl_divergence
@@ -58,14 +58,14 @@ def test_refit_of_both_factors_describes_the_data_better(found: Consensus) -> No
 def test_result_does_not_depend_on_jobs_and_x_is_prepared_once(
     found: Consensus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made: list[SparseData] = []
-    original = SparseData.__init__
+    made: list[InMemoryData] = []
+    original = InMemoryData.__init__
 
-    def counted(self: SparseData, X: Any) -> None:
+    def counted(self: InMemoryData, X: Any) -> None:
         made.append(self)
         original(self, X)
 
-    monkeypatch.setattr(SparseData, "__init__", counted)
+    monkeypatch.setattr(InMemoryData, "__init__", counted)
     again = consensus(PLANTED.X, 4, n_runs=12, n_jobs=3, random_state=0)
     assert len(made) == 1
     np.testing.assert_array_equal(found.components, again.components)
@@ -100,7 +100,7 @@ def test_threshold_leaves_out_what_lies_alone() -> None:
     threshold = float(np.quantile(found.neighbour_distance, 0.8))
     strict = consensus(PLANTED.X, 6, n_runs=8, density_threshold=threshold, random_state=0)
     assert strict.n_left_out == np.sum(found.neighbour_distance > threshold) > 0
-    with pytest.raises(ValueError, match="the runs do not agree"):
+    with pytest.raises(ValueError, match="The runs do not agree"):
         consensus(PLANTED.X, 6, n_runs=8, density_threshold=1e-9, random_state=0)
 
 
@@ -144,8 +144,8 @@ def test_picture_is_sorted_by_component(found: Consensus) -> None:
         ({"n_runs": 1.5}, "n_runs must be a whole number"),
         ({"n_runs": 1}, "n_runs must be a whole number of at least 2; got 1"),
         ({"density_threshold": 0}, "density_threshold must be a positive number"),
-        ({"refit": "H"}, "refit must be one of 'W', 'both'; got 'H'"),
-        ({"init": "zeros"}, "init must be one of"),
+        ({"refit": "H"}, "refit must be 'W' or 'both'; got 'H'"),
+        ({"init": "zeros"}, "init must be 'samples'"),
         ({"n_jobs": 0}, "n_jobs must be None, from 1 to"),
         ({"resume": "no"}, "resume must be 'auto', True or False; got 'no'"),
         ({"resume": 1, "checkpoint": "nowhere"}, "resume must be 'auto', True or False; got 1"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import ast
 import importlib
 import inspect
 import re
@@ -26,11 +27,11 @@ MODULES = {  # and the page of the reference that each is on
     "klnmf.topics": "topics",
     "klnmf.plots": "plots",
     "klnmf.readers": "readers",
-    "klnmf.preparing": "on_disk",
+    "klnmf.preparing": "preparing",
     "klnmf.report": "report",
     "klnmf.datasets": "datasets",
     "klnmf.tl": "tl",
-    "klnmf.named_features": "projection",
+    "klnmf.named_features": "named_features",
     "klnmf.frames": "frames",
     "klnmf.model_selection": "model_selection",
     "klnmf.uncertainty": "uncertainty",
@@ -119,6 +120,30 @@ def test_the_sidebar_names_every_page_once() -> None:
     named = Counter(entry for page in pages for entry in toctree_entries(page))
     expected = {page.relative_to(DOCS).with_suffix("").as_posix() for page in pages} - {"index"}
     assert named == Counter([*expected, "gallery/index"])  # the gallery is made from examples/
+
+
+def included_code() -> list[tuple[str, str, dict[str, str]]]:
+    """Page, file and options of every ``literalinclude``."""
+    found = []
+    for page in DOCS.rglob("*.md"):
+        text = page.read_text(encoding="utf-8")
+        for file, block in re.findall(
+            r"^```\{literalinclude\} (\S+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL
+        ):
+            options = dict(re.findall(r"^:([\w-]+): *(.*)$", block, re.MULTILINE))
+            found.append((page.name, str((page.parent / file).resolve()), options))
+    return found
+
+
+@pytest.mark.parametrize(("page", "file", "options"), included_code())
+def test_code_that_pages_include_is_there(page: str, file: str, options: dict[str, str]) -> None:
+    text = Path(file).read_text(encoding="utf-8")
+    for option in ("start-at", "start-after", "end-at", "end-before"):
+        assert options.get(option, "").strip('"') in text, (page, option)
+    body: list[Any] = ast.parse(text).body if file.endswith(".py") else []
+    for name in options.get("pyobject", "").split("."):
+        if name:
+            body = next(node.body for node in body if getattr(node, "name", None) == name)
 
 
 # ---- examples ------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from klnmf.data.sparse_data import SparseData
+from klnmf.data.sparse_data import InMemoryData
 from klnmf.objective import NO_PENALTIES, Penalties, penalised_objective
 from klnmf.solvers import SparseCoordinateDescent
 from klnmf.solvers.base import Problem, State
@@ -82,7 +82,7 @@ class CountingBackend(OpaqueBackend):
 def test_four_factors_of_a_mode_are_alive_at_most_and_those_kept_are_not_written_to(
     weights: ExtrapolationWeights, penalties: Penalties
 ) -> None:
-    backend = CountingBackend(SparseData(CASE.X), 1)
+    backend = CountingBackend(InMemoryData(CASE.X), 1)
     problem = Problem(backend, penalties)
     state = State(problem.upload([CASE.W, CASE.H]), seed=0)
     solver = SparseCoordinateDescent(extrapolation=weights, opening=0)

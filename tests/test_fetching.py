@@ -157,9 +157,12 @@ def test_a_docword_file_is_read_in_blocks(tmp_path: Path, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda text: b"12\nx\n3\n" + text, r"line 2: found .x. where a whole number belong: W"),
+        (
+            lambda text: b"12\nx\n3\n" + text,
+            r"line 2: expected a whole number: W.*found 'x'",
+        ),
         (lambda text: text.rsplit(b"\n", 2)[0] + b"\n", "it is cut off"),
-        (lambda text: text + b"12 7 1\n", "promises 42 entries and has more"),
+        (lambda text: text + b"12 7 1\n", "announces 42 entries but has more"),
         (lambda text: text.replace(b"\n1 ", b"\n99 ", 1), "row 99 is not from 1 to 12"),
         (
             lambda text: text[: text.rfind(b" ", 0, -4)] + b" 99 1\n",
@@ -178,7 +181,7 @@ def test_broken_docword_files(
 def test_packed_docword_files_that_end_early(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(OSError, match=r"damaged or cut off.*Remove it and download it again"):
+    with pytest.raises(OSError, match=r"damaged or cut off.*Remove the file and download it again"):
         fetch_docword(gzip.compress(docword())[:-20], tmp_path, monkeypatch)
 
 
@@ -292,7 +295,7 @@ def test_another_version_of_the_data_is_refused(tmp_path: Path) -> None:
     [
         ("npz", b"nonsense", "not a matrix that scipy.sparse.save_npz wrote"),
         ("npz", b"", "not a matrix that scipy.sparse.save_npz wrote"),
-        ("labels.txt", b"1\n2\n", "2 names where the rows of tdt2_top30.npz need 12"),
+        ("labels.txt", b"1\n2\n", "expected 12 names for the rows of tdt2_top30.npz, found 2"),
     ],
 )
 def test_broken_files_of_matrices_that_were_kept(
@@ -319,7 +322,7 @@ def test_names_that_do_not_belong_to_the_matrix_are_refused(
     monkeypatch.setattr(texts, "_UCI", server.url)
     offer(server, "docword.kos.txt.gz", gzip.compress(docword()))
     offer(server, "vocab.kos.txt", b"a\nb\n")
-    with pytest.raises(OSError, match=r"2 names where the columns of docword.* need 7"):
+    with pytest.raises(OSError, match=r"expected 7 names for the columns of docword.*, found 2"):
         datasets.fetch_uci_bag_of_words("kos", data_home=tmp_path)
     assert not (tmp_path / "uci_kos.npz").exists()
 

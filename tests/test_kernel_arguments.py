@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from klnmf import _core
-from klnmf.data.sparse_data import SparseData
+from klnmf.data.sparse_data import InMemoryData
 from strategies import random_case
 
 Array = np.ndarray
@@ -17,7 +17,7 @@ Array = np.ndarray
 
 def valid_arguments() -> dict[str, Any]:
     case = random_case((6, 8), 3, dtype=np.float32)
-    view = SparseData(case.X).view(0)
+    view = InMemoryData(case.X).view(0)
     return {
         "indptr": view.indptr,
         "indices": view.indices,

@@ -21,7 +21,8 @@ from klnmf import _core
 from klnmf.backends.base import GuardedRule, RowTotals
 from klnmf.backends.cpu import CpuBackend
 from klnmf.backends.reference import ReferenceBackend
-from klnmf.data.sparse_data import ROWS_PER_SUM, SparseData, blocked_sum
+from klnmf.data.sparse_data import InMemoryData
+from klnmf.data.sums import ROWS_PER_SUM, blocked_sum
 from klnmf.objective import Penalties, kkt_residual, kl_divergence, penalised_objective
 from klnmf.solvers.base import Problem
 from strategies import DTYPES, PENALTY_SETS, Case, random_case, same_bits
@@ -71,7 +72,7 @@ def test_empty_rows_become_zero(make_rule: Callable, mode: int, dtype: type) -> 
     X[:, [0, 7, 14]] = 0
     case = Case(sp.csr_array(X), case.W, case.H)
     x, totals = assert_same_half_step(case, mode, make_rule)
-    empty = np.diff(SparseData(case.X).view(mode).indptr) == 0
+    empty = np.diff(InMemoryData(case.X).view(mode).indptr) == 0
     assert empty.any()
     assert (x[empty] == 0).all()
     assert x[~empty].any(axis=1).all()
@@ -95,7 +96,7 @@ def test_a_start_that_covers_nothing_is_replaced(name: str, mode: int, dtype: ty
     x[:] = 0
     moved, totals = assert_same_half_step(case, mode, RULES[name], PENALTY_SETS["all"])
     assert totals.kkt == np.inf
-    filled = np.diff(SparseData(case.X).view(mode).indptr) > 0
+    filled = np.diff(InMemoryData(case.X).view(mode).indptr) > 0
     assert ((moved @ A.T)[filled] > 0).any(axis=1).all()
     if name == "guarded":
         assert np.isfinite(totals.value)
@@ -113,7 +114,7 @@ def test_nonzeros_that_nothing_can_cover_cost_infinity(name: str, mode: int, dty
     assert totals.kkt == np.inf
     if "guarded" in name:
         assert totals.value == np.inf or "no value" in name
-    for backend in (CpuBackend(SparseData(case.X)), ReferenceBackend(SparseData(case.X))):
+    for backend in (CpuBackend(InMemoryData(case.X)), ReferenceBackend(InMemoryData(case.X))):
         c = backend.column_sums(A)
         judged = backend.evaluate(mode, (case.W, case.H)[mode], A, c, 0.0)
         assert judged == RowTotals(np.inf, np.inf)
@@ -158,7 +159,7 @@ def test_a_row_does_not_depend_on_its_neighbours(rounds: int, dtype: type) -> No
     rule = GuardedRule(np.arange(7, dtype=np.int32)[::-1].copy(), rounds=rounds, tolerance=1e-3)
 
     def solved(rows: Array) -> Array:
-        backend = CpuBackend(SparseData(sp.csr_array(X[rows].astype(dtype))), 1)
+        backend = CpuBackend(InMemoryData(sp.csr_array(X[rows].astype(dtype))), 1)
         result = backend.upload(x[rows])
         fixed = backend.upload(A)
         backend.update_rows(0, result, fixed, backend.column_sums(fixed), 0.0, rule)
@@ -185,7 +186,7 @@ def test_no_row_gives_up_the_last_cover_of_a_nonzero(dtype: type) -> None:
             )
         )
         A[~A.any(axis=1), 0] = 1
-        backend = CpuBackend(SparseData(sp.csr_array(X.astype(dtype))), 2)
+        backend = CpuBackend(InMemoryData(sp.csr_array(X.astype(dtype))), 2)
         A, x = backend.upload(A), backend.upload(x)
         c, order = backend.column_sums(A), np.arange(5, dtype=np.int32)
         totals = backend.update_rows(0, x, A, c, 1.0, GuardedRule(order))
@@ -203,7 +204,7 @@ def test_sums_of_columns(dtype: type, n_rows: int) -> None:
     factor = np.random.default_rng(0).lognormal(0, 4, size=(n_rows, 3)).astype(dtype)
     exact = factor.astype(np.float64)
     for kind in (CpuBackend, ReferenceBackend):
-        backend = kind(SparseData(sp.csr_array((1, 1), dtype=dtype)))
+        backend = kind(InMemoryData(sp.csr_array((1, 1), dtype=dtype)))
         sums, squares = backend.column_sums(factor), backend.column_squares(factor)
         assert sums.dtype == squares.dtype == np.float64
         np.testing.assert_allclose(sums, exact.sum(axis=0), rtol=1e-13)
@@ -220,7 +221,7 @@ def test_both_sides_sum_in_the_same_blocks() -> None:
 @BOTH_DTYPES
 def test_sums_of_the_data_are_in_double(dtype: type) -> None:
     case = random_case((30, 400), 1, dtype=dtype, seed=18)
-    data, X = SparseData(case.X), case.X.toarray().astype(np.float64)
+    data, X = InMemoryData(case.X), case.X.toarray().astype(np.float64)
     for mode in (0, 1):
         np.testing.assert_allclose(data.view(mode).row_sums, X.sum(axis=1 - mode), rtol=1e-14)
     assert data.total == pytest.approx(X.sum(), rel=1e-14)
@@ -234,7 +235,7 @@ def test_extrapolation_is_that_of_the_reference(dtype: type) -> None:
     newest, previous = case.W, random_case((40, 1), 3, dtype=dtype, seed=1).W
     for weight, keep in ((0.8, 0.01), (0.8, 1.0), (0.0, 0.01)):
         targets = [
-            backend(SparseData(case.X)).extrapolated(newest, previous, weight, keep)
+            backend(InMemoryData(case.X)).extrapolated(newest, previous, weight, keep)
             for backend in (CpuBackend, ReferenceBackend)
         ]
         rounding = 4 * np.finfo(dtype).eps
@@ -250,7 +251,7 @@ def test_extrapolation_is_that_of_the_reference(dtype: type) -> None:
 def test_evaluation_is_the_specification(backend: type, dtype: type, penalties: Penalties) -> None:
     case = random_case((20, 33), 5, dtype=dtype, seed=14)
     case.H[:, 1] = 0  # a dead component
-    problem = Problem(backend(SparseData(case.X)), penalties)
+    problem = Problem(backend(InMemoryData(case.X)), penalties)
     found = problem.evaluate([case.W, case.H])
     expected = penalised_objective(case.X, case.W, case.H, penalties)
     scale = case.total + abs(expected)
@@ -272,7 +273,7 @@ def test_the_value_of_a_half_step_is_that_of_an_evaluation(
     mode: int, dtype: type, rank: int
 ) -> None:
     case = random_case((60, 300), rank, dtype=dtype, seed=15, spread=2.0)
-    backend, l2 = CpuBackend(SparseData(case.X), 2), 0.3
+    backend, l2 = CpuBackend(InMemoryData(case.X), 2), 0.3
     x, A = (case.W, case.H)[mode], (case.H, case.W)[mode]
     c = backend.column_sums(A)
     for settings in ({"sweeps": 1}, {"rounds": 3}, {"tolerance": np.inf}):
@@ -309,7 +310,7 @@ def test_the_logarithm_is_accurate_over_the_whole_range(dtype: type) -> None:
 @BOTH_DTYPES
 def test_threads_change_no_bit_of_a_half_step(make_rule: Callable, mode: int, dtype: type) -> None:
     case = random_case((150, 120), 6, dtype=dtype, seed=16, density=0.2)
-    data, penalties = SparseData(case.X), PENALTY_SETS["all"]
+    data, penalties = InMemoryData(case.X), PENALTY_SETS["all"]
     results = [half_step(CpuBackend(data, t), case, mode, make_rule, penalties) for t in THREADS]
     assert same_bits(*(x for x, _, _ in results))
     assert same_bits(*(np.array([totals.value, totals.kkt]) for _, totals, _ in results))
@@ -318,7 +319,7 @@ def test_threads_change_no_bit_of_a_half_step(make_rule: Callable, mode: int, dt
 @BOTH_DTYPES
 def test_threads_change_no_bit_of_sums_and_evaluations(dtype: type) -> None:
     case = random_case((3 * ROWS_PER_SUM + 5, 12), 6, dtype=dtype, seed=17, density=0.2)
-    backends = [CpuBackend(SparseData(case.X), t) for t in THREADS]
+    backends = [CpuBackend(InMemoryData(case.X), t) for t in THREADS]
     c = backends[0].column_sums(case.H)
     assert same_bits(*(backend.column_sums(case.W) for backend in backends))
     assert same_bits(*(backend.column_squares(case.W) for backend in backends))

@@ -64,7 +64,7 @@ def test_nan_is_missing_in_a_data_frame() -> None:
     with_na = frame.isna().astype("boolean")  # the type of pandas that has NA, and here has none
     assert same_bits(fit(frame, missing=with_na, max_iter=3)[0], expected)
     with_na.iloc[0, 0] = pandas.NA
-    with pytest.raises(ValueError, match=r"missing must be True .* and it has NaN"):
+    with pytest.raises(ValueError, match=r"missing must be True .* but it has NaN"):
         fit(frame, missing=with_na)
 
 
@@ -97,7 +97,7 @@ def test_a_pattern_of_all_cells_leaves_nothing() -> None:
 
 @pytest.mark.parametrize("name", ["missing", "zero_W", "fixed_W"])
 def test_rows_of_different_lengths(name: str) -> None:
-    with pytest.raises(ValueError, match=rf"{name} must have shape \(30, .*, and it is no array"):
+    with pytest.raises(ValueError, match=rf"{name} must be an array of shape \(30, "):
         fit(**{name: [[1.0] * (1 + i % 2) for i in range(n)]})
 
 

@@ -48,11 +48,11 @@ def ones_but(size: int, value: float) -> np.ndarray:
         ),
         (
             {"fixed_components": np.ones((1, m)), "zero_components": np.eye(RANK, m)},
-            r"zero_components wants the entry \(0, 0\) to be 0, and fixed_components says .* 1",
+            r"zero_components sets entry \(0, 0\) to 0, but fixed_components fixes it at 1",
         ),
         (
             {"fixed_W": np.ones((n, 1)), "zero_W": np.eye(n, RANK)},
-            r"zero_W wants the entry \(3, 3\) to be 0, and fixed_W says",
+            r"zero_W sets entry \(3, 3\) to 0, but fixed_W fixes",
         ),
         (
             {"fixed_W": np.full(n, 1e100), "exposure": np.full(n, 1e100)},
@@ -129,7 +129,7 @@ def test_a_model_for_streams_knows_nothing() -> None:
     model = MiniBatchKLNMF(2, random_state=0).fit(X)
     exposure = np.full(n, 2.0)  # but new samples can be seen as by any other model
     np.testing.assert_array_equal(model.transform(X, exposure=exposure), model.transform(X) / 2)
-    with pytest.raises(ValueError, match="fitted with 0 fixed columns of W, and 1 are given"):
+    with pytest.raises(ValueError, match="fixed_W had 0 columns in fit, and has 1"):
         model.transform(X, fixed_W=np.ones((n, 1)))
 
 
@@ -169,13 +169,13 @@ def test_fixed_values_that_have_no_digits_are_refused(name: str) -> None:
     values = np.ones(shape)
     values.flat[3] = 1e-42
     with pytest.raises(
-        ValueError, match=rf"{name} has positive entries down to 1e-42, and float32"
+        ValueError, match=rf"{name} has positive entries down to 1e-42, but float32"
     ):
         fit(dtype=np.float32, **{name: values})
     fit(max_iter=1, **{name: values})  # float64 has them
     values.flat[3] = 1e-30
     weights = {"feature_weight": np.full(m, 1e-10), "sample_weight": np.full(n, 1e-10)}
-    with pytest.raises(ValueError, match=rf"{name} times weights .* down to 1e-40.*Set these to 0"):
+    with pytest.raises(ValueError, match=rf"{name} times weights .* down to 1e-40.*Set these"):
         fit(X * 1e10, dtype=np.float32, **{name: values}, **weights)
 
 

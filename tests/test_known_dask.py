@@ -165,7 +165,7 @@ def test_new_samples_in_a_dask_array(client: Client) -> None:
         plain = fit(COUNTS, max_iter=2)[1]
         nothing = plain.transform(blocks, exposure=np.ones(COUNTS.shape[0])).compute()
         assert same_bits(nothing, plain.transform(COUNTS))
-    with pytest.raises(ValueError, match="fitted with 1 fixed columns of W, and 0 are given"):
+    with pytest.raises(ValueError, match="fixed_W had 1 columns in fit, and has 0"):
         with_columns.transform(blocks)
     with pytest.raises(ValueError, match="exposure must have one number for each sample"):
         weighted.transform(blocks, exposure=np.ones(3))
@@ -175,8 +175,8 @@ def test_names_come_before_anything_else(client: Client) -> None:
     blocks = da.from_array(COUNTS.toarray(), chunks=(1000, -1))
     with client.as_current():
         model = fit(blocks, backend="dask", max_iter=1, sample_weight=None, missing=None)[1]
-        with pytest.raises(TypeError, match="'weights' is not a parameter"):
+        with pytest.raises(TypeError, match="does not take the argument 'weights'"):
             fit(blocks, backend="dask", weights=1, sample_weight=1)
         assert model.transform(blocks, exposure=None).shape == (len(KNOWN["exposure"]), 4)
-        with pytest.raises(TypeError, match="'weights' is not a parameter"):
+        with pytest.raises(TypeError, match="does not take the argument 'weights'"):
             model.transform(blocks, weights=1)

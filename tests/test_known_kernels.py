@@ -12,10 +12,10 @@ import scipy.sparse as sp
 from kernel_checks import SPARSE_RULES, assert_same_half_step, half_step
 from klnmf import _core
 from klnmf.backends.base import PaperRule, SolveRule
-from klnmf.backends.cpu import CpuBackend, core_terms
+from klnmf.backends.cpu import CpuBackend, core_constraints
 from klnmf.backends.reference import ReferenceBackend
 from klnmf.data.row_constraints import Pattern, RowConstraints
-from klnmf.data.sparse_data import SparseData
+from klnmf.data.sparse_data import InMemoryData
 from klnmf.objective import NO_PENALTIES, Penalties
 from strategies import Case, random_case, same_bits
 
@@ -54,7 +54,7 @@ def terms_of_mode(kind: str, shape: tuple[int, int], rank: int, seed: int = 0) -
     )
 
 
-def with_terms(case: Case, mode: int, terms: RowConstraints) -> tuple[Case, SparseData]:
+def with_terms(case: Case, mode: int, terms: RowConstraints) -> tuple[Case, InMemoryData]:
     """The case without what is missing or barred, and its data with the terms in this mode."""
     X = case.X if mode == 0 else sp.csr_array(case.X.T)
     if terms.missing is not None:
@@ -62,7 +62,7 @@ def with_terms(case: Case, mode: int, terms: RowConstraints) -> tuple[Case, Spar
         hidden[terms.missing.row_numbers(), terms.missing.columns] = True
         X = sp.csr_array(np.where(hidden, 0, X.toarray()))
     X = X if mode == 0 else sp.csr_array(X.T)
-    data = SparseData(X, (terms, None) if mode == 0 else (None, terms))
+    data = InMemoryData(X, (terms, None) if mode == 0 else (None, terms))
     factors = [case.W.copy(), case.H.copy()]
     if terms.barred is not None:
         factors[mode][terms.barred.row_numbers(), terms.barred.columns] = 0
@@ -150,7 +150,7 @@ def test_rows_without_terms_have_the_bits_they_have_alone(rule: Any) -> None:
     )
     case, data = with_terms(case, 0, terms)
     mixed = half_step(CpuBackend(data, 2), case, 0, rule)[0]
-    plain = half_step(CpuBackend(SparseData(case.X), 2), case, 0, rule)[0]
+    plain = half_step(CpuBackend(InMemoryData(case.X), 2), case, 0, rule)[0]
     assert same_bits(mixed[::3].copy(), plain[::3].copy())
     assert not np.array_equal(mixed, plain)
 
@@ -162,7 +162,7 @@ def test_pieces_of_rows_have_the_bits_of_all_of_them() -> None:
     whole = half_step(CpuBackend(data), case, 0, RULES["guarded"])[0]
     for rows in (slice(0, 11), slice(11, 40)):
         part = Case(case.X[rows], case.W[rows], case.H)
-        view = SparseData(part.X, (terms.rows(rows), None))
+        view = InMemoryData(part.X, (terms.rows(rows), None))
         assert same_bits(
             half_step(CpuBackend(view), part, 0, RULES["guarded"])[0], whole[rows].copy()
         )
@@ -173,7 +173,7 @@ def test_what_is_left_of_a_component_is_not_a_difference_of_large_numbers() -> N
     H = np.array([[1e9, 1.0], [3e-9, 1.0], [1e9, 1.0]])
     X = sp.csr_array([[0.0, 2.0, 0.0]])
     terms = RowConstraints(missing=Pattern.of(sp.csr_array([[True, False, True]])))
-    data = SparseData(X, (terms, None))
+    data = InMemoryData(X, (terms, None))
     x, c = np.array([[1e8, 0.5]]), H.sum(axis=0)
     found = CpuBackend(data).evaluate(0, x, H, c, 0.0).value
     assert found == pytest.approx(0.3 + 0.5 - 2 * np.log(0.3 + 0.5), rel=1e-12)
@@ -182,7 +182,7 @@ def test_what_is_left_of_a_component_is_not_a_difference_of_large_numbers() -> N
 def test_an_empty_row_keeps_what_is_held_and_counts_it() -> None:
     X = sp.csr_array([[0.0, 0.0], [1.0, 2.0]])
     frozen = np.array([0, 1], dtype=np.uint8)
-    data = SparseData(X, (RowConstraints(frozen=frozen), None))
+    data = InMemoryData(X, (RowConstraints(frozen=frozen), None))
     case = Case(X, np.array([[0.3, 0.5], [1.0, 0.25]]), np.array([[1.0, 2.0], [3.0, 4.0]]))
     for backend in (CpuBackend(data), ReferenceBackend(data)):
         x, totals, _ = half_step(backend, case, 0, RULES["guarded"])
@@ -196,7 +196,7 @@ def test_an_empty_row_keeps_what_is_held_and_counts_it() -> None:
 
 def test_a_rule_that_knows_nothing_of_terms_refuses_them() -> None:
     case = random_case((4, 5), 2)
-    data = SparseData(case.X, (RowConstraints(frozen=np.array([1, 0], dtype=np.uint8)), None))
+    data = InMemoryData(case.X, (RowConstraints(frozen=np.array([1, 0], dtype=np.uint8)), None))
     with pytest.raises(TypeError, match="no rule PaperRule for these rows"):
         half_step(
             CpuBackend(data), case, 0, lambda x, A, mode: PaperRule(np.arange(2, dtype=np.int32))
@@ -215,12 +215,14 @@ def test_a_rule_that_knows_nothing_of_terms_refuses_them() -> None:
 )
 def test_terms_of_another_size_are_refused(terms: RowConstraints) -> None:
     case = random_case((4, 5), 2)
-    data = SparseData(case.X, (terms, None))
+    data = InMemoryData(case.X, (terms, None))
     with pytest.raises(ValueError, match=r"constraints must have a row|ends before its starts"):
         half_step(CpuBackend(data), case, 0, RULES["guarded"])
 
 
 def test_terms_that_say_nothing_are_none() -> None:
-    assert core_terms(None) is None
-    assert core_terms(RowConstraints(l1=0.3)) is None
-    assert isinstance(core_terms(RowConstraints(frozen=np.ones(2, np.uint8))), _core.RowConstraints)
+    assert core_constraints(None) is None
+    assert core_constraints(RowConstraints(l1=0.3)) is None
+    assert isinstance(
+        core_constraints(RowConstraints(frozen=np.ones(2, np.uint8))), _core.RowConstraints
+    )

@@ -51,13 +51,15 @@ def test_other_features_are_refused(name: str) -> None:
         value.index = ["g0", *FEATURES[1:]]
     else:
         value.columns = ["g0", *FEATURES[1:]]
-    with pytest.raises(ValueError, match=rf"features of {name} and of X .* \['f0', 'g0'\] are in"):
+    with pytest.raises(
+        ValueError, match=rf"{name} and X have different feature names: \['f0', 'g0'\] are in"
+    ):
         fit(FRAME, **{name: value})
 
 
 def test_repeated_names_are_refused() -> None:
     weights = OF_FEATURES["feature_weight"]
-    with pytest.raises(ValueError, match="these are not the same: some are repeated"):
+    with pytest.raises(ValueError, match="different feature names: some are repeated"):
         fit(FRAME, feature_weight=pandas.concat([weights, weights[:1]]))
 
 

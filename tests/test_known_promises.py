@@ -12,9 +12,9 @@ from hypothesis.extra import numpy as hnp
 from scipy.special import xlogy
 
 from klnmf.backends import make_backend
-from klnmf.constraints.checks import check_known
-from klnmf.constraints.explained_cells import check_coverage
-from klnmf.data.sparse_data import SparseData
+from klnmf.constraints.checks import check_constraints
+from klnmf.constraints.explained_cells import check_explained
+from klnmf.data.sparse_data import InMemoryData
 from klnmf.data.validation import check_counts
 from klnmf.objective import Penalties
 from klnmf.solvers import SparseCoordinateDescent, make_solver
@@ -75,25 +75,26 @@ def start_run(
     """A fit that is about to start from the pair of the case; None if there can be none."""
     X = check_counts(case.X)
     try:
-        known = check_known(given, X.shape, case.W.shape[1], X.dtype)
-        data = SparseData(X) if known is None else known.applied_to(SparseData(X), weights)
+        size = (X.shape, case.W.shape[1], X.dtype)
+        known = check_constraints(given, *size, penalties=weights)
+        data = InMemoryData(X).with_constraints(lambda *_: known)
         if known is not None:
-            check_coverage(known, data)
+            check_explained(known, data)
     except ValueError:  # weights of 0 alone, zeros over what is fixed, a count without a component
         return None
-    problem = Problem(make_backend("cpu", data, n_threads), weights, known)
+    problem = Problem(make_backend("cpu", data, n_threads), weights)
     W, H = case.W.copy(), case.H.copy()
     if known is not None:
         W, H = known.in_fit(0, W), known.in_fit(1, H)
     cover_columns(H, data.view(1))
     if known is not None:
-        cover_start(known, known.with_known(1, H), data)
+        cover_start(known, known.imposed_on(1, H), data)
     return Run.started(problem, solver, State([W, H], seed=0))
 
 
 def objective(run: Run) -> float:
     """Penalised objective of the pair in the units of the fit, dense, in double precision."""
-    known, weights = run.problem.known, run.problem.penalties
+    known, weights = run.problem.constraints, run.problem.penalties
     W, H = (factor.astype(np.float64) for factor in run.state.factors)
     X = run.problem.backend.data.view(0).as_csr().toarray().astype(np.float64)
     rates = W @ H.T
@@ -125,7 +126,10 @@ def check_never_rises(
         return
     state, rounding = run.state, ROUNDING[case.X.dtype.name]
     total = run.problem.backend.data.total
-    frozen = [None if run.problem.known is None else run.problem.known.is_frozen(k) for k in (0, 1)]
+    frozen = [
+        None if run.problem.constraints is None else run.problem.constraints.is_frozen(k)
+        for k in (0, 1)
+    ]
     first = [factor.copy() for factor in state.factors]
     before = objective(run)
     for iteration in range(n_iterations):

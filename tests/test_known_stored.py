@@ -12,12 +12,11 @@ import scipy.sparse as sp
 
 import klnmf
 from klnmf import KLNMF
-from klnmf.constraints.checks import check_known
+from klnmf.constraints.checks import check_constraints
 from klnmf.constraints.constraints import ComponentConstraints
-from klnmf.data.sparse_data import SparseData
+from klnmf.data.sparse_data import InMemoryData
 from klnmf.data.validation import check_counts
 from klnmf.named_features import transform_by_name
-from klnmf.objective import NO_PENALTIES
 from klnmf.saved import SavedFileError
 from klnmf.saved.container import read_container, write_container
 from klnmf.simulate import simulate_counts
@@ -71,10 +70,10 @@ def test_a_matrix_on_disk_has_the_bits_of_one_in_memory(
 
 def test_what_is_seen_of_a_matrix_on_disk(matrix: klnmf.OnDiskMatrix) -> None:
     cells = {name: KNOWN[name] for name in ("sample_weight", "feature_weight", "missing")}
-    in_memory = SparseData(check_counts(LARGER))
-    known = check_known(cells, LARGER.shape, 3, LARGER.dtype)
-    assert known is not None
-    one, other = (known.applied_to(data, NO_PENALTIES) for data in (in_memory, matrix.data))
+    in_memory = InMemoryData(check_counts(LARGER))
+    constraints = check_constraints(cells, LARGER.shape, 3, LARGER.dtype)
+    assert constraints is not None
+    one, other = (data.constrained(constraints) for data in (in_memory, matrix.data))
     rows = np.array([7, 3, 4000, 4001, 0])
     for mode in (0, 1):
         np.testing.assert_array_equal(one.view(mode).indptr, other.view(mode).indptr)
@@ -97,8 +96,24 @@ def test_what_is_seen_of_a_matrix_on_disk(matrix: klnmf.OnDiskMatrix) -> None:
 
 
 def test_a_start_that_needs_all_of_a_matrix_on_disk_says_so(matrix: klnmf.OnDiskMatrix) -> None:
-    with pytest.raises(ValueError, match="init='nndsvd' does"):
+    with pytest.raises(ValueError, match="init='nndsvd' needs all of X"):
         fit(matrix, init="nndsvd", missing=KNOWN["missing"])
+
+
+@pytest.mark.parametrize(
+    ("solver", "backend"), [("ccd", "cpu"), ("ccd", "reference"), ("srcd", "reference")]
+)
+def test_what_goes_over_whole_rows_of_a_weighted_matrix_on_disk(
+    solver: str, backend: str, tmp_path: Path
+) -> None:
+    counts = LARGER[:40]
+    klnmf.prepare(counts, tmp_path / "counts")
+    matrix = klnmf.open_matrix(tmp_path / "counts", memory=1000)  # several pieces
+    settings = {"solver": solver, "backend": backend, "max_iter": 2, "random_state": 0}
+    on_disk, in_memory = (
+        KLNMF(3, **settings).fit(data, sample_weight=np.arange(1, 41)) for data in (matrix, counts)
+    )
+    assert same_bits(on_disk.components_, in_memory.components_)
 
 
 # ---- fits that go on ----------------------------------------------------------------------------
@@ -166,7 +181,7 @@ def test_a_saved_model_knows_what_it_was_fitted_with(sparse_output: bool, tmp_pa
     new = of_samples(known)
     one, other = (each.transform(X, **new) for each in (model, loaded))
     assert same_bits(*(W.toarray() if sparse_output else W for W in (one, other)))
-    with pytest.raises(ValueError, match="1 fixed columns of W"):
+    with pytest.raises(ValueError, match="fixed_W had 1 columns in fit"):
         loaded.transform(X)
     assert (loaded.zero_components != known["zero_components"]).nnz == 0
     for name in ComponentConstraints.__annotations__:
@@ -198,6 +213,11 @@ def test_components_in_any_form_can_be_saved(make: Any, tmp_path: Path) -> None:
             "n_fixed_W must be from 0 to 4, got 5",
         ),
         (lambda c: c.content["fitted"].update(n_fixed_W_=-1), "must be from 0 to"),
+        (lambda c: c.content.update(zero_components=3), "must be an object"),
+        (
+            lambda c: c.arrays.update({"zero_components.indices": np.full(3, 99, np.int32)}),
+            "not a valid CSR matrix",
+        ),
         (lambda c: c.arrays.update(feature_weight=np.ones(3)), r"shape \(20,\); got \(3,\)"),
         (lambda c: c.arrays.update(feature_weight=np.full(20, -1.0)), "finite and nonnegative"),
     ],

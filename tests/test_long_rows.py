@@ -20,7 +20,7 @@ from kernel_checks import (
 from klnmf import _core
 from klnmf.backends.base import GuardedRule
 from klnmf.backends.cpu import CpuBackend
-from klnmf.data.sparse_data import SparseData
+from klnmf.data.sparse_data import InMemoryData
 from klnmf.objective import Penalties
 from strategies import DTYPES, PENALTY_SETS, Case, same_bits
 
@@ -59,7 +59,7 @@ def test_rows_longer_than_the_tile(name: str, mode: int, dtype: type) -> None:
 def test_a_step_of_a_long_row_takes_half_of_what_is_left(dtype: type, penalties: Penalties) -> None:
     """Newton's step takes half of what is left, or more, every time."""
     case = long_case(RULES["guarded"], 0, _core.TILE + 300, 12, dtype)
-    backend, x = CpuBackend(SparseData(sp.csr_array(case.X[:1])), 1), case.W[:1].copy()
+    backend, x = CpuBackend(InMemoryData(sp.csr_array(case.X[:1])), 1), case.W[:1].copy()
     c, l2 = backend.column_sums(case.H) + penalties.l1[0], penalties.l2[0]
     order = np.arange(12, dtype=np.int32)
     least = x.copy()
@@ -86,7 +86,7 @@ def test_a_long_row_far_from_its_minimum_does_not_rise(dtype: type) -> None:
             generator.lognormal(0, 3, case.H.shape) * generator.integers(0, 2, case.H.shape)
         ).astype(dtype)
         H[:, 0] = 1e-3
-        backend = CpuBackend(SparseData(case.X), 1)
+        backend = CpuBackend(InMemoryData(case.X), 1)
         c = backend.column_sums(H)
         value = backend.evaluate(0, x, H, c, 0.0).value
         for _ in range(4):
@@ -112,7 +112,7 @@ def test_a_long_row_with_few_active_components_is_gathered_whole(mode: int, dtyp
 def test_threads_and_long_rows_do_not_interfere(dtype: type) -> None:
     for name in ("guarded", "multiplicative", "paper"):
         case = long_case(RULES[name], 0, 5 * _core.TILE + 77, 18, dtype)
-        data = SparseData(case.X)
+        data = InMemoryData(case.X)
         moved = [half_step(CpuBackend(data, t), case, 0, RULES[name])[0] for t in THREADS]
         assert same_bits(*moved)
 
@@ -129,7 +129,7 @@ def test_a_row_longer_than_the_tile_does_not_feel_a_longer_one(make_rule: Callab
     )
     H = generator.random((lengths[1], rank), dtype=np.float32)
     W = generator.random((2, rank), dtype=np.float32)
-    both, _, _ = half_step(CpuBackend(SparseData(X), 1), Case(X, W, H), 0, make_rule)
+    both, _, _ = half_step(CpuBackend(InMemoryData(X), 1), Case(X, W, H), 0, make_rule)
     first = sp.csr_array(X[:1])
-    alone, _, _ = half_step(CpuBackend(SparseData(first), 1), Case(first, W[:1], H), 0, make_rule)
+    alone, _, _ = half_step(CpuBackend(InMemoryData(first), 1), Case(first, W[:1], H), 0, make_rule)
     np.testing.assert_array_equal(alone[0], both[0])

@@ -13,7 +13,7 @@ from klnmf import KLNMF, MiniBatchKLNMF, backends
 from klnmf.backends import Backend, backend_named, make_backend
 from klnmf.backends.base import MultiplicativeRule, RowTotals, Rule, SolveRule
 from klnmf.backends.numpy_factors import NumpyFactors
-from klnmf.data.sparse_data import SparseData
+from klnmf.data.sparse_data import CountData, InMemoryData
 from klnmf.model_selection import select_rank
 from strategies import fit_quietly
 
@@ -28,7 +28,7 @@ class DenseBackend(NumpyFactors):
     rules: ClassVar[frozenset[type]] = frozenset({MultiplicativeRule, SolveRule})
     missing_part: ClassVar[str | None] = None
 
-    def __init__(self, data: SparseData, n_threads: int | None = None) -> None:
+    def __init__(self, data: CountData, n_threads: int | None = None) -> None:
         self.data = data
 
     @classmethod
@@ -36,7 +36,7 @@ class DenseBackend(NumpyFactors):
         return cls.missing_part
 
     def update_rows(self, mode: int, x: Any, A: Any, c: Any, l2: float, rule: Rule) -> RowTotals:
-        X, c = self.data.view(mode).as_csr().toarray(), self.slopes(A, c)
+        X, c = self.data.view(mode).whole().as_csr().toarray(), self.slopes(A, c)
         if isinstance(rule, SolveRule) and rule.cold:
             x[:] = (X.sum(axis=1) / c.sum())[:, None]
         kkt = self.evaluate(mode, x, A, c, l2).kkt
@@ -47,7 +47,7 @@ class DenseBackend(NumpyFactors):
     def evaluate(
         self, mode: int, x: Any, A: Any, c: Any, l2: float, want_residual: bool = True
     ) -> RowTotals:
-        X, c, y = self.data.view(mode).as_csr().toarray(), self.slopes(A, c), x @ A.T
+        X, c, y = self.data.view(mode).whole().as_csr().toarray(), self.slopes(A, c), x @ A.T
         gradient = c - (X / y) @ A
         residuals = np.abs(np.minimum(x * c / X.sum(axis=1, keepdims=True), gradient / c))
         return RowTotals(float((x @ c).sum() - (X * np.log(y)).sum()), float(residuals.max()))
@@ -62,7 +62,7 @@ def table(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("table")
 def test_one_class_and_one_line_are_enough_to_fit(capsys: Any) -> None:
-    assert isinstance(make_backend("auto", SparseData(sp.csr_array(COUNTS))), DenseBackend)
+    assert isinstance(make_backend("auto", InMemoryData(sp.csr_array(COUNTS))), DenseBackend)
     _, model = fit_quietly(COUNTS, model=KLNMF(3, solver="mu", random_state=0, max_iter=30))
     _, expected = fit_quietly(
         COUNTS, model=KLNMF(3, solver="mu", random_state=0, max_iter=30, backend="reference")

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from klnmf import KLNMF, MiniBatchKLNMF, open_matrix
+from klnmf import KLNMF, MiniBatchKLNMF, RunOptions, open_matrix
 from klnmf.cli import main
-from klnmf.data.sparse_data import SparseData
+from klnmf.data.sparse_data import InMemoryData
 from klnmf.datasets import load_bible
 from klnmf.evaluation import evaluate
 from klnmf.preparing import prepare
@@ -83,7 +83,7 @@ def test_score_of_values_that_are_not_whole(tmp_path, bible):
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_checkpoint_in_memory_goes_on_from_disk(tmp_path, bible):
-    options = {"random_state": 0, "checkpoint": tmp_path / "c", "tol": 1e-9}
+    options = {"random_state": 0, "run": RunOptions(checkpoint=tmp_path / "c"), "tol": 1e-9}
     KLNMF(3, max_iter=3, **options).fit(bible)
     model = KLNMF(3, max_iter=6, **options).fit(prepare(bible, tmp_path / "X"))
     whole = KLNMF(3, max_iter=6, random_state=0, tol=1e-9).fit(bible)
@@ -122,7 +122,7 @@ def test_a_pass_that_is_left_ends_its_thread(tmp_path, bible):
 
 def test_rows_are_taken_as_from_memory(tmp_path, bible):
     X = bible.astype(np.float32)
-    view, wanted = prepare(X, tmp_path / "X").data.view(0), SparseData(X).view(0)
+    view, wanted = prepare(X, tmp_path / "X").data.view(0), InMemoryData(X).view(0)
     for rows in ([], [299], [0, 1, 2], [5, 4, 4, 17, 18, 299, 0]):
         for ours, theirs in zip(
             view.take_rows(np.array(rows, dtype=int)),

@@ -180,8 +180,8 @@ def swap(array: Any) -> None:
         ("rows.values.npy", put(2, np.inf), True, "not positive"),
         ("rows.values.npy", put(2, -1.0), True, "not positive"),
         ("rows.values.npy", put(2, 0.0), True, "not positive"),
-        ("rows.sums.npy", put(2, np.nan), True, "sum is not that of the values"),
-        ("columns.sums.npy", put(2, 0.0), True, "sum is not that of the values"),
+        ("rows.sums.npy", put(2, np.nan), True, "sum differs from that of the values"),
+        ("columns.sums.npy", put(2, 0.0), True, "sum differs from that of the values"),
     ],
 )
 def test_what_a_fit_relies_on_is_checked_though_checksums_match(
@@ -222,7 +222,7 @@ def test_values_that_arithmetic_cannot_hold(tmp_path, monkeypatch):
         patch.setattr(verification, "check_value_range", lambda *_: None)
         prepare(np.array([[1e-38, 1.0], [1.0, 1e38]], np.float32), tmp_path / "X")
     (tmp_path / "X" / "verified.json").unlink()
-    with pytest.raises(ReadError, match=r"header.json: The positive values of X run from"):
+    with pytest.raises(ReadError, match=r"header.json: The positive values of X range from"):
         open_matrix(tmp_path / "X")
 
 
@@ -255,7 +255,7 @@ def test_float32_values_of_a_float64_matrix_are_verified(tmp_path):
         ({"whole": 1}, "damaged"),
         ({"total": 10**400}, "header is damaged .total is not a finite number"),
         ({"total": float("nan")}, "header is damaged .total is not a finite number"),
-        ({"total": 1.0}, "header.json: total is 1.0, and the values say 4"),
+        ({"total": 1.0}, "header.json: total is 1.0, but the values say 4"),
         ({"divergence_constant": 1e6}, "header.json: divergence_constant is 1000000.0"),
         ({"smallest": 0.5}, "header.json: smallest is 0.5"),
         ({"largest": 1}, "header.json: largest is 1"),
@@ -278,7 +278,7 @@ def test_folders_that_are_something_else(tmp_path, folder):
         open_matrix(folder, verify="always")
     with pytest.raises(FileNotFoundError, match="no such folder"):
         open_matrix(tmp_path / "nowhere")
-    with pytest.raises(ReadError, match="not a folder that `klnmf prepare` wrote"):
+    with pytest.raises(ReadError, match="folder was not written by `klnmf prepare`"):
         open_matrix(tmp_path)
     for text in ("{", "[" * 200_000, " " * (1 << 20) + "{}", "5"):
         (folder / "header.json").write_text(text)

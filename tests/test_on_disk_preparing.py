@@ -131,13 +131,13 @@ def test_interrupted_between_rows_and_columns_goes_on(tmp_path, monkeypatch, bib
     with pytest.raises(KeyboardInterrupt):
         prepare(tmp_path / "X.npz", out)
     assert not out.exists()
-    with pytest.raises(ReadError, match="it was interrupted"):
+    with pytest.raises(ReadError, match="was interrupted, run it again"):
         open_matrix(out)
     monkeypatch.undo()
     monkeypatch.setattr(preparing, "write_rows", None)  # must not be needed again
     said: list[str] = []
     assert_is(prepare(tmp_path / "X.npz", out, say=said.append), read_counts(tmp_path / "X.npz").X)
-    assert "going on: the rows are complete" in said
+    assert "continuing: the rows are complete" in said
     assert sorted(p.name for p in tmp_path.iterdir()) == ["X.npz", "out"]
 
 

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from klnmf import KLNMF
 from klnmf.backends import make_backend
-from klnmf.data.sparse_data import SparseData
+from klnmf.data.sparse_data import InMemoryData
 from klnmf.model_selection.choice import compared
 from klnmf.model_selection.growth import descended, one_component, resized
 from klnmf.model_selection.search import Plan, Search
@@ -24,7 +24,7 @@ from rank_checks import counts
 
 
 def problem_of(X: Any) -> Problem:
-    data = SparseData(X)
+    data = InMemoryData(X)
     data.prepare()
     return Problem(make_backend("auto", data, 1), Penalties())
 

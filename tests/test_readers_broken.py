@@ -44,7 +44,7 @@ SIZES = f"{MTX} integer general\n2 3 2\n"
         (
             "d,w,n\nx,sea,2\n\nx,corn\n",
             4,
-            r"2 fields where 3 belong \(row, column, count\): 'x \| ",
+            r"expected 3 fields \(row, column, count\), found 2: 'x \| ",
         ),
         ('d,w,n\nx,sea,2\nx,"co\nrn",y\n', 4, "holds 'y'"),
         # tables
@@ -52,8 +52,8 @@ SIZES = f"{MTX} integer general\n2 3 2\n"
         ("name,a,b,c\nx,1,2,0\ny,0,-3,0\n", 3, "column 'b' holds '-3'"),
         ("name,a,b,c\nx,1,2,nan\n", 2, "column 'c' holds 'nan'"),
         ("name,a,b,c\nx,1,,3\n", 2, "column 'b' is empty"),
-        ("name,a,b,c\nx,1,2,3\ny,1,2\n", 3, "3 fields where 4 belong"),
-        ("name,a,b,c\nx,1\n", 2, "2 fields where 4 belong"),
+        ("name,a,b,c\nx,1,2,3\ny,1,2\n", 3, "expected 4 fields.*, found 3"),
+        ("name,a,b,c\nx,1\n", 2, "expected 4 fields.*, found 2"),
         ("name;a;b\nx;1;2\n", 2, r"no ',' in 'x;1;2'.*delimiter=';'"),
         ("name,a,b,c\n", None, "a header and nothing below it"),
         ("\n\n", None, "no counts"),
@@ -74,7 +74,7 @@ def test_columns_that_are_not_there(tmp_path: Path) -> None:
     path = tmp_path / "counts.csv"
     path.write_text("user,film,stars,time\n1,2,3,4\n1,2,3\n")
     refused(path, None, "no column 'movie'; the columns are: user, film", columns=["user", "movie"])
-    refused(path, 3, "3 fields where 4 belong", columns=["user", "film"])
+    refused(path, 3, "expected 4 fields.*, found 3", columns=["user", "film"])
     with pytest.raises(ValueError, match=r"columns must name .* got 'user'"):
         read_counts(path, columns="user")
     with pytest.raises(ValueError, match="layout must be None, 'table' or 'triplets'; got 'wide'"):
@@ -115,18 +115,18 @@ def test_uci_without_its_words_or_with_too_few(tmp_path: Path) -> None:
     refused(tmp_path / "bag.txt", None, "beside it in vocab.NAME.txt", format="uci")
     (tmp_path / "bag.txt").rename(path)
     (tmp_path / "vocab.x.txt").write_text("a\nb\n")
-    refused(path, None, r"vocab.x.txt: 2 names where the columns of docword.x.txt need 3")
+    refused(path, None, r"vocab.x.txt: expected 3 names for the columns of docword.x.txt, found 2")
 
 
 @pytest.mark.parametrize(
     ("text", "line", "message"),
     [
         ("1 1:2\nx 1:2\n", 2, "begins with 'x', not with a label"),
-        ("1 1:2\n1 1:2 2:y\n", 2, "found '2:y' where index:count was expected"),
-        ("1 1:2\n1 7\n", 2, "found '7' where index:count was expected"),
+        ("1 1:2\n1 1:2 2:y\n", 2, "expected index:count, found '2:y'"),
+        ("1 1:2\n1 7\n", 2, "expected index:count, found '7'"),
         ("1 1:2\n1 1:-2 # note\n", 2, "'1:-2': counts are finite numbers of 0 or more"),
         ("1 1:2\n1 1:nan\n", 2, "'1:nan': counts are finite"),
-        ("1 1:2\n1 5:1 4:1\n", 2, "index 4 follows 5; indices must rise"),
+        ("1 1:2\n1 5:1 4:1\n", 2, "index 4 comes after 5; indices must increase"),
     ],
 )
 def test_svmlight(text: str, line: int, message: str, tmp_path: Path) -> None:
@@ -205,7 +205,7 @@ def test_binary_files_that_are_none_or_end_early(kind: str, tmp_path: Path) -> N
 def test_names_that_do_not_fit(tmp_path: Path) -> None:
     sp.save_npz(tmp_path / "a.npz", sp.csr_array(np.eye(3)))
     (tmp_path / "a.rows.txt").write_text("x\ny\n")
-    refused(tmp_path / "a.npz", None, "a.rows.txt: 2 names where the rows of a.npz need 3")
+    refused(tmp_path / "a.npz", None, "a.rows.txt: expected 3 names for the rows of a.npz, found 2")
     other = tmp_path / "other.txt"
     refused(tmp_path / "a.npz", None, "other.txt: there is no such file", row_names=other)
 
@@ -222,10 +222,14 @@ def test_10x_folders(tmp_path: Path) -> None:
     (tmp_path / "barcodes.tsv").write_text("A\nB\nC\n")
     refused(tmp_path, None, r"features.tsv\(.gz\) or genes.tsv\(.gz\) should lie beside")
     (tmp_path / "genes.tsv").write_text("1\tx\n2\ty\n3\tz\n")
-    refused(tmp_path, None, r"genes.tsv: 3 names where the rows of matrix.mtx \(features × cells\)")
+    refused(
+        tmp_path,
+        None,
+        r"genes.tsv: expected 2 names for the rows of matrix.mtx .*, found 3",
+    )
     (tmp_path / "genes.tsv").write_text("1\tx\n2\ty\n")
     (tmp_path / "barcodes.tsv").write_text("A\nB\n")
-    refused(tmp_path, None, "barcodes.tsv: 2 names where the columns .* need 3")
+    refused(tmp_path, None, "barcodes.tsv: expected 3 names for the columns .*, found 2")
     (tmp_path / "barcodes.tsv").write_text("A\nB\nC\n")
     with pytest.raises(ValueError, match="feature_names must be 'name' or 'id'; got 'symbol'"):
         read_counts(tmp_path, feature_names="symbol")

@@ -12,7 +12,7 @@ from klnmf import KLNMF
 from klnmf.backends.base import GuardedRule, MultiplicativeRule
 from klnmf.backends.cpu import CpuBackend
 from klnmf.backends.reference import ReferenceBackend
-from klnmf.data.sparse_data import SparseData
+from klnmf.data.sparse_data import InMemoryData
 from klnmf.data.validation import check_counts
 from klnmf.objective import kl_divergence, penalised_objective
 from klnmf.simulate import simulate_counts
@@ -36,7 +36,7 @@ COUNTS = simulate_counts(60, 40, 3, counts_per_sample=60, random_state=0).X
 def test_sums_over_a_million_equal_nonzeros_keep_their_digits(rule: Any) -> None:
     """In one float they would lose three: the optimum x = 10 moved, with a residual of 1e-2."""
     n = 1_000_000
-    data = SparseData(sp.csr_array(np.full((1, n), 10, np.float32)))
+    data = InMemoryData(sp.csr_array(np.full((1, n), 10, np.float32)))
     backend = CpuBackend(data, 1)
     x, A = np.full((1, 1), 10, np.float32), np.ones((n, 1), np.float32)
     totals = backend.update_rows(0, x, A, backend.column_sums(A), 0.0, rule)
@@ -104,7 +104,7 @@ def test_svd_start_runs_on_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
         def __exit__(self, *error: object) -> None: ...
 
     monkeypatch.setattr("klnmf.starts.initialization.threadpool_limits", Recorder)
-    nndsvd_start(SparseData(check_counts(COUNTS)), 3, np.random.default_rng(0))
+    nndsvd_start(InMemoryData(check_counts(COUNTS)), 3, np.random.default_rng(0))
     assert limits == [1]
 
 
@@ -129,14 +129,14 @@ def test_a_backend_must_have_the_rule_that_ends_every_fit() -> None:
         name = "half"
         rules = frozenset({MultiplicativeRule})
 
-    backend = WithoutSolveRule(SparseData(check_counts(COUNTS)))
+    backend = WithoutSolveRule(InMemoryData(check_counts(COUNTS)))
     with pytest.raises(ValueError, match=r"needs SolveRule, which backend='half'"):
         MultiplicativeUpdates().check_backend(backend)
 
 
 @pytest.mark.parametrize("backend", [CpuBackend, ReferenceBackend])
 def test_an_unknown_rule_is_refused(backend: Any) -> None:
-    data = SparseData(check_counts(COUNTS))
+    data = InMemoryData(check_counts(COUNTS))
     x, A = np.ones((60, 2), np.float32), np.ones((40, 2), np.float32)
     with pytest.raises(TypeError, match="has no rule str"):
         backend(data).update_rows(0, x, A, np.ones(2), 0.0, "newton")
@@ -163,7 +163,7 @@ def test_shares_take_a_sparse_representation() -> None:
 
 def test_values_too_far_apart_for_single_precision_are_refused() -> None:
     X = np.array([[1e14, 0], [0, 1e-12]])
-    with pytest.raises(ValueError, match=r"not over all of that in one matrix.*float64"):
+    with pytest.raises(ValueError, match=r"not over all of that range in one matrix.*float64"):
         KLNMF(1, random_state=0).fit(X.astype(np.float32))
     assert np.isfinite(KLNMF(1, random_state=0).fit(X).divergence_)
 

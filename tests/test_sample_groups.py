@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from klnmf.data.sparse_data import RowView, SparseData
+from klnmf.data.sparse_data import InMemoryData, InMemoryView
 from klnmf.data.validation import check_counts
 from klnmf.starts.initialization import sample_start
 from klnmf.starts.sample_groups import FEWEST_PER_GROUP, MOST_SAMPLES, group_means
@@ -27,7 +27,7 @@ def samples_of_blocks(n_samples: int, dtype: type = np.float64) -> sp.csr_array:
 
 
 def means_of(X: sp.csr_array, n_groups: int, seed: int = 0) -> sp.csr_array | None:
-    view = SparseData(X).view(0)
+    view = InMemoryData(X).view(0)
     return group_means(view, np.arange(X.shape[0]), n_groups, np.random.default_rng(seed))
 
 
@@ -56,13 +56,13 @@ def test_samples_that_are_all_the_same_make_one_group() -> None:
 
 def test_few_samples_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[int] = []
-    take_rows = RowView.take_rows
+    take_rows = InMemoryView.take_rows
 
-    def counted(view: RowView, rows: Array) -> tuple[Array, Array, Array]:
+    def counted(view: InMemoryView, rows: Array) -> tuple[Array, Array, Array]:
         read.append(len(rows))
         return take_rows(view, rows)
 
-    monkeypatch.setattr(RowView, "take_rows", counted)
+    monkeypatch.setattr(InMemoryView, "take_rows", counted)
     means_of(samples_of_blocks(24000), N_BLOCKS)
     assert read == [32 * N_BLOCKS]
     read.clear()
@@ -73,7 +73,7 @@ def test_few_samples_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("n_samples", [30, 2400], ids=["few", "many"])
 def test_a_start_has_no_zeros_and_follows_the_groups(n_samples: int) -> None:
     X = samples_of_blocks(n_samples)
-    W, H = sample_start(SparseData(X), N_BLOCKS, np.random.default_rng(0))
+    W, H = sample_start(InMemoryData(X), N_BLOCKS, np.random.default_rng(0))
     assert (np.asarray(W) > 0).all()
     assert (H > 0).all()
     np.testing.assert_allclose(H.sum(axis=0), 1)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from klnmf.backends.base import SolveRule
 from klnmf.backends.cpu import CpuBackend
 from klnmf.backends.reference import ReferenceBackend
-from klnmf.data.sparse_data import SparseData
+from klnmf.data.sparse_data import InMemoryData
 from klnmf.objective import NO_PENALTIES
 from klnmf.solvers.row_solve import RowSolve
 from strategies import DTYPES, PENALTY_SETS, Array, Case, random_case
@@ -43,7 +43,7 @@ def judge(backend: Any, case: Case, mode: int, x: Array, penalties: Any = NO_PEN
 @pytest.mark.parametrize("rank", [1, 2, 7, 21])
 def test_every_row_is_at_its_minimum(rank: int, dtype: Any, mode: int, how: Any) -> None:
     case = random_case((37, 53), rank, dtype=dtype, density=0.3, seed=rank)
-    backend, reference = CpuBackend(SparseData(case.X), 1), ReferenceBackend(SparseData(case.X))
+    backend, reference = CpuBackend(InMemoryData(case.X), 1), ReferenceBackend(InMemoryData(case.X))
     found = judge(backend, case, mode, solve(backend, case, mode, **how))
     assert found.kkt <= 3 * TOLERANCE[dtype]  # met in the type of the factors, judged in double
     expected = judge(backend, case, mode, solve(reference, case, mode, **how))
@@ -57,7 +57,7 @@ def test_the_way_there_is_the_reference_s(spread: float, rounds: int) -> None:
     case = random_case((40, 60), 6, density=0.3, spread=spread, seed=rounds)
     for how in ({}, COLD):
         found, expected = (
-            solve(backend(SparseData(case.X)), case, 0, tolerance=0.0, rounds=rounds, **how)
+            solve(backend(InMemoryData(case.X)), case, 0, tolerance=0.0, rounds=rounds, **how)
             for backend in (CpuBackend, ReferenceBackend)
         )
         np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-7 * expected.max())
@@ -66,7 +66,7 @@ def test_the_way_there_is_the_reference_s(spread: float, rounds: int) -> None:
 @pytest.mark.parametrize("penalties", PENALTY_SETS.values(), ids=PENALTY_SETS)
 def test_penalties(penalties: Any) -> None:
     case = random_case((20, 30), 5, density=0.4)
-    backend = CpuBackend(SparseData(case.X), 1)
+    backend = CpuBackend(InMemoryData(case.X), 1)
     for mode in (0, 1):
         x = solve(backend, case, mode, penalties, **COLD)
         assert judge(backend, case, mode, x, penalties).kkt <= 1e-8
@@ -81,7 +81,7 @@ def test_rows_of_all_lengths(dtype: Any) -> None:
     values = generator.integers(1, 9, indptr[-1]).astype(dtype)
     X = sp.csr_array((values, np.concatenate(rows), indptr), shape=(len(lengths), 5000))
     case = Case(X, np.ones((len(lengths), 6), dtype), generator.random((5000, 6)).astype(dtype))
-    backend = CpuBackend(SparseData(X), 1)
+    backend = CpuBackend(InMemoryData(X), 1)
     x = solve(backend, case, 0, **COLD)
     assert judge(backend, case, 0, x).kkt <= 3 * TOLERANCE[dtype]
     assert not x[0].any()
@@ -91,12 +91,12 @@ def test_rows_of_all_lengths(dtype: Any) -> None:
 def test_neighbours_and_threads_change_no_bit(dtype: Any) -> None:
     case = random_case((60, 90), 9, dtype=dtype, density=0.3, seed=3)
     case.H[5] = 0  # a feature that nothing covers: some rows have it, some beside them do not
-    together = solve(CpuBackend(SparseData(case.X), 1), case, 0, **COLD)
-    on_threads = solve(CpuBackend(SparseData(case.X), 3), case, 0, **COLD)
+    together = solve(CpuBackend(InMemoryData(case.X), 1), case, 0, **COLD)
+    on_threads = solve(CpuBackend(InMemoryData(case.X), 3), case, 0, **COLD)
     np.testing.assert_array_equal(together, on_threads)
     for i in range(case.X.shape[0]):
         alone = Case(sp.csr_array(case.X[i : i + 1]), case.W[i : i + 1], case.H)
-        x = solve(CpuBackend(SparseData(alone.X), 1), alone, 0, **COLD)
+        x = solve(CpuBackend(InMemoryData(alone.X), 1), alone, 0, **COLD)
         np.testing.assert_array_equal(x[0], together[i])
 
 
@@ -109,7 +109,7 @@ def test_neighbours_and_threads_change_no_bit(dtype: Any) -> None:
 )
 def test_no_step_leads_up(seed: int, rank: int, dtype: Any, spread: float, zeros: float) -> None:
     case = random_case((9, 23), rank, seed=seed, dtype=dtype, spread=spread, zeros=zeros)
-    backend = CpuBackend(SparseData(case.X), 1)
+    backend = CpuBackend(InMemoryData(case.X), 1)
     rounding = (1e-5 if dtype == np.float32 else 1e-12) * case.total
     before = judge(backend, case, 0, case.W).value
     for rounds in range(1, 5):
@@ -124,7 +124,7 @@ def test_no_step_leads_up(seed: int, rank: int, dtype: Any, spread: float, zeros
 def test_the_scale_of_the_fixed_factor_does_not_matter(scale: float, dtype: Any) -> None:
     case = random_case((16, 40), 6, dtype=dtype, seed=5)
     case = Case(case.X, case.W, (case.H * scale).astype(dtype))
-    backend = CpuBackend(SparseData(case.X), 1)
+    backend = CpuBackend(InMemoryData(case.X), 1)
     x = solve(backend, case, 0, **COLD)
     assert np.isfinite(x).all()
     assert judge(backend, case, 0, x).kkt <= 3 * TOLERANCE[dtype]
@@ -134,14 +134,14 @@ def test_components_and_features_without_mass() -> None:
     case = random_case((12, 30), 4, seed=2)
     case.H[:, 2] = 0  # a dead component
     case.H[7] = 0  # a feature that nothing covers
-    backend = CpuBackend(SparseData(case.X), 1)
+    backend = CpuBackend(InMemoryData(case.X), 1)
     x = solve(backend, case, 0, **COLD)
     assert np.isfinite(x).all()
     assert not x[:, 2].any()
     without = sp.csr_array(case.X.multiply(np.arange(30) != 7))
     without.eliminate_zeros()
     covered = Case(without, case.W, case.H)
-    at_covered = CpuBackend(SparseData(without), 1)
+    at_covered = CpuBackend(InMemoryData(without), 1)
     assert judge(at_covered, covered, 0, x).kkt <= 1e-6
 
 
@@ -156,7 +156,7 @@ def test_features_that_nothing_covers_are_as_if_they_were_not_there(rounds: int)
     dense[:, 3:9] = 0
     without = sp.csr_array(dense)
     found, expected, alone = (
-        solve(backend(SparseData(X)), Case(X, case.W, case.H), 0, rounds=rounds, **COLD)
+        solve(backend(InMemoryData(X)), Case(X, case.W, case.H), 0, rounds=rounds, **COLD)
         for backend, X in (
             (CpuBackend, with_them),
             (ReferenceBackend, with_them),
@@ -179,7 +179,7 @@ def test_a_tolerance_asks_for_no_more_than_the_type_has(dtype: Any, cold: bool) 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_rows_reach_the_tolerance_of_their_type(dtype: Any) -> None:
     case = random_case((200, 150), 8, dtype=dtype, density=0.3, seed=0)
-    backend = CpuBackend(SparseData(case.X), 1)
+    backend = CpuBackend(InMemoryData(case.X), 1)
     rule = RowSolve(0.0).rule(np.dtype(dtype), cold=True)
     found = judge(backend, case, 0, solve(backend, case, 0, **vars(rule)))
     assert found.kkt <= 2 * rule.tolerance  # met in the type of the factors, judged in double

@@ -125,7 +125,10 @@ def test_npz_of_every_format(format: str, kind: str, tmp_path: Path) -> None:
         ({"format": b"csr", "shape": np.array([2.5, 3.0])}, r"the shape \[2\.5 3\. \]"),
         ({"format": 5, "shape": np.array([2, 3])}, "the format 5"),
         ({"format": ["csr", "csc"], "shape": np.array([2, 3])}, "the format"),
-        ({"format": b"xyz", "shape": np.array([2, 3]), "data": np.ones(1)}, "format 'xyz'; known"),
+        (
+            {"format": b"xyz", "shape": np.array([2, 3]), "data": np.ones(1)},
+            "format 'xyz'; expected",
+        ),
         ({"format": b"lil", "shape": np.array([2, 3]), "data": np.ones(2)}, "no array 'rows'"),
         ({"format": b"dok", "shape": np.array([2, 3]), "data": np.ones(2)}, "DOK"),
         ({"format": b"csr", "shape": np.array([2, 3])}, "data"),

@@ -22,6 +22,7 @@ import klnmf
 from klnmf import KLNMF, MiniBatchKLNMF, objective, plots, tl, topics
 from klnmf.backends.dask.array_blocks import checked_block
 from klnmf.backends.dask.blocks import pattern_block
+from klnmf.data import matrix_checks
 from klnmf.data.matrix_checks import checked_matrix
 from klnmf.datasets import tf_idf
 from klnmf.evaluation import evaluate
@@ -102,7 +103,8 @@ OF_W: dict[str, Callable[[Any], Any]] = {
 }
 OF_COMPONENTS: dict[str, Callable[[Any], Any]] = {
     "start": lambda H: new().fit(COUNTS, H=H),
-    "zero_components": lambda H: new().fit(COUNTS, zero_components=H),
+    "zero_components": lambda H: new(zero_components=H).fit(COUNTS),
+    "from_components": KLNMF.from_components,
     "fixed_components": lambda H: new(fixed_components=H).fit(COUNTS),
     "top_features": lambda H: topics.top_features(H, NAMES),
     "format_topics": lambda H: topics.format_topics(H, NAMES),
@@ -253,6 +255,34 @@ def test_nothing_else_converts() -> None:
         if path.name not in ("matrix_checks.py", "validation.py"):
             found = re.findall(r"\.tocsr\(|\bcheck_array\(|\.check_format\(", path.read_text())
             assert not found, f"{path.relative_to(package)} has {found[0]}"
+
+
+MISSING = sp.csr_array(COUNTS.max() <= COUNTS)
+CALLS: dict[str, Callable[[KLNMF, Any], Any]] = {
+    "fit": lambda model, X: model.fit(X),
+    "fit with missing cells": lambda model, X: model.fit(X, missing=MISSING),
+    "transform": lambda model, X: model.transform(X),
+    "score with missing cells": lambda model, X: model.score(X, missing=MISSING),
+    "partial_fit": lambda _, X: MiniBatchKLNMF(2, random_state=0).partial_fit(X),
+    "consensus": lambda _, X: consensus(X, 2, n_runs=2, random_state=0),
+    "select_rank": lambda _, X: select_rank(X, [1, 2], random_state=0),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_x_passes_one_gate(call: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each look at the index arrays is a pass over X."""
+    passes: list[str] = []
+    original = matrix_checks.csr_from_parts
+
+    def counted(format: str, parts: Any, shape: Any, name: str = "X") -> Any:
+        passes.append(name)
+        return original(format, parts, shape, name)
+
+    model = KLNMF(2, max_iter=1, tol=1e9, random_state=0).fit(COUNTS)
+    monkeypatch.setattr(matrix_checks, "csr_from_parts", counted)
+    CALLS[call](model, sp.csc_array(COUNTS))
+    assert passes.count("X") == 1
 
 
 # ---- random corruption ---------------------------------------------------------------------------

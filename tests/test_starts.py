@@ -11,7 +11,7 @@ import pytest
 import scipy.sparse as sp
 
 from klnmf import KLNMF, RunOptions, objective
-from klnmf.data.sparse_data import SparseData
+from klnmf.data.sparse_data import InMemoryData
 from klnmf.data.validation import check_counts
 from klnmf.estimators.begin import TRIAL_ITERATIONS
 from klnmf.simulate import simulate_counts
@@ -319,7 +319,7 @@ def test_bad_parameters(parameter: str, value: Any, message: str) -> None:
 def test_every_start_is_positive_where_there_are_counts(init: str, shape: tuple[int, int]) -> None:
     X = np.random.default_rng(0).poisson(1.0, shape).astype(np.float32) + np.eye(*shape)
     X[:, 0] = 0
-    data = SparseData(check_counts(X))
+    data = InMemoryData(check_counts(X))
     W, H = map(np.asarray, STARTS[init](data, 5, np.random.default_rng(1)))
     assert W.shape == (shape[0], 5)
     assert H.shape == (shape[1], 5)
@@ -331,7 +331,7 @@ def test_every_start_is_positive_where_there_are_counts(init: str, shape: tuple[
 def test_components_that_start_from_samples_differ() -> None:
     """Averages of samples lie apart from each other, and between the samples and the margins."""
     X = np.kron(np.eye(3), np.ones((50, 20)))  # three kinds of samples with nothing in common
-    data = SparseData(check_counts(X))
+    data = InMemoryData(check_counts(X))
     _, H = STARTS["samples"](data, 6, np.random.default_rng(0))
     np.testing.assert_allclose(H.sum(axis=0), 1, rtol=1e-6)
     by_kind = H.reshape(3, 20, 6).sum(axis=1)
@@ -345,7 +345,7 @@ def test_rows_of_a_drawn_start_can_be_drawn_alone(dtype: type, n_components: int
     """Workers draw their own rows of W; the generator goes on as if all had been drawn here."""
     X = sp.csr_array(np.random.default_rng(0).poisson(1.0, (51, 7)).astype(dtype))
     generator = np.random.default_rng(5)
-    W, H = STARTS["random"](SparseData(X), n_components, generator)
+    W, H = STARTS["random"](InMemoryData(X), n_components, generator)
     by_hand = np.random.default_rng(5)
     drawn = [by_hand.random((size, n_components), dtype=dtype) for size in X.shape]
     scales = (X.sum(axis=1, dtype=np.float64) / (0.51 * n_components)).astype(dtype)

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 
 from klnmf import KLNMF
 from klnmf.backends.numpy_factors import NumpyFactors
-from klnmf.data.sparse_data import RowView, SparseData
+from klnmf.data.sparse_data import InMemoryData, InMemoryView
 from klnmf.simulate import simulate_counts
 from klnmf.solvers import SparseCoordinateDescent, coordinate_descent
 from klnmf.solvers.swaps import (
@@ -161,7 +161,7 @@ def test_components_that_the_sample_does_not_know_are_not_merged() -> None:
     assert swap.loss > 1
 
 
-def view_of(n_rows: int, row_length: int, n_columns: int) -> RowView:
+def view_of(n_rows: int, row_length: int, n_columns: int) -> InMemoryView:
     """Rows of equal length at random columns."""
     generator = np.random.default_rng(0)
     columns = [
@@ -171,7 +171,7 @@ def view_of(n_rows: int, row_length: int, n_columns: int) -> RowView:
         (np.ones(n_rows * row_length), np.concatenate(columns), np.arange(n_rows + 1) * row_length),
         shape=(n_rows, n_columns),
     )
-    return SparseData(X).view(0)
+    return InMemoryData(X).view(0)
 
 
 def test_the_sample_is_rows_of_the_data_with_the_columns_they_use() -> None:

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from klnmf import KLNMF, objective
 from klnmf.backends.base import GuardedRule
 from klnmf.backends.cpu import CpuBackend
-from klnmf.data.sparse_data import SparseData
+from klnmf.data.sparse_data import InMemoryData
 from klnmf.simulate import simulate_counts
 from klnmf.solvers import SOLVERS
 
@@ -336,7 +336,7 @@ def test_offsets_into_the_fixed_factor_beyond_two_billion_entries() -> None:
     A = mapped_zeros()
     A[0], A[-1] = 1.0, 2.0
     parts = np.array([3.0, 8.0], np.float32), np.array([0, BEYOND - 1], np.int32), np.array([0, 2])
-    backend = CpuBackend(SparseData(sp.csr_array(parts, shape=(1, BEYOND))), n_threads=1)
+    backend = CpuBackend(InMemoryData(sp.csr_array(parts, shape=(1, BEYOND))), n_threads=1)
     x = np.full((1, RANK), 0.5, dtype=np.float32)
     c = np.full(RANK, 3.0)
     expected = 3.0 * 0.5 * RANK - 3.0 * np.log(0.5 * RANK) - 8.0 * np.log(RANK)
@@ -355,7 +355,7 @@ def test_offsets_into_the_solved_factor_beyond_two_billion_entries() -> None:
     indptr = np.zeros(BEYOND + 1, dtype=np.int64)
     indptr[-1] = 1
     parts = np.array([3.0], np.float32), np.array([1], np.int32), indptr
-    backend = CpuBackend(SparseData(sp.csr_array(parts, shape=(BEYOND, 2))), n_threads=2)
+    backend = CpuBackend(InMemoryData(sp.csr_array(parts, shape=(BEYOND, 2))), n_threads=2)
     A = np.array([[0.0] * RANK, [1.0] * RANK], dtype=np.float32)
     expected = 2.0 * 0.5 * RANK - 3.0 * np.log(0.5 * RANK)
     found = backend.evaluate(0, x, A, np.full(RANK, 2.0), 0.0)

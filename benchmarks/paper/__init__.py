@@ -1,1 +1,1 @@
-"""The evaluation of the SRCD paper (Nguyen and Ho), repeated: ``python -m benchmarks.paper``."""
+"""Replication of the evaluation in the SRCD paper: ``python -m benchmarks.paper``."""

@@ -1,11 +1,11 @@
-"""The evaluation of the SRCD paper, repeated: tables, figures and claims.
+"""Replication of the evaluation in the SRCD paper: tables, figures and claims.
 
     python -m benchmarks.paper --quick --out DIR        # embedded corpus, a few minutes
     python -m benchmarks.paper --data DIR --out DIR     # every data set in the folder: hours
 
-Writes OUT/paper.md, OUT/paper/results.json, OUT/paper/*.svg and, for every measurement, a file in
-OUT/paper/runs. A measurement whose file is there is not made again, so that the evaluation can be
-interrupted and resumed; --tables-only makes the page from what there is.
+Writes OUT/paper.md, OUT/paper/results.json, OUT/paper/*.svg and one file per measurement in
+OUT/paper/runs. A measurement with a result file is not repeated, so the evaluation can be
+interrupted and resumed. --tables-only builds the page from the existing measurements.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ QUICK = Plan(
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
-    """Read the command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.paper", description=(__doc__ or "").splitlines()[0]
     )
     add_data_argument(parser)
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="for the results")
-    parser.add_argument("--sets", nargs="+", metavar="SET", help="default: all that are found")
+    parser.add_argument(
+        "--out", type=Path, required=True, metavar="DIR", help="folder for the results"
+    )
+    parser.add_argument("--sets", nargs="+", metavar="SET", help="default: all in the data folder")
     parser.add_argument(
         "--seconds", type=float, help="length of a run (60; a sixth of it in Figures 3 and 4)"
     )
     parser.add_argument("--threads", nargs="+", type=int, metavar="N", help="in Figure 4 (1 2)")
-    parser.add_argument(
-        "--at-once", type=int, default=1, help="runs of one thread side by side (1)"
-    )
+    parser.add_argument("--at-once", type=int, default=1, help="single-threaded runs at a time (1)")
     parser.add_argument(
         "--kinds", nargs="+", choices=KINDS, metavar="KIND", help=f"of {', '.join(KINDS)} (all)"
     )
@@ -62,7 +62,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
 
 
 def make_plan(args: argparse.Namespace) -> tuple[Plan, list[str]]:
-    """What to measure, and the sets that are not there."""
+    """The measurements to make, and the missing data sets."""
     changes: dict[str, Any] = {}
     if args.seconds:
         changes |= {"curve_seconds": args.seconds, "growth_seconds": args.seconds / 6}
@@ -74,13 +74,15 @@ def make_plan(args: argparse.Namespace) -> tuple[Plan, list[str]]:
     if args.sets:
         unknown = [name for name in args.sets if name not in names]
         if unknown:
-            raise SystemExit(f"No such set: {', '.join(unknown)}; there are {', '.join(names)}.")
+            raise SystemExit(
+                f"Unknown data set: {', '.join(unknown)}; there are {', '.join(names)}."
+            )
         names = args.sets
     return Plan(names)._replace(**changes), absent
 
 
 def write_results(out: Path, absent: list[str], quick: bool) -> None:
-    """Make page, figures and results.json from the stored measurements."""
+    """Write the page, figures and results.json from the stored measurements."""
     results = Results.of(out / "paper" / "runs")
     if not results.good:
         raise SystemExit(f"There are no measurements in {out / 'paper' / 'runs'} yet.")
@@ -99,7 +101,7 @@ def write_results(out: Path, absent: list[str], quick: bool) -> None:
 
 
 def main() -> int:
-    """Measure what is missing, then make the page."""
+    """Make the missing measurements, then write the page."""
     args = parse()
     plan, absent = make_plan(args)
     if not args.tables_only:
@@ -108,7 +110,9 @@ def main() -> int:
             jobs = [job for job in jobs_of(plan, shapes) if job.kind in (args.kinds or KINDS)]
             run_all(jobs, args.data, args.out / "paper" / "runs", args.at_once)
         except KeyboardInterrupt:
-            print("\nInterrupted: the same command goes on from here, --tables-only shows so far.")
+            print(
+                "\nInterrupted. Run the same command to resume; --tables-only shows results so far."
+            )
             return 130
     if not args.runs_only:
         write_results(args.out, absent, args.quick)

@@ -1,4 +1,4 @@
-"""What the paper claims, and what the measurements say to it."""
+"""Claims of the paper, and whether the measurements support them."""
 
 from __future__ import annotations
 

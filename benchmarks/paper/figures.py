@@ -1,4 +1,4 @@
-"""The figures: convergence, growth with rank and threads, penalties."""
+"""Figures: convergence, growth with rank and threads, penalties."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _PANEL = (3.6, 2.9)
 
 
 def draw_all(results: Results, folder: Path) -> dict[str, str]:
-    """Draw what there are measurements for; the figures' names and captions."""
+    """Draw the figures that have measurements; returns their names and captions."""
     folder.mkdir(parents=True, exist_ok=True)
     captions = {}
     drawings: dict[str, tuple[Callable[[], Figure | None], str]] = {}
@@ -174,7 +174,7 @@ def growth(results: Results, kind: str) -> Figure | None:
 
 
 def penalties(results: Results, name: str, rank: int) -> Figure | None:
-    """What each penalty does to fit, zeros, live components and held-out likelihood."""
+    """Effect of each penalty on fit, zeros, active components and held-out likelihood."""
     runs = results.find("penalty", set=name, rank=rank)
     base = [run for run in runs if kind_of_penalty(run) == ""]
     if not base or len(runs) < 3:
@@ -188,7 +188,7 @@ def penalties(results: Results, name: str, rank: int) -> Figure | None:
         ("live components", lambda r: r["live"]),
         ("zeros in live columns of H, %", lambda r: 100 * r["zeros"][0]),
         ("zeros in live columns of W, %", lambda r: 100 * r["zeros"][1]),
-        ("held-out log-likelihood a sample", lambda r: r["score"]),
+        ("held-out log-likelihood per sample", lambda r: r["score"]),
     ]
     figure, axes = _panels(len(measures), 3)
     for ax, (title, measure) in zip(axes, measures, strict=True):

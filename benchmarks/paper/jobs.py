@@ -1,4 +1,4 @@
-"""Measurements as jobs: each in a process of its own, its result in a file, none done twice."""
+"""Measurements as jobs: each runs once, in a separate process, and its result is kept in a file."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Job:
 
 
 def run_all(jobs: Sequence[Job], data: Path | None, runs: Path, at_once: int) -> None:
-    """Do the jobs that have no result yet, several at once but for those that want to be alone."""
+    """Run the jobs without a result, several at a time except those that must run alone."""
     waiting = [job for job in jobs if not (runs / f"{job.name}.json").exists()]
     print(f"{len(waiting)} of {len(jobs)} measurements to do, the others are stored", flush=True)
     alone = [job for job in waiting if job.alone]
@@ -64,7 +64,7 @@ def _outcomes(
 
 
 def run_one(job: Job, data: Path | None, runs: Path) -> str:
-    """Run a job in a process of its own; a failure is stored, too. Returns a few words on it."""
+    """Run a job in a separate process; failures are stored too. Returns a short summary."""
     path = runs / f"{job.name}.json"
     environ = dict(os.environ) | {name: str(job.threads) for name in THREAD_VARIABLES}
     root = str(Path(__file__).resolve().parents[2])

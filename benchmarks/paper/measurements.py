@@ -1,9 +1,9 @@
-"""What is measured, each kind a function of its settings; run as a process of its own.
+"""The kinds of measurement, each a function of its settings; run as separate processes.
 
     python -m benchmarks.paper.measurements JOB FOLDER RESULT
 
-JOB is a :class:`benchmarks.paper.jobs.Job` as JSON, FOLDER holds the matrices, RESULT is the file
-to write.
+JOB is a :class:`benchmarks.paper.jobs.Job` as JSON, FOLDER holds the matrices, and RESULT is the
+file to write.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from benchmarks.peer_run import environment, write_json
 from klnmf import KLNMF, NotCountsWarning, RunOptions
 from klnmf.backends.base import GuardedRule, PaperRule
 from klnmf.backends.cpu import CpuBackend
-from klnmf.data.sparse_data import SparseData
+from klnmf.data.sparse_data import InMemoryData
 from klnmf.objective import NO_PENALTIES
 from klnmf.simulate import simulate_counts
 from klnmf.solvers import PaperCoordinateDescent, Solver
@@ -46,7 +46,7 @@ MOST_POINTS = 150
 def fit(
     X: sp.csr_array, solver: str | Solver, rank: int, *, threads: int = 1, **more: Any
 ) -> tuple[KLNMF, list[dict[str, Any]]]:
-    """Fit until the callback or the limit of iterations stops it; the model and its history."""
+    """Fit until the callback or max_iter stops it; returns the model and its history."""
     start = more.pop("start", (None, None))
     parameters = {"tol": 0.0, "max_iter": 100_000, "random_state": 0, "progress": False} | more
     model = KLNMF(rank, solver=solver, n_threads=threads, **parameters)
@@ -60,12 +60,12 @@ def fit(
 
 
 def warm_up(solver: str, threads: int) -> None:
-    """Fit next to nothing: imports and first allocations."""
+    """Fit tiny data, for imports and first allocations."""
     fit(simulate_counts(60, 40, 3, random_state=0).X, solver, 3, threads=threads, max_iter=3)
 
 
 def rises(history: list[dict[str, Any]]) -> tuple[int, float]:
-    """In how many iterations the objective rose, beyond rounding, and the largest relative rise."""
+    """Number of iterations in which the objective rose beyond rounding, and the largest rise."""
     values = np.array([record["objective"] for record in history])
     # After a value that is not finite every finite one is a descent.
     with np.errstate(invalid="ignore"):
@@ -75,7 +75,7 @@ def rises(history: list[dict[str, Any]]) -> tuple[int, float]:
 
 
 def thinned(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """At most about MOST_POINTS records, the first and the last among them."""
+    """About MOST_POINTS records at most, including the first and the last."""
     last = len(history) - 1
     kept = np.unique(np.geomspace(1, last + 1, MOST_POINTS).round().astype(int) - 1)
     return [history[i] for i in np.union1d(kept, [0, last])]
@@ -130,7 +130,7 @@ def curve(settings: Settings, folder: Path | None) -> Result:
 
 
 def growth(settings: Settings, folder: Path | None) -> Result:
-    """Seconds of 100 iterations, or of as many as fit into the time there is."""
+    """Seconds of 100 iterations, or of as many as the time allows."""
     method, rank, threads = METHODS[settings["method"]], settings["rank"], settings["threads"]
     warm_up(method.solver, threads)
     X = load_set(settings["set"], folder)
@@ -191,9 +191,9 @@ def break_test(settings: Settings, folder: Path | None) -> Result:
 
 
 def subproblem(settings: Settings, folder: Path | None) -> Result:
-    """Algorithm 2 called again and again with H fixed: how near it comes to the least f."""
+    """Repeated calls of Algorithm 2 with H fixed: how close it comes to the minimum of f."""
     X, rank = load_set(settings["set"], folder), settings["rank"]
-    problem = Problem(CpuBackend(SparseData(X), 1), NO_PENALTIES)
+    problem = Problem(CpuBackend(InMemoryData(X), 1), NO_PENALTIES)
     model, _ = fit(X, "srcd", rank, max_iter=30)
     H = np.ascontiguousarray(model.components_.T)
     start = np.ascontiguousarray(start_pair(X, rank, 1, "random")[0])

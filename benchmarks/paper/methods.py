@@ -1,4 +1,4 @@
-"""The methods compared: the paper's three, and ours from their start and from its own."""
+"""The methods: the three of the paper, and klnmf from their start and from its default start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page: every table and figure beside the paper's, with what explains the differences."""
+"""The page: each table and figure next to those of the paper, with explanations."""
 
 from __future__ import annotations
 

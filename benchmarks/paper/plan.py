@@ -1,4 +1,4 @@
-"""Which measurements the evaluation consists of."""
+"""The list of measurements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The numbers that the paper prints."""
+"""Numbers printed in the paper."""
 
 from __future__ import annotations
 

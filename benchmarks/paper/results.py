@@ -1,4 +1,4 @@
-"""The stored measurements, by what they are about."""
+"""Access to the stored measurements."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Results:
         return seen.most_common(1)[0][0] if seen else ""
 
     def environments(self) -> dict[str, str]:
-        """What the measurements stood on; several values where they differ."""
+        """Versions and processors of the measurements; several values if they differ."""
         seen: dict[str, dict[str, None]] = {}
         for result in self.good:
             for name, value in result["environment"].items():
@@ -78,7 +78,7 @@ class Results:
 
 
 def set_order(name: str) -> tuple[int, bool]:
-    """Place of a set in tables: as the paper has them, tf-idf after the counts."""
+    """Position of a set in tables: the order of the paper, tf-idf after the counts."""
     order = (*ALL_SETS, EMBEDDED)
     base = base_name(name)
     return (order.index(base) if base in order else len(order), name.endswith(TF_IDF))
@@ -91,7 +91,7 @@ def seconds_to(result: Result, target: float) -> float | None:
 
 
 def same_iterations(runs: list[Result]) -> list[Result]:
-    """The runs, each cut to as many iterations as all of them have done, where that is known.
+    """The runs, each cut to the number of iterations that all of them have, if known.
 
     The first iterations take the longest: runs of different lengths cannot be compared.
     """

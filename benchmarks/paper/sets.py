@@ -1,4 +1,4 @@
-"""The matrices of the paper's evaluation: whatever of them lies in the data folder."""
+"""The matrices of the paper's evaluation, as far as they are in the data folder."""
 
 from __future__ import annotations
 
@@ -26,13 +26,15 @@ LABELS = {name: published.label for name, published in PUBLISHED.items()} | {
 
 
 def find_sets(folder: Path | None) -> tuple[list[str], list[str]]:
-    """Names of the sets in the folder, texts with tf-idf as well; and those that are not there."""
+    """Names of the sets in the folder, also with tf-idf for texts, and of the missing ones."""
     if folder is None:
-        raise SystemExit("Say where the data are: --data DIR, or the variable KLNMF_DATA.")
+        raise SystemExit(
+            "Set the data folder with --data DIR or the environment variable KLNMF_DATA."
+        )
     there = [name for name in ALL_SETS if (Path(folder) / f"{name}.npz").exists()]
     if not there:
         wanted = ", ".join(f"{name}.npz" for name in ALL_SETS)
-        raise SystemExit(f"{folder} holds none of {wanted}.")
+        raise SystemExit(f"{folder} has none of {wanted}.")
     names = [
         variant
         for name in there

@@ -1,4 +1,4 @@
-"""The tables as Markdown, ours beside the paper's."""
+"""Tables in Markdown, with our figures next to the paper's."""
 
 from __future__ import annotations
 

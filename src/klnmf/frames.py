@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from klnmf.constraints.names import names_seen_in_fit
 from klnmf.data.matrix_checks import checked_matrix
 from klnmf.estimators.kl_nmf import KLNMF
+from klnmf.topics.checks import checked_names
 
 
 def components_frame(
@@ -54,15 +55,9 @@ def components_frame(
     check_is_fitted(model, "components_")
     pd = _pandas()
     components = checked_matrix(model.components_, "components_")
-    if feature_names is None:
-        feature_names = names_seen_in_fit(model)
-    if feature_names is None:
-        feature_names = [f"feature {j}" for j in range(components.shape[1])]
-    names = list(feature_names)
-    if len(names) != components.shape[1]:
-        raise ValueError(
-            f"feature_names has {len(names):,} names for {components.shape[1]:,} features."
-        )
+    names = checked_names(
+        names_seen_in_fit(model) if feature_names is None else feature_names, components.shape[1]
+    )
     index = model.get_feature_names_out()
     if sp.issparse(components):
         return pd.DataFrame.sparse.from_spmatrix(components, index=index, columns=names)

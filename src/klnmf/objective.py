@@ -17,6 +17,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from scipy.special import gammaln, xlogy
 
+from klnmf.data.canonical import canonical
 from klnmf.data.matrix_checks import checked_matrix
 
 Array = npt.NDArray[Any]
@@ -65,11 +66,8 @@ NO_PENALTIES = Penalties()
 
 
 def _nonzeros(X: Any) -> sp.csr_array:
-    """X in float64 with its nonzeros alone, as a copy."""
-    csr = sp.csr_array(checked_matrix(X)).astype(np.float64, copy=True)
-    csr.sum_duplicates()
-    csr.eliminate_zeros()
-    return csr
+    """X in float64, in canonical form."""
+    return canonical(sp.csr_array(checked_matrix(X)).astype(np.float64, copy=False))
 
 
 def _rows(X: sp.csr_array) -> Array:
@@ -126,8 +124,7 @@ def kl_divergence(
     unseen.data = w[_rows(unseen)] * v[unseen.indices] * products_at_nonzeros(unseen, W, H)
     fitted = _column_sums(w[:, None] * W) @ _column_sums(v[:, None] * H) - unseen.data.sum()
     if missing is not None:
-        X = X - X.multiply(_nonzeros(missing).astype(bool))
-        X.eliminate_zeros()
+        X = canonical(X - X.multiply(_nonzeros(missing).astype(bool)))
     y, weights = products_at_nonzeros(X, W, H), w[_rows(X)] * v[X.indices]
     counts = weights > 0
     x, y, weights = X.data[counts], y[counts], weights[counts]

@@ -17,14 +17,15 @@ from klnmf import KLNMF, RunOptions, load_model
 from klnmf.cli import main
 from klnmf.model_selection import Consensus, RankSelection, consensus, select_rank
 from klnmf.preparing import OnDiskMatrix, open_matrix, prepare
-from klnmf.readers import CountTable, read_counts
+from klnmf.readers import FORMATS, CountTable, read_counts
+from klnmf.readers.format import StreamedFormat
 
 # What may leave a reader, with its subclasses.
 ALLOWED = (ValueError, TypeError, OSError)
 # Larger tables are not fitted: that would try patience, not the reader.
 MOST_TO_FIT = 10_000
-# Formats that `prepare` reads in pieces, with readers of their own.
-STREAMED = ("npz", "mtx", "uci", "h5ad", "csv", "tsv", "parquet")
+# Formats that `prepare` reads in pieces.
+STREAMED = {"npz", *(name for name, f in FORMATS.items() if isinstance(f, StreamedFormat))}
 
 
 class WrongResultError(AssertionError):

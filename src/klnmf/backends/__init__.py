@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 
 from klnmf.backends.base import Backend, ClusterLostError
-from klnmf.data.sparse_data import SparseData
+from klnmf.data.sparse_data import FitInput
 
 __all__ = [
     "BACKENDS",
@@ -44,6 +44,6 @@ def backend_named(name: str) -> type[Backend]:
     return found
 
 
-def make_backend(name: str, data: SparseData, n_threads: int | None = None) -> Backend:
+def make_backend(name: str, data: FitInput, n_threads: int | None = None) -> Backend:
     """Return a back-end by name, with the data."""
     return backend_named(name)(data, n_threads)

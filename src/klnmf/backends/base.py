@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy.typing as npt
 
-from klnmf.data.sparse_data import SparseData
+from klnmf.data.sparse_data import CountData
 
 Array = npt.NDArray[Any]
 
@@ -118,8 +118,8 @@ class Backend(ABC):
 
     Parameters
     ----------
-    data : SparseData
-        X.
+    data : FitInput
+        X, as `CountData` or as what the back-end makes that from.
     n_threads : int or None
         Threads.
     """
@@ -127,11 +127,11 @@ class Backend(ABC):
     name: ClassVar[str]
     summary: ClassVar[str]  # what it runs on, for `klnmf info`
     rules: ClassVar[frozenset[type]]  # that update_rows can apply
-    data: SparseData
+    data: CountData
     narrow_dtype: Any = None  # a smaller type than the data's that factors may have too
 
     @abstractmethod
-    def __init__(self, data: SparseData, n_threads: int | None = None) -> None: ...
+    def __init__(self, data: Any, n_threads: int | None = None) -> None: ...
 
     @classmethod
     def available(cls) -> str | None:
@@ -215,7 +215,7 @@ class Backend(ABC):
             Of the other mode.
         c : ndarray or float
             Slopes of the linear term; a number is the L1 weight, to be added to the column sums of
-            A. The ``terms`` of the data's view say what differs between rows.
+            A. The ``row_constraints`` of the data's view say what differs between rows.
         l2 : float
             Weight of the L2 penalty.
         rule : Rule

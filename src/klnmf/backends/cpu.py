@@ -25,7 +25,7 @@ from klnmf.backends.base import (
 )
 from klnmf.backends.numpy_factors import NumpyFactors
 from klnmf.data.row_constraints import Pattern, RowConstraints
-from klnmf.data.sparse_data import Piece, SparseData, column_numbers
+from klnmf.data.sparse_data import CountData, Piece
 
 Array = npt.NDArray[Any]
 
@@ -77,22 +77,25 @@ def column_squares(rows: Array, n_threads: int = 1) -> Array:
     return squares
 
 
-def core_terms(terms: RowConstraints | None) -> _core.RowConstraints | None:
-    """Return the constraints of rows as the core takes them."""
-    if terms is None or terms.is_empty:
+def core_constraints(constraints: RowConstraints | None) -> _core.RowConstraints | None:
+    """Return the constraints on rows as the core takes them."""
+    if constraints is None or constraints.is_empty:
         return None
     none = np.zeros(0, dtype=np.int64)
     missing, barred = (
-        Pattern(none, none) if cells is None else cells for cells in (terms.missing, terms.barred)
+        Pattern(none, none) if cells is None else cells
+        for cells in (constraints.missing, constraints.barred)
     )
     return _core.RowConstraints(
         missing.starts,
         missing.columns,
         barred.starts,
         barred.columns.astype(np.int32, copy=False),
-        np.zeros(0) if terms.penalty_shares is None else terms.penalty_shares.reshape(-1),
-        terms.l1,
-        np.zeros(0, dtype=np.uint8) if terms.frozen is None else terms.frozen,
+        np.zeros(0)
+        if constraints.penalty_shares is None
+        else constraints.penalty_shares.reshape(-1),
+        constraints.l1,
+        np.zeros(0, dtype=np.uint8) if constraints.frozen is None else constraints.frozen,
     )
 
 
@@ -112,17 +115,17 @@ def update_piece(
     ``x`` is changed; ``values`` (if the rule computes them) and ``kkt`` are filled in.
     """
     problem = (piece.indptr, piece.indices, piece.values, A, c, l2)
-    terms = core_terms(piece.terms)
+    constraints = core_constraints(piece.row_constraints)
     match rule:
         case GuardedRule():
             settings = (rule.order, rule.rounds, rule.sweeps, rule.tolerance, rule.want_value)
-            _core.guarded_rows(*problem, *settings, n_threads, x, values, kkt, terms)
+            _core.guarded_rows(*problem, *settings, n_threads, x, values, kkt, constraints)
         case SolveRule():
             how = (rule.cold, rule.relaxed, rule.rounds, rule.tolerance)
-            _core.newton_rows(*problem, *how, n_threads, x, kkt, terms)
+            _core.newton_rows(*problem, *how, n_threads, x, kkt, constraints)
         case MultiplicativeRule():
-            _core.multiplicative_rows(*problem, rule.relaxed, n_threads, x, kkt, terms)
-        case PaperRule() if terms is None:
+            _core.multiplicative_rows(*problem, rule.relaxed, n_threads, x, kkt, constraints)
+        case PaperRule() if constraints is None:
             limits = (rule.epsilon, rule.relative_change, rule.signed_break, rule.max_newton)
             _core.paper_rows(*problem, rule.order, *limits, n_threads, x, kkt)
         case _:
@@ -142,8 +145,8 @@ def evaluate_piece(
 ) -> None:
     """Fill in the values and, if wanted, the residuals of the rows of a piece at ``x``."""
     problem = (piece.indptr, piece.indices, piece.values, A, c, l2)
-    terms = core_terms(piece.terms)
-    _core.evaluate_rows(*problem, want_residual, n_threads, x, values, kkt, terms)
+    constraints = core_constraints(piece.row_constraints)
+    _core.evaluate_rows(*problem, want_residual, n_threads, x, values, kkt, constraints)
 
 
 class CpuBackend(NumpyFactors):
@@ -158,7 +161,7 @@ class CpuBackend(NumpyFactors):
         {GuardedRule, SolveRule, MultiplicativeRule, PaperRule, DenseRule}
     )
 
-    def __init__(self, data: SparseData, n_threads: int | None = None) -> None:
+    def __init__(self, data: CountData, n_threads: int | None = None) -> None:
         self.data = data
         self.n_threads = effective_threads(n_threads)
         self.narrow_dtype = np.dtype(np.float32) if data.is_exact_in_float32 else None
@@ -197,8 +200,8 @@ class CpuBackend(NumpyFactors):
         self, mode: int, x: Array, A: Array, c: Array, l2: float, rule: DenseRule, kkt: Array
     ) -> None:
         view = self.data.view(mode)
-        indices = column_numbers(view.indices, view.n_columns)
-        problem = (view.indptr, indices, view.values, np.ascontiguousarray(A.T), c, l2)
+        whole = view.whole()
+        problem = (whole.indptr, whole.indices, whole.values, np.ascontiguousarray(A.T), c, l2)
         newton = (rule.relative_change, rule.floor, rule.max_newton)
         _core.dense_rows(*problem, *newton, mode == 1, self.n_threads, x, rule.product, kkt)
 

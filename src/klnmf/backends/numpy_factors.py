@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from klnmf.backends.base import Backend
 from klnmf.data.row_constraints import RowConstraints
-from klnmf.data.sparse_data import ROWS_PER_SUM, blocked_sum
+from klnmf.data.sums import ROWS_PER_SUM, blocked_sum
 
 Array = npt.NDArray[Any]
 
@@ -69,7 +69,7 @@ class NumpyFactors(Backend):
 
     def sums_and_squares(self, mode: int, factor: Array) -> tuple[Array, Array]:
         """See :class:`~klnmf.backends.base.Backend`."""
-        shares = (self.data.view(mode).terms or RowConstraints()).penalty_shares
+        shares = (self.data.view(mode).row_constraints or RowConstraints()).penalty_shares
         if shares is None:
             return self.column_sums(factor), self.column_squares(factor)
         sums = np.zeros((2, factor.shape[1]))

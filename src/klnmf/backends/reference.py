@@ -24,7 +24,8 @@ from klnmf.backends.base import (
 from klnmf.backends.numpy_factors import NumpyFactors
 from klnmf.backends.reference_newton import newton_step, newton_steps, products, sums_over_rows
 from klnmf.data.row_constraints import RowConstraints
-from klnmf.data.sparse_data import RowView, SparseData, blocked_sum
+from klnmf.data.sparse_data import CountData, InMemoryView
+from klnmf.data.sums import blocked_sum
 
 Array = npt.NDArray[Any]
 
@@ -146,7 +147,7 @@ class ReferenceBackend(NumpyFactors):
         {GuardedRule, SolveRule, MultiplicativeRule, PaperRule, DenseRule}
     )
 
-    def __init__(self, data: SparseData, n_threads: int | None = None) -> None:
+    def __init__(self, data: CountData, n_threads: int | None = None) -> None:
         self.data = data
         self.n_threads = 1
 
@@ -159,8 +160,8 @@ class ReferenceBackend(NumpyFactors):
             return self._dense_rows(mode, x, A, c, l2, rule)
         if type(rule) not in self.rules:
             raise TypeError(f"backend='reference' has no rule {type(rule).__name__}.")
-        view = self.data.view(mode)
-        held = (view.terms or RowConstraints()).is_frozen(x.shape[1])
+        view = self.data.view(mode).whole()
+        held = (view.row_constraints or RowConstraints()).is_frozen(x.shape[1])
         values, kkt = np.zeros(view.n_rows), np.zeros(view.n_rows)
         for i in range(view.n_rows):
             row = _row_problem(view, i, A, c, l2, held)
@@ -192,7 +193,7 @@ class ReferenceBackend(NumpyFactors):
         self, mode: int, x: Array, A: Array, c: Array, l2: float, rule: DenseRule
     ) -> RowTotals:
         product = rule.product if mode == 0 else rule.product.T
-        dense = self.data.view(mode).as_csr().toarray()
+        dense = self.data.view(mode).whole().as_csr().toarray()
         worst = 0.0
         for v, y, x_row in zip(dense, product, x, strict=True):
             for k in range(x.shape[1]):
@@ -216,8 +217,8 @@ class ReferenceBackend(NumpyFactors):
         self, mode: int, x: Array, A: Array, c: Array | float, l2: float, want_residual: bool = True
     ) -> RowTotals:
         """See :class:`~klnmf.backends.base.Backend`."""
-        view, c = self.data.view(mode), self.slopes(A, c)
-        held = (view.terms or RowConstraints()).is_frozen(x.shape[1])
+        view, c = self.data.view(mode).whole(), self.slopes(A, c)
+        held = (view.row_constraints or RowConstraints()).is_frozen(x.shape[1])
         x64, A64 = x.astype(np.float64), A.astype(np.float64)
         values, kkt = np.zeros(view.n_rows), np.zeros(view.n_rows)
         for i in range(view.n_rows):
@@ -230,20 +231,22 @@ class ReferenceBackend(NumpyFactors):
         return RowTotals(blocked_sum(values), float(kkt.max(initial=0.0)))
 
 
-def _row_problem(view: RowView, i: int, A: Array, c: Array, l2: float, held: Array) -> RowProblem:
-    """Row i with what it has of its own."""
-    terms = view.terms or RowConstraints()
-    if terms.missing is not None and len(terms.missing.row(i)):
+def _row_problem(
+    view: InMemoryView, i: int, A: Array, c: Array, l2: float, held: Array
+) -> RowProblem:
+    """Row i with its constraints."""
+    constraints = view.row_constraints or RowConstraints()
+    if constraints.missing is not None and len(constraints.missing.row(i)):
         observed = np.ones(len(A), dtype=bool)
-        observed[terms.missing.row(i)] = False
+        observed[constraints.missing.row(i)] = False
         c = A[observed].sum(axis=0, dtype=np.float64)
-        c = c + terms.l1 if terms.penalty_shares is None else c
-    if terms.penalty_shares is not None:
-        c = c + terms.l1 * terms.penalty_shares[i, 0]
-        l2 = l2 * terms.penalty_shares[i, 1]
-    if terms.barred is not None:
+        c = c + constraints.l1 if constraints.penalty_shares is None else c
+    if constraints.penalty_shares is not None:
+        c = c + constraints.l1 * constraints.penalty_shares[i, 0]
+        l2 = l2 * constraints.penalty_shares[i, 1]
+    if constraints.barred is not None:
         c = c.copy()
-        c[terms.barred.row(i)] = 0
+        c[constraints.barred.row(i)] = 0
     own = slice(*view.indptr[i : i + 2])
     return RowProblem(view.values[own], A[view.indices[own]], c, l2, held)
 

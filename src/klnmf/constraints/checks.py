@@ -1,9 +1,9 @@
-"""Every check of what is known before a fit, and their messages."""
+"""Every check of the constraints and penalties of a fit, and their messages."""
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,38 +11,44 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from klnmf.constraints.constraints import Constraints
-from klnmf.constraints.names import in_feature_order
+from klnmf.constraints.names import check_sample_order, feature_names_of, in_feature_order
+from klnmf.data.canonical import canonical
+from klnmf.data.cell_weights import shape_of
 from klnmf.data.matrix_checks import checked_matrix
-from klnmf.data.validation import VALUE_RANGE
-from klnmf.objective import Penalties
+from klnmf.data.validation import VALUE_RANGE, warn_caller
+from klnmf.objective import NO_PENALTIES, Penalties
+from klnmf.support.option_names import option
 
 Array = npt.NDArray[Any]
 
-# What has a column, or an entry, for each feature.
+# Constraints with a column, or an entry, for each feature.
 OF_FEATURES = ("fixed_components", "feature_weight", "missing", "zero_components")
 
 
-def check_known(
+def check_constraints(
     given: dict[str, Any],
     shape: tuple[int, int],
     n_components: int,
     dtype: np.dtype[Any],
     feature_names: Any = None,
+    penalties: Penalties = NO_PENALTIES,
 ) -> Constraints | None:
-    """Return what is known of a fit, or say what is wrong with it; None if it is nothing.
+    """Return the constraints of a fit, or say what is wrong with them; None if there are none.
 
     Parameters
     ----------
     given : dict
-        By the names of ``FitConstraints`` and ``ComponentConstraints``, as it was passed.
+        ``FitConstraints`` and ``ComponentConstraints``, as they were passed.
     shape : tuple of int
-        Of X.
+        Shape of X.
     n_components : int
         Number of components.
     dtype : dtype
         Type of the fit.
     feature_names : array of str or None
-        Names of X's columns, by which what is known of the features is put in order.
+        Names of X's columns, by which constraints on features are put in order.
+    penalties : Penalties
+        Penalties of the fit, which weights and exposures scale.
     """
     n, m = shape
     given = {
@@ -53,14 +59,13 @@ def check_known(
         _fixed(given.get("fixed_W"), "fixed_W", n, dtype),
         _fixed(given.get("fixed_components"), "fixed_components", m, dtype, by_rows=True),
     )
-    n_fixed = sum(0 if part is None else part.shape[1] for part in fixed)
-    if n_fixed > n_components:
-        sizes = [0 if part is None else part.shape[1] for part in fixed]
+    sizes = [0 if part is None else part.shape[1] for part in fixed]
+    if sum(sizes) > n_components:
         raise ValueError(
-            f"{sizes[1]} fixed components and {sizes[0]} fixed columns of W are {n_fixed} "
+            f"{sizes[1]} fixed components and {sizes[0]} fixed columns of W are {sum(sizes)} "
             f"components, more than n_components={n_components}. Increase n_components."
         )
-    known = Constraints(
+    constraints = Constraints(
         shape=shape,
         n_components=n_components,
         sample_weight=checked_weights(given.get("sample_weight"), "sample_weight", n, dtype),
@@ -68,15 +73,21 @@ def check_known(
         exposure=checked_weights(given.get("exposure"), "exposure", n, dtype),
         missing=checked_pattern(given.get("missing"), "missing", (n, m)),
         fixed=fixed,
+        penalties=penalties,
     )
-    _check_scaled_values(known, dtype)
+    _check_scaled_values(constraints, dtype)
     zero_W = checked_pattern(given.get("zero_W"), "zero_W", (n, n_components))
     zero_components = checked_pattern(
         given.get("zero_components"), "zero_components", (n_components, m)
     )
     zero_H = None if zero_components is None else sp.csr_array(zero_components.T)
-    known = replace(known, zeros=(_free_zeros(known, 0, zero_W), _free_zeros(known, 1, zero_H)))
-    return known if known.names else None
+    zeros = (_free_zeros(constraints, 0, zero_W), _free_zeros(constraints, 1, zero_H))
+    constraints = dataclasses.replace(constraints, zeros=zeros)
+    _check_scaled_penalties(constraints, dtype)
+    return constraints if constraints.names else None
+
+
+# ---- weights and fixed entries -------------------------------------------------------------------
 
 
 def checked_weights(given: Any, name: str, size: int, dtype: np.dtype[Any]) -> Array | None:
@@ -108,38 +119,10 @@ def checked_weights(given: Any, name: str, size: int, dtype: np.dtype[Any]) -> A
     return None if (values == 1).all() else values
 
 
-def _check_scaled_values(known: Constraints, dtype: np.dtype[Any]) -> None:
-    """Refuse weights and exposures that take what is fixed beyond what the arithmetic can hold."""
-    _, high = VALUE_RANGE[dtype.name]
-    for mode, name in enumerate(("fixed_W", "fixed_components")):
-        fixed, scales = known.fixed[mode], known.scales(mode)
-        if fixed is None or scales is None:
-            continue
-        largest = float((fixed.max(axis=1, initial=0).astype(np.float64) * scales).max())
-        if not largest <= high:
-            raise ValueError(
-                f"{name} times weights and exposures has entries up to {largest:g}; {dtype} "
-                f"arithmetic is safe up to {high:g}. Scale these down."
-            )
-        least = fixed.min(axis=1, where=fixed > 0, initial=np.inf).astype(np.float64)
-        smallest = float((least[scales > 0] * scales[scales > 0]).min(initial=np.inf))
-        if smallest < np.finfo(dtype).tiny:
-            raise ValueError(
-                f"{name} times weights and exposures has positive entries down to {smallest:g}"
-                + _too_small(dtype)
-            )
-
-
-def _too_small(dtype: np.dtype[Any]) -> str:
-    wider = ", or pass dtype=numpy.float64" if dtype == np.float32 else ""
-    least = float(np.finfo(dtype).tiny)
-    return f", and {dtype} has no whole digits below {least:.2g}. Set these to 0{wider}."
-
-
 def _fixed(
     given: Any, name: str, size: int, dtype: np.dtype[Any], by_rows: bool = False
 ) -> Array | None:
-    """Return known entries as rows × components, in the type of the fit."""
+    """Return fixed entries as rows × components, in the type of the fit."""
     if given is None:
         return None
     wanted = ("k", size) if by_rows else (size, "k")
@@ -160,11 +143,40 @@ def _fixed(
             f"= {values[row, column]}."
         )
     positive = values[values > 0]
-    smallest = float(positive.min()) if positive.size else math.inf
-    if smallest < np.finfo(dtype).tiny:
-        raise ValueError(f"{name} has positive entries down to {smallest:g}{_too_small(dtype)}")
+    _check_smallest(f"{name} has", float(positive.min()) if positive.size else math.inf, dtype)
     columns = np.ascontiguousarray(values.T if by_rows else values, dtype=dtype)
     return columns if columns.shape[1] else None
+
+
+def _check_scaled_values(constraints: Constraints, dtype: np.dtype[Any]) -> None:
+    """Refuse weights and exposures that take fixed entries beyond what the arithmetic can hold."""
+    _, high = VALUE_RANGE[dtype.name]
+    for mode, name in enumerate(("fixed_W", "fixed_components")):
+        fixed, scales = constraints.fixed[mode], constraints.scales(mode)
+        if fixed is None or scales is None:
+            continue
+        largest = float((fixed.max(axis=1, initial=0).astype(np.float64) * scales).max())
+        if not largest <= high:
+            raise ValueError(
+                f"{name} times weights and exposures has entries up to {largest:g}; {dtype} "
+                f"arithmetic is safe up to {high:g}. Scale these down."
+            )
+        least = fixed.min(axis=1, where=fixed > 0, initial=np.inf).astype(np.float64)
+        smallest = float((least[scales > 0] * scales[scales > 0]).min(initial=np.inf))
+        _check_smallest(f"{name} times weights and exposures has", smallest, dtype)
+
+
+def _check_smallest(what_has: str, smallest: float, dtype: np.dtype[Any]) -> None:
+    least = float(np.finfo(dtype).tiny)
+    if smallest < least:
+        wider = ", or pass dtype=numpy.float64" if dtype == np.float32 else ""
+        raise ValueError(
+            f"{what_has} positive entries down to {smallest:g}, but {dtype} loses digits below "
+            f"{least:.2g}. Set these entries to 0{wider}."
+        )
+
+
+# ---- patterns of cells ---------------------------------------------------------------------------
 
 
 def checked_pattern(given: Any, name: str, shape: tuple[int, int]) -> sp.csr_array | None:
@@ -176,30 +188,41 @@ def checked_pattern(given: Any, name: str, shape: tuple[int, int]) -> sp.csr_arr
         given = _as_array(given, name, shape)
     if given.shape != shape:
         raise ValueError(f"{name} must have shape {shape}, got {given.shape}.")
+    wanted = f"{name} must be True (or not 0) where a cell belongs to it"
     if given.dtype.kind not in "biuf":
-        raise TypeError(
-            f"{name} must be True (or not 0) where a cell belongs to it, got dtype {given.dtype}."
-        )
+        raise TypeError(f"{wanted}, got dtype {given.dtype}.")
     if np.isnan(given.data if sp.issparse(given) else given).any():
-        meant = " To say that the cells with NaN are missing, pass numpy.isnan(X)."
-        raise ValueError(
-            f"{name} must be True (or not 0) where a cell belongs to it, and it has NaN."
-            + meant * (name == "missing")
-        )
-    # A copy, in a type in which the sum of entries that are stored twice does not wrap to 0.
-    cells = given.astype(np.float64) if sp.issparse(given) else sp.csr_array(given != 0)
-    cells.sum_duplicates()
-    cells.data = cells.data != 0
-    cells.eliminate_zeros()
-    cells.sort_indices()
+        advice = " To mark the cells with NaN as missing, pass numpy.isnan(X)."
+        raise ValueError(f"{wanted}, but it has NaN.{advice if name == 'missing' else ''}")
+    cells = canonical(given if sp.issparse(given) else sp.csr_array(given != 0))
+    cells.data = np.ones(cells.nnz, dtype=bool)
     return cells if cells.nnz else None
+
+
+def missing_cells(X: Any, missing: Any, feature_names: Any = None) -> sp.csr_array | None:
+    """Return the missing cells of X in its order; None if there are none.
+
+    Parameters
+    ----------
+    X : array-like, sparse, DataFrame or OnDiskMatrix
+        As it was passed. If it is not a matrix, there are none, and the checks of X say so.
+    missing : array-like or sparse
+        As it was passed.
+    feature_names : array of str or None
+        Names of the columns, for X without names.
+    """
+    check_sample_order({"missing": missing}, X)
+    names = feature_names_of(X)
+    ordered = in_feature_order(missing, "missing", feature_names if names is None else names)
+    shape = shape_of(X)
+    return checked_pattern(ordered, "missing", (shape[0], shape[1])) if len(shape) == 2 else None
 
 
 def _as_array(given: Any, name: str, shape: tuple[Any, ...]) -> Array:
     try:
         values = np.asarray(given)
     except ValueError as error:  # lists of different lengths
-        raise ValueError(f"{name} must have shape {shape}, and it is no array: {error}") from error
+        raise ValueError(f"{name} must be an array of shape {shape}: {error}") from error
     if values.dtype == object and hasattr(given, "dtypes"):
         kinds = {getattr(dtype, "kind", "O") for dtype in np.atleast_1d(given.dtypes)}
         if kinds <= set("biuf"):  # the types of pandas that have NA
@@ -207,21 +230,24 @@ def _as_array(given: Any, name: str, shape: tuple[Any, ...]) -> Array:
     return values
 
 
-def _free_zeros(known: Constraints, mode: int, cells: sp.csr_array | None) -> sp.csr_array | None:
-    """Return the zeros of the components that are not fixed; fixed ones must agree with theirs."""
-    if cells is None or known.fixed[mode] is None:
+def _free_zeros(
+    constraints: Constraints, mode: int, cells: sp.csr_array | None
+) -> sp.csr_array | None:
+    """Return the zeros of the components that are not fixed; fixed entries must agree with them."""
+    if cells is None or constraints.fixed[mode] is None:
         return cells
     entries = cells.tocoo()
-    is_fixed = known.is_frozen(mode)[entries.col]
-    values = known.original(mode, np.zeros((known.shape[mode], known.n_components)))
+    is_fixed = constraints.is_frozen(mode)[entries.col]
+    size = (constraints.shape[mode], constraints.n_components)
+    values = constraints.original(mode, np.zeros(size))
     clash = is_fixed & (values[entries.row, entries.col] > 0)
     if clash.any():
         row, component = (int(part[clash][0]) for part in (entries.row, entries.col))
         names = (("zero_W", "fixed_W"), ("zero_components", "fixed_components"))[mode]
         place = (row, component) if mode == 0 else (component, row)
         raise ValueError(
-            f"{names[0]} wants the entry {place} to be 0, and {names[1]} says that it is "
-            f"{values[row, component]:g}. Leave it out of one of them."
+            f"{names[0]} sets entry {place} to 0, but {names[1]} fixes it at "
+            f"{values[row, component]:g}. Remove the entry from one of them."
         )
     free = sp.csr_array(
         (np.ones(int((~is_fixed).sum()), bool), (entries.row[~is_fixed], entries.col[~is_fixed])),
@@ -230,17 +256,30 @@ def _free_zeros(known: Constraints, mode: int, cells: sp.csr_array | None) -> sp
     return free if free.nnz else None
 
 
-def check_scaled_penalties(known: Constraints, penalties: Penalties, dtype: np.dtype[Any]) -> None:
+# ---- penalties -----------------------------------------------------------------------------------
+
+
+def check_penalties(penalties: Penalties, dtype: np.dtype[Any]) -> None:
+    """Refuse penalties that the arithmetic cannot hold."""
+    _, high = VALUE_RANGE[dtype.name]
+    for name, value in dataclasses.asdict(penalties).items():
+        if not value <= high:
+            raise ValueError(
+                f"{option(name)} must be at most {high:g} when computing in {dtype}, got {value:g}."
+            )
+
+
+def _check_scaled_penalties(constraints: Constraints, dtype: np.dtype[Any]) -> None:
     """Refuse penalties that, in the units of a fit, the arithmetic cannot hold."""
     _, high = VALUE_RANGE[dtype.name]
     for mode, letter in enumerate("WH"):
-        scales, shares = known.scales(mode), known.penalty_shares(mode)
+        scales, shares = constraints.scales(mode), constraints.penalty_shares(mode)
         if scales is None or shares is None:
             continue
         least, (of_l1, of_l2) = float(scales[scales > 0].min()), shares.max(axis=0)
         for name, value in (
-            (f"l1_{letter}", penalties.l1[mode] * of_l1),
-            (f"l2_{letter}", penalties.l2[mode] * of_l2),
+            (f"l1_{letter}", constraints.penalties.l1[mode] * of_l1),
+            (f"l2_{letter}", constraints.penalties.l2[mode] * of_l2),
         ):
             if not value <= high:
                 raise ValueError(
@@ -248,3 +287,15 @@ def check_scaled_penalties(known: Constraints, penalties: Penalties, dtype: np.d
                     f"units of the fit it would be {value:g}, and {dtype} arithmetic is safe up to "
                     f"{high:g}."
                 )
+
+
+def warn_if_one_sided(penalties: Penalties) -> None:
+    """Warn of penalties that have no effect in the end."""
+    if penalties.is_one_sided:
+        warn_caller(
+            "Only one of the factors is penalised. If it shrinks while the other grows, the "
+            "penalty goes to 0 and the fit stays the same, so that there is no minimum to converge "
+            "to. Set a penalty on the other factor too (for instance the same "
+            f"{option('l1_W')} and {option('l1_H')}).",
+            UserWarning,
+        )

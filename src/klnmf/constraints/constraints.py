@@ -1,4 +1,4 @@
-"""What is known of a factorisation before it is fitted, in the user's units and in the fit's.
+"""The constraints of a fit, in the user's units and in the fit's.
 
 Weights and exposures are a change of variables. With sample weights w, feature weights v and
 exposures e,
@@ -7,7 +7,7 @@ exposures e,
 
     W'_i = w_i e_i W_i,    H'_j = v_j H_j,
 
-so that a fit works on weighted values and on W' and H'. Everything else is a matter of single row
+so that a fit works on weighted values and on W' and H'. Everything else concerns single row
 problems, see ``klnmf.data.row_constraints``.
 """
 
@@ -20,14 +20,11 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from klnmf.data.observed_cells import Observation
-from klnmf.data.observed_data import observed
+from klnmf.data.cell_weights import CellWeights
 from klnmf.data.row_constraints import Pattern, RowConstraints, checksum_of
-from klnmf.data.sparse_data import SparseData
-from klnmf.objective import Penalties
+from klnmf.objective import NO_PENALTIES, Penalties
 
 Array = npt.NDArray[Any]
-Pair = tuple[Any, Any]
 
 
 class ComponentConstraints(TypedDict, total=False):
@@ -51,7 +48,7 @@ class FitConstraints(SampleConstraints, total=False):
     """Constraints on the samples of a fit, by the names of ``fit``'s parameters.
 
     They are not in its signature. A ``sample_weight`` there is a promise to scikit-learn: a weight
-    of 2 and the sample twice, in any order, end in the same factors. Of the objective that is true;
+    of 2 and the sample twice, in any order, end in the same factors. That holds for the objective,
     but starts are drawn, and another start may lead to another local optimum.
     """
 
@@ -60,9 +57,10 @@ class FitConstraints(SampleConstraints, total=False):
 
 @dataclass(frozen=True)
 class Constraints:
-    """Everything that is known, checked; None: nothing of the kind.
+    """All constraints of a fit, checked; None: no such constraint.
 
-    Pairs are by mode: (W, H). Of H the first columns may be fixed, of W the last ones.
+    Pairs are by mode: (W, H). The first columns of H may be fixed, and the last ones of W. The
+    penalties are here because weights and exposures give each row its share of them.
     """
 
     shape: tuple[int, int]
@@ -73,6 +71,7 @@ class Constraints:
     missing: sp.csr_array | None = None  # its stored entries are the missing cells
     fixed: tuple[Array | None, Array | None] = (None, None)  # n × q, m × k, in the fit's type
     zeros: tuple[sp.csr_array | None, sp.csr_array | None] = (None, None)  # n × r, m × r
+    penalties: Penalties = NO_PENALTIES
 
     @property
     def names(self) -> list[str]:
@@ -100,7 +99,7 @@ class Constraints:
         return self.sample_weight * self.exposure
 
     def is_frozen(self, mode: int) -> Array:
-        """By component, whether the factor of this mode is known."""
+        """By component, whether its column of the factor of this mode is fixed."""
         frozen = np.zeros(self.n_components, dtype=bool)
         if self.fixed[mode] is not None:
             frozen[self._fixed_columns(mode)] = True
@@ -129,15 +128,15 @@ class Constraints:
         return np.where((weight * exposure > 0)[:, None], shares, 0.0)
 
     def in_fit(self, mode: int, factor: Array) -> Array:
-        """Return a factor in the user's units as the fit has it, with what is known of it."""
+        """Return a factor in the user's units as the fit has it, with its constraints."""
         scales = self.scales(mode)
         scaled = (
             factor.copy() if scales is None else (factor * scales[:, None]).astype(factor.dtype)
         )
-        return self.with_known(mode, scaled)
+        return self.imposed_on(mode, scaled)
 
-    def with_known(self, mode: int, factor: Array) -> Array:
-        """Put what is known into a factor in the fit's units, in place; returns it."""
+    def imposed_on(self, mode: int, factor: Array) -> Array:
+        """Set fixed entries and zeros of a factor in the fit's units, in place; returns it."""
         fixed, scales = self.fixed[mode], self.scales(mode)
         if fixed is not None:
             factor[:, self._fixed_columns(mode)] = (
@@ -150,9 +149,9 @@ class Constraints:
         return factor
 
     def original(self, mode: int, factor: Array) -> Array:
-        """Return a factor of the fit in the user's units; what is fixed has the bits it came with.
+        """Return a factor of the fit in the user's units; fixed entries are exactly as given.
 
-        Rows of scale 0 are 0 elsewhere.
+        Other entries in rows of scale 0 are 0.
         """
         scales, fixed = self.scales(mode), self.fixed[mode]
         if scales is not None:
@@ -164,44 +163,38 @@ class Constraints:
             factor[:, self._fixed_columns(mode)] = fixed
         return factor
 
-    # ---- the fit's view of it --------------------------------------------------------------------
+    # ---- in the fit's units ----------------------------------------------------------------------
 
-    def observation(self, mode: int) -> Observation | None:
-        """How the cells of X enter, by the rows of a mode; None: just as they are."""
+    def cell_weights(self, mode: int) -> CellWeights | None:
+        """How the cells of X enter, by the rows of a mode; None: unchanged."""
         if self.sample_weight is None and self.feature_weight is None and self.missing is None:
             return None
         weights = (self.sample_weight, self.feature_weight)
         missing = self.missing
         if missing is not None:
             missing = Pattern.of(missing if mode == 0 else sp.csr_array(missing.T))
-        return Observation(weights[mode], weights[1 - mode], missing)
+        return CellWeights(weights[mode], weights[1 - mode], missing)
 
-    def row_constraints(self, mode: int, penalties: Penalties) -> RowConstraints | None:
-        """Return what the row problems of a mode have of their own."""
+    def row_constraints(self, mode: int) -> RowConstraints | None:
+        """Return the constraints on the row problems of a mode."""
         zeros, missing = self.zeros[mode], self.missing
         penalty_shares = None
-        if penalties.penalised_modes[mode]:
+        if self.penalties.penalised_modes[mode]:
             penalty_shares = self.penalty_shares(mode)
         if missing is not None and mode == 1:
             missing = sp.csr_array(missing.T)
         frozen = self.is_frozen(mode)
-        terms = RowConstraints(
+        constraints = RowConstraints(
             missing=None if missing is None else Pattern.of(missing),
             barred=None if zeros is None else Pattern.of(zeros, np.int32),
             penalty_shares=penalty_shares,
-            l1=penalties.l1[mode],
+            l1=self.penalties.l1[mode],
             frozen=frozen.astype(np.uint8) if frozen.any() else None,
         )
-        return None if terms.is_empty else terms
-
-    def applied_to(self, data: SparseData, penalties: Penalties) -> SparseData:
-        """Return data as a fit with these constraints and penalties sees them."""
-        observations = (self.observation(0), self.observation(1))
-        rows = (self.row_constraints(0, penalties), self.row_constraints(1, penalties))
-        return observed(data, observations, rows, self.checksum)
+        return None if constraints.is_empty else constraints
 
     def part(self, rows: Array) -> Constraints:
-        """Return what is known of some samples."""
+        """Return the constraints on some samples."""
 
         def taken(values: Any) -> Any:
             return None if values is None else values[rows]
@@ -217,12 +210,12 @@ class Constraints:
         )
 
     def of_rows(self, rows: Array) -> Constraints:
-        """Return what is known of some samples, with weight 1."""
+        """Return the constraints on some samples, with weight 1."""
         return replace(self.part(rows), sample_weight=None)
 
     @property
     def checksum(self) -> int:
-        """Of all of it: a fit with another one is another fit."""
+        """Checksum of all constraints but the penalties, which tells fits apart."""
         patterns = [
             part
             for cells in (self.missing, *self.zeros)
@@ -237,4 +230,4 @@ class Constraints:
         if fixed is None and zeros is None:
             return None
         allowed = np.ones((self.shape[mode], self.n_components), dtype=bool)
-        return self.with_known(mode, allowed)
+        return self.imposed_on(mode, allowed)

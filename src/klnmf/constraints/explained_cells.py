@@ -1,4 +1,4 @@
-"""Whether every nonzero of X has a component that can explain it, where some entries are known.
+"""Whether every nonzero of X has a component that can explain it, with fixed entries and zeros.
 
 A nonzero at which W Hᵀ is 0 has an infinite divergence.
 """
@@ -13,38 +13,40 @@ import numpy as np
 import numpy.typing as npt
 
 from klnmf.constraints.constraints import Constraints
-from klnmf.data.sparse_data import Piece, SparseData
+from klnmf.data.sparse_data import CountData, Piece
 
 Array = npt.NDArray[Any]
 
 
-def check_coverage(known: Constraints, data: SparseData) -> None:
-    """Refuse zeros and known values under which a nonzero of X could not be explained at all."""
-    of_W, of_H = known.allowed(0), known.allowed(1)
+def check_explained(constraints: Constraints, data: CountData) -> None:
+    """Refuse zeros and fixed entries that leave a nonzero of X without any component."""
+    of_W, of_H = constraints.allowed(0), constraints.allowed(1)
     if of_W is None and of_H is None:
         return
-    for rows, columns in uncovered_cells(of_W, of_H, data):
-        names = [name for name in known.names if name.startswith(("fixed", "zero"))]
+    for rows, columns in unexplained_cells(of_W, of_H, data):
+        names = [name for name in constraints.names if name.startswith(("fixed", "zero"))]
         raise ValueError(
             f"X has a positive value in cell [{rows[0]}, {columns[0]}], but {' and '.join(names)} "
-            "leave no component that could be positive there: its divergence would be infinite. "
-            "Allow a component there, add one (n_components), or declare the cell missing."
+            "leave no component that could be positive there, so that the divergence would be "
+            "infinite. Allow a component there, increase n_components, or mark the cell as missing."
         )
 
 
-def uncovered_cells(
-    of_W: Array | None, of_H: Array | None, data: SparseData
+def unexplained_cells(
+    of_W: Array | None, of_H: Array | None, data: CountData
 ) -> Iterator[tuple[Array, Array]]:
     """Rows and columns of nonzeros without a component for which both are True; None: all are."""
     bits_of_W, bits_of_H = (
         None if part is None else np.packbits(part, axis=1) for part in (of_W, of_H)
     )
-    for rows, columns in data.over_rows(partial(uncovered_in_piece, bits_of_W, bits_of_H)):
+    for rows, columns in data.over_rows(partial(unexplained_in_piece, bits_of_W, bits_of_H)):
         if len(rows):
             yield rows, columns
 
 
-def uncovered_in_piece(of_W: Array | None, of_H: Array | None, piece: Piece) -> tuple[Array, Array]:
+def unexplained_in_piece(
+    of_W: Array | None, of_H: Array | None, piece: Piece
+) -> tuple[Array, Array]:
     """Nonzeros of a piece without a component whose bit is set both for the row and the column."""
     rows = np.repeat(np.arange(piece.rows.start, piece.rows.stop), np.diff(piece.indptr))
     covered = np.zeros(len(rows), dtype=bool)

@@ -1,10 +1,10 @@
-"""What is known comes with names, as X does: features are put in order, samples must be in it."""
+"""Names of features and samples: constraints on features are reordered, samples must agree."""
 
 from __future__ import annotations
 
 from typing import Any
 
-# What has a row for each sample.
+# Constraints with a row, or an entry, for each sample.
 OF_SAMPLES = ("sample_weight", "exposure", "missing", "fixed_W", "zero_W")
 
 
@@ -32,7 +32,7 @@ def sample_names_of(X: Any) -> Any:
 def in_feature_order(given: Any, name: str, feature_names: Any) -> Any:
     """Columns of a DataFrame, or entries of a Series, in the order of X's columns.
 
-    Anything without names of features is returned as it is.
+    Anything without names of features is returned unchanged.
     """
     if feature_names is None:
         return given
@@ -47,10 +47,10 @@ def in_feature_order(given: Any, name: str, feature_names: Any) -> Any:
         return given
     absent = set(wanted) ^ set(names)
     if absent or len({*names}) != len(names) or len(names) != len(wanted):
-        told = f"{sorted(absent)[:3]} are in one of them alone" if absent else "some are repeated"
+        reason = f"{sorted(absent)[:3]} are in only one of them" if absent else "some are repeated"
         raise ValueError(
-            f"The features of {name} and of X have names, and these are not the same: {told}. "
-            f"Pass {name} for the same features."
+            f"{name} and X have different feature names: {reason}. Pass {name} for the features of "
+            "X."
         )
     return given.loc[wanted] if is_series else given[wanted]
 
@@ -58,7 +58,7 @@ def in_feature_order(given: Any, name: str, feature_names: Any) -> Any:
 def check_sample_order(given: dict[str, Any], X: Any) -> None:
     """Refuse Series and DataFrames with the samples of X in another order.
 
-    An index that has other labels than X's says nothing about the order.
+    An index with other labels than X's is ignored.
     """
     if not hasattr(X, "iloc"):
         return
@@ -71,6 +71,6 @@ def check_sample_order(given: dict[str, Any], X: Any) -> None:
             continue
         if ours.isin(theirs).all() and theirs.isin(ours).all():
             raise ValueError(
-                f"{name} has the samples of X in another order, and it is taken row by row. Put it "
-                f"in the order of X first: {name}.loc[X.index]."
+                f"{name} has the samples of X in another order. Put it in the order of X: pass "
+                f"{name}.loc[X.index]."
             )

@@ -1,7 +1,7 @@
-"""The gate for matrices: whatever is sparse is checked in its own format before it is converted.
+"""The gate for matrices: a sparse matrix is checked in its format before it is converted.
 
 SciPy's compiled conversions trust the index arrays. An index out of range makes them read and write
-memory that is not theirs, and nothing that is checked afterwards can help.
+memory that is not theirs, and checks afterwards come too late.
 """
 
 from __future__ import annotations
@@ -23,18 +23,17 @@ Parts = Mapping[str, Any]
 
 
 def checked_matrix(X: Any, name: str = "X") -> Any:
-    """Return a sparse matrix of any format as a CSR array, and anything else as it is.
+    """Return a sparse matrix of any format as a CSR array, and anything else unchanged.
 
     Everything that takes a matrix calls this first. The arrays of a CSR matrix are shared, not
-    copied. Entries that are stored twice stay so: to sum them is left to the caller, who may need
-    a wider type for it.
+    copied. Entries that are stored twice stay so, see :func:`klnmf.data.canonical.canonical`.
 
     Parameters
     ----------
     X : sparse matrix or array, or anything else
         What was passed.
     name : str
-        What it is called, for the messages.
+        Its name in messages.
 
     Returns
     -------
@@ -61,7 +60,8 @@ def checked_matrix(X: Any, name: str = "X") -> Any:
     _refuse_other_objects(X, name)
     if not sp.issparse(X):
         return X
-    return csr_from_parts(X.format, _parts_of(X), X.shape, name)
+    parts = {name: getattr(X, name, None) for name in _PARTS}
+    return csr_from_parts(X.format, parts, X.shape, name)
 
 
 def csr_from_parts(format: str, parts: Parts, shape: Any, name: str = "X") -> sp.csr_array:
@@ -72,16 +72,17 @@ def csr_from_parts(format: str, parts: Parts, shape: Any, name: str = "X") -> sp
     format : str
         "csr", "csc", "bsr", "coo", "dia", "lil" or "dok".
     parts : mapping of str to array
-        By the names that the attributes of SciPy's matrices have.
+        By the names of the attributes of SciPy's matrices.
     shape : tuple of int
-        Of the matrix.
+        Shape of the matrix.
     name : str
-        What it is called, for the messages.
+        Its name in messages.
     """
     sizes = _checked_shape(shape, name)
     build = _BUILDERS.get(format)
     if build is None:
-        raise TypeError(f"{name} has the sparse format {format!r}; known are {sorted(_BUILDERS)}.")
+        expected = sorted(_BUILDERS)
+        raise TypeError(f"{name} has the sparse format {format!r}; expected one of {expected}.")
     try:
         return build(parts, sizes)
     except (ValueError, OverflowError) as error:
@@ -102,15 +103,15 @@ def native_numbers(values: Array) -> Array:
 
 
 def _refuse_other_objects(X: Any, name: str) -> None:
-    """Refuse what holds a matrix and is none; NumPy would take an AnnData apart, for hours."""
+    """Refuse objects that hold a matrix; NumPy would take an AnnData apart, for hours."""
     if isinstance(X, str | os.PathLike):
         raise TypeError(
             f"{name} is a path. Read the file first: klnmf.readers.read_counts({str(X)!r}).X"
         )
     if isinstance(X, np.ma.MaskedArray):
         raise TypeError(
-            f"{name} is a masked array, and masks are not used. Pass {name}.filled(0); in fit, "
-            f"transform and score, missing={name}.mask says which cells were not observed."
+            f"{name} is a masked array, which is not supported. Pass {name}.filled(0); in fit, "
+            f"transform and score, missing={name}.mask marks the cells that were not observed."
         )
     if _is_a(X, "klnmf.readers.table", "CountTable"):
         raise TypeError(f"{name} is a CountTable. Pass its counts, table.X.")
@@ -123,7 +124,7 @@ def _refuse_other_objects(X: Any, name: str) -> None:
 
 
 def _is_a(X: Any, module: str, kind: str) -> bool:
-    """Whether X is of a class that whoever has such an object has imported."""
+    """Whether X is of a class in a module that is imported wherever such an object exists."""
     return isinstance(X, getattr(sys.modules.get(module), kind, ()))
 
 
@@ -139,24 +140,7 @@ def _checked_shape(shape: Any, name: str) -> Shape:
 # ---- parts of SciPy's classes --------------------------------------------------------------------
 
 
-_COMPRESSED = ("data", "indices", "indptr")
-_HAS_COORDS = hasattr(sp.coo_array((1, 1)), "coords")  # SciPy 1.13 and later
-_NAMES = {
-    "csr": _COMPRESSED,
-    "csc": _COMPRESSED,
-    "bsr": _COMPRESSED,
-    "coo": ("data", "coords") if _HAS_COORDS else ("data", "row", "col"),
-    "dia": ("data", "offsets"),
-    "lil": ("data", "rows", "dtype"),
-    "dok": ("dtype",),
-}
-
-
-def _parts_of(X: Any) -> dict[str, Any]:
-    parts = {name: getattr(X, name, None) for name in _NAMES.get(X.format, ())}
-    if X.format == "dok":
-        parts["entries"] = getattr(X, "_dict", X)  # it is a dict itself in SciPy 1.11
-    return parts
+_PARTS = ("data", "indices", "indptr", "coords", "offsets", "rows", "dtype", "_dict")
 
 
 def _array(parts: Parts, name: str, n_dimensions: int) -> Array:
@@ -178,7 +162,7 @@ def _values(parts: Parts, n_dimensions: int = 1) -> Array:
 
 
 def _integers(parts: Parts, name: str) -> Array:
-    """Index array as it is: a wide unsigned one must not wrap before its range is looked at."""
+    """Index array, unconverted: a wide unsigned one must not wrap before its range is checked."""
     array = _array(parts, name, 1)
     if array.dtype.kind not in "iu":
         raise ValueError(f"{name} must hold integers, got dtype {array.dtype}.")
@@ -215,7 +199,7 @@ def _compressed(parts: Parts, values: Array, shape: Shape) -> tuple[Array, Array
 
 
 def checked_indptr(parts: Parts, n_rows: int) -> Array:
-    """Return where each compressed row ends, which rises from 0 on; how far, files find out."""
+    """Return where each compressed row ends: from 0, not decreasing. Its last entry may be any."""
     indptr = _integers(parts, "indptr")
     if len(indptr) != n_rows + 1:
         raise ValueError(f"indptr must have {n_rows + 1:,} entries, got {len(indptr):,}.")
@@ -249,8 +233,8 @@ def _from_bsr(parts: Parts, shape: Shape) -> sp.csr_array:
 
 def _from_coo(parts: Parts, shape: Shape) -> sp.csr_array:
     values = _values(parts)
-    if "coords" in parts:
-        coords = parts["coords"]
+    coords = parts.get("coords")
+    if coords is not None:
         if not isinstance(coords, tuple | np.ndarray) or len(coords) != 2:
             raise ValueError("coords must be two arrays, of rows and of columns.")
         parts = {"row": coords[0], "col": coords[1]}
@@ -300,7 +284,7 @@ def _lists(parts: Parts, name: str, n_rows: int) -> list[list[Any]]:
 
 
 def _from_dok(parts: Parts, shape: Shape) -> sp.csr_array:
-    entries = parts.get("entries")
+    entries = parts.get("_dict")
     if not isinstance(entries, dict):
         raise TypeError(f"its entries must be in a dict, got {type(entries).__name__}.")
     places = np.array(list(entries)) if entries else np.zeros((0, 2), np.int64)
@@ -322,6 +306,5 @@ _BUILDERS: dict[str, Callable[[Parts, Shape], sp.csr_array]] = {
 
 
 def is_dask_array(X: Any) -> bool:
-    """Whether X is one; without an import of Dask, which somebody who has one did already."""
-    module = sys.modules.get("dask.array")
-    return module is not None and isinstance(X, module.Array)
+    """Whether X is a Dask array; Dask itself is not imported."""
+    return _is_a(X, "dask.array", "Array")

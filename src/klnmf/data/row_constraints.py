@@ -1,13 +1,12 @@
-"""What row problems have of their own: missing cells, entries that are 0, units, what is frozen.
+"""Constraints on single row problems: missing cells, zeros, shares of penalties, frozen components.
 
-Without any of this, all row problems of a mode share the slopes c (column sums of the fixed factor,
-plus L1) and the L2 penalty. With it, row i has
+Without constraints, all row problems of a mode share the slopes c (column sums of the fixed factor,
+plus L1) and the L2 penalty. With them, row i has
 
     c_i = Σ_{j not missing in row i} A_j + l1 a_i,        l2_i = l2 b_i,
 
-with shares a_i and b_i of the penalties that come from weights and exposures,
-
-entries that stay 0, and components that a half-step of this mode leaves as they are.
+with shares a_i and b_i of the penalties from weights and exposures, entries that stay 0, and
+components that a half-step of this mode does not change.
 """
 
 from __future__ import annotations
@@ -19,6 +18,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
+
+from klnmf.data.canonical import taken_rows
 
 Array = npt.NDArray[Any]
 
@@ -40,15 +41,13 @@ class Pattern:
         return self.columns[self.starts[i] : self.starts[i + 1]]
 
     def rows(self, rows: slice) -> Pattern:
-        """Return rows that follow each other."""
+        """Return consecutive rows."""
         starts = self.starts[rows.start : rows.stop + 1]
         return Pattern(starts - starts[0], self.columns[starts[0] : starts[-1]])
 
     def take(self, rows: Array) -> Pattern:
         """Return rows by their numbers."""
-        lengths = np.diff(self.starts)[rows]
-        starts = np.concatenate([[0], np.cumsum(lengths)])
-        places = np.repeat(self.starts[rows] - starts[:-1], lengths) + np.arange(starts[-1])
+        starts, places = taken_rows(self.starts, rows)
         return Pattern(starts, self.columns[places])
 
     def row_numbers(self) -> Array:
@@ -58,22 +57,22 @@ class Pattern:
 
 @dataclass(frozen=True)
 class RowConstraints:
-    """The terms of some rows of one mode; None: nothing of the kind."""
+    """Constraints on some rows of one mode; None: no such constraint."""
 
     missing: Pattern | None = None  # cells of the data that count neither as zero nor as data
     barred: Pattern | None = None  # entries of x (int32 components) that are 0
     penalty_shares: Array | None = None  # n × 2: what l1 and l2 are multiplied by in a row
     l1: float = 0.0  # L1 penalty, before that
-    frozen: Array | None = None  # uint8, by component: 1 where x stays as it is, in all rows
+    frozen: Array | None = None  # uint8, by component: 1 where x does not change, in all rows
 
     @property
     def is_empty(self) -> bool:
-        """Whether all rows are like any other."""
+        """Whether there are no constraints."""
         parts = (self.missing, self.barred, self.penalty_shares, self.frozen)
         return all(part is None for part in parts)
 
     def rows(self, rows: slice) -> RowConstraints:
-        """Return the terms of some of the rows."""
+        """Return the constraints on consecutive rows."""
         return replace(
             self,
             missing=None if self.missing is None else self.missing.rows(rows),
@@ -82,14 +81,14 @@ class RowConstraints:
         )
 
     def is_frozen(self, n_components: int) -> Array:
-        """By component, whether it stays as it is."""
+        """By component, whether it does not change."""
         if self.frozen is None:
             return np.zeros(n_components, dtype=bool)
         return self.frozen.astype(bool)
 
 
 def checksum_of(*arrays: Array | None) -> int:
-    """CRC-32 of arrays one after the other; one that is None counts as well, by its place."""
+    """CRC-32 of several arrays, of which some may be None."""
     checksum = 0
     for number, array in enumerate(arrays):
         if array is not None:

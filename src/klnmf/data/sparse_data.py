@@ -1,74 +1,36 @@
-"""The data as the solvers see it: one CSR view per mode, and the sums every solver needs."""
+"""X as solvers see it: what every kind of data has, and data in memory.
+
+A fit sees X once per mode: by rows for W, by columns (the rows of Xᵀ) for H. A `RowView` is one
+mode; `CountData` is all of them, with the totals that solvers need.
+"""
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
-from scipy.special import xlogy
 
+from klnmf.data.canonical import taken_rows
+from klnmf.data.cell_weights import CellWeights
 from klnmf.data.row_constraints import RowConstraints
+from klnmf.data.sums import (
+    DivergenceConstant,
+    blocked_sum,
+    is_exact_in_float32,
+    sums_of_rows,
+)
+from klnmf.data.validation import check_values
 from klnmf.support.caching import cached_property
 
 Array = npt.NDArray[Any]
 
-# Rows per partial sum. Every total is a sum of such blocks, by row number, so that its bits depend
-# neither on threads nor on how rows are stored; blocks on disk and partitions are multiples of it.
-ROWS_PER_SUM = 4096
-
-
-def blocked_sum(values: Array) -> float:
-    """Sum in float64 over blocks of ``ROWS_PER_SUM`` values, in order."""
-    starts = np.arange(0, len(values), ROWS_PER_SUM)
-    if len(starts) == 0:
-        return 0.0
-    return float(np.add.reduceat(np.asarray(values, dtype=np.float64), starts).sum())
-
-
-# Nonzeros of which a pass over the data makes a float64 copy at a time.
-NONZEROS_PER_PASS = 1 << 20
-
-
-def row_ranges(indptr: Array, n_nonzeros: int) -> Iterator[tuple[int, int]]:
-    """Ranges of rows, in order, of at most so many nonzeros, or of one row that has more.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> list(row_ranges(np.array([0, 2, 3, 9, 9, 10]), 3))
-    [(0, 2), (2, 3), (3, 5)]
-    """
-    start, n_rows = 0, len(indptr) - 1
-    while start < n_rows:
-        stop = int(np.searchsorted(indptr, indptr[start] + n_nonzeros, side="right")) - 1
-        stop = min(max(stop, start + 1), n_rows)
-        yield start, stop
-        start = stop
-
-
-def constant_of(values: Array) -> float:
-    """Σ (v log v − v) of at most ``NONZEROS_PER_PASS`` values, of at least one."""
-    weights: Array | float = 1.0
-    if values.max() < 1 << 16:  # so casting is safe; most counts are few different numbers
-        whole = values.astype(np.intp)  # what bincount counts
-        if np.array_equal(whole, values):
-            weights = np.bincount(whole)
-            values = np.arange(len(weights))
-    piece = values.astype(np.float64)
-    return float(np.sum(weights * (xlogy(piece, piece) - piece)))
-
-
-def is_exact_in_float32(values: Array) -> bool:
-    """Whether values lose nothing in float32, as whole numbers do."""
-    pieces = (values[start : start + (1 << 16)] for start in range(0, len(values), 1 << 16))
-    with np.errstate(over="ignore"):
-        return all(np.array_equal(piece, piece.astype(np.float32)) for piece in pieces)
-
+# ---- one mode ------------------------------------------------------------------------------------
 
 MOST_COLUMNS = np.iinfo(np.int32).max
 
@@ -106,24 +68,29 @@ def column_numbers(indices: Array, n_columns: int) -> Array:
 
 
 class Piece(NamedTuple):
-    """Some rows of a view, one after the other, as a view of their own."""
+    """Some consecutive rows of a view, in CSR form."""
 
     rows: slice
     indptr: Array  # from 0
     indices: Array
     values: Array
-    terms: RowConstraints | None = None  # what these rows have of their own
+    row_constraints: RowConstraints | None = None  # of these rows
 
 
-@dataclass(frozen=True)
-class RowView:
-    """One mode of the data: row i holds ``values[indptr[i]:indptr[i+1]]`` at ``indices``."""
+class RowView(ABC):
+    """One mode of the data, by rows."""
 
-    indptr: Array  # int64, n_rows + 1
-    indices: Array  # int32, see column_numbers
-    values: Array  # float32 or float64
+    indptr: Array  # int64, n_rows + 1; row i has indptr[i + 1] - indptr[i] nonzeros
     n_columns: int
-    terms: RowConstraints | None = None  # what the rows have of their own
+    row_constraints: RowConstraints | None
+
+    @cached_property
+    def row_sums(self) -> Array:
+        """Sum of each row, in float64."""
+        sums = np.zeros(self.n_rows)
+        for piece in self.pieces():
+            sums[piece.rows] = sums_of_rows(piece.indptr, piece.values.__getitem__)
+        return sums
 
     @property
     def n_rows(self) -> int:
@@ -135,33 +102,61 @@ class RowView:
         """Number of nonzeros."""
         return int(self.indptr[-1])
 
-    @cached_property
-    def row_sums(self) -> Array:
-        """Sum of each row, in float64."""
-        sums = np.zeros(self.n_rows)
-        for start, stop in row_ranges(self.indptr, NONZEROS_PER_PASS):
-            ends = self.indptr[start : stop + 1]
-            filled = np.flatnonzero(np.diff(ends))
-            if len(filled):
-                values = self.values[ends[0] : ends[-1]].astype(np.float64, copy=False)
-                # From the start of a nonempty row to that of the next one.
-                sums[start + filled] = np.add.reduceat(values, ends[filled] - ends[0])
-        return sums
-
+    @abstractmethod
     def pieces(self) -> Iterator[Piece]:
-        """All rows in the pieces in which a back-end is to go over them; here one."""
-        rows = slice(0, self.n_rows)
-        yield Piece(rows, self.indptr, self.indices, self.values, self.terms)
+        """All rows, in the pieces in which a back-end goes over them."""
 
+    @abstractmethod
     def take_rows(self, rows: Array) -> tuple[Array, Array, Array]:
-        """Return indptr, indices and values of these rows, and of nothing else."""
-        starts, lengths = self.indptr[rows], np.diff(self.indptr)[rows]
-        indptr = np.concatenate([[0], np.cumsum(lengths)])
-        places = np.repeat(starts - indptr[:-1], lengths) + np.arange(indptr[-1])
-        return indptr, self.indices[places], self.values[places]
+        """Return indptr, indices and values of these rows, without reading others."""
+
+    @abstractmethod
+    def whole(self) -> InMemoryView:
+        """Return all rows at once, for code that needs more memory than X anyway."""
 
     def as_csr(self) -> sp.csr_array:
         """Return the view as a SciPy array that shares its values and indices."""
+        return self.whole().as_csr()
+
+
+@dataclass(frozen=True)
+class InMemoryView(RowView):
+    """Row i holds ``values[indptr[i]:indptr[i+1]]`` at ``indices``; memory maps do as well."""
+
+    indptr: Array
+    indices: Array  # int32, see column_numbers
+    values: Array  # float32 or float64
+    n_columns: int
+    row_constraints: RowConstraints | None = None
+
+    def pieces(self) -> Iterator[Piece]:
+        """See :class:`RowView`; here one piece."""
+        arrays = (self.indptr, self.indices, self.values)
+        yield Piece(slice(0, self.n_rows), *arrays, self.row_constraints)
+
+    def take_rows(self, rows: Array) -> tuple[Array, Array, Array]:
+        """See :class:`RowView`."""
+        indptr, places = taken_rows(self.indptr, rows)
+        return indptr, self.indices[places], self.values[places]
+
+    def whole(self) -> InMemoryView:
+        """See :class:`RowView`."""
+        return self
+
+    def part(self, rows: slice) -> InMemoryView:
+        """Return consecutive rows as a view that shares the memory of this one."""
+        ends = self.indptr[rows.start : rows.stop + 1]
+        entries = slice(int(ends[0]), int(ends[-1]))
+        return InMemoryView(
+            ends - ends[0],
+            column_numbers(self.indices[entries], self.n_columns),
+            self.values[entries],
+            self.n_columns,
+            None if self.row_constraints is None else self.row_constraints.rows(rows),
+        )
+
+    def as_csr(self) -> sp.csr_array:
+        """See :class:`RowView`."""
         indptr = self.indptr
         if len(self.values) <= np.iinfo(np.int32).max:
             indptr = indptr.astype(np.int32)  # SciPy would widen the indices to match
@@ -169,8 +164,22 @@ class RowView:
         return sp.csr_array((self.values, self.indices, indptr), shape=shape)
 
 
+def view_of(matrix: sp.csr_array, row_constraints: RowConstraints | None = None) -> InMemoryView:
+    """Return a canonical CSR array as a view that shares its memory where it can."""
+    return InMemoryView(
+        indptr=np.ascontiguousarray(matrix.indptr, dtype=np.int64),
+        indices=column_numbers(matrix.indices, matrix.shape[1]),
+        values=np.ascontiguousarray(matrix.data),
+        n_columns=matrix.shape[1],
+        row_constraints=row_constraints,
+    )
+
+
+# ---- all modes -----------------------------------------------------------------------------------
+
+
 def checksum_of_sums(row_sums: Array, column_sums: Array) -> int:
-    """Checksum of the sums of X, by which a fitted model knows the counts it was fitted to.
+    """Checksum of the sums of X, by which a fitted model recognises the counts of its fit.
 
     Sums of whole numbers are exact, so that it does not depend on how X is stored, nor on its type.
     The order of the samples, and samples without counts, make no difference to a model or to this.
@@ -180,95 +189,141 @@ def checksum_of_sums(row_sums: Array, column_sums: Array) -> int:
     return zlib.crc32(both.view(np.uint8).data)
 
 
-def view_of(matrix: sp.csr_array, terms: RowConstraints | None = None) -> RowView:
-    """Return a canonical CSR array as a view that shares its memory where it can."""
-    return RowView(
-        indptr=np.ascontiguousarray(matrix.indptr, dtype=np.int64),
-        indices=column_numbers(matrix.indices, matrix.shape[1]),
-        values=np.ascontiguousarray(matrix.data),
-        n_columns=matrix.shape[1],
-        terms=terms,
-    )
-
-
 def counts_checksum(X: sp.csr_array) -> int:
     """Checksum as by :func:`checksum_of_sums` of a canonical CSR array, without its transpose."""
     columns = np.bincount(X.indices, weights=X.data, minlength=X.shape[1])
     return checksum_of_sums(view_of(X).row_sums, columns)
 
 
-class SparseData:
-    """X by rows and, when first asked for, by columns.
+class DataConstraints(Protocol):
+    """What data need of the constraints of a fit, see ``klnmf.constraints``."""
+
+    @property
+    def checksum(self) -> int:
+        """Checksum of all constraints."""
+
+    def cell_weights(self, mode: int) -> CellWeights | None:
+        """How the cells of X enter, by the rows of a mode; None: unchanged."""
+
+    def row_constraints(self, mode: int) -> RowConstraints | None:
+        """Return the constraints on the row problems of a mode."""
+
+
+# From shape and type of the data to the constraints, or None if there are none.
+FindConstraints = Callable[[tuple[int, int], np.dtype[Any]], DataConstraints | None]
+
+
+class FitInput(ABC):
+    """What a back-end is made from: `CountData`, or counts that workers have yet to read."""
+
+    @abstractmethod
+    def with_constraints(self, find: FindConstraints) -> FitInput:
+        """Return the data as a fit with constraints sees them.
+
+        ``find`` is called as soon as the shape and the type of the data are known.
+        """
+
+
+class CountData(FitInput):
+    """X as solvers see it, by modes."""
+
+    shape: tuple[int, int]
+    dtype: np.dtype[Any]
+    constraints: DataConstraints | None = None
+
+    @abstractmethod
+    def view(self, mode: int) -> RowView:
+        """Rows of X for mode 0 (the row problems of W), of Xᵀ for mode 1 (those of H)."""
+
+    @cached_property
+    def total(self) -> float:
+        """Σ X."""
+        return blocked_sum(self.view(0).row_sums)
+
+    @cached_property
+    def is_exact_in_float32(self) -> bool:
+        """Whether the values are float64 and lose nothing in float32, as whole numbers do."""
+        pieces = self.view(0).pieces()
+        is_wide = self.dtype == np.float64
+        return is_wide and all(is_exact_in_float32(piece.values) for piece in pieces)
+
+    @cached_property
+    def divergence_constant(self) -> float:
+        """Σ (X log X − X): the part of the divergence that does not depend on the factors."""
+        constant = DivergenceConstant()
+        for piece in self.view(0).pieces():
+            constant.add(piece.values)
+        return constant.total
+
+    @cached_property
+    def fingerprint(self) -> tuple[Any, ...]:
+        """Return what a solver's state must agree with to belong to this data."""
+        whole, checksum = self.view(0).whole(), 0
+        for array in (whole.indptr, whole.indices, whole.values):
+            checksum = zlib.crc32(array.view(np.uint8).data, checksum)
+        return (self.shape, self.nnz, self.dtype.str, checksum)
+
+    @property
+    def nnz(self) -> int:
+        """Number of nonzeros of X."""
+        return self.view(0).nnz
+
+    @property
+    def sums_checksum(self) -> int:
+        """See :func:`checksum_of_sums`; every start needs the sums anyway."""
+        return checksum_of_sums(self.view(0).row_sums, self.view(1).row_sums)
+
+    def over_rows(self, function: Callable[[Piece], Any]) -> Iterator[Any]:
+        """Results of a function for each piece of X by rows, computed where the piece is."""
+        return map(function, self.view(0).pieces())
+
+    def prepare(self) -> None:
+        """Compute now what would otherwise be computed at the first use."""
+        _ = (self.view(1), self.total, self.divergence_constant)
+
+    def with_constraints(self, find: FindConstraints) -> CountData:
+        """See :class:`FitInput`."""
+        constraints = find(self.shape, self.dtype)
+        return self if constraints is None else self.constrained(constraints)
+
+    def constrained(self, constraints: DataConstraints) -> CountData:
+        """Return the data as a fit with these constraints sees them."""
+        raise TypeError(f"{type(self).__name__} has its constraints already.")
+
+
+class InMemoryData(CountData):
+    """X by rows and, at the first use, by columns.
 
     Parameters
     ----------
     X : scipy.sparse.csr_array
         Canonical (sorted, no duplicates), positive values, float32 or float64: what
         :func:`klnmf.data.validation.check_counts` returns. It is not copied.
-    terms : pair of RowConstraints or None
-        What the row problems of W, and those of H, have of their own.
+    row_constraints : sequence of RowConstraints or None
+        Constraints on the row problems, by mode.
     """
 
     def __init__(
-        self,
-        X: sp.csr_array,
-        terms: tuple[RowConstraints | None, RowConstraints | None] = (None, None),
+        self, X: sp.csr_array, row_constraints: Sequence[RowConstraints | None] = (None, None)
     ) -> None:
-        self.shape: tuple[int, int] = X.shape
-        self.dtype: np.dtype[Any] = X.dtype
-        self._by_rows = view_of(X, terms[0])
-        self._terms_of_columns = terms[1]
+        self.shape, self.dtype = X.shape, X.dtype
+        self._by_rows = view_of(X, row_constraints[0])
+        self._constraints_of_columns = row_constraints[1]
 
     @cached_property
-    def _by_columns(self) -> RowView:
-        return view_of(sp.csr_array(self._by_rows.as_csr().T), self._terms_of_columns)
+    def _by_columns(self) -> InMemoryView:
+        return view_of(sp.csr_array(self._by_rows.as_csr().T), self._constraints_of_columns)
 
-    # Whether shape and type are known before a back-end has the data.
-    has_known_shape: bool = True
-
-    def view(self, mode: int) -> RowView:
-        """Rows of X for mode 0 (the row problems of W), of Xᵀ for mode 1 (those of H)."""
+    def view(self, mode: int) -> InMemoryView:
+        """See :class:`CountData`."""
         return self._by_rows if mode == 0 else self._by_columns
 
-    def over_rows(self, function: Callable[[Piece], Any]) -> Iterator[Any]:
-        """Results of a function for pieces of X by rows that are all of it, where these are."""
-        return map(function, self.view(0).pieces())
-
-    @property
-    def nnz(self) -> int:
-        """Number of nonzeros of X."""
-        return self._by_rows.nnz
-
-    @cached_property
-    def total(self) -> float:
-        """Σ X."""
-        return blocked_sum(self._by_rows.row_sums)
-
-    @cached_property
-    def is_exact_in_float32(self) -> bool:
-        """Whether the values are float64 and lose nothing in float32, as whole numbers do."""
-        return self.dtype == np.float64 and is_exact_in_float32(self._by_rows.values)
-
-    @cached_property
-    def divergence_constant(self) -> float:
-        """Σ (X log X − X): the part of the divergence that does not depend on W and H."""
-        pieces = range(0, self.nnz, NONZEROS_PER_PASS)  # no float64 copy of all the values
-        values = self._by_rows.values
-        return sum((constant_of(values[s : s + NONZEROS_PER_PASS]) for s in pieces), 0.0)
-
-    def prepare(self) -> None:
-        """Compute now what would otherwise be computed when it is first asked for."""
-        _ = (self.view(1), self.total, self.divergence_constant)
-
-    @cached_property
-    def fingerprint(self) -> tuple[Any, ...]:
-        """Return what a solver's state must agree with to belong to this data."""
-        checksum = 0
-        for array in (self._by_rows.indptr, self._by_rows.indices, self._by_rows.values):
-            checksum = zlib.crc32(array.view(np.uint8).data, checksum)
-        return (self.shape, self.nnz, self.dtype.str, checksum)
-
-    @property
-    def sums_checksum(self) -> int:
-        """See :func:`checksum_of_sums`; the sums are there, since every start needs them."""
-        return checksum_of_sums(self.view(0).row_sums, self.view(1).row_sums)
+    def constrained(self, constraints: DataConstraints) -> InMemoryData:
+        """See :class:`CountData`."""
+        X, weights = self._by_rows.as_csr(), constraints.cell_weights(0)
+        if weights is not None:
+            X = weights.applied_to(X)
+            check_values(X.data)
+        data = InMemoryData(X, [constraints.row_constraints(mode) for mode in (0, 1)])
+        data.constraints = constraints
+        return data

@@ -12,17 +12,15 @@ import scipy.sparse as sp
 from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
 
+from klnmf.data.canonical import canonical, selected
+from klnmf.data.cell_weights import without_cells
 from klnmf.data.matrix_checks import checked_matrix, native_numbers
 from klnmf.support.option_names import option
 
 Array = npt.NDArray[Any]
 
-# Integers below this are exact in float32.
-EXACT_IN_FLOAT32 = 2**24
-
-# Rows that a message names.
-EXAMPLES = 5
-
+EXACT_IN_FLOAT32 = 2**24  # integers below this are
+EXAMPLES = 5  # rows that a message names
 # Positive values outside these bounds would under- or overflow in squares and quotients.
 VALUE_RANGE = {"float32": (1e-15, 1e15), "float64": (1e-140, 1e140)}
 
@@ -43,9 +41,8 @@ def working_dtype(values: Array, requested: Any = None) -> np.dtype[Any]:
 
 
 def warn_caller(message: str, category: type[Warning]) -> None:
-    """Warn at the line of the user's code, whatever wrappers stand between it and this call."""
-    frame = inspect.currentframe()
-    level = 1
+    """Warn at the line of the user's code, however many calls are between it and this one."""
+    frame, level = inspect.currentframe(), 1
     while frame is not None:
         package = frame.f_globals.get("__name__", "").partition(".")[0]
         if package not in ("klnmf", "sklearn"):
@@ -54,7 +51,14 @@ def warn_caller(message: str, category: type[Warning]) -> None:
     warnings.warn(message, category, stacklevel=level)
 
 
-def checked_input(X: Any, name: str = "X", *, model: Any = None, **options: Any) -> Any:
+def checked_input(
+    X: Any,
+    name: str = "X",
+    *,
+    model: Any = None,
+    missing: sp.csr_array | None = None,
+    **options: Any,
+) -> Any:
     """Return X as scikit-learn checks it, after `checked_matrix`: an array, or a CSR array.
 
     NaN and infinity pass, unless ``ensure_all_finite=True``: `check_counts` has better advice.
@@ -64,23 +68,21 @@ def checked_input(X: Any, name: str = "X", *, model: Any = None, **options: Any)
     X : array-like, sparse matrix or DataFrame
         What was passed.
     name : str
-        What it is called, for the messages.
+        Its name in messages.
     model : estimator, default=None
         Whose ``n_features_in_`` and ``feature_names_in_`` X must have, or sets with ``reset=True``.
+    missing : CSR array, default=None
+        Cells whose values do not matter: they become 0.
     **options
         For scikit-learn's ``validate_data``, or without a model for its ``check_array``.
     """
     X = checked_matrix(X, name)
+    if missing is not None:
+        X = without_cells(X, missing)
     options = {"accept_sparse": "csr", "ensure_all_finite": False} | options
     if model is None:
         return check_array(X, input_name=name, **options)
     return validate_data(model, X, **options)
-
-
-def _as_csr(X: Any) -> sp.csr_array:
-    """Return X as CSR with valid index arrays, sharing its memory where it is CSR already."""
-    X = checked_matrix(X)
-    return X if sp.issparse(X) else sp.csr_array(native_numbers(np.asarray(X)))
 
 
 def _cell(X: sp.csr_array, entry: int, first_row: int) -> str:
@@ -118,12 +120,13 @@ def _reject_negative(X: sp.csr_array, name: str, first_row: int) -> None:
         raise ValueError(
             f"Negative values in data passed to {name}: "
             f"{_cell(X, int(X.data.argmin()), first_row)}. KL divergence is for counts and other "
-            "nonnegative data; shift or clip the data, or do not centre or log-transform it below "
-            "0 first."
+            "nonnegative data. Do not centre the data, and do not take logarithms of values below "
+            "1."
         )
 
 
-def _reject_out_of_range(values: Array) -> None:
+def check_values(values: Array) -> None:
+    """Refuse positive values that the arithmetic cannot hold."""
     if values.size:
         total = float(values.sum(dtype=np.float64))
         check_value_range(float(values.min()), float(values.max()), total, values.dtype)
@@ -140,15 +143,15 @@ def check_value_range(smallest: float, largest: float, total: float, dtype: np.d
     if smallest < low or not largest <= high or too_far_apart:
         wider = f" Use {option('dtype', 'float64')}, or" if dtype == np.float32 else " Please"
         raise ValueError(
-            f"The positive values of X run from {smallest:.3g} to {largest:.3g}, but "
-            f"{dtype} arithmetic is safe from {low:g} to {high:g} only, and not over all of "
-            f"that in one matrix.{wider} multiply X by a constant (the components scale with it), "
-            "or set values that are numerical noise to 0."
+            f"The positive values of X range from {smallest:.3g} to {largest:.3g}, but {dtype} "
+            f"arithmetic is safe only from {low:g} to {high:g}, and not over all of that range in "
+            f"one matrix.{wider} multiply X by a constant (the components scale with it), or set "
+            "values that are numerical noise to 0."
         )
 
 
 def warn_of_many_components(n_learned: int, shape: tuple[int, int]) -> None:
-    """Warn where the components that are learned could reproduce any data; one always may be."""
+    """Warn if the learned components could reproduce any data; a single one is always fine."""
     if n_learned > 1 and n_learned >= min(shape):
         n, m = shape
         warn_caller(
@@ -184,9 +187,9 @@ def empty_samples_message(
     is_empty : array of bool
         Whether a sample has no counts.
     names : sequence, default=None
-        Names of the samples; None shows their numbers alone.
+        Names of the samples; None shows only their numbers.
     lack : str
-        What they have not, for the message.
+        What they lack, for the message.
 
     Examples
     --------
@@ -203,23 +206,10 @@ def empty_samples_message(
     listed = ", ".join(shown) + (", ..." if len(rows) > EXAMPLES else "")
     of_all = f"{len(rows):,} of {len(is_empty):,} samples"
     if len(rows) == 1:
-        told = f"{of_all} has {lack}: row {listed}. Its row"
+        found, row_is = f"{of_all} has {lack}: row {listed}", "Its row of W is"
     else:
-        told = f"{of_all} have {lack}: rows {listed}. Their rows"
-    return f"{told} of W {'is' if len(rows) == 1 else 'are'} 0 in all learned components."
-
-
-def _canonical(csr: sp.csr_array) -> sp.csr_array:
-    """Sort, sum duplicates (in float64: a narrow integer would wrap), drop explicit zeros."""
-    if not csr.has_canonical_format:
-        data = csr.data.astype(np.float64)  # also a copy: the caller's arrays stay as they are
-        csr = sp.csr_array((data, csr.indices.copy(), csr.indptr.copy()), shape=csr.shape)
-        csr.sum_duplicates()
-    if csr.data.size and not csr.data.all():
-        kept = csr.data != 0  # eliminate_zeros would write to memory that may be the caller's
-        indptr = np.concatenate([[0], np.cumsum(kept)])[csr.indptr].astype(csr.indptr.dtype)
-        csr = sp.csr_array((csr.data[kept], csr.indices[kept], indptr), shape=csr.shape)
-    return csr
+        found, row_is = f"{of_all} have {lack}: rows {listed}", "Their rows of W are"
+    return f"{found}. {row_is} 0 in all learned components."
 
 
 def check_counts(
@@ -229,23 +219,26 @@ def check_counts(
     name: str = "KLNMF",
     first_row: int = 0,
     takes_missing: bool = False,
+    **options: Any,
 ) -> sp.csr_array:
     """Return X as a canonical CSR array of positive floats.
 
-    X is never changed, and copied only where it has to be.
+    This is the one gate for counts. X is never changed, and copied only where necessary.
 
     Parameters
     ----------
-    X : array or sparse matrix
-        Two-dimensional and real: what `checked_input` returns.
+    X : array-like, sparse matrix or DataFrame
+        What was passed.
     dtype : None, float32 or float64
         Type to compute in; None keeps float32 and float64 and picks the exact one for integers.
     name : str
-        Who asks, for the messages.
+        Name of the estimator or function, for the messages.
     first_row : int
-        Number of the first row, for the messages, if X is a block of rows of something larger.
+        Number of the first row, for the messages, if X is a block of rows of a larger matrix.
     takes_missing : bool
-        Whether who asks has the parameter ``missing``, which is what to do about NaN then.
+        Whether the caller has the parameter ``missing``, which the advice about NaN names then.
+    **options
+        For :func:`checked_input`.
 
     Returns
     -------
@@ -259,10 +252,11 @@ def check_counts(
     >>> X.nnz, X.dtype.name
     (2, 'float32')
     """
-    given = _as_csr(X)
+    X = checked_input(X, **options)
+    given = X if sp.issparse(X) else sp.csr_array(native_numbers(X))
     _reject_not_finite(given, first_row, sp.issparse(X), takes_missing)
     _reject_negative(given, name, first_row)
-    csr = _canonical(given)
+    csr = canonical(given)
     target = working_dtype(given.data, dtype)
     if dtype is None and given.dtype.kind in "biu" and csr.data.max(initial=0) >= EXACT_IN_FLOAT32:
         target = np.dtype(np.float64)  # duplicates may sum to more than any of them
@@ -277,8 +271,9 @@ def check_counts(
                 f"X holds values up to {np.format_float_scientific(csr.data.max(), 3, trim='-')}, "
                 f"which {target} cannot represent. {advice}"
             )
-        csr = _canonical(sp.csr_array((data, csr.indices, csr.indptr), shape=csr.shape))
-    _reject_out_of_range(csr.data)
+        csr = sp.csr_array((data, csr.indices, csr.indptr), shape=csr.shape)
+        csr = csr if data.all() else selected(csr, data != 0)  # the smallest may become 0
+    check_values(csr.data)
     return csr
 
 

@@ -83,14 +83,13 @@ def obtain(
         )
     except OSError as error:  # requests' errors are OSErrors
         raise OSError(
-            f"{file.name} could not be downloaded: {error}. What has arrived is kept, and the next "
-            f"call goes on from there. {_hint(file, folders)}"
+            f"{file.name} could not be downloaded: {error}. The part that arrived is kept, and the "
+            f"next call continues from there. {_hint(file, folders)}"
         ) from error
     except ValueError as error:  # a wrong checksum; pooch keeps nothing under the final name
         raise OSError(
-            f"What {file.url} sent as {file.name} has another checksum than expected: it was "
-            "damaged on the way, or the publisher changed it. Nothing was kept. "
-            + _hint(file, folders)
+            f"{file.name} from {file.url} does not have the expected checksum: it was damaged on "
+            "the way, or the publisher changed it. Nothing was kept. " + _hint(file, folders)
         ) from error
     return Path(path)
 
@@ -98,8 +97,8 @@ def obtain(
 def _hint(file: RemoteFile, folders: Sequence[Path]) -> str:
     places = " or ".join(str(folder) for folder in folders)
     return (
-        f"Get {file.url} on a machine with a network and put it, as {file.name}, into {places} (or "
-        f"into any folder, named by data_home or by the variable {DATA_VARIABLE})."
+        f"Download {file.url} on another machine and save it as {file.name} in {places} (or in "
+        f"any folder that data_home or the environment variable {DATA_VARIABLE} names)."
     )
 
 

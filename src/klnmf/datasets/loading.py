@@ -21,7 +21,7 @@ from sklearn.utils import Bunch
 
 from klnmf.datasets.files import RemoteFile, find, obtain, search_folders
 from klnmf.datasets.weighting import tf_idf as weighted
-from klnmf.readers import FORMATS, CountTable, write_counts
+from klnmf.readers import FORMATS, CountTable, ReadError, write_counts
 
 Folder = str | os.PathLike[str] | None
 Function = TypeVar("Function", bound=Callable[..., Bunch])
@@ -74,9 +74,9 @@ def damaged(path: Path, what: str) -> Iterator[None]:
         raise
     except Exception as error:  # parsers raise errors of any class on files of another kind
         problem = str(error).partition("\n")[0].rstrip(".:") or type(error).__name__
-        raise OSError(
-            f"{path} is not {what}: {problem}. Remove it and download it again."
-        ) from error
+        if not isinstance(error, ReadError):  # which names the file itself
+            problem = f"{path} is not {what}: {problem}"
+        raise OSError(f"{problem}. Remove the file and download it again.") from error
 
 
 def _check(data_set: DataSet, table: CountTable, where: str) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from klnmf.data.canonical import canonical
 from klnmf.data.matrix_checks import checked_matrix
 
 
@@ -38,9 +39,7 @@ def tf_idf(X: Any, *, log_counts: bool = True, normalise: bool = True) -> sp.csr
            [0., 0.],
            [0., 0.]])
     """
-    counts = sp.csr_array(checked_matrix(X), dtype=np.float64, copy=True)
-    counts.sum_duplicates()
-    counts.eliminate_zeros()
+    counts = canonical(sp.csr_array(checked_matrix(X)).astype(np.float64))
     if counts.nnz and counts.data.min() < 0:
         raise ValueError(f"Counts cannot be negative; the smallest given is {counts.data.min():g}.")
     n_samples = counts.shape[0]

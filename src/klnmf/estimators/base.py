@@ -15,15 +15,19 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from klnmf.backends import backend_named, make_backend
-from klnmf.constraints.checks import check_known, check_scaled_penalties
+from klnmf.constraints.checks import check_constraints, check_penalties, missing_cells
 from klnmf.constraints.constraints import Constraints, SampleConstraints
-from klnmf.constraints.missing_cells import missing_cells, without_cells
 from klnmf.constraints.names import check_sample_order, names_seen_in_fit, sample_names_of
-from klnmf.constraints.penalties import check_penalties
 from klnmf.data.matrix_checks import checked_matrix, is_dask_array
 from klnmf.data.not_counts import warn_if_not_counts
 from klnmf.data.on_disk.matrix import OnDiskMatrix
-from klnmf.data.sparse_data import SparseData, view_of
+from klnmf.data.sparse_data import (
+    CountData,
+    FindConstraints,
+    FitInput,
+    InMemoryData,
+    view_of,
+)
 from klnmf.data.validation import (
     check_counts,
     checked_input,
@@ -175,9 +179,9 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         components: Any,
         *,
         constraint_names: list[str],
-        n_fixed_W: int,
-        feature_weight: Array | None,
-        data_checksum: int | None,
+        n_fixed_W: int = 0,
+        feature_weight: Array | None = None,
+        data_checksum: int | None = None,
     ) -> None:
         """Set the fitted attributes that all methods here need."""
         self.components_ = components
@@ -211,24 +215,32 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
                 "X is a Dask array, but here the counts must be in memory. Pass X.compute(), or "
                 "some of its blocks. KLNMF(backend='dask') fits and transforms Dask arrays."
             )
-        if missing is not None:
-            X = without_cells(X, missing)
-        X = checked_input(X, model=self, reset=reset)
-        name = type(self).__name__
-        counts = check_counts(X, dtype=self.dtype, name=name, takes_missing=takes_missing)
+        counts = check_counts(
+            X,
+            dtype=self.dtype,
+            name=type(self).__name__,
+            takes_missing=takes_missing,
+            model=self,
+            missing=missing,
+            reset=reset,
+        )
         if reset:
             warn_if_not_counts(view_of(counts))
         return counts
 
-    def _data(self, X: Any, missing: sp.csr_array | None = None, *, reset: bool) -> SparseData:
-        """X as solvers see it; matrices on disk and Dask arrays are checked elsewhere."""
-        if is_dask_array(X) and self.backend == "dask":
-            validate_data(self, X, reset=reset, skip_check_array=True)
-            from klnmf.backends.dask.arrays import DaskArrayData
+    def _fit_input(self, X: Any, missing: sp.csr_array | None) -> FitInput:
+        """X as a fit takes it: checked, or a Dask array that workers check."""
+        if not is_dask_array(X) or self.backend != "dask":
+            return self._data(X, missing, reset=True)
+        validate_data(self, X, reset=True, skip_check_array=True)
+        from klnmf.backends.dask.arrays import UnreadDaskArray
 
-            return DaskArrayData(X, self.dtype, type(self).__name__, missing)
+        return UnreadDaskArray(X, self.dtype, type(self).__name__, missing)
+
+    def _data(self, X: Any, missing: sp.csr_array | None = None, *, reset: bool) -> CountData:
+        """X as solvers see it: checked here, or when it was prepared on disk."""
         if not isinstance(X, OnDiskMatrix):
-            return SparseData(self._check(X, missing, reset=reset, takes_missing=True))
+            return InMemoryData(self._check(X, missing, reset=reset, takes_missing=True))
         validate_data(self, X, reset=reset, skip_check_array=True)
         if self.dtype is not None and working_dtype(np.zeros(0), self.dtype) != X.dtype:
             raise ValueError(
@@ -241,122 +253,118 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         return X.data
 
     def _warn_of_data(
-        self, X: Any, indptr: Array, shape: tuple[int, int], known: Constraints | None = None
+        self, X: Any, indptr: Array, shape: tuple[int, int], constraints: Constraints | None = None
     ) -> None:
         """Warn of data that a fit takes but few people want; X is for the names of samples."""
         n_learned, is_empty = self.n_components, np.diff(indptr) == 0
-        if known is not None:
-            n_learned = int((~(known.is_frozen(0) | known.is_frozen(1))).sum())
-            if known.sample_weight is not None:
-                is_empty &= known.sample_weight > 0
+        if constraints is not None:
+            n_learned = int((~(constraints.is_frozen(0) | constraints.is_frozen(1))).sum())
+            if constraints.sample_weight is not None:
+                is_empty &= constraints.sample_weight > 0
         warn_of_many_components(n_learned, shape)
         warn_of_empty_samples(is_empty, sample_names_of(X))
 
     def _penalties(self) -> Penalties:
         return Penalties()
 
-    def _problem(self, data: SparseData, known: Constraints | None = None) -> Problem:
+    def _problem(self, data: FitInput, find_constraints: FindConstraints) -> Problem:
         penalties = self._penalties()
-        if known is not None:
-            data = known.applied_to(data, penalties)
-        backend = make_backend(self.backend, data, self.n_threads)
+        constrained = data.with_constraints(find_constraints)
+        backend = make_backend(self.backend, constrained, self.n_threads)
         try:
             check_penalties(penalties, backend.data.dtype)
         except ValueError:
             backend.close()
             raise
-        if not data.has_known_shape:
-            late: Any = data
-            known = late.known
-        return Problem(backend, penalties, known)
+        return Problem(backend, penalties)
 
     def _row_solve(self) -> RowSolve:
         # Tighter than the fit, so that fit + transform and fit_transform agree to its tolerance.
         return RowSolve(tolerance=min(1e-5, max(0.01 * self.tol, 1e-7)))
 
-    def _transformed(self, data: SparseData, given: Any) -> Array:
+    def _transformed(self, data: CountData, given: Any) -> Array:
         """W of data with constraints."""
-        known = self._known_of_samples(data.shape, data.dtype, given)
-        return self._solve_W(data, self._H(), known)
+        constraints = self._constraints_on(data.shape, data.dtype, given)
+        return self._solve_W(data, self._H(), constraints)
 
     def _transformed_blocks(self, X: Any, given: dict[str, Any]) -> Any:
-        """W of a Dask array, as a Dask array."""
-        from klnmf.backends.dask.blocks import blocks_of_W, known_on_driver
+        from klnmf.backends.dask.blocks import constraints_on_driver, transformed_blocks
 
-        given, known = known_on_driver(given, X), None
-        # One type for all blocks: that of integers would depend on the size of their values.
+        given = constraints_on_driver(given, X)
+        # Not the type of one block: integers would have one or the other by their size.
         is_integer = X.dtype.kind in "biu"
         dtype = np.dtype(self.dtype or (self.components_.dtype if is_integer else X.dtype))
+        constraints = None
         if self.n_fixed_W_ or any(value is not None for value in given.values()):
-            known = self._known_of_samples(X.shape, dtype, given)
-        return blocks_of_W(self._rows_of_W(dtype), X, known)
+            constraints = self._constraints_on((X.shape[0], X.shape[1]), dtype, given)
+        return transformed_blocks(self._row_model(), X, dtype, constraints)
 
-    def _rows_of_W(self, dtype: np.dtype[Any]) -> Any:  # noqa: N802
-        from klnmf.backends.dask.blocks import RowsOfW
+    def _row_model(self) -> Any:
+        """Return what workers need to transform blocks of rows."""
+        from klnmf.backends.dask.blocks import RowModel
 
-        single = copy.copy(self)  # Dask runs as many at a time as it has threads
-        single.backend, single.n_threads = "cpu", 1
-        single.__dict__.pop("_saved_state", None)
-        name = type(self).__name__
-        return RowsOfW(single._made_rows, self.n_components_, dtype, self.sparse_output, name)
-
-    def _made_rows(
-        self, data: SparseData | None, W: Array | None, known: Constraints | None
-    ) -> Any:
-        """Rows of W as the user gets them; ``W`` has those of a fit, which may need no data."""
-        if W is None:
-            assert data is not None
-            known = known or self._known_of_samples(data.shape, data.dtype, {})
-            return self._as_output(self._solve_W(data, self._H(), known))
-        assert known is not None
-        return self._as_output(
-            known.original(0, W) if data is None else self._W_in_own_units(W, data, known)
+        single: Any = copy.copy(self)
+        single.backend, single.n_threads, single.run, single._saved_state = "cpu", 1, None, None
+        return RowModel(
+            name=type(self).__name__,
+            n_components=self.n_components_,
+            is_sparse=self.sparse_output,
+            transform=single._transformed_rows,
+            in_user_units=single._fitted_rows,
         )
 
-    def _known_of_samples(
+    def _transformed_rows(self, data: CountData, constraints: Constraints | None) -> Any:
+        if constraints is None:
+            return self._as_output(self._transformed(data, {}))
+        return self._as_output(self._solve_W(data, self._H(), constraints))
+
+    def _fitted_rows(self, W: Array, data: CountData | None, constraints: Constraints) -> Any:
+        return self._as_output(self._W_in_user_units(W, data, constraints))
+
+    def _constraints_on(
         self, shape: tuple[int, int], dtype: np.dtype[Any], given: Any
     ) -> Constraints | None:
         fixed_W = given.get("fixed_W")
         n_given = 0 if fixed_W is None else np.shape(fixed_W)[1] if np.ndim(fixed_W) == 2 else 1
         if n_given != self.n_fixed_W_:
             raise ValueError(
-                f"The model was fitted with {self.n_fixed_W_} fixed columns of W, and {n_given} "
-                "are given for these samples. Pass fixed_W with the same columns as in fit."
+                f"fixed_W had {self.n_fixed_W_} columns in fit, and has {n_given} for these "
+                "samples. Pass fixed_W with the same columns as in fit."
             )
-        known = {**given, "feature_weight": self.feature_weight_}
-        checked = check_known(known, shape, self.n_components_, dtype)
-        if checked is not None:
-            check_scaled_penalties(checked, self._penalties(), dtype)
-        return checked
+        given = {**given, "feature_weight": self.feature_weight_}
+        size = (shape, self.n_components_, dtype)
+        return check_constraints(given, *size, penalties=self._penalties())
 
     def _solve_W(  # noqa: N802
-        self, X: sp.csr_array | SparseData, H: Array, known: Constraints | None = None
+        self, X: sp.csr_array | CountData, H: Array, constraints: Constraints | None = None
     ) -> Array:
-        if known is None and (self.n_fixed_W_ or self.feature_weight_ is not None):
+        if constraints is None and (self.n_fixed_W_ or self.feature_weight_ is not None):
             raise ValueError(
                 "The model was fitted with fixed_W or feature_weight, which are not supported "
                 "here. transform supports both."
             )
-        problem = self._problem(X if isinstance(X, SparseData) else SparseData(X), known)
-        H = H if known is None else known.in_fit(1, H)
+        data = X if isinstance(X, CountData) else InMemoryData(X)
+        problem = self._problem(data, lambda *_: constraints)
+        H = H if constraints is None else constraints.in_fit(1, H)
         with closing(problem.backend) as backend:
             factors = [None, backend.upload(H)]
             W = backend.download(solved_rows(problem, 0, factors, self._row_solve()))
-        return W if known is None else known.original(0, W)
+        return W if constraints is None else constraints.original(0, W)
 
-    def _W_in_own_units(  # noqa: N802
-        self, W: Array, data: SparseData, known: Constraints
+    def _W_in_user_units(  # noqa: N802
+        self, W: Array, data: CountData | None, constraints: Constraints
     ) -> Array:
         """W of a fit in the user's units; rows of samples of weight 0 are solved for."""
-        W = known.original(0, W)
-        if known.sample_weight is None or known.sample_weight.all():
+        W = constraints.original(0, W)
+        if constraints.sample_weight is None or constraints.sample_weight.all():
             return W
-        unseen = np.flatnonzero(known.sample_weight == 0)
+        assert data is not None
+        unseen = np.flatnonzero(constraints.sample_weight == 0)
         indptr, indices, values = data.view(0).take_rows(unseen)
         rows = sp.csr_array((values, indices, indptr), shape=(len(unseen), data.shape[1]))
         here = copy.copy(self)  # a cluster is not worth it
         here.backend = "cpu" if self.backend == "dask" else self.backend
-        W[unseen] = here._solve_W(rows, self._H(), known.of_rows(unseen))
+        W[unseen] = here._solve_W(rows, self._H(), constraints.of_rows(unseen))
         return W
 
     def _H(self) -> Array:  # noqa: N802

@@ -1,4 +1,4 @@
-"""How a fit begins: anew, where the last one stopped, or where one that was killed had come to."""
+"""How a fit begins: from a start, from the last fit, or from a checkpoint."""
 
 from __future__ import annotations
 
@@ -18,33 +18,21 @@ from klnmf.solvers.loop import MaxIterations, Record, Run
 from klnmf.solvers.start import start_state
 from klnmf.support.option_names import option
 
-# Iterations after which the trial starts of a fit are compared. After 10 their order says nothing
-# of the order at the end, after 20 it does (docs/performance.md).
+# Iterations after which starts are compared. After 10 their order says nothing about the order at
+# the end, after 20 it does (docs/performance_log.md).
 TRIAL_ITERATIONS = 20
 
 
 def begin_run(
     model: Any, options: RunOptions, problem: Problem, solver: Solver, W: Any, H: Any
 ) -> tuple[Run, Checkpoint | None]:
-    """Return the run of a fit, and the checkpoint to write to.
-
-    Parameters
-    ----------
-    model : KLNMF
-        The estimator, for its parameters and for what its last fit left.
-    options : RunOptions
-        For its checkpoint.
-    problem, solver
-        What the run is about, see :class:`~klnmf.solvers.loop.Run`.
-    W, H : array-like or None
-        The start, as it was passed to ``fit``.
-    """
+    """Return the run of a fit that starts at W and H if given, and the checkpoint to write to."""
     path = None if options.checkpoint is None else Path(options.checkpoint)
     is_resumed = should_resume(path, options.resume)
     if path is not None and model.warm_start:
         raise ValueError(
-            "warm_start=True and checkpoint cannot be used together: a second fit would have to go "
-            "on both from the first and from the file. To go on with a fit that is over, leave out "
+            "warm_start=True and checkpoint cannot be used together: a second fit would continue "
+            "both from the first and from the file. To continue a finished fit, leave out "
             "warm_start and increase max_iter."
         )
     state = _warm_state(model, problem, solver, W, H)
@@ -73,7 +61,7 @@ def begin_run(
 
 
 def _new_run(model: Any, problem: Problem, solver: Solver, seed: int, W: Any, H: Any) -> Run:
-    """Run that has not begun, or the best of several that have come a little way."""
+    """Return a new run, or the best of ``n_init`` runs after a few iterations."""
     run = _fresh_run(model, problem, solver, seed, W, H)
     if model.n_init == 1 or not run.state.was_drawn:
         return run
@@ -81,13 +69,13 @@ def _new_run(model: Any, problem: Problem, solver: Solver, seed: int, W: Any, H:
     run.until(enough)
     seconds_of_others = 0.0
     for trial in range(1, model.n_init):
-        # A seed for each, from the fit's own; the first one is that of a fit without trials.
+        # The first run has the seed of a fit without trials; the other seeds derive from it.
         its_seed = int(np.random.default_rng([seed, trial]).integers(np.iinfo(np.int32).max))
         other = _fresh_run(model, problem, solver, its_seed, W, H)
         other.until(enough)
         run, other = (other, run) if other.state.objective < run.state.objective else (run, other)
         seconds_of_others += other.state.seconds
-    run.state.seed = seed  # by which a checkpoint knows its fit
+    run.state.seed = seed  # a checkpoint recognises its fit by it
     run.state.seconds += seconds_of_others
     for record in run.history:
         record["seconds"] += seconds_of_others
@@ -116,11 +104,11 @@ def _warm_state(model: Any, problem: Problem, solver: Solver, W: Any, H: Any) ->
 
 
 def continuation_key(model: Any, problem: Problem, solver: Solver) -> tuple[Any, ...]:
-    """Return what a fit must have in common with the last one to go on from its state."""
+    """Return what must be the same for a fit to go on from the state of the last one."""
     penalties = (model.l1_W, model.l2_W, model.l1_H, model.l2_H)
-    known = None if problem.known is None else problem.known.checksum
+    constraints = None if problem.constraints is None else problem.constraints.checksum
     fingerprint = problem.backend.data.fingerprint
-    return (fingerprint, model.n_components, repr(solver), penalties, known)
+    return (fingerprint, model.n_components, repr(solver), penalties, constraints)
 
 
 def warn_not_converged(history: list[Record], residual: float, max_iter: int, tol: float) -> None:
@@ -131,7 +119,7 @@ def warn_not_converged(history: list[Record], residual: float, max_iter: int, to
         f"The fit stopped at {option('max_iter', max_iter)} with a KKT residual of "
         f"{residual:.2g}, above {option('tol', tol)}; in the last iteration the objective fell by "
         f"{change:.1e} of its value. If that is not enough, increase {option('max_iter')} (in "
-        "Python, fits with warm_start=True go on where the last one stopped); if it is, increase "
-        f"{option('tol')}.",
+        "Python, fits with warm_start=True continue where the last one stopped). If it is, "
+        f"increase {option('tol')}.",
         ConvergenceWarning,
     )

@@ -15,8 +15,8 @@ import scipy.sparse as sp
 from scipy.special import gammaln
 
 from klnmf.constraints.constraints import Constraints
-from klnmf.constraints.missing_cells import without_cells
-from klnmf.data.sparse_data import ROWS_PER_SUM
+from klnmf.data.cell_weights import without_cells
+from klnmf.data.sums import ROWS_PER_SUM
 
 if TYPE_CHECKING:
     from klnmf.data.on_disk.matrix import OnDiskMatrix
@@ -39,20 +39,13 @@ def completed(
 ) -> Likelihood:
     """Estimate W from one half of the counts; return how likely the other half is.
 
-    Parameters
-    ----------
-    model : FactorModel
-        The fitted model.
-    blocks : callable
-        Gives the samples in order, each time it is called; blocks are multiples of 4096 rows. W is
-        in memory for all samples, but only one block at a time need be.
-    missing : CSR array or None
-        Missing cells of all samples.
+    Each call of ``blocks`` gives the samples in order, in blocks of multiples of 4096 rows. W of
+    all samples is in memory, but only one block. ``missing`` are the missing cells of all samples.
     """
     if model.n_fixed_W_:
         raise ValueError(
-            "The model was fitted with fixed_W, fixed columns of W, which are not known for the "
-            "halves of samples that are scored. Compute the likelihood of new samples from "
+            "The model was fitted with fixed_W, which score does not support: the fixed columns of "
+            "W of half a sample are not defined. Compute the likelihood of new samples from "
             "transform(X, fixed_W=...) and components_."
         )
     H, weights = model._H(), model.feature_weight_
@@ -61,7 +54,7 @@ def completed(
         H, weights = H[counted], weights[counted]
 
     def chosen(matrix: Any) -> Any:
-        """Return the features that count, which those of weight 0 do not."""
+        """Return the features with a weight above 0."""
         return matrix if matrix is None or counted is None else matrix[:, counted]
 
     def halves() -> Iterator[tuple[Split, sp.csr_array | None]]:
@@ -73,7 +66,13 @@ def completed(
             cells = None
         if weights is None and cells is None:
             return model._solve_W(counts, H)
-        constraints = Constraints(counts.shape, H.shape[1], feature_weight=weights, missing=cells)
+        constraints = Constraints(
+            counts.shape,
+            H.shape[1],
+            feature_weight=weights,
+            missing=cells,
+            penalties=model._penalties(),
+        )
         return model._solve_W(counts, H, constraints)
 
     W = np.concatenate([estimated(split.estimate, cells) for split, cells in halves()])
@@ -101,6 +100,18 @@ def is_integer_valued(X: sp.csr_array) -> bool:
     return bool(np.all(X.data == np.floor(X.data)) and X.data.max(initial=0) < 2**53)
 
 
+def split_by_values(X: sp.csr_array, first: Array) -> Split:
+    """Split a matrix into a part with these values and the rest, both without stored zeros."""
+    first = first.astype(X.dtype)
+    parts = [
+        sp.csr_array((data, X.indices.copy(), X.indptr.copy()), shape=X.shape)
+        for data in (first, X.data - first)
+    ]
+    for part in parts:
+        part.eliminate_zeros()
+    return Split(*parts)
+
+
 class Splitter:
     """Splits samples that come in blocks into the same halves as all of them at once.
 
@@ -115,19 +126,13 @@ class Splitter:
 
     def split(self, X: sp.csr_array) -> Split:
         """Return two halves of the next samples."""
-        first = self._first_half(X.data.astype(np.float64)).astype(X.dtype)
-        halves = []
-        for data in (first, X.data - first):
-            half = sp.csr_array((data, X.indices.copy(), X.indptr.copy()), shape=X.shape)
-            half.eliminate_zeros()
-            halves.append(half)
-        return Split(*halves)
+        return split_by_values(X, self._first_half(X.data.astype(np.float64)))
 
     def _first_half(self, values: Array) -> Array:
-        """Return what falls into the first half: some of the units, perhaps the smaller one.
+        """Return the part of each value that falls into the first half.
 
         The nearest whole number of units is drawn, at least one, and every value draws from both
-        streams: values that are nearly the same split alike, and so do all after them.
+        streams, so that nearly equal values, and all values after them, are split alike.
         """
         smaller = values - (np.ceil(values) - 1.0)  # in (0, 1]; 1 for whole numbers
         units = np.clip(np.rint(values), 1.0, _LARGEST_THINNED)

@@ -46,8 +46,8 @@ class FittedModel(FactorModel):
     ) -> Self:
         """Return a fitted model with these components.
 
-        It can do what a model does after ``fit``: ``transform``, ``score``, ``save``. Attributes
-        that are not given say that nothing is known: NaN, None, or an empty history.
+        It has the methods of a model after ``fit``: ``transform``, ``score``, ``save``. Attributes
+        that are not given are NaN, None or empty.
 
         Parameters
         ----------

@@ -11,25 +11,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from klnmf.backends import ClusterLostError, backend_named
-from klnmf.constraints.checks import check_known, check_scaled_penalties
+from klnmf.constraints.checks import check_constraints, warn_if_one_sided
 from klnmf.constraints.constraints import ComponentConstraints, Constraints
-from klnmf.constraints.explained_cells import check_coverage
+from klnmf.constraints.explained_cells import check_explained
 from klnmf.constraints.names import check_sample_order, names_seen_in_fit
-from klnmf.constraints.penalties import warn_if_one_sided
 from klnmf.data.matrix_checks import is_dask_array
-from klnmf.data.sparse_data import SparseData
+from klnmf.data.sparse_data import CountData, FindConstraints
 from klnmf.estimators.begin import begin_run, continuation_key, warn_not_converged
 from klnmf.estimators.run_options import RunOptions, checked_run_options
 from klnmf.solvers import Solver, make_solver
 from klnmf.solvers.base import Problem
-from klnmf.solvers.loop import (
-    CallbackStop,
-    MaxIterations,
-    Record,
-    Run,
-    SmallResidual,
-    Solution,
-)
+from klnmf.solvers.loop import CallbackStop, MaxIterations, Record, Run, SmallResidual, Solution
 from klnmf.support.option_names import option
 from klnmf.support.progress import ProgressBar
 
@@ -38,19 +30,7 @@ if TYPE_CHECKING:
 
 
 def fit_model(model: KLNMF, X: Any, W: Any, H: Any, given: Any, *, wants_W: bool) -> Any:
-    """Fit, set the fitted attributes and return W, if it is wanted.
-
-    Parameters
-    ----------
-    model : KLNMF
-        The estimator.
-    X, W, H : array-like
-        Data and start, as they were passed to ``fit``.
-    given : dict
-        By the names of ``FitConstraints``, as it was passed to ``fit``.
-    wants_W : bool
-        Whether to return W.
-    """
+    """Fit, set the fitted attributes and return W if it is wanted; ``given`` are constraints."""
     options = checked_run_options(model.run)
     try:
         return _fit(model, options, X, W, H, given, wants_W)
@@ -80,65 +60,56 @@ def _fit(
             "warm_start=True and backend='dask' cannot be used together: the workers keep nothing "
             f"after a fit. To continue a fit later, pass run={option('checkpoint', 'PATH')}."
         )
-    given = {
-        **given,
-        **{name: getattr(model, name) for name in ComponentConstraints.__annotations__},
-    }
+    given = given | {name: getattr(model, name) for name in ComponentConstraints.__annotations__}
     check_sample_order(given, X)
     if is_dask_array(X):
-        from klnmf.backends.dask.blocks import known_on_driver
+        from klnmf.backends.dask.blocks import constraints_on_driver
 
-        given = known_on_driver(given, X)
+        given = constraints_on_driver(given, X)
     missing = model._missing_cells(X, given.get("missing"), reset=True)
     if missing is not None and missing.nnz == math.prod(missing.shape):
         raise ValueError("missing covers every cell of X: nothing would be left to fit.")
-    data = model._data(X, missing, reset=True)
-    known = _constraints(model, data, {**given, "missing": missing}, solver)
-    problem = model._problem(data, known)
-    known = problem.known
+    data = model._fit_input(X, missing)
+    problem = model._problem(data, _finder(model, {**given, "missing": missing}, solver))
+    constraints, seen = problem.constraints, problem.backend.data
     with closing(problem.backend):
-        if known is not None:
-            check_coverage(known, problem.backend.data)
-        if known is None or not (known.is_frozen(0) | known.is_frozen(1)).all():
+        if constraints is not None:
+            check_explained(constraints, seen)
+        if constraints is None or not (constraints.is_frozen(0) | constraints.is_frozen(1)).all():
             warn_if_one_sided(problem.penalties)  # a component that is free can be rescaled
-        model._warn_of_data(X, data.view(0).indptr, data.shape, known)
-        W = _run(model, options, X, problem, solver, W, H, wants_W)
-    if not wants_W:
+        model._warn_of_data(X, seen.view(0).indptr, seen.shape, constraints)
+        run, solution = _run(model, options, problem, solver, W, H)
+        W = _downloaded(X, run, solution.factors[0]) if wants_W else None
+    if W is None:
         return None
     if is_dask_array(X):
-        from klnmf.backends.dask.blocks import blocks_of_W
+        from klnmf.backends.dask.blocks import output_blocks
 
-        return blocks_of_W(model._rows_of_W(W.dtype), X, known, W)
-    return model._as_output(W if known is None else model._W_in_own_units(W, data, known))
+        return output_blocks(model._row_model(), X, W, constraints)
+    if constraints is not None:
+        assert isinstance(data, CountData)
+        W = model._W_in_user_units(W, data, constraints)
+    return model._as_output(W)
 
 
-def _constraints(model: KLNMF, data: SparseData, given: Any, solver: Solver) -> Constraints | None:
-    penalties = model._penalties()
+def _finder(model: KLNMF, given: Any, solver: Solver) -> FindConstraints:
+    """Return the function that checks constraints once shape and type of X are known."""
+    names, penalties = names_seen_in_fit(model), model._penalties()
 
-    def checked(shape: tuple[int, int], dtype: np.dtype[Any]) -> Constraints | None:
-        known = check_known(given, shape, model.n_components, dtype, names_seen_in_fit(model))
-        if known is not None:
-            solver.check_known(known, penalties)
-            check_scaled_penalties(known, penalties, dtype)
-        return known
+    def found(shape: tuple[int, int], dtype: np.dtype[Any]) -> Constraints | None:
+        size = (shape, model.n_components, dtype)
+        constraints = check_constraints(given, *size, names, penalties)
+        if constraints is not None:
+            solver.check_constraints(constraints)
+        return constraints
 
-    if data.has_known_shape:
-        return checked(data.shape, data.dtype)
-    late: Any = data
-    late.find_known, late.penalties = checked, penalties
-    return None
+    return found
 
 
 def _run(
-    model: KLNMF,
-    options: RunOptions,
-    X: Any,
-    problem: Problem,
-    solver: Solver,
-    W: Any,
-    H: Any,
-    wants_W: bool,
-) -> Any:
+    model: KLNMF, options: RunOptions, problem: Problem, solver: Solver, W: Any, H: Any
+) -> tuple[Run, Solution]:
+    """Solve from the start, from a checkpoint or from the last fit, and set what is fitted."""
     run, checkpoint = begin_run(model, options, problem, solver, W, H)
     n_done = len(run.history) - run.n_untold
     with ProgressBar(options.progress, model.max_iter, n_done) as bar:
@@ -167,22 +138,22 @@ def _run(
         checkpoint.write(run)
     if not model.converged_ and stopped_by is limit:
         warn_not_converged(model.history_, model.kkt_residual_, model.max_iter, model.tol)
-    return _downloaded(X, run, solution.factors[0]) if wants_W else None
+    return run, solution
 
 
 def _keep(model: KLNMF, run: Run, solution: Solution) -> None:
     """Set the fitted attributes, and the state to continue from with ``warm_start``."""
-    (H,), known = run.problem.download(solution.factors[1:]), run.problem.known
-    components = np.array((H if known is None else known.original(1, H)).T, order="C")
+    (H,), constraints = run.problem.download(solution.factors[1:]), run.problem.constraints
+    components = np.array((H if constraints is None else constraints.original(1, H)).T, order="C")
     model._set_fitted(
         model._as_output(components),
         history=run.history,
         divergence=solution.evaluation.divergence,
         kkt_residual=solution.evaluation.kkt_residual,
         converged=solution.converged,
-        constraint_names=[] if known is None else known.names,
-        n_fixed_W=0 if known is None else int(known.is_frozen(0).sum()),
-        feature_weight=None if known is None else known.feature_weight,
+        constraint_names=[] if constraints is None else constraints.names,
+        n_fixed_W=0 if constraints is None else int(constraints.is_frozen(0).sum()),
+        feature_weight=None if constraints is None else constraints.feature_weight,
         data_checksum=run.problem.backend.data.sums_checksum,
     )
     if model.warm_start:

@@ -102,8 +102,9 @@ class KLNMF(SavedToFiles, FittedModel):
         Where to compute. "auto" is the C++ core on this machine. "dask" is the same core on the
         workers of a Dask cluster, with exactly the same result: those of the current
         ``distributed.Client``, or else ``n_threads`` processes on this machine, for the duration of
-        the fit (docs/scaling.md; in a script, put the fit under ``if __name__ == "__main__":``). It
-        has all solvers but "ccd". "reference" is slow NumPy, which the tests compare with.
+        the fit (docs/guide/large_data.md; in a script, put the fit under
+        ``if __name__ == "__main__":``). It has all solvers but "ccd". "reference" is slow NumPy,
+        which the tests compare with.
     run : RunOptions, default=None
         Checkpoints, progress bar and callback, see :class:`~klnmf.RunOptions`. None uses its
         defaults: no checkpoint, and a progress bar on a terminal.
@@ -169,7 +170,7 @@ class KLNMF(SavedToFiles, FittedModel):
         },
         "n_threads": [None, Integral],
         "random_state": ["random_state"],
-        "dtype": "no_validation",  # checked with its own message
+        "dtype": "no_validation",  # checked with a better message
         "sparse_output": ["boolean"],
         "warm_start": ["boolean"],
         "backend": [StrOptions({"auto", *BACKENDS})],

@@ -15,7 +15,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from klnmf.backends import BACKENDS
 from klnmf.data.not_counts import warn_if_not_counts
 from klnmf.data.sparse_data import counts_checksum, view_of
-from klnmf.data.validation import check_counts, checked_input
+from klnmf.data.validation import check_counts
 from klnmf.estimators.base import FactorModel
 from klnmf.solvers.online import Batch, OnlineMemory
 
@@ -131,7 +131,7 @@ class MiniBatchKLNMF(FactorModel):
         "tol": [Interval(Real, 0, None, closed="left")],
         "random_state": ["random_state"],
         "n_threads": [None, Integral],
-        "dtype": "no_validation",  # checked with its own message
+        "dtype": "no_validation",  # checked with a better message
         "sparse_output": ["boolean"],
         "backend": [StrOptions({"auto", *BACKENDS} - {"dask"})],
     }
@@ -223,13 +223,17 @@ class MiniBatchKLNMF(FactorModel):
         self
         """
         is_first = not hasattr(self, "_memory")
-        X = checked_input(X, model=self, reset=is_first, ensure_min_samples=0)
+        memory = None if is_first else self._memory
+        counts = check_counts(
+            X,
+            dtype=self.dtype if memory is None else memory.shares.dtype,
+            name=type(self).__name__,
+            model=self,
+            reset=is_first,
+            ensure_min_samples=0,
+        )
         if is_first:
             self._forget_everything()
-        memory = self._memory
-        dtype = self.dtype if memory is None else memory.shares.dtype
-        counts = check_counts(X, dtype=dtype, name=type(self).__name__)
-        if is_first:
             warn_if_not_counts(view_of(counts))
         started = time.perf_counter()
         divergence = 0.0
@@ -302,13 +306,8 @@ class MiniBatchKLNMF(FactorModel):
         else:
             components = np.array(self._memory.components().T, order="C")
             self.n_revived_ = self._memory.n_revived
-        self._set_components(
-            self._as_output(components),
-            constraint_names=[],
-            n_fixed_W=0,
-            feature_weight=None,
-            data_checksum=checksum,
-        )
+        output = self._as_output(components)
+        self._set_components(output, constraint_names=[], data_checksum=checksum)
         self.n_iter_ += 1
         before = self.history_[-1]["seconds"] if self.history_ else 0.0
         self.history_.append(

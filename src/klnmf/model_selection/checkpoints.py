@@ -7,13 +7,13 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.utils import check_random_state
 
-from klnmf.data.sparse_data import SparseData
+from klnmf.data.sparse_data import InMemoryData
 from klnmf.model_selection.growth import Factors
 from klnmf.model_selection.restarts import Fit
 from klnmf.model_selection.search import Held, Plan, Search
@@ -21,7 +21,7 @@ from klnmf.saved.arrays import FLOATS, INDICES, array_named, nonnegative, shaped
 from klnmf.saved.checkpoints import should_resume
 from klnmf.saved.container import Container, SavedFileError, read_container
 from klnmf.saved.fields import Fields, shortened
-from klnmf.saved.periodic_file import PeriodicFile, check_identity, data_identity, klnmf_version
+from klnmf.saved.periodic_file import PeriodicFile, data_identity
 
 Array = npt.NDArray[Any]
 Work = TypeVar("Work")
@@ -33,9 +33,6 @@ _SIGNED = ("objectives", "current_objectives", "stability")
 
 class WorkFile(PeriodicFile[Work]):
     """The checkpoint of one piece of work; without a path, nothing is written."""
-
-    kind: ClassVar[str]
-    work_name: ClassVar[str]
 
     def __init__(
         self, path: str | os.PathLike[str] | None, every: float, resume: str | bool
@@ -55,25 +52,15 @@ class WorkFile(PeriodicFile[Work]):
     def seed(self, random_state: Any) -> int:
         """Return the seed of the file if none is given, or draw one."""
         if self.is_resumed and random_state is None:
-            return Fields(read_container(self.path, self.kind).content, "content").whole("seed")
+            return self.stored_seed(Fields(read_container(self.path, self.kind).content, "content"))
         return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
 
     def resumed(self, work: Work, seed: int) -> Work:
         """Return the work from the file, or ``work`` itself if it is not resumed."""
         if not self.is_resumed:
             return work
-        container = read_container(self.path, self.kind)
-        content = Fields(container.content, "content")
-        found = dict(content.fields("identity").members)
-        found |= {"seed": content.whole("seed"), "version of klnmf": container.klnmf_version}
-        wanted = self.identity(work) | {"seed": seed, "version of klnmf": klnmf_version()}
-        check_identity(self.path, found, wanted, self.work_name)
-        try:
-            work = self.unpacked(work, content, container.arrays)
-        except ValueError as error:
-            raise SavedFileError(f"Cannot read the checkpoint {self.path}: {error}") from error
-        self.was_read()
-        return work
+        with self.reading(self.identity(work), seed) as (content, arrays):
+            return self.unpacked(work, content, arrays)
 
     @contextmanager
     def kept(self, work: Work) -> Iterator[None]:
@@ -147,7 +134,7 @@ class SearchFile(WorkFile[Search]):
     def identity(self, work: Search) -> dict[str, Any]:
         """See :class:`WorkFile`."""
         plan = work.plan
-        return data_identity(SparseData(plan.X)) | {
+        return data_identity(InMemoryData(plan.X)) | {
             "ranks": list(plan.ranks),
             "n_splits": plan.n_splits,
             "train_fraction": plan.train_fraction,

@@ -1,4 +1,4 @@
-"""`consensus`: the components that many runs agree on."""
+"""`consensus`: find the components that many runs agree on."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ from klnmf.backends import make_backend
 from klnmf.backends.cpu import effective_threads
 from klnmf.constraints.names import sample_names_of
 from klnmf.data.not_counts import warn_if_not_counts
-from klnmf.data.sparse_data import SparseData, view_of
+from klnmf.data.sparse_data import InMemoryData, view_of
 from klnmf.data.validation import (
     check_counts,
-    checked_input,
     warn_of_empty_samples,
     warn_of_many_components,
 )
@@ -35,6 +34,7 @@ from klnmf.starts.initialization import STARTS, cover_columns
 from klnmf.support.number_checks import checked_positive, checked_whole
 from klnmf.support.option_names import option
 from klnmf.support.progress import is_bar_wanted
+from klnmf.topics.checks import checked_choice
 
 Array = npt.NDArray[Any]
 
@@ -60,69 +60,68 @@ def consensus(
     checkpoint_every: float = 60.0,
     resume: str | bool = "auto",
 ) -> Consensus:
-    """Fit from many starts and keep the components that the runs agree on, as cNMF does.
+    """Find the components that fits from many starts agree on, as in cNMF.
 
-    The problem has many local optima. Components of all runs, scaled to length 1, are compared:
-    those far from their nearest neighbours are left out, the others are put into ``n_components``
-    groups by k-means, and the median of each group is a consensus component. How tight its group
-    is, and how many runs are in it, say how far to trust it.
-
-    X is checked and prepared once, and all runs read it.
+    The objective has many local optima. The components of all runs are scaled to length 1. Those
+    far from their nearest neighbours are left out. k-means puts the others into ``n_components``
+    groups, and the median of each group is a consensus component. The more runs are in a group, and
+    the closer its members are, the more reliable is the component.
 
     Parameters
     ----------
     X : {array-like, sparse matrix or array, DataFrame} of shape (n_samples, n_features)
-        Counts, or other nonnegative data. Features of very different variance may be scaled first,
+        Counts, or other nonnegative data. Features of very different variance can be scaled first,
         as cNMF does for genes.
     n_components : int
-        Number of components of each run, and of the consensus.
+        Number of components of each run and of the consensus.
     n_runs : int, default=100
-        How many starts; at least 2, for one has nothing to agree with.
+        Number of starts, at least 2.
     density_threshold : float, default=0.5
-        A component is left out if the mean Euclidean distance to its nearest neighbours, which are
-        3 for every 10 runs, is above this; the largest distance there is is √2. Plot the result and
-        choose a smaller one if the distances show two heaps.
+        Components are left out if their mean Euclidean distance to their nearest neighbours (3 for
+        every 10 runs) is above this. The largest possible distance is √2. If a plot of the result
+        shows two groups of distances, choose a threshold between them.
     refit : {"W", "both"}, default="W"
-        "W" keeps the medians and solves for W. "both" goes on from there to a fit of both factors,
-        which describes the data better and may leave the medians. ``klnmf consensus`` saves a
-        model, which should be an optimum, and has "both" as its default.
+        "W" keeps the medians and solves for W. "both" then also refits the components, which
+        describes the data better, but may move them away from the medians. The command
+        ``klnmf consensus`` uses "both" by default.
     init : {"samples", "random", "nndsvd"}, default="samples"
-        Where a run starts, see `klnmf.KLNMF`.
+        Kind of start, see `klnmf.KLNMF`.
     enough : float, default=1e-4
-        A run is over when an iteration gains less than this share of the objective.
+        A run stops when an iteration improves the objective by less than this fraction.
     max_iter : int, default=300
-        Iterations of a run at most.
+        Maximum number of iterations of a run.
     dtype : {numpy.float32, numpy.float64, None}, default=numpy.float32
-        Type to compute in; None is as in X. Single precision is enough for runs that stop as these
-        do, and takes half the time.
+        Type to compute in; None uses that of X. float32 is accurate enough for these runs and takes
+        half the time.
     n_jobs : int, default=None
-        Runs at a time, each in one thread; None is as many as there are CPUs. The result does not
-        depend on it.
+        Number of runs at a time, each in one thread. None uses all CPUs. The result does not depend
+        on it.
     random_state : int, RandomState instance or None, default=None
         Seed of the starts and of k-means.
     progress : {"auto"} or bool, default="auto"
-        Progress bar; "auto" shows one on a terminal.
+        Show a progress bar. "auto" shows it on a terminal only.
     callback : callable, default=None
-        Called after each run with a dict of its number (``run``), its ``objective``, ``n_done``,
-        ``n_runs`` and ``seconds_left``.
+        Called after each run with a dict: run, objective, n_done, n_runs, seconds_left.
     checkpoint : str or path, default=None
-        File to keep the runs in. A consensus that was killed goes on from it to the same result; it
-        may ask for more runs than before.
+        File to save the finished runs to. If the function is interrupted, call it again with the
+        same arguments to resume; the result is the same. ``n_runs`` may be larger than before.
     checkpoint_every : float, default=60.0
-        Seconds between two checkpoints; one is written at the end as well.
+        Seconds between checkpoints. A last one is written at the end.
     resume : {"auto"} or bool, default="auto"
-        Whether to go on from ``checkpoint``: "auto" if it is there, True needs it to be there.
+        Whether to resume from ``checkpoint``. "auto" resumes if the file exists, True raises an
+        error if it does not, False starts again and overwrites the file.
 
     Returns
     -------
     Consensus
-        With ``components``, ``W`` and a stability for each component; it prints as a table and can
-        be plotted. ``KLNMF(n_components).fit(X, H=result.components)`` goes on from it to a model.
+        The ``components``, ``W``, and the stability of each component. It prints as a table and can
+        be plotted. To fit a model from it, use
+        ``KLNMF(n_components).fit(X, H=result.components)``.
 
     Warns
     -----
     klnmf.NotCountsWarning
-        If X looks like counts that were transformed: tf-idf weights, CPM, logarithms.
+        If X looks like transformed counts: tf-idf weights, CPM or logarithms.
 
     Examples
     --------
@@ -136,23 +135,29 @@ def consensus(
     >>> bool(match_components(found.components, H.T).similarity.min() > 0.98)
     True
     """
-    _check_arguments(n_components, n_runs, density_threshold, refit, init, enough, max_iter)
+    n_components = checked_whole("n_components", n_components)
+    max_iter = checked_whole("max_iter", max_iter)
+    n_runs = checked_whole("n_runs", n_runs, least=2)
+    threshold = checked_positive("density_threshold", density_threshold)
+    enough = checked_positive("enough", enough)
+    checked_choice(refit, "refit", ("W", "both"))
+    checked_choice(init, "init", tuple(STARTS))
     jobs = effective_threads(n_jobs, "n_jobs")
-    counts = check_counts(checked_input(X), dtype=dtype, name="consensus")
+    counts = check_counts(X, dtype=dtype, name="consensus")
     if counts.nnz == 0:
-        raise ValueError("X holds nothing but zeros: there is nothing to agree on.")
+        raise ValueError("All values of X are zero, so there are no components to find.")
     warn_of_many_components(n_components, counts.shape)
     warn_of_empty_samples(np.diff(counts.indptr) == 0, sample_names_of(X))
     warn_if_not_counts(view_of(counts))
     is_bar_wanted(progress)  # an invalid value is an error before any work
     file = RunsFile(checkpoint, checkpoint_every, resume)
     seed = file.seed(random_state)
-    problem = Problem(make_backend("auto", SparseData(counts), 1), Penalties())
+    problem = Problem(make_backend("auto", InMemoryData(counts), 1), Penalties())
     identity = data_identity(problem.backend.data) | {
-        "n_components": int(n_components),
+        "n_components": n_components,
         "init": init,
-        "enough": float(enough),
-        "max_iter": int(max_iter),
+        "enough": enough,
+        "max_iter": max_iter,
     }
     runs = file.resumed(Runs(identity, seed, {}), seed)
     missing = [run for run in range(n_runs) if run not in runs.fits]
@@ -162,7 +167,7 @@ def consensus(
         file.write_if_due(runs)
         bar.update(run, fit.objective)
 
-    # One limit around all threads: they would set and reset it in each other's way.
+    # One limit around all threads, because each thread would set and reset it for the others.
     with (
         RunsProgress(progress, n_runs, n_runs - len(missing), callback) as bar,
         threadpool_limits(1),
@@ -183,9 +188,7 @@ def consensus(
         spectra = np.concatenate([fit.components for fit in fits])
         objectives = np.array([fit.objective for fit in fits])
         wide = Problem(make_backend("auto", problem.backend.data, jobs), Penalties())
-        return _agreed(
-            wide, spectra, objectives, n_components, float(density_threshold), refit, seed
-        )
+        return _agreed(wide, spectra, objectives, n_components, threshold, refit, seed)
 
 
 def _agreed(
@@ -204,10 +207,10 @@ def _agreed(
     kept = np.flatnonzero((to_neighbours <= threshold) & ~is_empty)
     if len(kept) < n_components:
         raise ValueError(
-            f"Only {len(kept)} components of {n_runs} runs are closer than "
-            f"{option('density_threshold', threshold)} to their neighbours, fewer than "
-            f"{option('n_components', n_components)}: the runs do not agree. Choose fewer "
-            "components, or a larger threshold."
+            f"The runs do not agree: with {option('density_threshold', threshold)}, only "
+            f"{len(kept)} components of {n_runs} runs are close to their neighbours, fewer than "
+            f"{option('n_components', n_components)}. Choose fewer components or a larger "
+            "threshold."
         )
     groups = clustered(spectra[kept], between[np.ix_(kept, kept)], n_components, seed)
     W, H = _refitted(problem, groups.medians, refit, seed)
@@ -221,16 +224,16 @@ def _agreed(
     members = [np.flatnonzero(labels == k) for k in range(n_components)]
     silhouettes = np.zeros(len(spectra))
     silhouettes[kept] = groups.silhouettes
-    runs_of = [np.unique(own // n_components) for own in members]
+    runs_of = [np.unique(group // n_components) for group in members]
     evaluation = problem.evaluate(problem.upload([W, components.T]))
     return Consensus(
         components=components,
         W=W,
         divergence=float(evaluation.divergence),
         kkt_residual=float(evaluation.kkt_residual),
-        stability=np.array([(spectra[own] @ unit[k]).mean() for k, own in enumerate(members)]),
+        stability=np.array([(spectra[group] @ unit[k]).mean() for k, group in enumerate(members)]),
         run_share=np.array([len(runs) / n_runs for runs in runs_of]),
-        silhouette=np.array([silhouettes[own].mean() for own in members]),
+        silhouette=np.array([silhouettes[group].mean() for group in members]),
         run_objectives=objectives,
         spectra=spectra,
         labels=labels,
@@ -243,7 +246,7 @@ def _refitted(problem: Problem, medians: Array, refit: str, seed: int) -> tuple[
     """W and H in float64; the columns of H sum to 1."""
     data = problem.backend.data
     H = np.ascontiguousarray(medians.T, dtype=data.dtype)
-    # Where every run has a feature in another component, no median may have it.
+    # No median may have a feature that each run has in another component.
     cover_columns(H, data.view(1))
     W = _solved_W(problem, H)
     if refit == "both":
@@ -258,22 +261,3 @@ def _refitted(problem: Problem, medians: Array, refit: str, seed: int) -> tuple[
 def _solved_W(problem: Problem, H: Array) -> Array:  # noqa: N802
     factors = [None, problem.backend.upload(H)]
     return problem.backend.download(solved_rows(problem, 0, factors, ROW_SOLVE))
-
-
-def _check_arguments(
-    n_components: Any,
-    n_runs: Any,
-    density_threshold: Any,
-    refit: Any,
-    init: Any,
-    enough: Any,
-    max_iter: Any,
-) -> None:
-    checked_whole("n_components", n_components)
-    checked_whole("n_runs", n_runs, least=2)
-    checked_whole("max_iter", max_iter)
-    checked_positive("density_threshold", density_threshold)
-    checked_positive("enough", enough)
-    for name, word, known in (("refit", refit, ("W", "both")), ("init", init, tuple(STARTS))):
-        if word not in known:
-            raise ValueError(f"{name} must be one of {', '.join(map(repr, known))}; got {word!r}.")

@@ -1,46 +1,46 @@
-"""Held-out Poisson deviance of every sample, under rates that are never 0.
+"""Held-out Poisson deviance of each sample, with rates that are never 0.
 
-The maximum of the likelihood fits some noise, and gives features that it has not seen in a kind of
-sample the rate 0, under which a held-out count would cost ∞. So a share ε of every sample's rate is
-spread over the features as they occur in the training data,
+A maximum likelihood fit has rates of 0 for features that it has not seen, and a held-out count
+there would have an infinite deviance. So a share ε of each sample's rate is spread over the
+features in proportion to the training data,
 
     y'_ij = (1 − ε) y_ij + ε (t_i + 1) q_j,    t_i = Σ_j y_ij,    q_j = (Σ_i X_ij + 1) / (ΣX + m).
 
-With one component y is nearly t q, so that nothing changes there. Any fixed ε decides between
-ranks: larger models need more of it, the more so the fewer the counts. So ε is chosen for each rank
-by the held-out deviance itself, one number from few against all the held-out counts. It is one half
-at most: close to 1 every model would be the one with one component, and the best of many chance
-differences would be counted as a gain.
+With one component y is nearly t q, and this changes little. Any fixed ε would influence the choice
+of the rank: larger models need a larger ε, especially if there are few counts. So ε is chosen for
+each rank by the held-out deviance itself, which is one of a few numbers against all held-out
+counts. It is at most one half: near 1, all models would be nearly equal to the one with one
+component, and chance differences would count as gains.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 from scipy.special import xlogy
 
-from klnmf.data.sparse_data import SparseData
+from klnmf.data.sparse_data import CountData
 
 Array = npt.NDArray[Any]
 FloatArray = npt.NDArray[np.float64]
 
 BACKGROUNDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.2, 0.3, 0.5)
 
-_ENTRIES_AT_ONCE = 1 << 22  # of the products W_ik H_jk
+_ENTRIES_AT_ONCE = 1 << 22  # products W_ik H_jk in memory
 
 
-def feature_shares(data: SparseData) -> FloatArray:
-    """Share q of each feature of the training data, a count added to each: none is 0."""
+def feature_shares(data: CountData) -> FloatArray:
+    """Share q of each feature in the training data, with one count added to each."""
     columns = data.view(1)
     return np.asarray((columns.row_sums + 1.0) / (data.total + columns.n_rows))
 
 
 def products(W: Array, H: Array, rows: Array, columns: Array) -> FloatArray:
-    """(W Hᵀ)_ij at these cells, in float64, a bounded number of products at a time."""
+    """(W Hᵀ)_ij at these cells, in float64 and bounded memory."""
     y = np.empty(len(rows))
     step = max(1, _ENTRIES_AT_ONCE // W.shape[1])
     for start in range(0, len(rows), step):
@@ -50,64 +50,45 @@ def products(W: Array, H: Array, rows: Array, columns: Array) -> FloatArray:
     return y
 
 
-def rows_of(X: sp.csr_array) -> Array:
-    """Row of every stored value."""
-    return np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
+class Cells(NamedTuple):
+    """Values at some cells of X."""
+
+    x: FloatArray
+    rows: Array
+    columns: Array
+
+    @classmethod
+    def stored_in(cls, X: sp.csr_array) -> Cells:
+        """Return the cells that X stores."""
+        rows = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
+        return cls(X.data.astype(np.float64), rows, X.indices)
 
 
-def deviances_of_all_cells(
-    X: sp.csr_array,
-    W: Array,
-    H: Array,
+def deviances(
+    cells: Cells,
+    factors: tuple[Array, Array],
     shares: FloatArray,
     backgrounds: Sequence[float],
-    scale: float,
+    *,
+    rest_is_zero: bool,
+    scale: float = 1.0,
 ) -> FloatArray:
-    """Deviance 2 Σ_j [x log(x / μ) − x + μ] of every sample, with μ = scale · y' for every cell.
+    """Deviance 2 Σ_j [x log(x / μ) − x + μ] of every sample, for each background ε.
 
-    Parameters
-    ----------
-    X : csr_array
-        Held-out counts.
-    W, H : ndarray
-        The fit to the training counts.
-    shares : ndarray of shape (n_features,)
-        What `feature_shares` returns.
-    backgrounds : sequence of float
-        Values of ε.
-    scale : float
-        Expected held-out counts for each training count.
-
-    Returns
-    -------
-    ndarray of shape (n_backgrounds, n_samples)
+    μ = scale · y', with the `feature_shares` q and the expected held-out counts for each training
+    count as ``scale``. The sum is over the given cells, or over all cells if the rest is 0. Returns
+    an array of shape (n_backgrounds, n_samples).
     """
-    rows = rows_of(X)
-    totals = W.astype(np.float64) @ H.sum(axis=0, dtype=np.float64)
-    y, floors = products(W, H, rows, X.indices), (totals[rows] + 1.0) * shares[X.indices]
-    x = X.data.astype(np.float64)
-    found = np.empty((len(backgrounds), X.shape[0]))
-    for row, background in zip(found, backgrounds, strict=True):
-        mu = scale * ((1.0 - background) * y + background * floors)
-        row[:] = np.bincount(rows, weights=xlogy(x, x / mu) - x, minlength=X.shape[0])
-        row += scale * ((1.0 - background) * totals + background * (totals + 1.0))
-    return 2.0 * found
-
-
-def deviances_of_cells(
-    x: FloatArray,
-    rows: Array,
-    columns: Array,
-    W: Array,
-    H: Array,
-    shares: FloatArray,
-    backgrounds: Sequence[float],
-) -> FloatArray:
-    """Deviance of every sample over its held-out cells alone, with μ = y' there."""
+    (x, rows, columns), (W, H) = cells, factors
     totals = W.astype(np.float64) @ H.sum(axis=0, dtype=np.float64)
     y, floors = products(W, H, rows, columns), (totals[rows] + 1.0) * shares[columns]
-    found = np.empty((len(backgrounds), W.shape[0]))
+    found = np.empty((len(backgrounds), len(W)))
     for row, background in zip(found, backgrounds, strict=True):
-        mu = (1.0 - background) * y + background * floors
-        row[:] = np.bincount(rows, weights=xlogy(x, x / mu) - x + mu, minlength=W.shape[0])
+        mu = scale * ((1.0 - background) * y + background * floors)
+        losses = xlogy(x, x / mu) - x
+        if not rest_is_zero:
+            losses += mu
+        row[:] = np.bincount(rows, weights=losses, minlength=len(W))
+        if rest_is_zero:
+            row += scale * ((1.0 - background) * totals + background * (totals + 1.0))
     return 2.0 * found

@@ -1,9 +1,9 @@
-"""From a fit to one with more components, or with fewer, which keeps what was found.
+"""Change the number of components of a fit, and keep the other components.
 
-A new component is fitted to what the others explain worst, as in a swap (`klnmf.solvers.swaps`).
-Then all components are improved together, and a swap may still lead out of a local optimum. The way
-back merges the two components that lose least by it. A fit that had too many components to choose
-from often ends lower than one that had too few.
+A new component is fitted to the data that the others explain worst, as in a swap
+(`klnmf.solvers.swaps`). Then all components are improved together, and a swap may still leave a
+local optimum. To remove a component, the two whose merger costs least are merged. Fits that come
+from more components often end lower than those that come from fewer.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from klnmf.data.sparse_data import SparseData
+from klnmf.data.sparse_data import CountData
 from klnmf.solvers.base import Problem, State
 from klnmf.solvers.coordinate_descent import SparseCoordinateDescent
 from klnmf.solvers.loop import MaxIterations, Run, SmallGain
@@ -25,14 +25,14 @@ Factors = tuple[Array, Array]  # W and H, both tall, downloaded from the back-en
 # A descent ends when an iteration gains less than this share of the objective, and no swap helps.
 ENOUGH = 1e-4
 MOST_ITERATIONS = 100
-# Trials of a swap in a row without success before there are no more. More of them take longer and
-# change little here, where every component was fitted to what the others had missed.
+# Failed swaps in a row after which no more are tried. More of them take longer and change little
+# here, because each component was fitted to the data that the others explained worst.
 SWAP_FAILURES = 1
-# New components that are compared on a sample; the best joins the others.
+# Number of new components that are compared on a sample; the best one is used.
 CANDIDATES = 6
 
 
-def one_component(data: SparseData) -> Factors:
+def one_component(data: CountData) -> Factors:
     """Return the best fit with one component: row sums and column shares."""
     shares = data.view(1).row_sums / (data.total or 1.0)
     return _as_column(data.view(0).row_sums, data.dtype), _as_column(shares, data.dtype)
@@ -66,7 +66,7 @@ def _with_one_more(problem: Problem, factors: Factors, generator: np.random.Gene
     scales = _column_sums(H)
     found = propose_addition(sample.X, *_sampled(sample, factors, scales), generator, CANDIDATES)
     new = np.zeros(len(H))
-    if found is None:  # there is nothing to gain; the margins are as good as anything
+    if found is None:  # nothing improves the fit, so use the column sums
         new[:] = columns.row_sums / (columns.row_sums.sum() or 1.0)
     else:
         new[sample.columns] = found
@@ -99,7 +99,7 @@ def _with_one_less(problem: Problem, factors: Factors, generator: np.random.Gene
 
 
 def _column_sums(H: Array) -> Array:
-    """Column sums of H, 1 where there is nothing to scale."""
+    """Column sums of H, with 1 for columns of zeros."""
     sums = H.sum(axis=0, dtype=np.float64)
     return np.where(sums > 0, sums, 1.0)
 
@@ -130,5 +130,5 @@ def descended(
 
 
 def objective_of(problem: Problem, factors: Factors) -> float:
-    """KL divergence of the data that the problem is about."""
+    """KL divergence of the data of the problem."""
     return float(problem.objective(problem.upload(factors)))

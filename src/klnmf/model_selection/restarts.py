@@ -1,4 +1,4 @@
-"""Many fits of the same data from different starts; X is prepared once and shared by all."""
+"""Fits of the same data from many starts; X is prepared once for all."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Array = npt.NDArray[Any]
 
 
 class Fit(NamedTuple):
-    """What is kept of a run."""
+    """The result of a run."""
 
     components: Array  # n_components × n_features, float32, each of Euclidean length 1
     objective: float

@@ -1,12 +1,13 @@
-"""The way through ranks and splits: which fits were done, what they gave, which one is next.
+"""The state of a rank search: finished fits, their results, and the next fit.
 
-All splits of a rank come before the next rank, so that the search can stop when the deviance has
-clearly risen, and so that the components of the splits can be compared while they are at hand. Of
-every split only the last fit is kept: the next one starts from it.
+All splits of a rank are fitted before the next rank, so that the search can stop when the deviance
+has clearly risen, and so that the components of the splits can be compared. Only the last fit of
+each split is kept; the next one starts from it.
 
-The way leads up, and then back by merges to the smallest rank. A rank keeps the fits of the way up
-or of the way back, whichever have the lower objective on the training data: what is held out has no
-say in it. If the deviance has no longer risen clearly after that, the way leads on upwards.
+The search goes up through the ranks, and then back to the smallest one by merging components. A
+rank keeps the fits of the way up or of the way back, whichever have the lower objective on the
+training data; held-out data are not used for that. If the deviance has then no longer clearly
+risen, the search continues upwards.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ FloatArray = npt.NDArray[np.float64]
 
 METHODS = {"thinning": ThinnedSplit, "speckled": SpeckledSplit}
 
-# The data of all splits stay in memory while they take no more than this; else they are drawn anew,
-# the same ones, for each fit.
+# The data of all splits stay in memory if they take no more than this. Otherwise the same data are
+# drawn again for each fit.
 KEPT_BYTES = 1 << 30
 _BYTES_PER_NONZERO = 40
 
@@ -42,7 +43,7 @@ def is_small(X: sp.csr_array, n_splits: int) -> bool:
 
 
 class Step(NamedTuple):
-    """One fit: of one split with one rank."""
+    """A fit of one split with one rank."""
 
     factors: Factors
     deviances: FloatArray  # held-out, for each background and sample
@@ -51,7 +52,7 @@ class Step(NamedTuple):
 
 
 class Held(NamedTuple):
-    """What is held of a fit of the present rank until all splits are fitted."""
+    """Results of a fit of the current rank, kept until all splits are fitted."""
 
     deviances: FloatArray
     objective: float
@@ -60,13 +61,13 @@ class Held(NamedTuple):
 
 @dataclass(frozen=True)
 class Plan:
-    """What the search is about; nothing here changes."""
+    """The settings of a search."""
 
     X: sp.csr_array
     ranks: tuple[int, ...]
     n_splits: int
     train_fraction: float
-    backgrounds: tuple[float, ...]  # of which each rank gets the best
+    backgrounds: tuple[float, ...]  # each rank takes the best one
     method: str
     seed: int
     n_threads: int
@@ -74,7 +75,7 @@ class Plan:
 
 @dataclass
 class Search:
-    """Where the search has come to: enough to go on, from memory or from a file, to the end."""
+    """The progress of a search, with everything needed to continue it."""
 
     plan: Plan
     factors: list[Factors | None]  # the last fit of each split
@@ -85,10 +86,10 @@ class Search:
     stability: list[float] = field(default_factory=list)  # of each rank
     backgrounds: list[float] = field(default_factory=list)  # of each rank
     objectives: list[float] = field(default_factory=list)  # of each rank, sum over the splits
-    back: int | None = None  # position of the rank that is fitted on the way back
+    back: int | None = None  # index of the rank that is fitted on the way back
     top: list[Factors | None] = field(default_factory=list)  # where the way back began
-    n_swept: int = 0  # ranks that there were when it did
-    n_fits: int = 0  # of ranks and splits, on all ways
+    n_swept: int = 0  # number of ranks at that time
+    n_fits: int = 0  # all fits so far
     _kept: dict[int, Any] = field(default_factory=dict)
 
     @classmethod
@@ -103,7 +104,7 @@ class Search:
 
     @property
     def is_complete(self) -> bool:
-        """Whether every rank was fitted."""
+        """Whether all ranks were fitted."""
         return self.n_ranks_done == len(self.plan.ranks)
 
     @property
@@ -113,12 +114,12 @@ class Search:
 
     @property
     def end_of_way_back(self) -> int:
-        """Position at which the way back ends; the fit with one component is the best there is."""
+        """Index of the last rank on the way back; rank 1 is optimal already."""
         return int(self.plan.ranks[0] == 1)
 
     @property
     def ranks_ahead(self) -> list[int]:
-        """Ranks of the fits to come, at most: those of the way up, and of one way back."""
+        """Ranks of the remaining fits without early stopping: the way up and one way back."""
         ranks, lowest = self.plan.ranks, self.end_of_way_back
         turn = self.n_swept - 1 if self.back is not None else len(ranks) - 1
         first = turn - 1 if self.back is None else self.back
@@ -134,7 +135,7 @@ class Search:
         return [split for split in range(self.plan.n_splits) if split not in self.current]
 
     def step(self, split: int) -> Step:
-        """Fit one split with this rank; changes nothing, so that several can be done at once."""
+        """Fit one split with this rank; the search is not changed, so threads can do several."""
         started = time.perf_counter()
         data = self._split(split)
         seed = [self.plan.seed, split, self.rank]
@@ -156,7 +157,7 @@ class Search:
         return data
 
     def accept(self, split: int, step: Step) -> None:
-        """Note what a step gave; with the last split the rank is done."""
+        """Add the result of a step; the last split completes the rank."""
         self.factors[split] = step.factors
         self.current[split] = Held(*step[1:])
         self.n_fits += 1
@@ -179,7 +180,7 @@ class Search:
             self.back, self.factors, self.top = None, self.top, []
 
     def _note(self, position: int, held: list[Held], objective: float, seconds: FloatArray) -> None:
-        """Write down what a rank gave, in place of what was there before."""
+        """Store the results of a rank in place of earlier ones."""
         by_background = np.array([each.deviances for each in held]).swapaxes(0, 1)
         best = int(np.argmin(by_background.mean(axis=(1, 2))))
         deviances = by_background[best]
@@ -195,7 +196,7 @@ class Search:
             column[position : position + 1] = [value]  # type: ignore[list-item]
 
     def goes_on(self, early_stop: bool) -> bool:
-        """Turn where it is time to; returns whether there is anything left to do."""
+        """Change direction if it is time; return whether there is anything left to do."""
         if self.back is not None or self.current:
             return True
         has_risen = early_stop and self.n_ranks_done > 0 and self.comparison().has_clearly_risen

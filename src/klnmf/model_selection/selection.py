@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_limits
 from klnmf.backends.cpu import effective_threads
 from klnmf.data.not_counts import NotCountsWarning, transformation_of
 from klnmf.data.sparse_data import view_of
-from klnmf.data.validation import EXACT_IN_FLOAT32, check_counts, checked_input, warn_caller
+from klnmf.data.validation import EXACT_IN_FLOAT32, check_counts, warn_caller
 from klnmf.estimators.completion import is_integer_valued
 from klnmf.model_selection.checkpoints import SearchFile
 from klnmf.model_selection.deviance import BACKGROUNDS
@@ -192,10 +192,8 @@ def _result(search: Search) -> RankSelection:
 
 def _checked_data(X: Any) -> tuple[sp.csr_array, str]:
     """Return the counts, and the method to hold data out."""
-    counts = check_counts(
-        checked_input(X, ensure_min_samples=2, estimator="select_rank"),
-        name="select_rank",
-    )
+    name = "select_rank"
+    counts = check_counts(X, name=name, estimator=name, ensure_min_samples=2)
     if counts.nnz == 0:
         raise ValueError("All values of X are zero, so there is no rank to choose.")
     if is_integer_valued(counts):

@@ -1,12 +1,11 @@
-"""Hold-out for data that are not counts: random cells, zeros included, are hidden from the fit.
+"""Hold-out for data that are not counts: random cells, including zeros, are hidden from the fit.
 
-A fit to the other cells alone is one to a matrix with missing entries. It is found by filling every
-hidden cell with its present estimate and improving the factors on the filled matrix, again and
-again (the EM algorithm). With y° the estimates that were filled in, the objective of the filled
-matrix exceeds that of the visible cells by Σ_hidden d(y°, y) ≥ 0, and equals it at y = y°: what
-lowers the first lowers the second at least as much. So the objective of the visible cells never
-rises, and its stationary points are those of the iteration. Time and memory grow with the nonzeros
-and the hidden cells.
+The fit to the visible cells is a fit to a matrix with missing entries. The EM algorithm finds it:
+it fills each hidden cell with its current estimate, improves the factors on the filled matrix, and
+repeats. With y° the filled-in estimates, the objective of the filled matrix exceeds that of the
+visible cells by Σ_hidden d(y°, y) ≥ 0, and equals it at y = y°. So a step that lowers the first
+lowers the second at least as much, the objective of the visible cells never rises, and both have
+the same stationary points. Time and memory grow with the nonzeros and the hidden cells.
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from klnmf.backends import make_backend
-from klnmf.data.sparse_data import SparseData
+from klnmf.data.sparse_data import InMemoryData
 from klnmf.data.validation import VALUE_RANGE
 from klnmf.model_selection.deviance import (
+    Cells,
     FloatArray,
-    deviances_of_cells,
+    deviances,
     feature_shares,
     products,
-    rows_of,
 )
 from klnmf.model_selection.growth import (
     ENOUGH,
@@ -41,7 +40,7 @@ from klnmf.solvers.base import Problem
 
 Array = npt.NDArray[Any]
 
-# Hidden cells at most: this many for each nonzero, but in any case so many.
+# Largest number of hidden cells per nonzero, and the number that is always allowed.
 CELLS_PER_NONZERO = 10
 CELLS_IN_ANY_CASE = 100_000
 ITERATIONS_A_ROUND = 4
@@ -49,13 +48,13 @@ MOST_ROUNDS = 40
 
 
 def n_hidden(shape: tuple[int, int], nnz: int, train_fraction: float) -> int:
-    """How many cells are hidden: 1 − f of all, or fewer where X is very sparse."""
+    """Return the number of cells to hide: 1 − f of all, or fewer if X is very sparse."""
     wanted = round((1.0 - train_fraction) * shape[0] * shape[1])
     return max(1, min(wanted, max(CELLS_PER_NONZERO * nnz, CELLS_IN_ANY_CASE)))
 
 
 def random_cells(shape: tuple[int, int], n_cells: int, generator: np.random.Generator) -> Array:
-    """Draw different cells at random, as sorted numbers i · m + j, in memory of their number."""
+    """Draw distinct random cells as sorted numbers i · m + j, in memory proportional to them."""
     size = shape[0] * shape[1]
     if n_cells > size // 4:
         return np.sort(generator.permutation(size)[:n_cells])
@@ -75,22 +74,22 @@ class SpeckledSplit:
         self._shape, self._dtype, self._n_threads = X.shape, X.dtype, n_threads
         generator = np.random.default_rng(seed)
         hidden = random_cells(X.shape, n_hidden(X.shape, X.nnz, train_fraction), generator)
-        self._rows, self._columns = np.divmod(hidden, X.shape[1])
-        stored = rows_of(X).astype(np.int64) * X.shape[1] + X.indices
+        stored = Cells.stored_in(X).rows.astype(np.int64) * X.shape[1] + X.indices
         is_hidden = np.isin(stored, hidden, assume_unique=True)
-        self._values = np.zeros(len(hidden))
-        self._values[np.searchsorted(hidden, stored[is_hidden])] = X.data[is_hidden]
-        # Visible nonzeros and hidden cells in one pattern, row after row.
+        values = np.zeros(len(hidden))
+        values[np.searchsorted(hidden, stored[is_hidden])] = X.data[is_hidden]
+        self._hidden = Cells(values, *np.divmod(hidden, X.shape[1]))
+        # Visible nonzeros and hidden cells in one pattern, in order of rows.
         cells = np.concatenate([stored[~is_hidden], hidden])
         self._order = np.argsort(cells, kind="stable")
         self._cells = cells[self._order]
         self._visible = X.data[~is_hidden]
 
     def fitted(self, factors: Factors | None, n_components: int, seed: list[int]) -> Factors:
-        """Go on from a smaller fit, or from nothing, to one with this many components."""
+        """Return a fit with this many components, starting from a smaller one if there is one."""
         if factors is None:
-            # A hidden cell is at first what the margins of the others make of it.
-            factors = one_component(self._filled(np.zeros(len(self._rows))))
+            # Hidden cells start with the estimates from row and column sums.
+            factors = one_component(self._filled(np.zeros(len(self._hidden.x))))
             factors, _ = self._rounds(factors, seed)
         if factors[0].shape[1] < n_components:
             factors = resized(self._problem(factors), factors, n_components, seed)
@@ -101,22 +100,21 @@ class SpeckledSplit:
         return factors
 
     def merged(self, factors: Factors, n_components: int, seed: list[int]) -> Factors:
-        """Go back from a larger fit to one with this many components."""
+        """Return a fit with this many components, starting from a larger one."""
         factors = resized(self._problem(factors), factors, n_components, seed)
         return self._rounds(factors, seed)[0]
 
     def deviances(self, factors: Factors, backgrounds: Sequence[float]) -> FloatArray:
-        """Deviance for each background and every sample over its hidden cells."""
+        """Deviance of the hidden cells for each background and sample."""
         shares = feature_shares(self._problem(factors).backend.data)
-        cells = (self._values, self._rows, self._columns)
-        return deviances_of_cells(*cells, *factors, shares, backgrounds)
+        return deviances(self._hidden, factors, shares, backgrounds, rest_is_zero=False)
 
     def objective(self, factors: Factors) -> float:
-        """KL divergence over the visible cells alone."""
-        return objective_of(self._problem(factors), factors)  # the hidden cells are met exactly
+        """KL divergence of the visible cells."""
+        return objective_of(self._problem(factors), factors)  # the hidden cells contribute 0
 
     def _rounds(self, factors: Factors, seed: list[int]) -> tuple[Factors, float]:
-        """Fill and improve until that gains little; returns the pair and its objective."""
+        """Repeat filling and fitting until it gains little; return factors and objective."""
         before = self.objective(factors)
         for number in range(MOST_ROUNDS):
             state_seed = int(np.random.default_rng([*seed, number]).integers(2**31))
@@ -135,11 +133,11 @@ class SpeckledSplit:
 
     def _problem(self, factors: Factors) -> Problem:
         """Return the problem of the data with hidden cells as these factors estimate them."""
-        data = self._filled(products(*factors, self._rows, self._columns))
+        data = self._filled(products(*factors, self._hidden.rows, self._hidden.columns))
         return Problem(make_backend("auto", data, self._n_threads), Penalties())
 
-    def _filled(self, estimates: FloatArray) -> SparseData:
-        """Return the data with these values in the hidden cells; what is next to nothing is 0."""
+    def _filled(self, estimates: FloatArray) -> InMemoryData:
+        """Return the data with these values in the hidden cells; tiny values become 0."""
         lowest = VALUE_RANGE[self._dtype.name][0]
         filling = np.where(estimates < lowest, 0.0, estimates).astype(self._dtype)
         values = np.concatenate([self._visible, filling])[self._order]
@@ -148,4 +146,4 @@ class SpeckledSplit:
         indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=self._shape[0]))])
         matrix = sp.csr_array((values[kept], columns, indptr), shape=self._shape)
         matrix.has_canonical_format = True
-        return SparseData(matrix)
+        return InMemoryData(matrix)

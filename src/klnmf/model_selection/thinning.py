@@ -10,8 +10,9 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from klnmf.backends import make_backend
-from klnmf.data.sparse_data import SparseData
-from klnmf.model_selection.deviance import FloatArray, deviances_of_all_cells, feature_shares
+from klnmf.data.sparse_data import InMemoryData
+from klnmf.estimators.completion import split_by_values
+from klnmf.model_selection.deviance import Cells, FloatArray, deviances, feature_shares
 from klnmf.model_selection.growth import Factors, descended, objective_of, one_component, resized
 from klnmf.objective import Penalties
 from klnmf.solvers.base import Problem
@@ -22,24 +23,10 @@ Array = npt.NDArray[Any]
 def thinned(
     X: sp.csr_array, train_fraction: float, generator: np.random.Generator
 ) -> tuple[sp.csr_array, sp.csr_array]:
-    """Split every count at random: each unit of it is training data with this probability.
+    """Split counts at random into training and test counts, which sum to X.
 
-    If X_ij is Poisson with the rate λ, the two parts are independent and Poisson with the rates
-    f λ and (1 − f) λ: nothing about the test part has leaked into the training part.
-
-    Parameters
-    ----------
-    X : csr_array
-        Counts: whole numbers.
-    train_fraction : float
-        f, between 0 and 1.
-    generator : numpy.random.Generator
-        Source of randomness.
-
-    Returns
-    -------
-    train, test : csr_array
-        They sum to X.
+    Each unit of a count is training data with the probability f = ``train_fraction``. If X_ij is
+    Poisson with rate λ, the two parts are independent Poisson counts with rates f λ and (1 − f) λ.
 
     Examples
     --------
@@ -50,42 +37,22 @@ def thinned(
     >>> (train + test).toarray().tolist()
     [[100.0, 0.0], [3.0, 7.0]]
     """
-    first = generator.binomial(X.data.astype(np.int64), train_fraction).astype(X.dtype)
-    second = X.data - first  # before the zeros of the first are dropped, in place
-    return _nonzeros(X, first), _nonzeros(X, second)
-
-
-def _nonzeros(X: sp.csr_array, values: Array) -> sp.csr_array:
-    part = sp.csr_array((values, X.indices.copy(), X.indptr.copy()), shape=X.shape)
-    part.eliminate_zeros()
-    return part
+    return split_by_values(X, generator.binomial(X.data.astype(np.int64), train_fraction))
 
 
 class ThinnedSplit:
-    """One split of the counts, and the fits to its training part.
-
-    Parameters
-    ----------
-    X : csr_array
-        Counts.
-    train_fraction : float
-        Share of the counts to fit to.
-    seed : list of int
-        Seeds the split.
-    n_threads : int or None
-        Threads of the back-end.
-    """
+    """One split of the counts, decided by the seed, and the fits to its training part."""
 
     def __init__(
         self, X: sp.csr_array, train_fraction: float, seed: list[int], n_threads: int | None
     ) -> None:
         train, self._test = thinned(X, train_fraction, np.random.default_rng(seed))
-        self._data = SparseData(train)
+        self._data = InMemoryData(train)
         self._problem = Problem(make_backend("auto", self._data, n_threads), Penalties())
         self._scale = (1.0 - train_fraction) / train_fraction
 
     def fitted(self, factors: Factors | None, n_components: int, seed: list[int]) -> Factors:
-        """Go on from a smaller fit, or from nothing, to one with this many components."""
+        """Return a fit with this many components, starting from a smaller one if there is one."""
         self._data.prepare()
         factors = one_component(self._data) if factors is None else factors
         factors = resized(self._problem, factors, n_components, seed)
@@ -94,7 +61,7 @@ class ThinnedSplit:
         return descended(self._problem, factors, _state_seed(seed))[0]
 
     def merged(self, factors: Factors, n_components: int, seed: list[int]) -> Factors:
-        """Go back from a larger fit to one with this many components."""
+        """Return a fit with this many components, starting from a larger one."""
         self._data.prepare()
         factors = resized(self._problem, factors, n_components, seed)
         if self._data.nnz == 0:
@@ -106,10 +73,9 @@ class ThinnedSplit:
         return objective_of(self._problem, factors)
 
     def deviances(self, factors: Factors, backgrounds: Sequence[float]) -> FloatArray:
-        """Held-out deviance for each background and every sample."""
-        return deviances_of_all_cells(
-            self._test, *factors, feature_shares(self._data), backgrounds, self._scale
-        )
+        """Held-out deviance for each background and sample."""
+        shares, cells = feature_shares(self._data), Cells.stored_in(self._test)
+        return deviances(cells, factors, shares, backgrounds, rest_is_zero=True, scale=self._scale)
 
 
 def _state_seed(seed: list[int]) -> int:

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from klnmf.data.on_disk.views import Entries, MappedView, entries_of
-from klnmf.data.sparse_data import row_ranges
+from klnmf.data.on_disk.views import Entries, MappedRows
+from klnmf.data.sums import row_ranges
 from klnmf.readers.streams import Block, CountStream
 
 Array = npt.NDArray[Any]
@@ -133,9 +133,9 @@ def _whole_rows(blocks: Iterator[Block]) -> Iterator[sp.csr_array]:
             continue
         cut = int(np.searchsorted(block.rows, block.rows[-1]))
         if cut or (pieces and pieces[-1].rows[-1] != block.rows[0]):
-            pieces.append(Block(*(part[:cut] for part in block)))
-            yield _csr(pieces, done)
-            pieces, done = [], int(pieces[-1 if cut else -2].rows[-1]) + 1
+            complete = _csr([*pieces, Block(*(part[:cut] for part in block))], done)
+            yield complete
+            pieces, done = [], done + complete.shape[0]
         pieces.append(Block(*(part[cut:] for part in block)))
     if pieces:
         yield _csr(pieces, done)
@@ -150,13 +150,13 @@ def _csr(pieces: list[Block], done: int) -> sp.csr_array:
 
 
 def transposed_blocks(
-    view: MappedView, counts: Array, limit: int, folder: Path
+    stored: MappedRows, counts: Array, limit: int, folder: Path
 ) -> Iterator[tuple[Array, Array]]:
     """Entries of a matrix column after column: pieces of row numbers and of values.
 
     Parameters
     ----------
-    view : MappedView
+    stored : MappedRows
         The matrix by rows.
     counts : ndarray
         Nonzeros of each column.
@@ -165,8 +165,8 @@ def transposed_blocks(
     folder : Path
         For temporary files, which are as large as the matrix.
     """
-    dtype = record_dtype((view.n_rows, view.n_columns), view.values.dtype)
-    entries = entries_of(view, limit)
+    dtype = record_dtype((stored.n_rows, stored.n_columns), stored.values.dtype)
+    entries = stored.entries(limit)
     for start, stop, bucket in _bucketed(entries, "column", counts, limit, dtype, folder):
         if stop == start + 1:  # one column: in the order of its rows already, however long
             for rows, _, values in _pieces(bucket, dtype, limit):

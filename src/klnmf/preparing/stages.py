@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from klnmf.data.canonical import canonical
 from klnmf.data.on_disk.arrays import ArrayWriter
 from klnmf.data.on_disk.layout import (
     FORMAT,
@@ -25,15 +26,14 @@ from klnmf.data.on_disk.layout import (
     sha256,
     write_json,
 )
-from klnmf.data.on_disk.measuring import measured_facts, row_sums
-from klnmf.data.on_disk.verification import remember
-from klnmf.data.on_disk.views import MappedView, open_view
+from klnmf.data.on_disk.verification import measured_facts, remember
+from klnmf.data.on_disk.views import MappedRows, open_rows
 from klnmf.data.sparse_data import check_n_columns
 from klnmf.data.validation import EXACT_IN_FLOAT32, check_value_range, working_dtype
 from klnmf.preparing.sorting import Tally, row_blocks, transposed_blocks
 from klnmf.readers.matrix_files import one_per_line
 from klnmf.readers.streams import CountStream
-from klnmf.readers.table import as_names, canonical, refuse_wrong_counts, unique_features
+from klnmf.readers.table import as_names, refuse_wrong_counts, unique_features
 from klnmf.support.input_files import ReadError
 
 Array = npt.NDArray[Any]
@@ -154,14 +154,14 @@ class RowsSeen:
 # ---- columns and header --------------------------------------------------------------------------
 
 
-def _view(partial: Path, facts: dict[str, Any], mode: int) -> MappedView:
+def _rows(partial: Path, facts: dict[str, Any], mode: int) -> MappedRows:
     shape = tuple(facts["shape"])
-    return open_view(partial, mode, shape, facts["nonzeros"], np.dtype(facts["dtype"]))
+    return open_rows(partial, mode, shape, facts["nonzeros"], np.dtype(facts["dtype"]))
 
 
 def write_columns(partial: Path, facts: dict[str, Any], limit: int) -> None:
     """Write the same entries column after column."""
-    view = _view(partial, facts, 0)
+    stored = _rows(partial, facts, 0)
     counts = np.diff(np.load(partial / "columns.indptr.npy", mmap_mode="r"))
     dtype = index_dtype(facts["shape"][0])
     for leftover in partial.glob("*.bucket"):
@@ -170,7 +170,7 @@ def write_columns(partial: Path, facts: dict[str, Any], limit: int) -> None:
         ArrayWriter(partial / "columns.indices.npy", dtype) as indices,
         ArrayWriter(partial / "columns.values.npy", facts["dtype"]) as values,
     ):
-        for rows, entries in transposed_blocks(view, counts, limit, partial):
+        for rows, entries in transposed_blocks(stored, counts, limit, partial):
             indices.append(rows)
             values.append(entries)
 
@@ -180,8 +180,8 @@ def write_header(partial: Path, facts: dict[str, Any]) -> None:
     shape = tuple(facts["shape"])
     for mode, name in enumerate(MODES):
         with ArrayWriter(partial / f"{name}.sums.npy", "<f8") as sums:
-            sums.append(row_sums(_view(partial, facts, mode)))
-    known = measured_facts(partial, _view(partial, facts, 0))
+            sums.append(_rows(partial, facts, mode).row_sums())
+    measured = measured_facts(partial, _rows(partial, facts, 0))
     arrays = arrays_of(shape, facts["nonzeros"], np.dtype(facts["dtype"]))
     names = [*arrays, *(file for file in NAME_FILES.values() if (partial / file).exists())]
     files = {
@@ -190,6 +190,6 @@ def write_header(partial: Path, facts: dict[str, Any]) -> None:
     }
     header: dict[str, Any] = {"format": FORMAT, "version": VERSION, "klnmf": version("klnmf")}
     content = {name: value for name, value in facts.items() if name != "sizes"}
-    header = {**header, **content, **known, "files": files}
+    header = {**header, **content, **measured, "files": files}
     write_json(partial / HEADER, header)
     remember(partial, header)

@@ -55,31 +55,30 @@ def prepare(
 ) -> OnDiskMatrix:
     """Write a matrix to a folder from which it can be fitted without being in memory.
 
-    The folder appears when it is whole; until then it is ``PATH.partial``. Called again after it
-    was killed, it goes on where the rows were complete, and begins anew where they were not. For a
-    while it needs room on the disk for about three times the result.
+    Until the folder is complete, its name is ``PATH.partial``. If the process is killed, call the
+    function again: it continues if all rows were written, and otherwise starts from the beginning.
+    For a while it needs disk space for about three times the result.
 
-    Files of the formats npz, mtx, uci (docword), h5ad (sparse), and csv, tsv or parquet with
-    triplets are read in pieces. Others are read whole first, as :func:`klnmf.readers.read_counts`
-    does, and ``say`` is told so.
+    Files are read in blocks, except svmlight, texts, jsonl and unusual .npz files. These are first
+    read into memory, and ``say`` is called with a line about it.
 
     Parameters
     ----------
     data : path, CountTable, or matrix
-        File or folder that :func:`klnmf.readers.read_counts` reads; or counts with their names; or
-        a matrix alone, sparse or dense.
+        File or folder that :func:`klnmf.readers.read_counts` reads, or counts with their names, or
+        a matrix, sparse or dense.
     path : path
         Folder to write.
     memory : str or int, default="2G"
-        Bytes to work in, such as "512M", at least 1 MiB. Beside it there are two numbers for each
-        row and column, names, the longest row, and about 30 MB.
+        Memory to work in, such as "512M", at least 1 MiB. In addition, two numbers per row and
+        column, names, the longest row, and about 30 MB are in memory.
     dtype : None, float32 or float64
-        Type of the values, and so of fits. By default the one that a fit of the same data in memory
-        has.
+        Type of the values, and so of fits. By default the type that a fit of the same data in
+        memory has.
     overwrite : bool, default=False
-        Whether to replace a prepared matrix that is there.
+        Whether to replace an existing prepared matrix.
     say : callable, default=None
-        Called with lines on what is being done.
+        Called with lines about the progress.
     format, layer, transpose, **options
         How a file is read, see :func:`klnmf.readers.read_counts`.
 
@@ -128,7 +127,7 @@ def prepare(
             facts = write_rows(partial, _stream(data, say, **reading), limit, dtype, place)
             write_json(partial / PROGRESS, {"identity": identity, "facts": facts})
         else:
-            say("going on: the rows are complete")
+            say("continuing: the rows are complete")
         say(f"{facts['nonzeros']:,} nonzeros by rows; now by columns")
         write_columns(partial, facts, limit)
         say("checksums")

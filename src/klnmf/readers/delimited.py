@@ -185,7 +185,8 @@ def _explain_triplets(
             what = "row, column, count" if width == 3 else "as many as the header has"
             raise ReadError(
                 path,
-                f"{len(fields)} fields where {width} belong ({what}): {shown(' | '.join(fields))}.",
+                f"expected {width} fields ({what}), found {len(fields)}: "
+                f"{shown(' | '.join(fields))}.",
                 line,
             )
         if len(wanted) == 3:
@@ -254,7 +255,7 @@ class _Table:
         if len(fields) != self.width:
             raise ReadError(
                 self.path,
-                f"{len(fields)} fields where {self.width} belong, as in the lines above.",
+                f"expected {self.width} fields, as in the lines above, found {len(fields)}.",
                 line,
             )
         if self.offset:

@@ -40,11 +40,13 @@ def explain_svmlight(path: Path) -> None:
                 continue
             value = _number(count)
             if not colon or not index.isdecimal() or value is None:
-                raise ReadError(path, f"found {entry!r} where index:count was expected.", number)
+                raise ReadError(path, f"expected index:count, found {entry!r}.", number)
             if not is_count(value):
                 raise ReadError(path, f"{entry!r}: counts are finite numbers of 0 or more.", number)
             if int(index) <= last:
-                raise ReadError(path, f"index {index} follows {last}; indices must rise.", number)
+                raise ReadError(
+                    path, f"index {index} comes after {last}; indices must increase.", number
+                )
             last = int(index)
 
 
@@ -63,18 +65,20 @@ def check_entries(path: Path, lines: Lines, file: EntryFile) -> None:
     for number, line in _not_blank(lines):
         numbers = fields(line)
         if len(numbers) != file.width:
-            raise ReadError(path, f"found {shown(line)} where {file.width} numbers belong.", number)
+            raise ReadError(path, f"expected {file.width} numbers, found {shown(line)}.", number)
         row, column = sizes_in(path, b" ".join(numbers[:2]), number, 2, "row and column")
         for index, largest, what in zip((row, column), file.shape, ("row", "column"), strict=True):
             if not 1 <= index <= largest:
                 raise ReadError(path, f"{what} {index} is not from 1 to {largest}.", number)
         if file.is_rising and row < last:
-            raise ReadError(path, f"document {row} follows {last}; they must rise.", number)
+            raise ReadError(
+                path, f"document {row} comes after {last}; documents must be in order.", number
+            )
         if file.width == 3:
             _check_count(path, numbers[2], number, file.is_whole)
         last, found = row, found + 1
         if file.n_entries is not None and found > file.n_entries:
-            problem = f"the file promises {file.n_entries:,} entries and has more."
+            problem = f"the file announces {file.n_entries:,} entries but has more."
             raise ReadError(path, problem, number)
     if file.n_entries is not None and found < file.n_entries:
         raise ReadError(
@@ -110,7 +114,7 @@ def sizes_in(path: Path, line: bytes, number: int, width: int, what: str) -> lis
     found = fields(line)
     if len(found) != width or not all(field.isdigit() and len(field) <= 18 for field in found):
         numbers = "a whole number" if width == 1 else f"{width} whole numbers"
-        raise ReadError(path, f"found {shown(line)} where {numbers} belong: {what}.", number)
+        raise ReadError(path, f"expected {numbers}: {what}; found {shown(line)}.", number)
     return [int(field) for field in found]
 
 

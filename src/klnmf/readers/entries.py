@@ -175,8 +175,8 @@ def matrix_market(path: Path) -> EntryFile:
     if len(words) != 5 or words[:2] != ["%%matrixmarket", "matrix"]:
         raise ReadError(
             path,
-            f'found {shown(banner)} where the first line of a Matrix Market file stands, such as "'
-            '%%MatrixMarket matrix coordinate integer general".',
+            'expected the first line of a Matrix Market file, such as "%%MatrixMarket matrix '
+            f'coordinate integer general"; found {shown(banner)}.',
             number,
         )
     layout, field, symmetry = words[2:]

@@ -43,12 +43,12 @@ def read_counts(
 ) -> CountTable:
     r"""Read a file or a folder as counts, samples × features, with the names it holds.
 
-    Files are read in pieces and never as a dense table. Entries of the same row and column add up.
-    What was changed or left out is told to the logger ``klnmf.readers``, as a warning, which Python
-    shows by default.
+    Files are read in blocks and never as a dense table. Entries of the same row and column are
+    summed. If something was changed or left out, the logger ``klnmf.readers`` says so in a warning,
+    which Python shows by default.
 
     ==============  ============================================================================
-    format          what it is
+    format          file or folder
     ==============  ============================================================================
     ``"npz"``       .npz of ``scipy.sparse.save_npz``
     ``"mtx"``       .mtx of Matrix Market
@@ -57,47 +57,47 @@ def read_counts(
     ``"10x-h5"``    .h5 of Cell Ranger
     ``"h5ad"``      .h5ad of AnnData
     ``"loom"``      .loom, genes × cells, returned as cells × genes
-    ``"csv"``       .csv, parted by commas: a table, or lines of row, column, count
-    ``"tsv"``       .tsv or .tab, parted by tabs: the same
-    ``"parquet"``   .parquet: the same
+    ``"csv"``       .csv, comma-separated: a table, or lines of row, column, count
+    ``"tsv"``       .tsv or .tab, tab-separated: a table, or lines of row, column, count
+    ``"parquet"``   .parquet: a table, or columns of row, column, count
     ``"uci"``       docword.NAME.txt, with vocab.NAME.txt beside it
-    ``"svmlight"``  .svmlight, .libsvm or .svm, whose labels are kept
+    ``"svmlight"``  .svmlight, .libsvm or .svm; labels are kept
     ``"texts"``     folder of .txt files
-    ``"jsonl"``     .jsonl or .ndjson, a document a line
-    ``"prepared"``  folder that ``klnmf prepare`` wrote, into memory
+    ``"jsonl"``     .jsonl or .ndjson, one document per line
+    ``"prepared"``  folder that ``klnmf prepare`` wrote; it is read into memory
     ==============  ============================================================================
 
-    Text files may be packed (.gz). The formats h5ad, loom, 10x-h5 and parquet need packages that
-    ``pip install "klnmf[files]"`` brings.
+    Text files may be compressed (.gz). The formats h5ad, loom, 10x-h5 and parquet need packages
+    that ``pip install "klnmf[files]"`` installs.
 
     Parameters
     ----------
     path : path
         File or folder.
     format : str, optional
-        One of the formats above; by default the name tells it.
+        One of the formats above. By default it is inferred from the name.
     layer : str, optional
-        For h5ad and loom: the layer to read instead of the main matrix; for h5ad ``"raw"`` also
-        is what AnnData keeps as ``raw``.
+        For h5ad and loom: the layer to read instead of the main matrix. For h5ad, ``"raw"`` reads
+        AnnData's ``raw``.
     transpose : bool, default=False
-        Exchange rows and columns of what the format returns: for files with samples in columns.
+        Whether to exchange rows and columns. Use it for files that have samples in columns.
     **options
-        What else the format knows:
+        Options of the format:
 
-        - npz, mtx, uci, svmlight: ``row_names``, ``column_names``, files with one name a line. By
-          default NAME.rows.txt and NAME.columns.txt (or NAME.vocab.txt) beside the matrix, if
-          there; known classes are in NAME.labels.txt.
+        - npz, mtx, uci, svmlight: ``row_names``, ``column_names``, files with one name per line. By
+          default NAME.rows.txt and NAME.columns.txt (or NAME.vocab.txt) beside the matrix, if they
+          exist. Labels of the samples are read from NAME.labels.txt.
         - svmlight: ``zero_based`` and ``n_features``, as in scikit-learn's `load_svmlight_file`.
         - 10x, 10x-h5: ``feature_names``, "name" (default) or "id"; ``feature_type``, the type of
           features to read, such as "Antibody Capture", or "all". By default it is "Gene
           Expression" where the file has several types.
         - h5ad: ``labels``, the column of ``obs`` to take as labels.
-        - csv, tsv, parquet: ``layout``, "table" or "triplets", where it is not told rightly by
-          itself (three columns, and names of rows that come up again or a second column without
-          numbers, are triplets); ``columns``, the names of the columns of row, column and count
-          where a file of triplets has other columns too, or of row and column where each line
-          counts 1; ``index``, whether the first column of a table names the rows (in Parquet
-          by default the index of pandas does, else a first column of strings).
+        - csv, tsv, parquet: ``layout``, "table" or "triplets", if auto-detection fails (a file is
+          read as triplets if it has three columns, and a row name is repeated or the second column
+          has no numbers); ``columns``, the names of the columns of row, column and count, if a file
+          of triplets has other columns too, or of row and column if each line counts 1; ``index``,
+          whether the first column of a table names the rows (in Parquet, by default the index of
+          pandas does, else a first column of strings).
         - csv, tsv: ``delimiter``; ``header``, whether the first line names the columns;
           ``encoding``.
         - texts: ``pattern`` (default ``"*.txt"``) and ``encoding``; jsonl: ``text_field`` (default
@@ -108,17 +108,16 @@ def read_counts(
     Returns
     -------
     CountTable
-        The counts and the names of rows and columns; names are None where the file has none.
-        Triplets give names in the order in which they first appear. Names of features that occur
-        more than once, as symbols of genes do, are made unique as AnnData does it: the second
-        "MATR3" becomes "MATR3-1". The ids of genes that files have beside names are in
-        ``column_ids``.
+        The counts and the names of rows and columns. Names are None if the file has none. Names in
+        triplets are in the order in which they first appear. Repeated names of features, such as
+        symbols of genes, are made unique as in AnnData: the second "MATR3" becomes "MATR3-1". Ids
+        of genes are in ``column_ids``.
 
     Raises
     ------
     ReadError
-        If the file is broken: it says in which line, what stands there and what was expected. It is
-        a ValueError.
+        If the file is broken. The message names the line, what was found there and what was
+        expected. It is a ValueError.
 
     Examples
     --------
@@ -148,27 +147,27 @@ def read_counts(
 
 
 def write_counts(table: CountTable, path: PathLike, *, format: str | None = None) -> None:
-    """Write counts with their names, so that `read_counts` reads them again.
+    """Write counts with their names, so that `read_counts` can read them.
 
-    A file of that name is replaced, once the new one is complete.
+    An existing file of that name is replaced when the new one is complete.
 
     - .npz, .mtx, .mtx.gz: names and labels go into NAME.rows.txt, NAME.columns.txt and
       NAME.labels.txt beside the matrix.
-    - .h5ad: names are those of ``obs`` and ``var``, labels the column ``label`` of ``obs``, ids of
-      features the column ``gene_ids`` of ``var``.
-    - .csv, .tsv (also .gz), .parquet: triplets of row, column and count; labels are left out. Rows
+    - .h5ad: names become those of ``obs`` and ``var``, labels the column ``label`` of ``obs``, ids
+      of features the column ``gene_ids`` of ``var``.
+    - .csv, .tsv (also .gz), .parquet: triplets of row, column and count, without labels. Rows
       without names are numbered from 0. The first row is written with its zeros, so that names
-      keep their order. In .csv and .tsv, a name that a spreadsheet would run as a formula (it
-      begins with =, +, - or @) gets an apostrophe in front, which `read_counts` takes away.
+      keep their order. In .csv and .tsv, an apostrophe is put before a name that a spreadsheet
+      would run as a formula (it begins with =, +, - or @). `read_counts` removes it.
 
     Parameters
     ----------
     table : CountTable
-        What to write.
+        Counts to write.
     path : path
-        File to write, in a folder that exists.
+        File to write, in an existing folder.
     format : {"npz", "mtx", "h5ad", "csv", "tsv", "parquet"}, optional
-        By default the name tells it.
+        By default it is inferred from the name.
 
     Examples
     --------
@@ -217,7 +216,7 @@ def format_to_read(path: Path, format: str | None, options: dict[str, Any]) -> F
     is_folder = path.is_dir()
     if found.is_folder is not None and is_folder != found.is_folder:
         this, other = ("folder", "file") if is_folder else ("file", "folder")
-        raise ReadError(path, f"this is a {this}, and the format {found.name!r} is a {other}.")
+        raise ReadError(path, f"this is a {this}, but the format {found.name!r} is a {other}.")
     check_options(found.name, options)
     if not is_folder and path.stat().st_size == 0:
         raise ReadError(path, "the file is empty.")

@@ -127,7 +127,7 @@ class H5adParts(NamedTuple):
 
     @property
     def hint(self) -> str:
-        """What to try if this matrix will not do."""
+        """Advice for when this matrix does not hold counts."""
         if not self.others:
             return ""
         example = option("layer", self.others[-1])
@@ -213,7 +213,7 @@ def _matrix(holder: Group, name: str, shape: tuple[int, int]) -> Array | Compres
         return dense
     kind = group.text("encoding-type") or group.text("h5sparse_format")
     if kind not in _SPARSE:
-        raise group.refuse(f"has the type {kind!r}; expected was a dense or sparse matrix.")
+        raise group.refuse(f"has the type {kind!r}; expected a dense or sparse matrix.")
     said = group.shape_in("shape") or group.shape_in("h5sparse_shape")
     if said != shape:
         raise _other_shape(group, said, shape)
@@ -238,7 +238,7 @@ def _index(frame: Array | Group) -> list[str]:
         return frame.strings()
     name = frame.text("_index")
     if name is None:
-        raise frame.refuse("has no attribute '_index', which tells the column of names.")
+        raise frame.refuse("has no attribute '_index', which says where the names are.")
     return _values(frame, name)
 
 

@@ -132,7 +132,7 @@ class Group(_Item):
         if shape is None:
             found.check_stored()
         elif found.shape != shape:
-            raise found.refuse(f"has the shape {found.shape}; expected was {shape}.")
+            raise found.refuse(f"has the shape {found.shape}; expected {shape}.")
         return found
 
     def _followed(self, name: str) -> Any:
@@ -208,11 +208,9 @@ class Array(_Item):
         """Refuse anything but numbers of these kinds in so many dimensions."""
         if self.dtype.kind not in kinds:
             wanted = "numbers" if "f" in kinds else "whole numbers"
-            raise self.refuse(f"holds entries of the type {self.dtype}; expected were {wanted}.")
+            raise self.refuse(f"holds entries of the type {self.dtype}; expected {wanted}.")
         if len(self.shape) != n_dimensions:
-            raise self.refuse(
-                f"has the shape {self.shape}; expected were {n_dimensions} dimensions."
-            )
+            raise self.refuse(f"has the shape {self.shape}; expected {n_dimensions} dimensions.")
 
     def strings(self) -> list[str]:
         """All of it as names; of a table, the first column."""
@@ -222,7 +220,7 @@ class Array(_Item):
         h5py = require("h5py", "Reading HDF5 files")
         kind = h5py.check_string_dtype(dtype)
         if dtype.kind not in "biufS" and kind is None:
-            raise self.refuse(f"holds entries of the type {dtype}; expected were names.")
+            raise self.refuse(f"holds entries of the type {dtype}; expected names.")
         self.check_list()
         room = self.path.stat().st_size if dtype.kind == "O" else math.inf
         names: list[str] = []
@@ -237,12 +235,12 @@ class Array(_Item):
     def check_list(self) -> None:
         """Refuse anything but a list with one entry for a sample or feature."""
         if len(self.shape) != 1:
-            raise self.refuse(f"has the shape {self.shape}; expected was one name after another.")
+            raise self.refuse(f"has the shape {self.shape}; expected a list.")
         # Every sample and feature has a name and a place in the matrix, which take some bytes.
         if len(self) > self.path.stat().st_size:
             raise self.refuse(
-                f"is said to have {len(self):,} entries, more than the file has bytes: it was not "
-                "written to its end, or is damaged."
+                f"claims {len(self):,} entries, more than the file has bytes: the file is "
+                "incomplete or damaged."
             )
 
     def check_stored(self) -> None:
@@ -251,8 +249,8 @@ class Array(_Item):
         if size > max(_SMALL, _BEST_COMPRESSION * self.stored):
             shape = " × ".join(f"{n:,}" for n in self.shape)
             raise self.refuse(
-                f"is said to have {shape} entries ({size:,} bytes), and {self.stored:,} bytes of "
-                "them are stored: the file was not written to its end, or is damaged."
+                f"claims {shape} entries ({size:,} bytes), but {self.stored:,} bytes are stored: "
+                "the file is incomplete or damaged."
             )
 
     def _check_is_here(self) -> None:
@@ -286,8 +284,8 @@ def check_nonzeros(number: int, *arrays: Array) -> None:
     stored = sum(array.stored for array in arrays)
     if number > max(_FEW_NONZEROS, _NONZEROS_PER_BYTE * stored):
         raise arrays[0].refuse(
-            f"has {number:,} nonzeros or more, of which {stored:,} bytes are stored: the file was "
-            "not written to its end, or is damaged."
+            f"has at least {number:,} nonzeros, but {stored:,} bytes are stored: the file is "
+            "incomplete or damaged."
         )
 
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from klnmf.data.matrix_checks import checked_indptr, csr_from_parts
-from klnmf.data.sparse_data import row_ranges
+from klnmf.data.sums import row_ranges
 from klnmf.readers.table import CountTable, table_of_file
 from klnmf.support.input_files import ReadError
 
@@ -215,4 +215,6 @@ def collected(blocks: Iterable[Block], shape: Callable[[], Shape], in_order: boo
     for first, numbers in lengths:
         indptr[first + 1 : first + 1 + len(numbers)] += numbers
     np.cumsum(indptr, out=indptr)
+    if indptr[-1] <= np.iinfo(np.int32).max:
+        indptr = indptr.astype(np.int32)  # or SciPy would widen the column numbers
     return sp.csr_array((counts.array(), columns.array(), indptr), shape=shape())

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from klnmf.data.canonical import canonical, type_of_sums
 from klnmf.data.matrix_checks import checked_matrix
 from klnmf.support.input_files import ReadError
 
@@ -20,7 +21,7 @@ Array = npt.NDArray[Any]
 Names = Sequence[str] | npt.NDArray[Any] | None
 AbsentFeatures = Literal["unobserved", "zero"]
 
-# Tells what readers changed or left out; Python shows it by default.
+# Warns of what readers changed or left out; Python shows it by default.
 LOGGER = logging.getLogger("klnmf.readers")
 
 
@@ -31,19 +32,19 @@ class CountTable:
     Parameters
     ----------
     X : sparse matrix or array-like of shape (n_samples, n_features)
-        Counts, 0 or more. They are kept as a CSR array without stored zeros: whole numbers as int32
-        (int64 where they are larger), others in the float type they have.
+        Counts, 0 or more. They are stored as a CSR array without zeros: whole numbers as int32
+        (int64 if they are larger), others in their float type.
     row_names : sequence of str, optional
-        One name a sample: documents, cells.
+        One name per sample: documents, cells.
     column_names : sequence of str, optional
-        One name a feature: words, genes.
+        One name per feature: words, genes.
     labels : sequence of str, optional
-        One known class a sample. The model does not use them.
+        One class per sample. The model does not use them.
     open_features : bool, default=False
-        Whether the features are those that occur, as the words of texts are: one that is not
-        among them has the count 0, where otherwise it has not been counted.
+        Whether a feature that is not among these has the count 0, as a word that does not occur in
+        the texts. Otherwise it has not been counted.
     column_ids : sequence of str, optional
-        One id a feature, where files have ids beside names, as those of genes have.
+        One id per feature, if it has an id beside its name, as genes have.
 
     Attributes
     ----------
@@ -89,7 +90,7 @@ class CountTable:
 
     @property
     def absent_features(self) -> AbsentFeatures:
-        """What is known of features that are not among these: nothing, or that they are 0."""
+        """Whether features that are not among these are unobserved or zero."""
         return "zero" if self.open_features else "unobserved"
 
     def transposed(self) -> CountTable:
@@ -172,20 +173,6 @@ def refuse_wrong_counts(
     )
 
 
-def canonical(csr: sp.csr_array) -> sp.csr_array:
-    """Sort each row, sum entries of the same place, and remove zeros, in a copy if need be.
-
-    Sums are taken in `type_of_sums`, so that none of them wraps.
-    """
-    if csr.has_canonical_format and csr.data.all():
-        return csr
-    arrays = csr.data.astype(type_of_sums(csr.data)), csr.indices.copy(), csr.indptr.copy()
-    csr = sp.csr_array(arrays, shape=csr.shape)
-    csr.sum_duplicates()
-    csr.eliminate_zeros()
-    return csr
-
-
 def first_wrong(values: Array) -> int | None:
     """Position of the first value that is no count: negative, infinite or not a number."""
     if values.dtype.kind in {"b", "u"} or not values.size:
@@ -199,12 +186,6 @@ def first_wrong(values: Array) -> int | None:
 def is_count(value: float) -> bool:
     """Whether a number is 0 or more, finite, and not NaN."""
     return 0.0 <= value < float("inf")
-
-
-def type_of_sums(values: Array) -> np.dtype[Any]:
-    """Type in which no sum of these values wraps: int64 for whole numbers, else float64."""
-    is_whole = values.dtype.kind != "f" and values.sum(dtype=np.float64) < 2.0**63
-    return np.dtype(np.int64 if is_whole else np.float64)
 
 
 def _narrowest(values: Array) -> np.dtype[Any]:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from klnmf.constraints.names import names_seen_in_fit
-from klnmf.data.validation import check_counts, checked_input
+from klnmf.data.validation import check_counts
 from klnmf.report.measures import (
     DECIMALS,
     WordScores,
@@ -82,7 +82,7 @@ def checked(
     if len(W) == 0:
         raise ValueError("W has no rows; a report needs at least one sample.")
     if X is not None:
-        X = check_counts(checked_input(X), name="write_report")
+        X = check_counts(X, name="write_report")
         if X.shape != (len(W), n_features):
             raise ValueError(
                 f"X must have shape {(len(W), n_features)}, as W and the model do; got shape "

@@ -1,4 +1,4 @@
-"""Checkpoints of running fits: written every so often, gone on from to the same bits."""
+"""Checkpoints of fits, from which a fit continues to exactly the same result."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import numpy.typing as npt
 
 from klnmf.data.validation import check_start
 from klnmf.saved.arrays import FLOATS, array_named, is_factor, pack_history, unpack_history
-from klnmf.saved.container import Container, SavedFileError, read_container
+from klnmf.saved.container import Container, SavedFileError
 from klnmf.saved.fields import Fields, number_from_json, number_to_json
-from klnmf.saved.periodic_file import PeriodicFile, check_identity, data_identity, klnmf_version
+from klnmf.saved.periodic_file import PeriodicFile, data_identity
 from klnmf.solvers import Solver
 from klnmf.solvers.base import Problem, State, factor_name
 from klnmf.solvers.loop import Run, record_fields
@@ -28,20 +28,11 @@ Array = npt.NDArray[Any]
 def fit_identity(
     problem: Problem, solver: Solver, parameters: dict[str, Any], W: Any, H: Any
 ) -> dict[str, Any]:
-    """Return everything that decides the bits of a fit's iterations, but for the seed.
+    """Return everything that decides the result of each iteration, except for the seed.
 
-    Parameters
-    ----------
-    problem : Problem
-        The data on a back-end, and the penalties.
-    solver : Solver
-        Its settings count, not how it was named.
-    parameters : dict
-        Other parameters of the estimator that matter.
-    W, H : array-like or None
-        The start, as it was passed to ``fit``.
+    ``parameters`` are those of the estimator that the problem and the solver do not contain.
     """
-    data, known = problem.backend.data, problem.known
+    data, constraints = problem.backend.data, problem.constraints
     (n, m), dtype = data.shape, np.dtype(data.dtype)
     r = parameters["n_components"]
     starts = {
@@ -55,7 +46,7 @@ def fit_identity(
         "backend": problem.backend.name,
         **vars(problem.penalties),
         **parameters,
-        **({} if known is None else {"checksum of what is known": known.checksum}),
+        **({} if constraints is None else {"checksum of what is known": constraints.checksum}),
     }
 
 
@@ -63,21 +54,22 @@ def _checksum(array: Array) -> int:
     return zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
 
 
-# Rounding of an objective, and much more.
+# Largest relative difference between two evaluations of an objective; rounding is far below.
 SAME_OBJECTIVE = 1e-5
 
 
 @dataclass
 class Checkpoint(PeriodicFile[Run]):
-    """The file of one fit."""
+    """The checkpoint of a fit."""
 
-    identity: dict[str, Any]  # what a fit has in common with the one that it goes on from
+    kind, work_name = "checkpoint", "fit"
+    identity: dict[str, Any]  # must be the same for a fit that continues
     seed: int | None  # None: any will do
     max_iter: int
     tol: float
 
     def write(self, work: Run) -> None:
-        """See :class:`PeriodicFile`; nothing is written in mid-iteration."""
+        """See :class:`PeriodicFile`; nothing is written in the middle of an iteration."""
         if work.is_whole:
             super().write(work)
 
@@ -110,17 +102,19 @@ class Checkpoint(PeriodicFile[Run]):
             "next_check": run.next_check,
             "is_judged": run.n_untold == 0,
         }
-        return Container("checkpoint", content, arrays)
+        return Container(self.kind, content, arrays)
+
+    def stored_seed(self, content: Fields) -> int:
+        """See :class:`PeriodicFile`."""
+        return content.fields("state").whole("seed")
 
     def resumed(self, problem: Problem, solver: Solver) -> Run:
-        """Return the run that was written, or raise a SavedFileError if it was another fit's."""
-        container = read_container(self.path, "checkpoint")
-        content = Fields(container.content, "content")
-        self._check_identity(content, container.klnmf_version)
-        try:
-            state = _state(content, container.arrays, problem, solver)
+        """Return the run in the file, or raise a SavedFileError if it is that of another fit."""
+        way_out = f"start again with {option('resume', False)}, which overwrites it"
+        with self.reading(self.identity, self.seed, way_out) as (content, arrays):
+            state = _state(content, arrays, problem, solver)
             _check_objective(problem, solver, state)
-            history = unpack_history(container.arrays, content.members.get("history"))
+            history = unpack_history(arrays, content.members.get("history"))
             iterations = [record["iteration"] for record in history]
             if any(record.keys() != record_fields(len(state.factors)) for record in history[:1]):
                 raise SavedFileError(f"the records of its history are {sorted(history[0])}.")
@@ -131,47 +125,35 @@ class Checkpoint(PeriodicFile[Run]):
                     f"it has done {len(history)} iterations, more than "
                     f"{option('max_iter', self.max_iter)}."
                 )
-            # When the pair is evaluated in full depends on tol: with another one, from now on.
+            # The iteration of the next full evaluation depends on tol.
             next_check = content.whole("next_check")
             is_same_tol = content.number("tol") == self.tol
             run = Run(problem, solver, state, history)
             run.before_iteration = self.write_if_due
             run.next_check = next_check if is_same_tol else 0
             run.n_untold = int(not content.take("is_judged", bool))
-        except ValueError as error:
-            raise SavedFileError(f"The checkpoint {self.path} cannot be read: {error}") from error
-        self.was_read()
-        return run
-
-    def _check_identity(self, content: Fields, version: str) -> None:
-        found = dict(content.fields("identity").members)
-        wanted = dict(self.identity)
-        found["version of klnmf"] = version
-        wanted["version of klnmf"] = klnmf_version()
-        seed = content.fields("state").whole("seed")
-        found["seed from random_state"] = seed
-        wanted["seed from random_state"] = seed if self.seed is None else self.seed
-        way_out = f"start again with {option('resume', False)}, which overwrites it"
-        check_identity(self.path, found, wanted, "fit", way_out)
+            return run
 
 
 def _check_objective(problem: Problem, solver: Solver, state: State) -> None:
     """Refuse factors whose objective is not the one in the file, whatever its checksums say."""
     if state.iteration == 0:
-        return  # the objective of a start is not known
+        return  # a start has no objective yet; it may be infinite
     found = problem.objective(state.factors)
-    if found == state.objective and not solver.never_rises:
-        return  # it may be infinite
+    if solver.never_rises and not math.isfinite(found):
+        raise SavedFileError("its factors do not belong to these data: the objective is infinite.")
+    if found == state.objective:
+        return  # both may be infinite
     scale = problem.backend.data.total + abs(state.objective)
     if not abs(found - state.objective) <= SAME_OBJECTIVE * scale < np.inf:
         raise SavedFileError(
-            f"the objective of its factors is {found:g}, and it says {state.objective:g}: the file "
+            f"the objective of its factors is {found:g}, but the file says {state.objective:g}: it "
             "was changed."
         )
 
 
 def _state(content: Fields, arrays: dict[str, Array], problem: Problem, solver: Solver) -> State:
-    """State of a fit of this problem, checked."""
+    """Return the checked state of a fit of this problem."""
     _check_factors(arrays, problem, content.fields("identity").whole("n_components"))
     restored = {
         name: problem.backend.upload(array, array.dtype)
@@ -200,10 +182,6 @@ def _state(content: Fields, arrays: dict[str, Array], problem: Problem, solver: 
         {name: restored[place] for name, place in places.items()},
     )
     solver.restore_memory(problem, state, stored_memory)
-    # A start may have zeros that the first iteration takes away.
-    must_be_finite = solver.never_rises and state.iteration > 0
-    if must_be_finite and not math.isfinite(problem.objective(state.factors)):
-        raise SavedFileError("its factors do not belong to these data: the objective is infinite.")
     return state
 
 
@@ -224,21 +202,18 @@ def _check_factors(arrays: dict[str, Array], problem: Problem, n_components: int
 
 
 def should_resume(path: Path | None, resume: str | bool) -> bool:
-    """Whether a fit goes on from this file: "auto" if it is there, True wants it to be there.
-
-    Anything but these and False is refused, whether there is a file or not.
-    """
+    """Whether to resume from this file: "auto" if it exists; True requires it to exist."""
     is_automatic = isinstance(resume, str) and resume == "auto"
     if not is_automatic and not isinstance(resume, bool | np.bool_):
         raise ValueError(f"resume must be 'auto', True or False; got {resume!r}.")
     if path is None:
         if not is_automatic and resume:
-            raise ValueError("resume=True needs to know from where: pass checkpoint='PATH'.")
+            raise ValueError("resume=True needs a file to resume from: pass checkpoint='PATH'.")
         return False
     exists = path.exists()
     if not exists and not is_automatic and resume:
         raise FileNotFoundError(
-            f"There is no checkpoint {path} to go on from. With resume='auto' a fit starts anew "
-            "where there is none."
+            f"There is no checkpoint {path}. Use resume='auto' to start from the beginning if the "
+            "file does not exist."
         )
     return bool(resume) and exists

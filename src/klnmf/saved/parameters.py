@@ -21,7 +21,7 @@ NO_LONGER_STORED = ("progress", "checkpoint_every", "resume")
 # Constraints on the features, which are stored with the arrays of the model.
 WITH_ARRAYS = ("feature_weight", "zero_components")
 TYPES = {"float32": np.float32, "float64": np.float64}
-# Settings of a solver that are objects with settings of their own.
+# Settings of a solver that are objects with settings.
 NESTED: dict[str, type] = {"extrapolation": ExtrapolationWeights}
 
 

@@ -5,13 +5,17 @@ from __future__ import annotations
 import math
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
-from klnmf.data.sparse_data import SparseData
+from klnmf.data.sparse_data import CountData
 from klnmf.data.validation import warn_caller
-from klnmf.saved.container import Container, SavedFileError, write_container
+from klnmf.saved.container import Container, SavedFileError, read_container, write_container
+from klnmf.saved.fields import Fields
 from klnmf.support.option_names import option
 
 Work = TypeVar("Work")
@@ -21,6 +25,8 @@ Work = TypeVar("Work")
 class PeriodicFile(ABC, Generic[Work]):
     """The file of one piece of work; subclasses define its content."""
 
+    kind: ClassVar[str]  # of the file
+    work_name: ClassVar[str]  # in messages
     path: Path
     every: float  # seconds from the end of one write to the next write
     _last_time: float = field(default=-math.inf, init=False)
@@ -54,19 +60,51 @@ class PeriodicFile(ABC, Generic[Work]):
 
     def _write(self, work: Work) -> None:
         write_container(self.path, self.packed(work))
-        self.was_read()
+        self._last_time = time.monotonic()
 
-    def was_read(self) -> None:
-        """Note that the file holds the current state."""
+    def stored_seed(self, content: Fields) -> int:
+        """Return the seed of the work in the file."""
+        return content.whole("seed")
+
+    @contextmanager
+    def reading(
+        self, identity: dict[str, Any], seed: int | None, way_out: str = "delete the file"
+    ) -> Iterator[tuple[Fields, dict[str, Any]]]:
+        """Give the content and the arrays of the file, if it has this identity and seed.
+
+        Without a seed, any will do. Other versions of klnmf may give slightly different results.
+        """
+        container = read_container(self.path, self.kind)
+        content = Fields(container.content, "content")
+        stored_seed = self.stored_seed(content)
+        found = content.fields("identity").members | {
+            "version of klnmf": container.klnmf_version,
+            "seed from random_state": stored_seed,
+        }
+        wanted = identity | {
+            "version of klnmf": version("klnmf"),
+            "seed from random_state": stored_seed if seed is None else seed,
+        }
+        differences = [
+            f"{option(name)} ({str(found.get(name))[:300]} there, {wanted.get(name)} here)"
+            for name in dict.fromkeys([*wanted, *found])
+            if found.get(name) != wanted.get(name)
+        ]
+        work = self.work_name
+        if differences:
+            raise SavedFileError(
+                f"The checkpoint {self.path} belongs to another {work}. It differs in: "
+                f"{'; '.join(differences)}. To resume that {work}, use the same data and "
+                f"arguments. Otherwise choose another checkpoint file, or {way_out}."
+            )
+        try:
+            yield content, container.arrays
+        except ValueError as error:
+            raise SavedFileError(f"Cannot read the checkpoint {self.path}: {error}") from error
         self._last_time = time.monotonic()
 
 
-def klnmf_version() -> str:
-    """Return the version of klnmf: other versions may give slightly different results."""
-    return Container("", {}, {}).klnmf_version
-
-
-def data_identity(data: SparseData) -> dict[str, Any]:
+def data_identity(data: CountData) -> dict[str, Any]:
     """Return the entries by which a checkpoint recognises its data."""
     (n, m), nnz, dtype, checksum = data.fingerprint
     return {
@@ -75,24 +113,3 @@ def data_identity(data: SparseData) -> dict[str, Any]:
         "type of X": dtype,
         "checksum of X": checksum,
     }
-
-
-def check_identity(
-    path: Path,
-    found: dict[str, Any],
-    wanted: dict[str, Any],
-    work: str,
-    way_out: str = "delete the file",
-) -> None:
-    """Raise a SavedFileError that lists all differences, if there are any."""
-    differences = [
-        f"{option(name)} ({str(found.get(name))[:300]} there, {wanted.get(name)} here)"
-        for name in dict.fromkeys([*wanted, *found])
-        if found.get(name) != wanted.get(name)
-    ]
-    if differences:
-        raise SavedFileError(
-            f"The checkpoint {path} belongs to another {work}. It differs in: "
-            f"{'; '.join(differences)}. To resume that {work}, use the same data and arguments. "
-            f"Otherwise choose another checkpoint file, or {way_out}."
-        )

@@ -1,7 +1,4 @@
-"""What a solver is: a way to do one iteration on a pair of factors.
-
-The loop around it is elsewhere.
-"""
+"""What a solver is: a way to do one iteration on the factors. The loop is in `solvers/loop.py`."""
 
 from __future__ import annotations
 
@@ -46,15 +43,10 @@ class Evaluation(NamedTuple):
 
 @dataclass(frozen=True)
 class Problem:
-    """The data on a back-end, and the penalties: everything that a solver does not change.
-
-    ``known`` is what was known of the factors before; its part in the row problems is with the data
-    (``RowView.terms``).
-    """
+    """The data on a back-end, and the penalties: everything that a solver does not change."""
 
     backend: Backend
     penalties: Penalties
-    known: Constraints | None = None
 
     def upload(self, factors: Iterable[Any]) -> list[Any]:
         """Return factors of the back-end with the entries of NumPy arrays."""
@@ -65,17 +57,25 @@ class Problem:
         dtype = self.backend.data.dtype
         return [np.asarray(self.backend.download(factor), dtype) for factor in factors]
 
-    def _terms(self, mode: int) -> RowConstraints:
-        return self.backend.data.view(mode).terms or RowConstraints()
+    @property
+    def constraints(self) -> Constraints | None:
+        """Constraints of the fit; those on row problems are also in `RowView.row_constraints`."""
+        constraints = self.backend.data.constraints
+        assert constraints is None or isinstance(constraints, Constraints)
+        return constraints
+
+    def _row_constraints(self, mode: int) -> RowConstraints:
+        return self.backend.data.view(mode).row_constraints or RowConstraints()
 
     def is_frozen(self, mode: int, n_components: int) -> Array:
         """By component, whether a half-step of this mode leaves it as it is."""
-        return self._terms(mode).is_frozen(n_components)
+        return self._row_constraints(mode).is_frozen(n_components)
 
     def has_known_entries(self, n_components: int) -> bool:
-        """Whether some entries of the factors are known: fixed, or 0."""
+        """Whether some entries of the factors are given: fixed, or 0."""
         return any(
-            self.is_frozen(mode, n_components).any() or self._terms(mode).barred is not None
+            self.is_frozen(mode, n_components).any()
+            or self._row_constraints(mode).barred is not None
             for mode in range(len(self.backend.data.shape))
         )
 
@@ -83,7 +83,7 @@ class Problem:
         """Penalty of one factor."""
         if not self.penalties.penalised_modes[mode]:
             return 0.0
-        if self.penalties.l2[mode] or self._terms(mode).penalty_shares is not None:
+        if self.penalties.l2[mode] or self._row_constraints(mode).penalty_shares is not None:
             return self.penalties.of(mode, *self.backend.sums_and_squares(mode, factor))
         sums = self.backend.column_sums(factor)
         return self.penalties.of(mode, sums, np.zeros_like(sums))
@@ -95,7 +95,7 @@ class Problem:
         penalties add L1 themselves.
         """
         (A,) = (factor for other, factor in enumerate(factors) if other != mode)
-        has_shares = self._terms(mode).penalty_shares is not None
+        has_shares = self._row_constraints(mode).penalty_shares is not None
         return A, 0.0 if has_shares else self.penalties.l1[mode]
 
     def update(self, mode: int, factors: list[Any], rule: Rule) -> HalfStep:
@@ -136,7 +136,7 @@ class Problem:
 
 @dataclass
 class State:
-    """Where an iteration starts: enough to go on, from memory or from a file, to the same bits."""
+    """Where an iteration starts: enough to go on, from memory or a file, to the same result."""
 
     factors: list[Any]  # one for each mode: [W, H]; the objective belongs to these
     seed: int  # the order of the coordinates comes from (seed, iteration)
@@ -144,8 +144,8 @@ class State:
     objective: float = float("nan")
     violation: float = float("inf")  # the largest residual met in the last iteration
     seconds: float = 0.0  # spent in the solver, evaluation not counted
-    was_drawn: bool = False  # the start was drawn: nobody counts on its digits
-    memory: dict[str, Any] = field(default_factory=dict)  # what else the solver carries along
+    was_drawn: bool = False  # the start was drawn, not given: its digits do not matter
+    memory: dict[str, Any] = field(default_factory=dict)  # what else the solver keeps
 
     def order(self, n_components: int) -> Array:
         """Random order of the coordinates, shared by all rows of this iteration."""
@@ -162,12 +162,12 @@ class Solver(ABC):
     """One iteration updates W, then H. Subclasses hold their settings and nothing else."""
 
     name: ClassVar[str]
-    rules: ClassVar[tuple[type, ...]]  # what it needs of a back-end
+    rules: ClassVar[tuple[type, ...]]  # what it needs from a back-end
     never_rises: ClassVar[bool]  # whether the objective cannot rise, by proof
 
     def check_backend(self, backend: Backend | type[Backend]) -> None:
-        """Say by name what the back-end lacks, before any work starts."""
-        # Every fit ends with a solve for W as transform does it.
+        """Raise a ValueError if the back-end lacks a rule that a fit needs."""
+        # Every fit ends with a solve for W, as in transform.
         needed = dict.fromkeys((*self.rules, SolveRule))
         missing = [rule.__name__ for rule in needed if rule not in backend.rules]
         if missing:
@@ -176,38 +176,38 @@ class Solver(ABC):
                 "does not have. Choose another solver or another backend."
             )
 
-    def check_known(self, known: Constraints, penalties: Penalties) -> None:
-        """Say by name that this solver does not do with what is known, before any work starts."""
+    def check_constraints(self, constraints: Constraints) -> None:
+        """Refuse constraints that this solver does not support, before any work starts."""
         if set(self.rules) <= CONSTRAINED_RULES:
             return
-        # Weights and exposures alone are a change of variables, which any solver can do with.
-        modes = range(len(known.shape))
-        if any(known.row_constraints(mode, penalties) is not None for mode in modes):
+        # Weights and exposures alone are a change of variables, which any solver supports.
+        modes = range(len(constraints.shape))
+        if any(constraints.row_constraints(mode) is not None for mode in modes):
+            is_penalised = any(constraints.penalties.penalised_modes)
             raise ValueError(
-                f"solver={self.name!r} does not support {', '.join(known.names)}"
-                f"{' under penalties' if any(penalties.penalised_modes) else ''}. Choose 'srcd', "
-                "'mu' or 'bmme'."
+                f"solver={self.name!r} does not support {', '.join(constraints.names)}"
+                f"{' under penalties' if is_penalised else ''}. Choose 'srcd', 'mu' or 'bmme'."
             )
 
     def prepare(self, problem: Problem, state: State) -> None:  # noqa: B027
-        """Set up what the solver carries along; called once, before the first iteration."""
+        """Set up what the solver keeps between iterations; called once, before the first."""
 
     def stored_memory(self, state: State) -> StoredMemory:
-        """Return what the solver carries along between two iterations, for a file.
+        """Return what the solver keeps between iterations, for a file.
 
         Scratch arrays, whose entries do not matter, are left out. A solver that puts anything into
         ``state.memory`` has this method and the next one.
         """
         if state.memory:
             raise ValueError(
-                f"solver={self.name!r} carries {sorted(state.memory)} along and does not say how "
-                "to store it, so that its fits cannot have a checkpoint. Give its class the "
-                "methods stored_memory and restore_memory, or choose another solver."
+                f"solver={self.name!r} keeps {sorted(state.memory)} between iterations but cannot "
+                "store it, so its fits cannot have a checkpoint. Add the methods stored_memory and "
+                "restore_memory to its class, or choose another solver."
             )
         return StoredMemory()
 
     def restore_memory(self, problem: Problem, state: State, stored: StoredMemory) -> None:
-        """Set ``state.memory`` so that the next iteration has the bits it would have had.
+        """Set ``state.memory`` so that the next iteration is exactly what it would have been.
 
         Raises a ValueError if that is not what ``stored_memory`` returns.
         """

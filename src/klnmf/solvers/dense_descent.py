@@ -19,7 +19,7 @@ _CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.lim
 
 
 def available_memory() -> int | None:
-    """Bytes that a new array could take at most, or None where that cannot be told."""
+    """Bytes that a new array could take at most, or None if that is unknown."""
     found: list[int] = []
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
@@ -45,7 +45,7 @@ class DenseCyclicDescent(Solver):
     Each coordinate takes projected Newton steps until one changes it by less than half; every step
     updates a whole row of W Hᵀ. No entry falls below 1e-15, so that none is ever exactly 0. There
     is no guard: the objective may rise. The product is kept in float64: in float32 its differences
-    drift away from it. Needs n × m numbers of memory and says so when they are not there.
+    drift away from it. Needs memory for n × m numbers; a MemoryError says so if it is not free.
     """
 
     name: ClassVar[str] = "ccd"

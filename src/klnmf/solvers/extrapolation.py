@@ -37,8 +37,8 @@ class ExtrapolationWeights:
 class Momentum:
     """The factors that the last half-steps solved for, and those before them.
 
-    Half-steps do not write to them or to the factors of the state: they make new ones. At most four
-    arrays per mode are alive: the kept one, the last solved, the one before it, and the new one.
+    Half-steps write to none of them, nor to the state's factors: they make new ones. At most four
+    arrays per mode are alive: the kept one, the last solved, the one before, and the new one.
     """
 
     NUMBERS = ("weight", "restarted", "has_failed")
@@ -197,9 +197,7 @@ class Momentum:
         """Scale the columns of the kept factors and of the momentum."""
         scaled = problem.backend.scaled
         is_kept = [x is factor for x, factor in zip(self.solved, state.factors, strict=True)]
-        state.factors = [
-            scaled(factor, of) for factor, of in zip(state.factors, scales, strict=True)
-        ]
+        state.factors = list(map(scaled, state.factors, scales))
         for mode, (factor, of_mode) in enumerate(zip(state.factors, scales, strict=True)):
             self.solved[mode] = factor if is_kept[mode] else scaled(self.solved[mode], of_mode)
             if self.previous[mode] is not None:

@@ -1,10 +1,10 @@
-"""Learning H from one batch of samples after the other; W is solved for and need not be kept.
+"""Learn H from one batch of samples after the other; W is solved for and need not be kept.
 
 For each feature j the memory holds how often it occurs (``totals``) and how these counts are shared
 among the components (``shares``, rows that sum to 1), so that H_jk ∝ totals_j · shares_jk. A batch
 says for each of *its* features how its counts are best shared there; the memory moves towards that,
-by a step that shrinks with the number of batches the feature was seen in. A rare feature thus has a
-clock of its own, and no batch touches features that are not in it. See docs/maths.md, section 10.
+by a step that shrinks with the number of batches the feature was seen in. So each feature has its
+step, and no batch touches features that are not in it. See docs/maths.md, section 10.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import scipy.sparse as sp
 
 from klnmf.backends import make_backend
 from klnmf.backends.base import GuardedRule
-from klnmf.data.sparse_data import RowView, SparseData
+from klnmf.data.sparse_data import InMemoryData, InMemoryView
 from klnmf.objective import Penalties
 from klnmf.solvers.base import Problem
 from klnmf.solvers.coordinate_descent import SparseCoordinateDescent
@@ -56,16 +56,9 @@ class BatchProblem(Problem):
 
 
 class Batch:
-    """Some samples, ready to be learnt from, with their part of W once it is known.
+    """Some samples to learn from, with their part of W once it was solved for.
 
-    Parameters
-    ----------
-    X : scipy.sparse.csr_array
-        As :func:`klnmf.data.validation.check_counts` returns it.
-    backend : str
-        Name of the back-end.
-    n_threads : int or None
-        Threads.
+    X is as :func:`klnmf.data.validation.check_counts` returns it.
     """
 
     def __init__(self, X: sp.csr_array, backend: str, n_threads: int | None) -> None:
@@ -74,20 +67,15 @@ class Batch:
             (X.data, places.astype(X.indices.dtype), X.indptr),
             shape=(X.shape[0], len(self.features)),
         )
-        self.data = SparseData(compressed)
+        self.data = InMemoryData(compressed)
         self.problem = BatchProblem(make_backend(backend, self.data, n_threads), Penalties())
         self.counts: Array = self.data.view(1).row_sums
         self.W: Any = None
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether there is nothing to learn from: no samples, or only zeros."""
-        return self.data.nnz == 0
-
 
 @dataclass
 class OnlineMemory:
-    """What is known of H after some batches; its size does not depend on how many they were."""
+    """What was learnt about H so far; its size does not depend on the number of batches."""
 
     totals: Array  # m, float64: counts of each feature
     shares: Array  # m × r: how they are shared; rows of features never seen are 0
@@ -100,7 +88,7 @@ class OnlineMemory:
         cls, X: sp.csr_array, n_components: int, seed: int, backend: str, n_threads: int | None
     ) -> OnlineMemory:
         """Start from the components that the default solver finds in these samples."""
-        problem = Problem(make_backend(backend, SparseData(X), n_threads), Penalties())
+        problem = Problem(make_backend(backend, InMemoryData(X), n_threads), Penalties())
         state = start_state(problem, n_components, "samples", seed)
         run = Run.started(problem, SparseCoordinateDescent(), state)
         run.until(MaxIterations(START_ITERATIONS))
@@ -195,7 +183,7 @@ class OnlineMemory:
             self.n_revived += 1
 
 
-def _misfit(by_rows: RowView, W: Array, H: Array) -> Array:
+def _misfit(by_rows: InMemoryView, W: Array, H: Array) -> Array:
     """Σ v log(v / y) of each row."""
     rows = np.repeat(np.arange(by_rows.n_rows), np.diff(by_rows.indptr))
     y = np.zeros(len(rows))

@@ -34,11 +34,11 @@ class RowSolve:
 
 def solved_rows(problem: Problem, mode: int, factors: list[Any], how: RowSolve) -> Any:
     """Solve for the factor of a mode without a start; its place in ``factors`` is not looked at."""
-    data, known = problem.backend.data, problem.known
+    data, constraints = problem.backend.data, problem.constraints
     others = [factor for other, factor in enumerate(factors) if other != mode]
     start: Any = ZeroRows(data.shape[mode], others[0].shape[1], data.dtype)
-    if known is not None and known.fixed[mode] is not None:
-        start = known.with_known(mode, np.asarray(start))
+    if constraints is not None and constraints.fixed[mode] is not None:
+        start = constraints.imposed_on(mode, np.asarray(start))
     factors = list(factors)
     factors[mode] = problem.backend.upload(start)
     problem.update(mode, factors, how.rule(data.dtype, cold=True))

@@ -24,38 +24,31 @@ def start_state(
 ) -> State:
     """State of a fit before its first iteration.
 
-    Parameters
-    ----------
-    problem : Problem
-        The data on a back-end.
-    n_components : int
-        Number of components.
-    init : str
-        A name in ``STARTS``, used if neither W nor H is given.
-    seed : int
-        Of the start and, later, of the order of the coordinates.
-    W : array-like of shape (n_samples, n_components), optional
-        Given start; where one of W and H is missing it is solved for from the other.
-    H : array-like of shape (n_components, n_features), optional
-        Given start, as in ``components_``.
+    ``init`` is a name in ``STARTS``, used if neither W nor H (as in ``components_``) is given. If
+    one of them is given, the other is solved for. ``seed`` is that of the start and, later, of the
+    order of the coordinates.
     """
-    data, upload, known = problem.backend.data, problem.backend.upload, problem.known
+    data, upload, constraints = problem.backend.data, problem.backend.upload, problem.constraints
     n, m = data.shape
     if W is None and H is None:
         start = STARTS[init](data, n_components, np.random.default_rng(seed))
-        drawn = [upload(x) for x in start] if known is None else _drawn(problem, known, *start)
+        drawn = (
+            [upload(x) for x in start]
+            if constraints is None
+            else _drawn(problem, constraints, *start)
+        )
         return State(drawn, seed, was_drawn=True)
     factors: list[Any] = [None, None]
     if W is not None:
         given = check_start(W, "W", (n, n_components), data.dtype)
-        factors[0] = upload(given if known is None else known.in_fit(0, given))
+        factors[0] = upload(given if constraints is None else constraints.in_fit(0, given))
     if H is not None:
         components = check_start(H, "H", (n_components, m), data.dtype).T
-        if known is not None:
-            components = known.in_fit(1, components)
+        if constraints is not None:
+            components = constraints.in_fit(1, components)
         cover_columns(components, data.view(1))
-        if known is not None:
-            cover_start(known, known.with_known(1, components), data)
+        if constraints is not None:
+            cover_start(constraints, constraints.imposed_on(1, components), data)
         factors[1] = upload(components)
     for mode, factor in enumerate(factors):
         if factor is None:
@@ -63,23 +56,23 @@ def start_state(
     return State(factors, seed)
 
 
-def _drawn(problem: Problem, known: Constraints, W: Any, H: Array) -> list[Any]:
-    """Return a start that was drawn with what is known put into it.
+def _drawn(problem: Problem, constraints: Constraints, W: Any, H: Array) -> list[Any]:
+    """Return a start that was drawn, with the constraints imposed on it.
 
-    A component that is known in one factor gets the scale in the other at which it has the mass
+    A component that is fixed in one factor gets the scale in the other at which it has the mass
     that it was drawn with: that of all components.
     """
     backend, n_components = problem.backend, H.shape[1]
     mass = backend.data.total / n_components
-    is_frozen = [known.is_frozen(mode) for mode in (0, 1)]
-    if is_frozen[0].any() or known.zeros[0] is not None:
-        W = known.with_known(0, np.asarray(W))
+    is_frozen = [constraints.is_frozen(mode) for mode in (0, 1)]
+    if is_frozen[0].any() or constraints.zeros[0] is not None:
+        W = constraints.imposed_on(0, np.asarray(W))
         masses = W.sum(axis=0, dtype=np.float64) * H.sum(axis=0, dtype=np.float64)
         with np.errstate(divide="ignore", invalid="ignore"):
             scales = np.where(is_frozen[0] & (masses > 0), mass / masses, 1.0)
         H = H * scales.astype(H.dtype)
     drawn_sums = H.sum(axis=0, dtype=np.float64)
-    H = known.with_known(1, np.array(H))
+    H = constraints.imposed_on(1, np.array(H))
     sums = H.sum(axis=0, dtype=np.float64)
     factors = [backend.upload(W), backend.upload(H)]
     if is_frozen[1].any():

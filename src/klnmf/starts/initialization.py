@@ -13,8 +13,8 @@ from sklearn.utils.extmath import randomized_svd
 from threadpoolctl import threadpool_limits
 
 from klnmf.constraints.constraints import Constraints
-from klnmf.constraints.explained_cells import uncovered_cells
-from klnmf.data.sparse_data import RowView, SparseData
+from klnmf.constraints.explained_cells import unexplained_cells
+from klnmf.data.sparse_data import CountData, RowView
 from klnmf.objective import Penalties
 from klnmf.starts.sample_groups import group_means, shares_of_rows
 
@@ -46,7 +46,7 @@ class ZeroRows:
 class NoisyRows:
     """Uniform noise with a scale for each row, as a description; NumPy makes an array of it.
 
-    Any rows can be drawn without the others, with the same bits: the generator is moved on.
+    Any rows can be drawn without the others, with the same values: the generator skips the rest.
     """
 
     state: dict[str, Any]  # of the PCG64 generator before the first row
@@ -76,9 +76,9 @@ class NoisyRows:
 
 
 def _skip(generator: np.random.Generator, n_entries: int, dtype: np.dtype[Any]) -> None:
-    """Leave the generator as if so many uniform numbers had been drawn.
+    """Leave the generator as if this many uniform numbers had been drawn.
 
-    A double takes 64 bits, a float 32: the other half of its 64 bits waits for the next one.
+    A double takes 64 bits. A float takes 32, and the other 32 are kept for the next one.
     """
     n_entries = int(n_entries)  # PCG64 cannot be moved on by a NumPy integer
     bits = generator.bit_generator
@@ -100,7 +100,7 @@ def _skip(generator: np.random.Generator, n_entries: int, dtype: np.dtype[Any]) 
 
 
 def random_start(
-    data: SparseData, n_components: int, generator: np.random.Generator
+    data: CountData, n_components: int, generator: np.random.Generator
 ) -> tuple[NoisyRows, Array]:
     """Uniform noise scaled to the margins: the sums of WHᵀ start near the row and column sums of X.
 
@@ -128,13 +128,13 @@ ROWS_AT_ONCE = 1024
 
 
 def sample_start(
-    data: SparseData, n_components: int, generator: np.random.Generator
+    data: CountData, n_components: int, generator: np.random.Generator
 ) -> tuple[NoisyRows, Array]:
     """Components that start as averages of a few samples, mixed with the margins and noise.
 
-    They differ from the first iteration on, where components of pure noise first have to part. The
-    samples of an average are similar to each other where there are many, and random where not.
-    Every entry of a nonempty row or column is positive.
+    They differ from the first iteration on, unlike components of pure noise. The samples of an
+    average are similar to each other if X has many, and random otherwise. Every entry of a nonempty
+    row or column is positive.
     """
     by_rows, columns = data.view(0), data.view(1)
     nonempty = np.flatnonzero(by_rows.row_sums > 0)
@@ -173,7 +173,7 @@ def _means_of_few(
 
 
 def nndsvd_start(
-    data: SparseData, n_components: int, generator: np.random.Generator
+    data: CountData, n_components: int, generator: np.random.Generator
 ) -> tuple[Array, Array]:
     """Nonnegative double SVD (Boutsidis and Gallopoulos): the larger signed part of each pair.
 
@@ -199,10 +199,8 @@ def nndsvd_start(
 
 
 def _larger_signed_part(u: Array, v: Array) -> tuple[Array, Array]:
-    positive = np.maximum(u, 0), np.maximum(v, 0)
-    negative = np.maximum(-u, 0), np.maximum(-v, 0)
-    norms = [np.linalg.norm(part[0]) * np.linalg.norm(part[1]) for part in (positive, negative)]
-    return positive if norms[0] >= norms[1] else negative
+    parts = [(np.maximum(x, 0), np.maximum(y, 0)) for x, y in ((u, v), (-u, -v))]
+    return max(parts, key=lambda part: np.linalg.norm(part[0]) * np.linalg.norm(part[1]))
 
 
 # W may be a description, of which NumPy makes an array.
@@ -223,16 +221,9 @@ def shares_of_columns(view: RowView, dtype: np.dtype[Any]) -> Array:
 
 
 def cover_columns(H: Array, view: RowView) -> None:
-    """Fill the all-zero rows of H whose column of X is not empty: no W could cover its nonzeros.
+    """Fill, in place, the zero rows of H whose column of X has nonzeros: no W could cover these.
 
     Each component gets the share of its mass that the column has of X.
-
-    Parameters
-    ----------
-    H : ndarray of shape (n_features, n_components)
-        Starting components, changed in place.
-    view : RowView
-        The data by columns.
     """
     bare = (view.row_sums > 0) & ~H.any(axis=1)
     if bare.any():
@@ -246,16 +237,10 @@ def best_scales(
 ) -> Array:
     """Scale s of each component (W_k s, H_k / s) with the least penalty.
 
-    It is the unique s > 0 with  l2_W‖w‖² s⁴ + l1_W‖w‖₁ s³ − l1_H‖h‖₁ s − l2_H‖h‖² = 0. Divided by
-    s² the left side increases in log s, so that bisection there cannot fail. A component that is 0
-    in either factor keeps its scale.
-
-    Parameters
-    ----------
-    penalties : Penalties
-        With a penalty on both factors.
-    sums, squares : pair of ndarray
-        Column sums and column sums of squares of W and H.
+    ``sums`` and ``squares`` are the column sums of W and H and of their squares; both factors have
+    a penalty. The scale is the unique s > 0 with
+    l2_W‖w‖² s⁴ + l1_W‖w‖₁ s³ − l1_H‖h‖₁ s − l2_H‖h‖² = 0. Divided by s² the left side increases in
+    log s, so that bisection cannot fail. A component that is 0 in either factor keeps its scale.
 
     Examples
     --------
@@ -281,21 +266,14 @@ def best_scales(
     return np.where(alive, np.exp(0.5 * (low + high)), 1.0)
 
 
-def cover_start(known: Constraints, H: Array, data: SparseData) -> None:
-    """Fill zeros of a start of H, in place, where no W that is allowed would cover a nonzero.
+def cover_start(constraints: Constraints, H: Array, data: CountData) -> None:
+    """Fill zeros of a start of H, in place, where no allowed W would cover a nonzero.
 
-    Parameters
-    ----------
-    known : Constraints
-        What is known, in H already.
-    H : ndarray of shape (n_features, n_components)
-        The start, in the units of the fit.
-    data : SparseData
-        X; ``check_coverage`` has found nothing.
+    H is in the units of the fit, with the constraints imposed.
     """
-    may_move = known.with_known(1, np.ones(H.shape, dtype=bool)) & ~known.is_frozen(1)
+    may_move = constraints.imposed_on(1, np.ones(H.shape, dtype=bool)) & ~constraints.is_frozen(1)
     bare = np.zeros(len(H), dtype=bool)
-    for _, columns in uncovered_cells(known.allowed(0), H > 0, data):
+    for _, columns in unexplained_cells(constraints.allowed(0), H > 0, data):
         bare[columns] = True
     if not bare.any():
         return

@@ -12,9 +12,9 @@ from klnmf.data.sparse_data import RowView
 
 Array = npt.NDArray[Any]
 
-# Samples that are looked at for each group, and the part of all samples that may be: then this
-# costs about one multiplicative update of W, three where every sample has most of the features.
-# With fewer than so many for each group, groups mean nothing.
+# Samples to look at for each group, and the largest share of all samples: this costs about one
+# multiplicative update of W, or three if every sample has most of the features. With fewer than
+# FEWEST_PER_GROUP samples per group, groups mean nothing.
 SAMPLES_PER_GROUP = 32
 MOST_SAMPLES = 1 / 12
 FEWEST_PER_GROUP = 16
@@ -30,22 +30,8 @@ def group_means(
 
     One step of k-means from seeds that are far from each other (k-means++), on the square roots of
     the shares p: their scalar product Σ √(p q) is 1 − Hellinger distance², and does not grow with
-    the number of counts. A group that is left without samples has zeros.
-
-    Parameters
-    ----------
-    view : RowView
-        X by rows.
-    nonempty : ndarray
-        Samples with a count.
-    n_groups : int
-        Number of groups.
-    generator : numpy.random.Generator
-        Draws the samples and the seeds.
-
-    Returns
-    -------
-    scipy.sparse.csr_array of shape (n_groups, n_features) or None
+    the number of counts. A group that is left without samples has zeros. ``nonempty`` are the
+    samples with a count.
     """
     n_samples = min(SAMPLES_PER_GROUP * n_groups, int(len(nonempty) * MOST_SAMPLES))
     if n_samples < FEWEST_PER_GROUP * n_groups:

@@ -1,4 +1,4 @@
-"""What all readers and writers share: errors with a place, streams, names, files that replace."""
+"""What all readers share: errors with a place, streams with limits, and names."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class ReadError(ValueError):
     path : Path
         The file.
     problem : str
-        What stood there and what was expected.
+        What was found and what was expected.
     line : int, optional
-        Line of the file, from 1 on, where the problem is in one.
+        Line of the file, counted from 1, if the problem is in one line.
 
     Attributes
     ----------
@@ -90,7 +90,7 @@ def check_unpacked(path: Path, packed: int, unpacked: int, times: int = 500) -> 
         raise ReadError(
             path,
             f"{packed:,} bytes of this file become {unpacked:,}, more than {times} times as many. "
-            "This cannot be a file of counts. If it is, unpack it yourself first.",
+            "Files of counts do not compress so well. If it is one, unpack it yourself first.",
         )
 
 
@@ -258,7 +258,7 @@ def read_names(path: Path, expected: int, of_what: str) -> list[str]:
 def check_number_of_names(path: Path, found: int, expected: int, of_what: str) -> None:
     """Refuse a file of names that does not fit its matrix."""
     if found != expected:
-        raise ReadError(path, f"{found:,} names where the {of_what} need {expected:,}.")
+        raise ReadError(path, f"expected {expected:,} names for the {of_what}, found {found:,}.")
 
 
 def base_name(path: Path, suffixes: Iterable[str]) -> str:

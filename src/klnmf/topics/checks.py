@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from klnmf.data.canonical import canonical
 from klnmf.data.matrix_checks import checked_matrix
 
 FloatArray = npt.NDArray[np.float64]
@@ -101,9 +102,7 @@ def _checked_factor(factor: Any, name: str, axes: str, dtype: Any) -> Any:
     if dtype is None:
         dtype = np.float32 if matrix.dtype == np.float32 else np.float64
     if is_sparse:
-        matrix = sp.csr_array(matrix, dtype=dtype, copy=True)
-        matrix.sum_duplicates()  # sorts the columns as well
-        matrix.eliminate_zeros()
+        matrix = canonical(matrix).astype(dtype)
         values = matrix.data
     else:
         matrix = values = matrix.astype(dtype, copy=False)

@@ -158,11 +158,8 @@ class Bootstrap:
             One row per component and feature: component, feature, share, lower, upper,
             standard_error, is_interior.
         """
-        from klnmf.frames import table_frame
-
-        rows, columns = np.indices(self.components.estimate.shape).reshape(2, -1)
-        keys = {"component": rows, "feature": self._names()[columns]}
-        return table_frame(keys | _columns(self.components, rows, columns))
+        n_components = len(self.components.estimate)
+        return _frame(self.components, component=np.arange(n_components), feature=self._names())
 
     def proportions_frame(self) -> Any:
         """Return the intervals of the samples' proportions as a DataFrame (extra ``dataframes``).
@@ -173,11 +170,8 @@ class Bootstrap:
             One row per sample and component: sample, component, share, lower, upper,
             standard_error, is_interior.
         """
-        from klnmf.frames import table_frame
-
-        rows, columns = np.indices(self.proportions.estimate.shape).reshape(2, -1)
-        keys = {"sample": self.samples[rows], "component": columns}
-        return table_frame(keys | _columns(self.proportions, rows, columns))
+        n_components = self.proportions.estimate.shape[1]
+        return _frame(self.proportions, sample=self.samples, component=np.arange(n_components))
 
     def plot(self, *, n_top: int = 8, select: Sequence[int] | None = None, axes: Any = None) -> Any:
         """Plot the leading features of each component with `klnmf.plots.plot_intervals`.
@@ -251,3 +245,12 @@ def _span(low: float, high: float) -> str:
 
 def _columns(intervals: Intervals, rows: Any, columns: Any) -> dict[str, npt.NDArray[Any]]:
     return {name: getattr(intervals, source)[rows, columns] for name, source in _COLUMNS.items()}
+
+
+def _frame(intervals: Intervals, **names: npt.NDArray[Any]) -> Any:
+    """DataFrame with a row for each entry; ``names`` are those of the rows and of the columns."""
+    from klnmf.frames import table_frame
+
+    places = np.indices(intervals.estimate.shape).reshape(2, -1)
+    keys = {key: names[key][place] for key, place in zip(names, places, strict=True)}
+    return table_frame(keys | _columns(intervals, *places))

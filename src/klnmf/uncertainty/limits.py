@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from klnmf.data.sparse_data import row_ranges
+from klnmf.data.sums import row_ranges
 
 Array = npt.NDArray[Any]
 FloatArray = npt.NDArray[np.float64]

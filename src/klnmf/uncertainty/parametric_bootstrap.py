@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_limits
 
 from klnmf.backends import make_backend
 from klnmf.backends.cpu import effective_threads
-from klnmf.data.sparse_data import SparseData
+from klnmf.data.sparse_data import InMemoryData
 from klnmf.estimators.kl_nmf import KLNMF
 from klnmf.objective import Penalties
 from klnmf.solvers.base import Problem
@@ -53,7 +53,7 @@ def bootstrap(
     """Compute intervals for components and sample proportions by the parametric bootstrap.
 
     Each run draws counts from the fitted model, X* ~ Poisson(W Hᵀ), and refits the model to them,
-    starting from its own factors. The refitted components are matched to those of the model. The
+    starting from the fitted factors. The refitted components are matched to those of the model. The
     spread of the refits shows how accurate the estimates are if the model is correct.
 
     The intervals are centred on the estimate, with the standard deviation over the runs as standard
@@ -179,7 +179,7 @@ def bootstrap(
 
 
 def _divergence(counts: sp.csr_array, W: Array, H: Array, n_threads: int) -> float:
-    problem = Problem(make_backend("auto", SparseData(counts), n_threads), Penalties())
+    problem = Problem(make_backend("auto", InMemoryData(counts), n_threads), Penalties())
     with closing(problem.backend) as backend:
         return problem.objective([backend.upload(W), backend.upload(H)])
 

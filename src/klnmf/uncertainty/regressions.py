@@ -16,7 +16,8 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from klnmf.backends import make_backend
-from klnmf.data.sparse_data import SparseData, row_ranges
+from klnmf.data.sparse_data import InMemoryData
+from klnmf.data.sums import row_ranges
 from klnmf.objective import Penalties
 from klnmf.solvers.base import Problem
 from klnmf.solvers.row_solve import RowSolve, solved_rows
@@ -41,7 +42,7 @@ class Block(NamedTuple):
 
 def solved_shares(by_feature: sp.csr_array, L: FloatArray, n_threads: int) -> FloatArray:
     """Maximum likelihood estimates of the shares x ≥ 0 of each feature (a row), in float64."""
-    data = SparseData(sp.csr_array(by_feature, dtype=np.float64))
+    data = InMemoryData(sp.csr_array(by_feature, dtype=np.float64))
     problem = Problem(make_backend("auto", data, n_threads), Penalties())
     with closing(problem.backend) as backend:
         return backend.download(solved_rows(problem, 0, [None, backend.upload(L)], _SOLVE))

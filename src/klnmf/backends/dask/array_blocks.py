@@ -10,19 +10,13 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from klnmf.constraints.missing_cells import without_cells
+from klnmf.data.cell_weights import CellWeights
 from klnmf.data.matrix_checks import checked_matrix
 from klnmf.data.not_counts import transformation_of
-from klnmf.data.observed_cells import Observation
 from klnmf.data.row_constraints import RowConstraints
-from klnmf.data.sparse_data import (
-    Piece,
-    RowView,
-    constant_of,
-    is_exact_in_float32,
-    view_of,
-)
-from klnmf.data.validation import check_counts, checked_input
+from klnmf.data.sparse_data import InMemoryView, Piece, view_of
+from klnmf.data.sums import constant_of, is_exact_in_float32
+from klnmf.data.validation import check_counts
 
 Array = npt.NDArray[Any]
 
@@ -44,16 +38,22 @@ def checked_block(
 ) -> sp.csr_array:
     """Check the blocks of some rows, side by side, and return them as one canonical matrix.
 
-    What stands in cells that are ``missing`` does not matter.
+    The values in cells that are ``missing`` do not matter.
     """
     sparse = [b.to_scipy_sparse() if hasattr(b, "to_scipy_sparse") else b for b in blocks]
     block = sparse[0]
     if len(sparse) > 1:
         block = sp.hstack([sp.csr_array(checked_matrix(b)) for b in sparse], format="csr")
-    if missing is not None:
-        block = without_cells(block, missing)
-    block = checked_input(block, estimator=name, ensure_min_samples=0)
-    return check_counts(block, dtype=dtype, name=name, first_row=first_row, takes_missing=True)
+    return check_counts(
+        block,
+        dtype=dtype,
+        name=name,
+        first_row=first_row,
+        takes_missing=True,
+        missing=missing,
+        estimator=name,
+        ensure_min_samples=0,
+    )
 
 
 def facts_of_block(block: sp.csr_array) -> BlockFacts:
@@ -70,13 +70,9 @@ def facts_of_block(block: sp.csr_array) -> BlockFacts:
     )
 
 
-def observed_block(
-    block: sp.csr_array, dtype: np.dtype[Any], observation: Observation
-) -> sp.csr_array:
+def weighted_block(block: sp.csr_array, dtype: np.dtype[Any], weights: CellWeights) -> sp.csr_array:
     """Return a block as a fit sees it."""
-    values = block.data.astype(dtype)
-    indptr, indices, values = observation.applied(block.indptr, block.indices, values)
-    return sp.csr_array((values, indices, indptr), shape=block.shape)
+    return weights.applied_to(block.astype(dtype))
 
 
 def column_lengths(block: sp.csr_array) -> Array:
@@ -94,17 +90,17 @@ def stacked_rows(
     pieces: list[tuple[sp.csr_array, int, int]],
     dtype: np.dtype[Any],
     n_columns: int,
-    terms: RowConstraints | None,
-) -> RowView:
-    """Rows from several blocks, of each from one row to another."""
+    row_constraints: RowConstraints | None,
+) -> InMemoryView:
+    """Rows from several blocks: a range of rows from each."""
     rows = [sp.csr_array(block[start:stop]) for block, start, stop in pieces]
     empty = sp.csr_array((0, n_columns), dtype=dtype)
     stacked = sp.csr_array(sp.vstack([empty, *rows], format="csr"))
     stacked.sort_indices()
-    return view_of(sp.csr_array(stacked.astype(dtype, copy=False)), terms)
+    return view_of(sp.csr_array(stacked.astype(dtype, copy=False)), row_constraints)
 
 
-def by_columns(rows: RowView) -> sp.csc_array:
+def by_columns(rows: InMemoryView) -> sp.csc_array:
     """Return a part of X by columns."""
     return sp.csc_array(rows.as_csr())
 
@@ -119,27 +115,29 @@ def picked_columns(part: sp.csc_array, start: int, stop: int) -> sp.csr_array:
     )
 
 
-def joined_columns(pieces: list[sp.csr_array], terms: RowConstraints | None) -> RowView:
+def joined_columns(
+    pieces: list[sp.csr_array], row_constraints: RowConstraints | None
+) -> InMemoryView:
     """Columns of X as rows, from the pieces of all parts, in order."""
-    return view_of(sp.csr_array(sp.hstack(pieces, format="csr")), terms)
+    return view_of(sp.csr_array(sp.hstack(pieces, format="csr")), row_constraints)
 
 
-def on_rows(function: Callable[[Piece], Any], view: RowView, rows: slice) -> Any:
+def on_rows(function: Callable[[Piece], Any], view: InMemoryView, rows: slice) -> Any:
     """Apply a function to a part; ``rows`` are its rows of X."""
     return function(next(view.pieces())._replace(rows=rows))
 
 
-def sums_of(rows: RowView) -> Array:
+def sums_of(rows: InMemoryView) -> Array:
     """Sum of each row."""
     return rows.row_sums
 
 
-def same(rows: RowView) -> RowView:
+def same(rows: InMemoryView) -> InMemoryView:
     """Return a part as it is: a task that brings it to another worker."""
     return rows
 
 
-def values_between(rows: RowView, start: int, stop: int) -> Array:
+def values_between(rows: InMemoryView, start: int, stop: int) -> Array:
     """Return some of the values of a part."""
     return rows.values[start:stop]
 
@@ -149,6 +147,6 @@ def constant_of_pieces(pieces: list[Array]) -> float:
     return constant_of(np.concatenate(pieces))
 
 
-def checksums_of(rows: RowView) -> list[tuple[int, int]]:
+def checksums_of(rows: InMemoryView) -> list[tuple[int, int]]:
     """Checksum and length in bytes of the indices and of the values."""
     return [(zlib.crc32(a.view(np.uint8).data), a.nbytes) for a in (rows.indices, rows.values)]

@@ -36,7 +36,7 @@ from klnmf.backends.dask.operations import (
 from klnmf.backends.dask.partition import Partition
 from klnmf.backends.dask.session import Session
 from klnmf.data.row_constraints import RowConstraints
-from klnmf.data.sparse_data import SparseData
+from klnmf.data.sparse_data import CountData, FitInput
 from klnmf.support.optional_packages import not_installed
 
 Array = npt.NDArray[Any]
@@ -94,12 +94,12 @@ class DaskBackend(Backend):
         {GuardedRule, SolveRule, MultiplicativeRule, PaperRule}
     )
 
-    def __init__(self, data: SparseData, n_threads: int | None = None) -> None:
+    def __init__(self, data: FitInput, n_threads: int | None = None) -> None:
         self._cluster = Cluster(n_threads)
         try:
             parts = parts_of(data, self._cluster)
             self.session = Session(self._cluster, parts)
-            self.data: SparseData = parts.seen_from_driver(self.session)
+            self.data: CountData = parts.seen_from_driver(self.session)
         except BaseException:
             if hasattr(self, "session"):
                 self.session.close()
@@ -235,7 +235,7 @@ class DaskBackend(Backend):
     def sums_and_squares(self, mode: int, factor: Factor) -> tuple[Array, Array]:
         """See :class:`~klnmf.backends.base.Backend`."""
         version = factor.version
-        if (self.data.view(mode).terms or RowConstraints()).penalty_shares is None:
+        if (self.data.view(mode).row_constraints or RowConstraints()).penalty_shares is None:
             return self.column_sums(factor), np.array(self._described(version, "squares"))
         pieces = self._look(version, kernels.weighted_sums).values()
         zero = np.zeros((2, version.shape[1]))

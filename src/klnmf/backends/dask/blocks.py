@@ -1,4 +1,4 @@
-"""Dask arrays that estimators take, with constraints, and return."""
+"""Dask arrays that the estimators take, with their constraints, and return."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from klnmf.backends.dask.cluster import computed
 from klnmf.constraints.constraints import Constraints
 from klnmf.constraints.names import OF_SAMPLES
 from klnmf.data.matrix_checks import checked_matrix, is_dask_array
-from klnmf.data.sparse_data import SparseData
+from klnmf.data.sparse_data import CountData, InMemoryData
 
 Array = npt.NDArray[Any]
 
@@ -25,13 +25,13 @@ Array = npt.NDArray[Any]
 PATTERNS = ("missing", "zero_W", "zero_components")
 
 
-def known_on_driver(given: dict[str, Any], X: Any) -> dict[str, Any]:
-    """Bring constraints that are Dask arrays into memory; patterns become sparse.
+def constraints_on_driver(given: dict[str, Any], X: Any) -> dict[str, Any]:
+    """Return the constraints on a Dask array in memory, patterns of cells as sparse arrays.
 
     Parameters
     ----------
     given : dict
-        Constraints as they were passed, by name.
+        By the names of the constraints in ``klnmf.constraints.constraints``, as they were passed.
     X : dask.array.Array
         Counts.
     """
@@ -40,8 +40,8 @@ def known_on_driver(given: dict[str, Any], X: Any) -> dict[str, Any]:
     names = [name for name in OF_SAMPLES if given.get(name) is not None]
     if names and np.isnan(X.shape[0]):
         raise ValueError(
-            f"{', '.join(names)} cannot be matched with the samples of the Dask array X: the "
-            "sizes of its blocks are unknown. Call X.compute_chunk_sizes() first."
+            f"{', '.join(names)} cannot be matched with the samples of the Dask array X, because "
+            "the sizes of its blocks are unknown. Call X.compute_chunk_sizes() first."
         )
     found = dict(given)
     for name, value in given.items():
@@ -61,76 +61,121 @@ def pattern_block(block: Any, name: str) -> sp.csr_array:
 
 
 @dataclass(frozen=True)
-class RowsOfW:
-    """How an estimator makes rows of W from blocks of a Dask array."""
+class RowModel:
+    """A fitted model as the workers need it, for blocks of rows; each of their threads has one."""
 
-    # From counts, rows of W of a fit, and constraints, each perhaps None; called by Dask's threads.
-    make: Callable[[SparseData | None, Array | None, Constraints | None], Any]
+    name: str
     n_components: int
-    dtype: np.dtype[Any]
-    is_sparse: bool
-    caller: str  # for messages
+    is_sparse: bool  # whether W is returned so
+    # W of samples, and W of a fit in the user's units; both as the model returns it.
+    transform: Callable[[CountData, Constraints | None], Any]
+    in_user_units: Callable[[Array, CountData | None, Constraints], Any]
 
 
-def blocks_of_W(  # noqa: N802
-    rows: RowsOfW, X: Any, known: Constraints | None = None, W: Any = None
+def transformed_blocks(
+    model: RowModel, X: Any, dtype: np.dtype[Any], constraints: Constraints | None
 ) -> Any:
-    """W as a Dask array with blocks of the same rows as X, each computed when it is asked for.
+    """W of a Dask array as a Dask array: each block of rows is computed when it is needed.
 
     Parameters
     ----------
-    rows : RowsOfW
-        What makes the rows.
+    model : RowModel
+        Fitted.
     X : dask.array.Array
         Counts.
-    known : Constraints or None
-        Constraints of all samples.
-    W : dask.array.Array or None
-        W of a fit, with the same blocks, to be returned in the units of the user; None to solve
-        for W.
+    dtype : dtype
+        Type to compute in.
+    constraints : Constraints or None
+        Constraints on the samples.
     """
+    import dask
+
+    if constraints is not None:
+        return _mapped_rows(model, X, dtype, constraints)
+    return _with_whole_rows(X).map_blocks(
+        _transformed_block,
+        dask.delayed(model, traverse=False),
+        dtype,
+        dtype=dtype,
+        chunks=(X.chunks[0], (model.n_components,)),
+        meta=_meta(model.is_sparse, dtype),
+    )
+
+
+def output_blocks(model: RowModel, X: Any, W: Any, constraints: Constraints | None) -> Any:
+    """W of a fit, a Dask array, in the units of the user and the form that the model returns.
+
+    Parameters
+    ----------
+    model : RowModel
+        Fitted.
+    X : dask.array.Array
+        Counts.
+    W : dask.array.Array
+        As the fit has it, with blocks of the same rows.
+    constraints : Constraints or None
+        Constraints of the fit.
+    """
+    if constraints is not None and (
+        constraints.scales(0) is not None or constraints.fixed[0] is not None
+    ):
+        return _mapped_rows(model, X, W.dtype, constraints, W)
+    return W.map_blocks(sp.csr_array, meta=_meta(True, W.dtype)) if model.is_sparse else W
+
+
+def _mapped_rows(
+    model: RowModel, X: Any, dtype: np.dtype[Any], constraints: Constraints, W: Any = None
+) -> Any:
+    """W of every block of rows, with the constraints on these; from W of a fit if it is given."""
     import dask
     import dask.array as da
 
-    meta: Any = np.empty((0, 0), dtype=rows.dtype)
-    meta = sp.csr_array(meta) if rows.is_sparse else meta
-    is_scaled = known is not None and (known.scales(0) is not None or known.fixed[0] is not None)
-    if W is not None and not is_scaled:
-        return W.map_blocks(sp.csr_array, meta=meta) if rows.is_sparse else W
-    whole = X.rechunk({1: -1}) if X.numblocks[1] > 1 else X
-    # Optimised graphs would lose hold of what is on workers.
-    blocks = whole.to_delayed(optimize_graph=False)[:, 0]
+    rows_of, ends = dask.delayed(_rows_of_block), np.cumsum([0, *X.chunks[0]])
+    on_workers, pieces = dask.delayed(model, traverse=False), []
+    blocks = _with_whole_rows(X).to_delayed()[:, 0]
+    # Optimised, its graph would lose hold of what is on workers.
     of_W = [None] * len(blocks) if W is None else W.to_delayed(optimize_graph=False)[:, 0]
-    shared, pieces, start = dask.delayed(rows, traverse=False), [], 0
-    for block, rows_of_W, size in zip(blocks, of_W, X.chunks[0], strict=True):
-        part, stop = None, start if np.isnan(size) else start + int(size)
-        if known is not None:
-            part = known.part(np.arange(start, stop))
-            if W is not None and (part.sample_weight is None or part.sample_weight.all()):
-                block = None  # counts are needed only for samples that had no part in the fit
-        part = dask.delayed(part, traverse=False)
-        piece = dask.delayed(_made)(shared, block, rows_of_W, start, part)
-        pieces.append(da.from_delayed(piece, (size, rows.n_components), meta=meta))
-        start = stop
+    for block, rows_of_W, start, stop in zip(blocks, of_W, ends[:-1], ends[1:], strict=True):
+        part = constraints.part(np.arange(start, stop))
+        # With W, counts are needed only for samples of weight 0, which had no part in the fit.
+        is_needed = W is None or (part.sample_weight is not None and not part.sample_weight.all())
+        counts, part = block if is_needed else None, dask.delayed(part, traverse=False)
+        piece = rows_of(counts, rows_of_W, on_workers, dtype, int(start), part)
+        shape = (int(stop - start), model.n_components)
+        pieces.append(da.from_delayed(piece, shape, meta=_meta(model.is_sparse, dtype)))
     return da.concatenate(pieces)
 
 
-def _made(
-    rows: RowsOfW, block: Any, W: Array | None, first_row: int, known: Constraints | None
+def _with_whole_rows(X: Any) -> Any:
+    return X.rechunk({1: -1}) if X.numblocks[1] > 1 else X
+
+
+def _transformed_block(block: Any, model: RowModel, dtype: Any) -> Any:
+    return model.transform(InMemoryData(checked_block([block], dtype, model.name, 0)), None)
+
+
+def _rows_of_block(
+    block: Any, W: Any, model: RowModel, dtype: Any, first_row: int, constraints: Constraints
 ) -> Any:
     data = None
     if block is not None:
-        missing = None if known is None else known.missing
-        data = SparseData(checked_block([block], rows.dtype, rows.caller, first_row, missing))
-    return rows.make(data, W, known)
+        counts = checked_block([block], dtype, model.name, first_row, constraints.missing)
+        data = InMemoryData(counts)
+    if W is not None:
+        return model.in_user_units(W, data, constraints)
+    assert data is not None
+    return model.transform(data, constraints)
+
+
+def _meta(is_sparse: bool, dtype: Any) -> Any:
+    return sp.csr_array((0, 0), dtype=dtype) if is_sparse else np.empty((0, 0), dtype=dtype)
 
 
 def blocks_of_factor(backend: Backend, factor: Any, X: Any) -> Any:
     """Return a factor of a fit as a Dask array with blocks of the same rows as X.
 
-    It stays on the workers if these outlive the fit; otherwise it is brought to this process.
+    It stays on the workers if these outlive the fit; else it comes to this process.
     """
-    import dask
     import dask.array as da
 
     assert isinstance(backend, DaskBackend)
@@ -141,5 +186,11 @@ def blocks_of_factor(backend: Backend, factor: Any, X: Any) -> Any:
     if parts is None:
         return da.from_array(backend.download(factor), chunks=(heights, -1))
     return da.concatenate(
-        [da.from_delayed(dask.delayed(part), shape, factor.dtype) for part, shape in parts]
+        [da.from_delayed(_delayed(part), shape, factor.dtype) for part, shape in parts]
     ).rechunk((heights, -1))
+
+
+def _delayed(future: Any) -> Any:
+    import dask
+
+    return dask.delayed(future)

@@ -117,9 +117,9 @@ def facts(context: Context, rows: Array) -> Facts:
 
 def weighted_sums(context: Context, x: Array) -> Pieces:
     """Column sums of the entries and their squares, rows weighted as the penalties count them."""
-    assert context.data.terms is not None
-    assert context.data.terms.penalty_shares is not None
-    powers = weighted_powers(x, context.data.terms.penalty_shares)
+    assert context.data.row_constraints is not None
+    assert context.data.row_constraints.penalty_shares is not None
+    powers = weighted_powers(x, context.data.row_constraints.penalty_shares)
     return context.partition.pieces(context.part, powers, sum_of_rows)
 
 

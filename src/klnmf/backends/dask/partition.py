@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from klnmf.data.sparse_data import ROWS_PER_SUM
+from klnmf.data.sums import ROWS_PER_SUM
 from klnmf.support.caching import cached_property
 
 Array = npt.NDArray[Any]

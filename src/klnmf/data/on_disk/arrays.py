@@ -17,14 +17,12 @@ from klnmf.support.input_files import ReadError
 
 Array = npt.NDArray[Any]
 _PAGE = mmap.PAGESIZE
-# Bytes that are asked of the system at a time.
-_READ = 1 << 23
-# Entries that are converted or copied at a time.
-BLOCK = 1 << 18
+_READ = 1 << 23  # bytes per read
+BLOCK = 1 << 18  # entries that are converted at a time
 
 
 class ArrayWriter:
-    """An ``.npy`` file of a vector whose length is known when all of it is written."""
+    """An ``.npy`` file of a vector whose length is known only at the end."""
 
     def __init__(self, path: Path, dtype: npt.DTypeLike) -> None:
         self.path, self.dtype, self.length = path, np.dtype(dtype), 0
@@ -70,7 +68,7 @@ class ArrayWriter:
 class MappedArray:
     """A vector in an ``.npy`` file, read piece by piece, or as a whole through a memory map.
 
-    The file stays open: who replaces it does not change what is read here.
+    The file stays open: replacing it does not change what is read here.
 
     Parameters
     ----------
@@ -100,19 +98,22 @@ class MappedArray:
         """All entries, read-only; pages of the file are read when they are used."""
         return np.frombuffer(self._map, self.dtype, self.length, NPY_HEADER)
 
+    def __getitem__(self, places: slice) -> Array:
+        return self.read(places.start, places.stop)
+
     def fetch(self, start: int, stop: int) -> None:
-        """Have some entries read into the map now. Other threads run meanwhile."""
+        """Read some entries into the map now, while other threads run."""
         self.check_unchanged()
         np.add.reduce(self.mapped[start:stop].view(np.uint8)[::_PAGE])  # a byte of each page
 
     def release(self, start: int, stop: int) -> None:
-        """Take some entries out of this process's memory; the system may keep them cached."""
+        """Free the memory of some entries; the system may keep them cached."""
         if hasattr(mmap, "MADV_DONTNEED") and stop > start:
             first = self._end(start) // _PAGE * _PAGE
             self._map.madvise(mmap.MADV_DONTNEED, first, self._end(stop) - first)
 
     def read(self, start: int, stop: int, target: Array | None = None) -> Array:
-        """Return a copy of some entries, and touch no map; in ``target``, where it is given."""
+        """Return a copy of some entries without the map; in ``target`` if it is given."""
         target = np.empty(stop - start, self.dtype) if target is None else target
         rest, place = target.view(np.uint8).data, self._end(start)
         self.check_unchanged()
@@ -130,7 +131,7 @@ class MappedArray:
         return found.st_size, found.st_mtime_ns
 
     def check_unchanged(self) -> None:
-        """Refuse a file that was written to since it was opened: beyond its end, a map kills."""
+        """Refuse a file that was changed: to read a map beyond the end of its file kills Python."""
         if self._state_now() != self._state:
             raise self._changed()
 

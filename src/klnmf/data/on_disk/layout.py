@@ -1,7 +1,4 @@
-"""The folder of a prepared matrix: its files, its header, and what is checked of them.
-
-docs/format.md describes it.
-"""
+"""The folder of a prepared matrix: its files, its header, and quick checks; see docs/format.md."""
 
 from __future__ import annotations
 
@@ -32,7 +29,7 @@ NAME_FILES = {
     "column_names": "column_names.txt",
     "labels": "labels.txt",
 }
-# What there is when the rows are written.
+# The files of a matrix whose rows are written, and its columns are not.
 ROW_FILES = ("rows.indptr.npy", "rows.indices.npy", "rows.values.npy", "columns.indptr.npy")
 # Bytes before the entries of every array.
 NPY_HEADER = 128
@@ -54,7 +51,7 @@ def npy_header(dtype: np.dtype[Any], length: int) -> bytes:
 
 
 def index_dtype(n_columns: int) -> np.dtype[Any]:
-    """Type of column numbers: four bytes where they do."""
+    """Type of column numbers: four bytes where these are enough."""
     return np.dtype("<i4" if n_columns <= np.iinfo(np.int32).max else "<i8")
 
 
@@ -87,13 +84,13 @@ def sha256(path: Path) -> str:
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
-    """Write a small file so that the old one or the new one is there, whole."""
+    """Write a small file, whole or not at all."""
     with writing(path, "w") as stream:
         json.dump(content, stream, indent=1, allow_nan=False)
 
 
 def is_prepared(path: Path) -> bool:
-    """Whether this is the folder of a prepared matrix, by the look of it."""
+    """Whether this looks like the folder of a prepared matrix."""
     try:
         header = read_json(path / HEADER, HEADER_LIMIT)
     except (OSError, ValueError):
@@ -113,9 +110,9 @@ def read_header(folder: Path) -> dict[str, Any]:
     if not path.is_file():
         hint = ""
         if folder.with_name(f"{folder.name}.partial").is_dir() and not folder.exists():
-            hint = f" {folder.name}.partial is there: run `klnmf prepare` again, it was interrupted"
+            hint = f" {folder.name}.partial exists: `klnmf prepare` was interrupted, run it again."
         raise ReadError(
-            folder, f"this is not a folder that `klnmf prepare` wrote: no {HEADER}.{hint}"
+            folder, f"this folder was not written by `klnmf prepare`: it has no {HEADER}.{hint}"
         )
     try:
         header = read_json(path, HEADER_LIMIT)
@@ -127,7 +124,7 @@ def read_header(folder: Path) -> dict[str, Any]:
         if number > VERSION:
             raise ReadError(
                 path,
-                f"version {number} of the format, and this klnmf reads versions up to {VERSION}. "
+                f"version {number} of the format; this klnmf reads versions up to {VERSION}. "
                 "Install a newer klnmf, or prepare the matrix again.",
             )
         _check_fields(header)
@@ -141,12 +138,12 @@ def read_header(folder: Path) -> dict[str, Any]:
 
 
 def check_facts(facts: dict[str, Any]) -> None:
-    """Check the types of what is known of a matrix when its rows are written.
+    """Check the types of the facts about a matrix whose rows are written.
 
     Raises
     ------
     ValueError, KeyError, TypeError
-        If they are others.
+        If one has a wrong type.
     """
     n, m = facts["shape"]
     sizes = [n, m, facts["nonzeros"]]
@@ -175,8 +172,8 @@ def _check_fields(header: dict[str, Any]) -> None:
     if type(header["checksum"]) is not int:
         raise ValueError("checksum is not a whole number")
     arrays = arrays_in(header)
-    known = {*arrays, *NAME_FILES.values()}
-    if type(header["files"]) is not dict or not set(arrays) <= set(header["files"]) <= known:
+    possible = {*arrays, *NAME_FILES.values()}
+    if type(header["files"]) is not dict or not set(arrays) <= set(header["files"]) <= possible:
         raise ValueError("it does not list the files of a matrix")
     for about in header["files"].values():
         if type(about["bytes"]) is not int or type(about["sha256"]) is not str:
@@ -184,24 +181,24 @@ def _check_fields(header: dict[str, Any]) -> None:
 
 
 def check_files(folder: Path, header: dict[str, Any]) -> None:
-    """Check size and beginning of each file against the header: no time, whatever their size."""
+    """Check size and beginning of each file against the header, in no time for any size."""
     for name, about in header["files"].items():
         path = folder / name
         if not path.is_file():
             raise ReadError(path, "this file of the matrix is missing. Prepare the matrix again.")
         found = path.stat().st_size
         if found != about["bytes"]:
-            cut = "cut off" if found < about["bytes"] else "longer than it was"
+            cut = "cut off" if found < about["bytes"] else "too long"
             raise ReadError(
                 path,
-                f"the file is {cut}: {found:,} bytes, and the header says {about['bytes']:,}. "
+                f"the file is {cut}: {found:,} bytes, but the header says {about['bytes']:,}. "
                 "Copy it again, or prepare the matrix again.",
             )
     check_arrays(folder, arrays_in(header))
 
 
 def arrays_in(facts: dict[str, Any]) -> dict[str, tuple[np.dtype[Any], int]]:
-    """Type and length of each array of a matrix of which so much is known."""
+    """Type and length of each array, from the facts about a matrix."""
     return arrays_of(tuple(facts["shape"]), facts["nonzeros"], np.dtype(facts["dtype"]))
 
 
@@ -215,5 +212,5 @@ def check_arrays(folder: Path, arrays: dict[str, tuple[np.dtype[Any], int]]) -> 
             raise ReadError(
                 folder / name,
                 f"it is not an array of {length:,} numbers of the type {dtype.name}, as the header "
-                "has it. Prepare the matrix again.",
+                "says. Prepare the matrix again.",
             )

@@ -1,7 +1,8 @@
-"""A prepared matrix: opened in no time, and gone through in pieces by every half-step."""
+"""A prepared matrix: opened at once, and read in pieces by every half-step."""
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from klnmf.data.observed_data import ObservedData
 from klnmf.data.on_disk.arrays import MappedArray
 from klnmf.data.on_disk.layout import (
     MODES,
@@ -20,40 +22,52 @@ from klnmf.data.on_disk.layout import (
 )
 from klnmf.data.on_disk.sizes import parse_bytes
 from klnmf.data.on_disk.verification import check_contents, check_indptr, is_verified
-from klnmf.data.on_disk.views import MappedView, open_view
-from klnmf.data.sparse_data import ROWS_PER_SUM, SparseData
+from klnmf.data.on_disk.views import MappedView, open_rows
+from klnmf.data.sparse_data import CountData, DataConstraints
+from klnmf.data.sums import ROWS_PER_SUM
 from klnmf.support.input_files import ReadError, read_names
 
 Array = npt.NDArray[Any]
 
 
-class MappedData(SparseData):
-    """What solvers see of a matrix on disk; everything that takes a pass over it is known."""
+class OnDiskData(CountData):
+    """A matrix on disk as solvers see it; all that would take a pass over it is in its header."""
 
     def __init__(self, folder: Path, header: dict[str, Any], piece_bytes: int) -> None:
         self.folder = folder
-        self.shape = tuple(header["shape"])
-        self.dtype = np.dtype(header["dtype"])
-        views = []
-        facts = (self.shape, header["nonzeros"], self.dtype)
+        self.shape, self.dtype = tuple(header["shape"]), np.dtype(header["dtype"])
+        self._views = []
         for mode, name in enumerate(MODES):
-            view = open_view(folder, mode, *facts, piece_bytes=piece_bytes)
+            stored = open_rows(folder, mode, self.shape, header["nonzeros"], self.dtype)
             sums = MappedArray(folder / f"{name}.sums.npy", "<f8", self.shape[mode])
-            # Where the cached property would keep it.
-            view.__dict__["row_sums"] = sums.read(0, sums.length)
-            views.append(view)
-        self._by_rows, self._by_columns = views
+            self._views.append(MappedView(stored, sums.read(0, sums.length), piece_bytes))
         self.total = float(header["total"])
         self.is_exact_in_float32 = header["exact_in_float32"]
         self.divergence_constant = float(header["divergence_constant"])
         checksum = header["checksum"]
         self.fingerprint = (self.shape, header["nonzeros"], self.dtype.str, checksum)
 
+    def view(self, mode: int) -> MappedView:
+        """See :class:`CountData`."""
+        return self._views[mode]
+
+    def constrained(self, constraints: DataConstraints) -> CountData:
+        """See :class:`CountData`."""
+        if constraints.cell_weights(0) is not None:
+            return ObservedData(self, constraints)
+        data = copy.copy(self)  # on the same open files
+        data.constraints = constraints
+        data._views = [
+            view.with_row_constraints(constraints.row_constraints(mode))
+            for mode, view in enumerate(self._views)
+        ]
+        return data
+
 
 class OnDiskMatrix:
-    """A matrix that :func:`prepare` wrote; :func:`open_matrix` returns it.
+    """A matrix on disk, written by :func:`klnmf.prepare` and opened by :func:`open_matrix`.
 
-    ``KLNMF.fit``, ``fit_transform``, ``transform`` and ``score`` take it in the place of X.
+    ``KLNMF.fit``, ``fit_transform``, ``transform`` and ``score`` take it as X.
 
     Attributes
     ----------
@@ -66,9 +80,9 @@ class OnDiskMatrix:
     dtype : dtype
         Type of the values, and so of the fit.
     row_names, column_names, labels : ndarray of str (dtype object), or None
-        Names of samples and features, and known classes of the samples.
+        Names of samples and features, and classes of the samples.
     open_features : bool
-        Whether the features are those that occur, see :class:`~klnmf.readers.CountTable`.
+        Whether absent features have the count 0, see :class:`~klnmf.readers.CountTable`.
     """
 
     ndim = 2
@@ -76,11 +90,11 @@ class OnDiskMatrix:
     def __init__(self, path: Path, header: dict[str, Any], memory: int) -> None:
         self.path, self._header, self._memory = path, header, memory
         # One piece is worked on while the next is read.
-        self.data = MappedData(path, header, piece_bytes=memory // 2)
+        self.data = OnDiskData(path, header, piece_bytes=memory // 2)
         self.shape, self.nnz, self.dtype = self.data.shape, self.data.nnz, self.data.dtype
         self.open_features: bool = header["open_features"]
         for mode, name in enumerate(MODES):
-            check_indptr(path / f"{name}.indptr.npy", self._view(mode))
+            check_indptr(path / f"{name}.indptr.npy", self.data.view(mode).stored)
         for what, size, axis in (
             ("row_names", self.shape[0], "rows"),
             ("column_names", self.shape[1], "columns"),
@@ -102,10 +116,7 @@ class OnDiskMatrix:
         return bool(self._header["whole"])
 
     def as_csr(self) -> sp.csr_array:
-        """Return the matrix as a SciPy array on the memory map, which nothing has read yet.
-
-        What SciPy then does with it may copy it into memory.
-        """
+        """Return the matrix as a SciPy array on memory maps; SciPy may copy it into memory."""
         return self.data.view(0).as_csr()
 
     def row_blocks(self, n_rows: int = ROWS_PER_SUM) -> Iterator[sp.csr_array]:
@@ -131,18 +142,14 @@ class OnDiskMatrix:
         return _reopened, (self.path.resolve(), self._header, self._memory)
 
     def check_unchanged(self) -> None:
-        """Refuse to go on if a file of entries was written to since the matrix was opened."""
+        """Refuse a matrix whose files were changed since it was opened."""
         for mode in (0, 1):
-            for stored in self._view(mode).stored:
-                stored.check_unchanged()
-
-    def _view(self, mode: int) -> MappedView:
-        view = self.data.view(mode)
-        assert isinstance(view, MappedView)
-        return view
+            stored = self.data.view(mode).stored
+            stored.indices.check_unchanged()
+            stored.values.check_unchanged()
 
     def verify(self) -> None:
-        """Read all files and compare their checksums; also that indices and values make sense.
+        """Read all files; check their checksums, and that indices and values are valid.
 
         Raises
         ------
@@ -158,21 +165,20 @@ def open_matrix(
     verify: bool | Literal["auto"] = "auto",
     memory: str | int = "256M",
 ) -> OnDiskMatrix:
-    """Open a matrix that ``klnmf prepare`` or :func:`klnmf.preparing.prepare` wrote.
+    """Open a matrix that ``klnmf prepare`` or :func:`klnmf.prepare` wrote.
 
     Parameters
     ----------
     path : path
         The folder.
     verify : bool or "auto", default="auto"
-        Whether to read and check everything, about two seconds per gigabyte. "auto" does so
-        if a file has been written to, or copied, since its checksum was last found right; that is
-        remembered in the folder, so that opening takes no time whatever the size, unless nothing
-        can be written there. True always does so, which also finds what a failing disk has done;
-        False never. Sizes, types and the order of the rows are checked in any case.
+        Whether to read and check all files, which takes about two seconds per gigabyte. "auto"
+        does so if a file was changed or copied since the last check, which is recorded in the
+        folder if that is writable. True also finds the damage of a failing disk. Sizes, types and
+        the order of the rows are always checked.
     memory : str or int, default="256M"
-        Bytes of the matrix that a fit has in memory at a time (half is being worked on, half is
-        read ahead), beside the factors. A row or column that is longer is there as a whole.
+        Bytes of the matrix that a fit holds in memory at a time, beside the factors: half is used
+        while the other half is read. A row or column that is longer is read as a whole.
 
     Returns
     -------
@@ -181,7 +187,7 @@ def open_matrix(
     Raises
     ------
     ReadError
-        If a file is missing, cut off or damaged: it says which one. It is a ValueError.
+        If a file is missing, cut off or damaged; a kind of ValueError.
 
     Examples
     --------
@@ -191,7 +197,7 @@ def open_matrix(
     >>> X = load_bible().data
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = os.path.join(folder, "bible")
-    ...     matrix = klnmf.preparing.prepare(X, path)
+    ...     matrix = klnmf.prepare(X, path)
     ...     matrix = klnmf.open_matrix(path)
     ...     W = klnmf.KLNMF(5, random_state=0).fit_transform(matrix)
     >>> bool((W == klnmf.KLNMF(5, random_state=0).fit_transform(X)).all())
@@ -202,7 +208,7 @@ def open_matrix(
     budget = parse_bytes(memory, least=1)
     folder = Path(os.path.expanduser(path))
     if not folder.exists() and not folder.with_name(f"{folder.name}.partial").exists():
-        raise FileNotFoundError(f"{folder}: there is no such folder.")
+        raise FileNotFoundError(f"{folder}: no such folder.")
     header = read_header(folder)
     check_files(folder, header)
     if verify is True or (verify == "auto" and not is_verified(folder, header)):
@@ -211,8 +217,8 @@ def open_matrix(
 
 
 def _reopened(path: Path, header: dict[str, Any], memory: int) -> OnDiskMatrix:
-    """Open the matrix that was pickled, whose contents were verified where that was done."""
+    """Open a matrix that was pickled; its contents were verified before."""
     matrix = open_matrix(path, verify=False, memory=memory)
     if matrix._header != header:
-        raise ReadError(path, "this is not the matrix that was pickled: its header is another one.")
+        raise ReadError(path, "this is not the matrix that was pickled: its header differs.")
     return matrix

@@ -1,4 +1,4 @@
-"""Sizes of memory as people write them."""
+"""Sizes of memory, such as 512M."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def parse_bytes(size: str | int, *, least: int = 1 << 20) -> int:
     size : str or int
         A whole number, or one with a unit: "512M", "2G", "1.5 GB".
     least : int, default=1048576
-        Less is refused.
+        Smallest size.
 
     Examples
     --------
@@ -30,7 +30,7 @@ def parse_bytes(size: str | int, *, least: int = 1 << 20) -> int:
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(?:I?B)?\s*", str(size).upper())
     if isinstance(size, bool) or not isinstance(size, str | Integral) or found is None:
         raise ValueError(
-            f"{option('memory')} must be a size such as '2G', '512M' or bytes; got {size!r}."
+            f"{option('memory')} must be a number of bytes, or a size such as '2G'; got {size!r}."
         )
     number = int(float(found[1]) * _UNITS[found[2]])
     if number < least:

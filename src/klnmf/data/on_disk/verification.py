@@ -1,8 +1,8 @@
-"""Whether the files of a matrix hold what was written: read once, and then remembered.
+"""Whether the files of a matrix hold what was written: read once, and then recorded.
 
-A folder has a file ``verified.json`` with the state of each file when its checksum was last found
-right. While the states are the same, the contents are: whoever writes to a file changes its times.
-A copy has times of its own, and is read again.
+The file ``verified.json`` in the folder has the state of each file when its checksum was last
+right. While the states are the same, so are the contents: writing to a file changes its times.
+A copy has other times, and is read again.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import secrets
+import zlib
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -22,15 +23,17 @@ from klnmf.data.on_disk.arrays import MappedArray
 from klnmf.data.on_disk.layout import (
     HEADER,
     MODES,
+    NPY_HEADER,
     ROW_FILES,
     arrays_in,
     check_arrays,
     check_facts,
+    chunks,
     sha256,
     write_json,
 )
-from klnmf.data.on_disk.measuring import measured_facts, row_sums
-from klnmf.data.on_disk.views import Entries, MappedView, entries_of, open_view
+from klnmf.data.on_disk.views import Entries, MappedRows, open_rows
+from klnmf.data.sums import DivergenceConstant, blocked_sum, is_exact_in_float32
 from klnmf.data.validation import check_value_range
 from klnmf.support.input_files import ReadError
 from klnmf.support.untrusted_json import read_json
@@ -38,19 +41,18 @@ from klnmf.support.untrusted_json import read_json
 Array = npt.NDArray[Any]
 
 STAMP = "verified.json"
-# What is verified: a stamp of another number is from a version that verified something else.
+# A stamp with another number is from a version that verified something else.
 VERIFIED = 2
-# Entries that are looked at, at a time.
-_ENTRIES = 1 << 20
-# Sums may be rounded otherwise on another machine, and values were before they became float32.
+_ENTRIES = 1 << 20  # that are checked at a time
+# Sums may be rounded differently on another machine, and were taken before values became float32.
 _ROUNDING = 1e-6
 
 
 def check_contents(folder: Path, header: dict[str, Any]) -> None:
-    """Read every file: its checksum, and whether all of it is one matrix; remember the outcome.
+    """Read every file: its checksum, and whether all files are one matrix; record the outcome.
 
-    Checksums show what a disk or a copy has damaged. They do not show who wrote the files, and
-    compiled code will follow what is in them.
+    Checksums show damage by a disk or a copy. They do not show who wrote the files, and compiled
+    code will follow the indices in them.
 
     Raises
     ------
@@ -60,26 +62,26 @@ def check_contents(folder: Path, header: dict[str, Any]) -> None:
     states = _states(folder, header)
     for name, about in header["files"].items():
         if sha256(folder / name) != about["sha256"]:
-            raise _damaged(folder / name, "the file is not the one that was written (checksum)")
+            raise _damaged(folder / name, "the file has changed since it was written (checksum)")
     facts = (tuple(header["shape"]), header["nonzeros"], np.dtype(header["dtype"]))
-    views = [open_view(folder, mode, *facts) for mode in (0, 1)]
+    modes = [open_rows(folder, mode, *facts) for mode in (0, 1)]
     keys = np.frombuffer(secrets.token_bytes(32), np.uint64) | np.uint64(1)
     checked = [_Checked(folder, mode, keys) for mode in (0, 1)]
-    for view, entries in zip(views, checked, strict=True):
-        entries.check(view)
-        entries.check_sums(view)
+    for stored, entries in zip(modes, checked, strict=True):
+        entries.check(stored)
+        entries.check_sums(stored)
     if checked[0].digest != checked[1].digest:
         raise _damaged(
             folder / "columns.indices.npy", "the columns do not have the entries of the rows"
         )
-    _check_facts(folder, header, checked[0].facts | measured_facts(folder, views[0]))
+    _check_facts(folder, header, checked[0].facts | measured_facts(folder, modes[0]))
     _check_range(folder, header)
     if states == _states(folder, header):
         remember(folder, header)
 
 
 def check_rows(folder: Path, facts: dict[str, Any]) -> None:
-    """Check the rows of a matrix that was half written, of which this is known.
+    """Check the rows of a matrix that was half written, against the facts about it.
 
     Raises
     ------
@@ -90,33 +92,33 @@ def check_rows(folder: Path, facts: dict[str, Any]) -> None:
     arrays = arrays_in(facts)
     check_arrays(folder, {name: arrays[name] for name in ROW_FILES})
     shape = tuple(facts["shape"])
-    view = open_view(folder, 0, shape, facts["nonzeros"], np.dtype(facts["dtype"]))
+    stored = open_rows(folder, 0, shape, facts["nonzeros"], np.dtype(facts["dtype"]))
     checked = _Checked(folder, 0, np.ones(4, np.uint64))
-    checked.check(view)
+    checked.check(stored)
     _check_facts(folder, facts, checked.facts)
-    m = view.n_columns
+    m = stored.n_columns
     counts = np.zeros(m, dtype=np.int64)
-    for entries in entries_of(view, _ENTRIES):
+    for entries in stored.entries(_ENTRIES):
         counts += np.bincount(entries.columns, minlength=m)
     ends = MappedArray(folder / "columns.indptr.npy", "<i8", m + 1).read(0, m + 1)
     if ends[0] != 0 or not np.array_equal(np.diff(ends), counts):
-        raise _damaged(folder / "columns.indptr.npy", "it is not that of the rows")
+        raise _damaged(folder / "columns.indptr.npy", "it does not belong to the rows")
 
 
 class _Checked:
-    """Entries of one mode that make sense, and what they say of the matrix."""
+    """Checks of the entries of one mode, and facts about them."""
 
     def __init__(self, folder: Path, mode: int, keys: Array) -> None:
         self.folder, self.mode, self.keys = folder, mode, keys
         self.digest = np.uint64(0)  # the same for the same entries in any order
         self.facts = {"smallest": np.inf, "largest": 0.0, "whole": True}
 
-    def check(self, view: MappedView) -> None:
-        """Go through all entries, some at a time."""
-        check_indptr(self._file("indptr"), view)
+    def check(self, stored: MappedRows) -> None:
+        """Check all entries, some at a time."""
+        check_indptr(self._file("indptr"), stored)
         last = (-1, -1)
-        for entries in entries_of(view, _ENTRIES):
-            self._check_indices(entries, last, view.n_columns)
+        for entries in stored.entries(_ENTRIES):
+            self._check_indices(entries, last, stored.n_columns)
             self._check_values(entries.values)
             self._digest(entries)
             last = (int(entries.rows[-1]), int(entries.columns[-1]))
@@ -124,11 +126,11 @@ class _Checked:
             self.facts["smallest"] = 0.0  # of no entries
         self.facts["whole"] = self.facts["whole"] and self.facts["largest"] < 2**53
 
-    def check_sums(self, view: MappedView) -> None:
+    def check_sums(self, stored: MappedRows) -> None:
         """Compare the sums of the rows with those that are stored."""
-        sums = MappedArray(self._file("sums"), "<f8", view.n_rows).read(0, view.n_rows)
-        if not np.allclose(sums, row_sums(view), rtol=_ROUNDING, atol=0):
-            raise _damaged(self._file("sums"), "a sum is not that of the values")
+        sums = MappedArray(self._file("sums"), "<f8", stored.n_rows).read(0, stored.n_rows)
+        if not np.allclose(sums, stored.row_sums(), rtol=_ROUNDING, atol=0):
+            raise _damaged(self._file("sums"), "a sum differs from that of the values")
 
     def _file(self, part: str) -> Path:
         return self.folder / f"{MODES[self.mode]}.{part}.npy"
@@ -165,17 +167,38 @@ class _Checked:
         self.digest = np.add(self.digest, mixed.sum(dtype=np.uint64), dtype=np.uint64)
 
 
-def check_indptr(path: Path, view: MappedView) -> None:
-    """Refuse places that lead out of the arrays: compiled code will follow them."""
-    indptr, nnz = view.indptr, len(view.values)
+def check_indptr(path: Path, stored: MappedRows) -> None:
+    """Refuse offsets outside the arrays: compiled code will follow them."""
+    indptr, nnz = stored.indptr, stored.nnz
     starts = range(0, len(indptr) - 1, _ENTRIES)
     rises = all((np.diff(indptr[s : s + _ENTRIES + 1]) >= 0).all() for s in starts)
     if indptr[0] != 0 or indptr[-1] != nnz or not rises:
         raise _damaged(path, f"it does not rise from 0 to the number of nonzeros, {nnz:,}")
 
 
+def measured_facts(folder: Path, stored: MappedRows) -> dict[str, Any]:
+    """Return what a header says about the values, by the code that measures them in memory."""
+    constant, is_exact = DivergenceConstant(), stored.values.dtype == np.float64
+    for start in range(0, stored.nnz, _ENTRIES):
+        values = stored.values.read(start, min(start + _ENTRIES, stored.nnz))
+        constant.add(values)
+        is_exact = is_exact and is_exact_in_float32(values)
+    checksum = 0  # of the same matrix in memory, see CountData.fingerprint
+    for part in ("indptr", "indices", "values"):
+        skipped = NPY_HEADER
+        for piece in chunks(folder / f"{MODES[0]}.{part}.npy"):
+            checksum = zlib.crc32(piece[skipped:], checksum)
+            skipped = 0
+    return {
+        "total": blocked_sum(stored.row_sums()),
+        "divergence_constant": constant.total,
+        "exact_in_float32": is_exact,
+        "checksum": checksum,
+    }
+
+
 def _check_facts(folder: Path, header: dict[str, Any], found: dict[str, Any]) -> None:
-    """Compare what the header says of the values with what they are."""
+    """Compare what the header says about the values with the values."""
     for name, value in found.items():
         said = header[name]
         if name == "whole":
@@ -187,7 +210,7 @@ def _check_facts(folder: Path, header: dict[str, Any], found: dict[str, Any]) ->
         else:
             is_right = said == value
         if not is_right:
-            raise _damaged(folder / HEADER, f"{name} is {said}, and the values say {value}")
+            raise _damaged(folder / HEADER, f"{name} is {said}, but the values say {value}")
 
 
 def _check_range(folder: Path, header: dict[str, Any]) -> None:
@@ -204,7 +227,7 @@ def _damaged(path: Path, problem: str) -> ReadError:
 
 
 def is_verified(folder: Path, header: dict[str, Any]) -> bool:
-    """Whether the files are as they were when their contents were found right."""
+    """Whether the files have not changed since their contents were verified."""
     try:
         stamp = read_json(folder / STAMP)
     except (OSError, ValueError):
@@ -213,7 +236,7 @@ def is_verified(folder: Path, header: dict[str, Any]) -> bool:
 
 
 def remember(folder: Path, header: dict[str, Any]) -> None:
-    """Write down that the contents are right; in a folder that is read-only, do not."""
+    """Record that the contents are right, unless the folder is read-only."""
     with suppress(OSError):
         write_json(folder / STAMP, _stamp(folder, header))
 
@@ -228,6 +251,6 @@ def _stamp(folder: Path, header: dict[str, Any]) -> dict[str, Any]:
 
 
 def _states(folder: Path, header: dict[str, Any]) -> dict[str, list[int]]:
-    """Size and times of each file; nobody can set the last one, of any change, to what it was."""
+    """Size and times of each file; the time of the last change cannot be set back."""
     found = {name: os.stat(folder / name) for name in header["files"]}
     return {name: [s.st_size, s.st_mtime_ns, s.st_ctime_ns] for name, s in found.items()}

@@ -7,31 +7,38 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse as sp
 
+from klnmf.data.canonical import selected, selected_ends
 from klnmf.data.row_constraints import Pattern
 
 Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
-class Observation:
+class CellWeights:
     """Weights and missing cells of some rows of one mode; None: weight 1, nothing missing.
 
     KL is homogeneous, so that Σ w_i v_j KL(x_ij, y_ij) = Σ KL(w_i v_j x_ij, w_i v_j y_ij): a fit
-    sees weighted values. Cells that are missing, or of weight 0, are not there at all.
+    sees weighted values. Cells that are missing or have weight 0 are left out.
     """
 
     row_weights: Array | None = None
     column_weights: Array | None = None
     missing: Pattern | None = None
 
-    def rows(self, rows: slice | Array) -> Observation:
-        """Return the same for some of the rows."""
+    def rows(self, rows: slice | Array) -> CellWeights:
+        """Return the weights of some of the rows."""
         missing = self.missing
         if missing is not None:
             missing = missing.rows(rows) if isinstance(rows, slice) else missing.take(rows)
         row_weights = None if self.row_weights is None else self.row_weights[rows]
-        return Observation(row_weights, self.column_weights, missing)
+        return CellWeights(row_weights, self.column_weights, missing)
+
+    def applied_to(self, X: sp.csr_array) -> sp.csr_array:
+        """Return a canonical CSR array as a fit sees it."""
+        indptr, indices, values = self.applied(X.indptr, X.indices, X.data)
+        return sp.csr_array((values, indices, indptr), shape=X.shape)
 
     def applied(self, indptr: Array, indices: Array, values: Array) -> tuple[Array, Array, Array]:
         """Return rows in CSR form as a fit sees them; ``indptr`` counts from 0."""
@@ -49,8 +56,7 @@ class Observation:
             values = (values * weights).astype(values.dtype)
         if kept.all():
             return indptr, indices, values
-        ends = np.concatenate([[0], np.cumsum(kept)])
-        return ends[indptr].astype(indptr.dtype), indices[kept], values[kept]
+        return selected_ends(indptr, kept), indices[kept], values[kept]
 
     def _places_of_missing(self, indptr: Array, indices: Array) -> Array:
         """Places among the nonzeros of those cells that are missing and have a value."""
@@ -63,3 +69,52 @@ class Observation:
         found = places < len(stored)
         found[found] = stored[places[found]] == missing[found]
         return places[found]
+
+
+def without_cells(X: Any, cells: sp.csr_array) -> Any:
+    """Return X with 0 in some of its cells; X itself is not changed.
+
+    NaN, or anything else that stands for "not observed", must not reach the checks of X.
+
+    Parameters
+    ----------
+    X : array-like, DataFrame or CSR array
+        What :func:`klnmf.data.matrix_checks.checked_matrix` returns.
+    cells : CSR array
+        Its stored entries are the cells.
+
+    Examples
+    --------
+    >>> import numpy as np, scipy.sparse as sp
+    >>> without_cells(np.array([[1.0, np.nan]]), sp.csr_array([[False, True]]))
+    array([[1., 0.]])
+    """
+    if shape_of(X) != cells.shape:
+        return X
+    if sp.issparse(X):
+        return _without_stored(X, cells)
+    if hasattr(X, "columns"):
+        # Tables of other libraries than pandas are not changed: their values must pass the checks.
+        return X.mask(cells.toarray(), 0) if hasattr(X, "mask") else X
+    values = np.array(X)
+    pattern = cells.tocoo()
+    values[pattern.row, pattern.col] = 0
+    return values
+
+
+def _without_stored(X: sp.csr_array, cells: sp.csr_array) -> sp.csr_array:
+    """X without the values that are stored in some cells, which may have several of them."""
+    if X.has_canonical_format:
+        return CellWeights(missing=Pattern.of(cells)).applied_to(X)
+    rows = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
+    pattern = cells.tocoo()
+    places = pattern.row.astype(np.int64) * X.shape[1] + pattern.col
+    return selected(X, ~np.isin(rows * X.shape[1] + X.indices, places))
+
+
+def shape_of(X: Any) -> tuple[int, ...]:
+    """Shape of anything; () for lists of different lengths."""
+    try:
+        return tuple(X.shape) if hasattr(X, "shape") else np.shape(X)
+    except ValueError:
+        return ()

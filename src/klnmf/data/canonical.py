@@ -1,0 +1,59 @@
+"""Compressed rows: their one canonical form, and some of their entries or rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+Array = npt.NDArray[Any]
+
+
+def canonical(X: sp.csr_array) -> sp.csr_array:
+    """Sort each row, sum entries of the same place, and remove zeros, in a copy if need be.
+
+    Sums are taken in `type_of_sums`, so that none of them wraps. X must have valid index arrays,
+    see :func:`klnmf.data.matrix_checks.checked_matrix`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import scipy.sparse as sp
+    >>> parts = (np.array([200, 100, 0], np.uint8), np.array([1, 1, 0]), np.array([0, 3]))
+    >>> canonical(sp.csr_array(parts, shape=(1, 2))).data
+    array([300])
+    """
+    if X.has_canonical_format and X.data.all():
+        return X
+    parts = (X.data.astype(type_of_sums(X.data)), X.indices.copy(), X.indptr.copy())
+    X = sp.csr_array(parts, shape=X.shape)
+    X.sum_duplicates()
+    X.eliminate_zeros()
+    return X
+
+
+def selected(X: sp.csr_array, kept: Array) -> sp.csr_array:
+    """Return some of the stored entries: those where ``kept``, one bool per entry, is True."""
+    parts = (X.data[kept], X.indices[kept], selected_ends(X.indptr, kept))
+    return sp.csr_array(parts, shape=X.shape)
+
+
+def selected_ends(indptr: Array, kept: Array) -> Array:
+    """Return ``indptr`` of some of the stored entries."""
+    ends: Array = np.concatenate([[0], np.cumsum(kept)])[indptr].astype(indptr.dtype)
+    return ends
+
+
+def taken_rows(indptr: Array, rows: Array) -> tuple[Array, Array]:
+    """Return ``indptr`` of some rows, by their numbers, and where their entries are."""
+    lengths = np.diff(indptr)[rows]
+    ends = np.concatenate([[0], np.cumsum(lengths)])
+    return ends, np.repeat(indptr[rows] - ends[:-1], lengths) + np.arange(ends[-1])
+
+
+def type_of_sums(values: Array) -> np.dtype[Any]:
+    """Type in which no sum of these values wraps: int64 for whole numbers, else float64."""
+    is_whole = values.dtype.kind != "f" and values.sum(dtype=np.float64) < 2.0**63
+    return np.dtype(np.int64 if is_whole else np.float64)
