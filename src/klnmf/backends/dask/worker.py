@@ -1,7 +1,7 @@
 """What runs on a worker: it holds its parts of X and of the factors, and computes with them.
 
 A worker answers *rounds* of the driver and requests of its peers for parts of factors. Nothing that
-it holds ever changes, so that a round that is repeated gives the same bits.
+it holds ever changes, so a round that is repeated gives exactly the same result.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ from klnmf.data.sparse_data import RowView
 Array = npt.NDArray[Any]
 Place = tuple[int, int]  # version and part
 
-# A peer that has not heard of a round so many seconds after this worker has is not there any more.
+# A peer that has not heard of a round this many seconds after this worker has is lost.
 PATIENCE = 30.0
-# A request for a part that is not there yet is answered after so many seconds at most.
+# A request for a part that does not exist yet is answered after at most this many seconds.
 LONGEST_WAIT = 5.0
 SECONDS_TO_CONNECT = 5.0
-# Before all rounds: what is wanted is there, or will not be.
+# Before all rounds: the part exists, or never will.
 NO_ROUND = -1
 # Workers of one machine copy faster than they pack.
 PACK_ON_ONE_MACHINE = False
 
 
 class PartMissingError(RuntimeError):
-    """Something that this worker needs is not where it should be: a worker was lost."""
+    """A part that this worker needs is not where it should be: a worker was lost."""
 
 
 class Parcel(NamedTuple):
@@ -109,7 +109,7 @@ class FitOnWorker(WorkerPlugin):
         self._news = asyncio.Event()
 
     def inventory(self) -> frozenset[tuple[int, int]] | None:
-        """Versions and parts that this worker holds; None if it has not heard of the fit yet."""
+        """Versions and parts that this worker holds; None before the first layout."""
         return None if self.layout is None else frozenset(self._parts)
 
     @property
@@ -119,7 +119,7 @@ class FitOnWorker(WorkerPlugin):
     # ---- rounds ----------------------------------------------------------------------------------
 
     async def reset(self, message: Reset) -> None:
-        """Take over a layout, and fetch what it says that this worker holds."""
+        """Adopt a layout, and fetch the parts that this worker is to hold."""
         layout = self.layout = message.layout
         self._whole, self._parcels, self._modes = {}, {}, dict(message.versions)
         self._parts = {place: x for place, x in self._parts.items() if place[0] in self._modes}
@@ -137,7 +137,7 @@ class FitOnWorker(WorkerPlugin):
         """Do the operations of a round."""
         layout = self.layout
         if layout is None:
-            raise PartMissingError(f"{self._address} knows nothing of this fit")
+            raise PartMissingError(f"{self._address} does not take part in this fit")
         if message.number <= self._round:
             raise PartMissingError(f"round {message.number} was given up")
         self._round = message.number
@@ -197,7 +197,7 @@ class FitOnWorker(WorkerPlugin):
         )
 
     def _hold_data(self, layout: Layout) -> None:
-        """Hold the own parts of X, whatever Dask does with its copies of them."""
+        """Hold the parts of X, whatever Dask does with its copies of them."""
         self._data = {}
         for part, mode in itertools.product(layout.parts_at(self._address), (0, 1)):
             key = layout.keys[mode][part]
@@ -231,7 +231,7 @@ class FitOnWorker(WorkerPlugin):
         round: int = 0,
         may_pack: bool = False,
     ) -> dict[str, Any]:
-        """Give a peer a part, as soon as it is there."""
+        """Send a part to a peer as soon as it exists."""
         deadline = time.monotonic() + LONGEST_WAIT
         while (version, part) not in self._parts:
             if self._failed >= round or self.layout is None:
@@ -258,7 +258,7 @@ class FitOnWorker(WorkerPlugin):
         return parcel
 
     async def _request(self, address: str, version: int, part: int) -> Parcel:
-        """Ask a peer for a part until it is there, or the peer is gone."""
+        """Ask a peer for a part until it exists or the peer is lost."""
         return await requested(self.worker, self.name, address, self._round, version, part)
 
     async def _assembled(self, version: int, mode: int, layout: Layout, answer: Answer) -> Whole:
@@ -295,7 +295,7 @@ class FitOnWorker(WorkerPlugin):
         return whole
 
     async def _keep(self, operation: Keep, layout: Layout, answer: Answer) -> None:
-        """Hold copies of the parts of which this worker is the keeper."""
+        """Hold copies of the parts that this worker keeps for others."""
         (version,) = operation.sources
         for part, keeper in enumerate(layout.keepers):
             place = (version, part)
@@ -329,7 +329,7 @@ async def requested(
 
 
 async def _called(worker: Worker, address: str, **message: Any) -> Any:
-    # A worker that is gone is tried again for half a minute, unless somebody says stop.
+    # Without a limit, a worker that is gone is tried again for half a minute.
     comm = await asyncio.wait_for(worker.rpc.connect(address), SECONDS_TO_CONNECT)
     try:
         return await send_recv(comm, **message)
@@ -345,7 +345,7 @@ def unpacked(rows: Array | Packed) -> Array:
 
 
 async def _all_or_none(jobs: list[Any]) -> None:
-    """Wait for all; if one fails the others are given up, so that none goes on unseen."""
+    """Wait for all jobs; if one fails, cancel the others."""
     tasks = [asyncio.ensure_future(job) for job in jobs]
     try:
         await asyncio.gather(*tasks)
@@ -369,7 +369,7 @@ def _parcel(rows: Array, partition: Partition, part: int, may_pack: bool) -> Par
 
 
 def _total_sums(rows: Array, partition: Partition, sums: dict[int, list[Array]]) -> Array:
-    """Column sums of a whole factor: the blocks' sums are known, but for those that are cut."""
+    """Column sums of a whole factor, from the sums of blocks; blocks that are cut are added up."""
 
     def pieces(part: int) -> Pieces:
         own = rows[partition.rows(part)]
