@@ -48,8 +48,9 @@ def fit(
 ) -> tuple[KLNMF, list[dict[str, Any]]]:
     """Fit until the callback or max_iter stops it; returns the model and its history."""
     start = more.pop("start", (None, None))
-    parameters = {"tol": 0.0, "max_iter": 100_000, "random_state": 0, "progress": False} | more
-    model = KLNMF(rank, solver=solver, n_threads=threads, **parameters)
+    run = RunOptions(progress=False, callback=more.pop("callback", None))
+    parameters = {"tol": 0.0, "max_iter": 100_000, "random_state": 0} | more
+    model = KLNMF(rank, solver=solver, n_threads=threads, run=run, **parameters)
     with warnings.catch_warnings():
         # The results say whether a fit converged, and which penalties were on one factor alone.
         warnings.simplefilter("ignore", ConvergenceWarning)
