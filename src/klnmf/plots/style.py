@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from klnmf.support.optional_packages import require
 from klnmf.topics.checks import Names, checked_components
 from klnmf.topics.features import top_features
 
@@ -33,13 +34,7 @@ _LINE, _LETTER = 1.2, 0.62
 
 def pyplot() -> Any:
     """Import matplotlib, when a new figure is needed."""
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError as error:
-        raise ImportError(
-            'Plots need matplotlib: install it with  pip install "klnmf[plots]".'
-        ) from error
-    return plt
+    return require("matplotlib.pyplot", "A plot", "plots")
 
 
 def axes_or_new(ax: Axes | None, width: float, height: float) -> Axes:
