@@ -103,7 +103,7 @@ def curve(settings: Settings, folder: Path | None) -> Result:
         start=start,
         tol=method.tol,
         random_state=settings["seed"],
-        run=RunOptions(callback=lambda record: record["seconds"] >= settings["seconds"]),
+        callback=lambda record: record["seconds"] >= settings["seconds"],
     )
     peak = resident("VmHWM")
     n_rises, largest = rises(history)
@@ -142,7 +142,7 @@ def growth(settings: Settings, folder: Path | None) -> Result:
         start=start_pair(X, rank, 0, "random"),
         threads=threads,
         max_iter=settings["iterations"],
-        run=RunOptions(callback=lambda record: record["seconds"] >= settings["seconds"]),
+        callback=lambda record: record["seconds"] >= settings["seconds"],
     )
     times = [round(record["seconds"], 6) for record in history]
     return {"iterations": len(history), "seconds": times[-1], "times": times}
