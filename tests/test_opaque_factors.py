@@ -19,6 +19,7 @@ from opaque_backend import OpaqueBackend, OpaqueFactor
 from strategies import fit_quietly, same_bits
 
 RNG = np.random.default_rng(0)
+FEATURE_WEIGHT = RNG.random(40) + 0.5
 CONSTRAINTS: dict[str, Any] = {
     "none": {},
     "all": {
@@ -77,11 +78,11 @@ def test_fits(solver: str, dtype: type, penalties: dict[str, float], on_opaque: 
 @pytest.mark.parametrize("given", CONSTRAINTS.values(), ids=CONSTRAINTS)
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_constraints_and_starts(given: dict[str, Any], on_opaque: Any) -> None:
+    weights = {"feature_weight": FEATURE_WEIGHT} if given else {}
     starts: list[dict[str, Any]] = [{}, {"H": np.ones((3, 40))}, {"W": np.ones((60, 3))}]
     for start in starts:
-        weights = {"feature_weight": RNG.random(40) + 0.5} if given else {}
         found, expected = on_opaque(
-            lambda start=start, weights=weights: model(**weights).fit(COUNTS, **start, **given)
+            lambda start=start: model(**weights).fit(COUNTS, **start, **given)
         )
         assert_same(found, expected, "components_", "divergence_")
 

@@ -202,14 +202,8 @@ def checked_pattern(given: Any, name: str, shape: tuple[int, int]) -> sp.csr_arr
 def missing_cells(X: Any, missing: Any, feature_names: Any = None) -> sp.csr_array | None:
     """Return the missing cells of X in its order; None if there are none.
 
-    Parameters
-    ----------
-    X : array-like, sparse, DataFrame or OnDiskMatrix
-        As it was passed. If it is not a matrix, there are none, and the checks of X say so.
-    missing : array-like or sparse
-        As it was passed.
-    feature_names : array of str or None
-        Names of the columns, for X without names.
+    Both are as they were passed: an X that is not a matrix is refused later. ``feature_names`` are
+    for X without names.
     """
     check_sample_order({"missing": missing}, X)
     names = feature_names_of(X)

@@ -74,14 +74,8 @@ class CellWeights:
 def without_cells(X: Any, cells: sp.csr_array) -> Any:
     """Return X with 0 in some of its cells; X itself is not changed.
 
-    NaN, or anything else that stands for "not observed", must not reach the checks of X.
-
-    Parameters
-    ----------
-    X : array-like, DataFrame or CSR array
-        What :func:`klnmf.data.matrix_checks.checked_matrix` returns.
-    cells : CSR array
-        Its stored entries are the cells.
+    NaN, or anything else that stands for "not observed", must not reach the checks of X. The cells
+    are the stored entries of a CSR array; X is what ``checked_matrix`` returns.
 
     Examples
     --------

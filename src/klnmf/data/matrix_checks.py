@@ -28,23 +28,8 @@ def checked_matrix(X: Any, name: str = "X") -> Any:
     Everything that takes a matrix calls this first. The arrays of a CSR matrix are shared, not
     copied. Entries that are stored twice stay so, see :func:`klnmf.data.canonical.canonical`.
 
-    Parameters
-    ----------
-    X : sparse matrix or array, or anything else
-        What was passed.
-    name : str
-        Its name in messages.
-
-    Returns
-    -------
-    scipy.sparse.csr_array, or X
-
-    Raises
-    ------
-    ValueError
-        If the parts of a sparse matrix do not fit together, or it does not have two dimensions.
-    TypeError
-        If a sparse matrix does not hold numbers, or X is a path, a CountTable or an AnnData.
+    A ValueError says which parts of a sparse matrix do not fit together; a TypeError, that X does
+    not hold numbers or is another object: a path, a CountTable, an AnnData. Messages use ``name``.
 
     Examples
     --------
@@ -67,16 +52,7 @@ def checked_matrix(X: Any, name: str = "X") -> Any:
 def csr_from_parts(format: str, parts: Parts, shape: Any, name: str = "X") -> sp.csr_array:
     """Return a CSR array made of the parts of a sparse matrix, which may come from a file.
 
-    Parameters
-    ----------
-    format : str
-        "csr", "csc", "bsr", "coo", "dia", "lil" or "dok".
-    parts : mapping of str to array
-        By the names of the attributes of SciPy's matrices.
-    shape : tuple of int
-        Shape of the matrix.
-    name : str
-        Its name in messages.
+    The parts have the names of the attributes of SciPy's matrices of this format.
     """
     sizes = _checked_shape(shape, name)
     build = _BUILDERS.get(format)

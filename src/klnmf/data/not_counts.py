@@ -88,16 +88,7 @@ def not_counts(transformation: str) -> str:
 def warn_of_fractions(place: str, fraction: float, looks: str, where: str) -> None:
     """Warn of fractions in a file or an object that may have the counts elsewhere.
 
-    Parameters
-    ----------
-    place : str
-        What holds the fractions.
-    fraction : float
-        One of them.
-    looks : str
-        What :func:`transformation_of` returns, or `NOT_RAW`.
-    where : str
-        A sentence that says where the counts are.
+    ``looks`` is from :func:`transformation_of`, or `NOT_RAW`; ``where`` says where the counts are.
     """
     warn_caller(
         f"{place} holds fractions (for instance {fraction:.4g}) and {looks}. The model is for raw "
@@ -109,10 +100,7 @@ def warn_of_fractions(place: str, fraction: float, looks: str, where: str) -> No
 def transformation_of(view: RowView) -> str | None:
     """Say how the values look transformed, after "X" or another name; None: they do not.
 
-    Parameters
-    ----------
-    view : RowView
-        The data by rows, nonnegative and finite, in memory or on disk; only a few rows are read.
+    The data must be nonnegative and finite. Only a few rows are read.
 
     Examples
     --------

@@ -21,18 +21,9 @@ Array = npt.NDArray[Any]
 
 
 class ObservedView(RowView):
-    """One mode of data whose pieces are weighted as they are read; takes a pass over it.
+    """One mode of data whose pieces are weighted as they are read.
 
-    Parameters
-    ----------
-    base : RowView
-        The data without weights.
-    weights : CellWeights
-        How its cells enter.
-    row_constraints : RowConstraints or None
-        Of its rows.
-    facts : ValueFacts, default=None
-        Collects facts about the values in the same pass.
+    To make one takes a pass over the data, in which ``facts`` sees all values.
     """
 
     def __init__(

@@ -182,15 +182,6 @@ def empty_samples_message(
 ) -> str | None:
     """Say how many samples have no counts, and which are the first; None if there are none.
 
-    Parameters
-    ----------
-    is_empty : array of bool
-        Whether a sample has no counts.
-    names : sequence, default=None
-        Names of the samples; None shows only their numbers.
-    lack : str
-        What they lack, for the message.
-
     Examples
     --------
     >>> import numpy as np

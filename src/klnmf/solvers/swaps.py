@@ -164,8 +164,8 @@ def _cheapest_merge(
 ) -> tuple[tuple[int, int], tuple[float, float], float] | None:
     """Pair with the least Σ v log(y / y'), its shares, and that loss; y' is y after the merge.
 
-    y' − y = s_j s_k / (s_j + s_k) · (w_j/s_j − w_k/s_k)(h_k − h_j) is a product of what tells the
-    two components' rows apart and what tells their columns apart. So the pairs are ranked by the
+    y' − y = s_j s_k / (s_j + s_k) · (w_j/s_j − w_k/s_k)(h_k − h_j) is a product of the
+    difference of the two components' rows and that of their columns. So the pairs are ranked by the
     mass in front times the two (squared) Hellinger distances, and the first few are computed.
     """
     tiny = np.finfo(np.float64).tiny
@@ -195,7 +195,7 @@ def _cheapest_merge(
 def _products(F: Array) -> Array:
     """Return Fᵀ F.
 
-    Without BLAS: with threads it sums in an order of its own, and its locks do not survive a fork.
+    Without BLAS: with threads its order of summation varies, and its locks do not survive a fork.
     """
     products: Array = np.einsum("ij,ik->jk", F, F)
     return products

@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from klnmf.data.matrix_checks import checked_matrix
 from klnmf.data.not_counts import NOT_RAW, transformation_of, warn_of_fractions
 from klnmf.data.sparse_data import view_of
+from klnmf.support.optional_packages import require
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -26,13 +27,7 @@ _ROWS_TO_LOOK_AT = 256
 
 def check_is_anndata(adata: Any, name: str = "adata") -> None:
     """Refuse anything but an AnnData."""
-    try:
-        from anndata import AnnData
-    except ImportError as error:
-        raise ImportError(
-            'klnmf.tl needs anndata: install it with  pip install "klnmf[anndata]".'
-        ) from error
-    if not isinstance(adata, AnnData):
+    if not isinstance(adata, require("anndata", "klnmf.tl", "anndata").AnnData):
         raise TypeError(
             f"{name} must be an AnnData, got {type(adata).__name__}. For a matrix or a DataFrame "
             "use klnmf.KLNMF."

@@ -26,15 +26,7 @@ PATTERNS = ("missing", "zero_W", "zero_components")
 
 
 def constraints_on_driver(given: dict[str, Any], X: Any) -> dict[str, Any]:
-    """Return the constraints on a Dask array in memory, patterns of cells as sparse arrays.
-
-    Parameters
-    ----------
-    given : dict
-        By the names of the constraints in ``klnmf.constraints.constraints``, as they were passed.
-    X : dask.array.Array
-        Counts.
-    """
+    """Return the constraints on a Dask array in memory, patterns of cells as sparse arrays."""
     import dask
 
     names = [name for name in OF_SAMPLES if given.get(name) is not None]
@@ -75,19 +67,7 @@ class RowModel:
 def transformed_blocks(
     model: RowModel, X: Any, dtype: np.dtype[Any], constraints: Constraints | None
 ) -> Any:
-    """W of a Dask array as a Dask array: each block of rows is computed when it is needed.
-
-    Parameters
-    ----------
-    model : RowModel
-        Fitted.
-    X : dask.array.Array
-        Counts.
-    dtype : dtype
-        Type to compute in.
-    constraints : Constraints or None
-        Constraints on the samples.
-    """
+    """W of a Dask array as a Dask array: each block of rows is computed when it is needed."""
     import dask
 
     if constraints is not None:
@@ -103,19 +83,7 @@ def transformed_blocks(
 
 
 def output_blocks(model: RowModel, X: Any, W: Any, constraints: Constraints | None) -> Any:
-    """W of a fit, a Dask array, in the units of the user and the form that the model returns.
-
-    Parameters
-    ----------
-    model : RowModel
-        Fitted.
-    X : dask.array.Array
-        Counts.
-    W : dask.array.Array
-        As the fit has it, with blocks of the same rows.
-    constraints : Constraints or None
-        Constraints of the fit.
-    """
+    """W of a fit, a Dask array, in the units of the user and the form that the model returns."""
     if constraints is not None and (
         constraints.scales(0) is not None or constraints.fixed[0] is not None
     ):

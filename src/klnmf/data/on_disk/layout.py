@@ -99,13 +99,7 @@ def is_prepared(path: Path) -> bool:
 
 
 def read_header(folder: Path) -> dict[str, Any]:
-    """Header of a prepared matrix.
-
-    Raises
-    ------
-    ReadError
-        If there is none, or it is damaged or from a newer version.
-    """
+    """Header of a prepared matrix; a ReadError if it is missing, damaged or of a newer version."""
     path = folder / HEADER
     if not path.is_file():
         hint = ""
@@ -138,13 +132,7 @@ def read_header(folder: Path) -> dict[str, Any]:
 
 
 def check_facts(facts: dict[str, Any]) -> None:
-    """Check the types of the facts about a matrix whose rows are written.
-
-    Raises
-    ------
-    ValueError, KeyError, TypeError
-        If one has a wrong type.
-    """
+    """Check the types of the facts about a matrix whose rows are written."""
     n, m = facts["shape"]
     sizes = [n, m, facts["nonzeros"]]
     if any(type(size) is not int or size < 0 for size in sizes) or not n or not m:

@@ -52,12 +52,7 @@ def check_contents(folder: Path, header: dict[str, Any]) -> None:
     """Read every file: its checksum, and whether all files are one matrix; record the outcome.
 
     Checksums show damage by a disk or a copy. They do not show who wrote the files, and compiled
-    code will follow the indices in them.
-
-    Raises
-    ------
-    ReadError
-        With the name of the file that is damaged.
+    code will follow the indices in them. A ReadError names the file that is damaged.
     """
     states = _states(folder, header)
     for name, about in header["files"].items():
@@ -81,13 +76,7 @@ def check_contents(folder: Path, header: dict[str, Any]) -> None:
 
 
 def check_rows(folder: Path, facts: dict[str, Any]) -> None:
-    """Check the rows of a matrix that was half written, against the facts about it.
-
-    Raises
-    ------
-    ValueError, KeyError, TypeError
-        If they are not the rows of such a matrix.
-    """
+    """Check the rows of a matrix that was half written, against the facts about it."""
     check_facts(facts)
     arrays = arrays_in(facts)
     check_arrays(folder, {name: arrays[name] for name in ROW_FILES})

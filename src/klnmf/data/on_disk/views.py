@@ -75,19 +75,7 @@ def open_rows(
 
 
 class MappedView(RowView):
-    """One mode of a matrix on disk.
-
-    Parameters
-    ----------
-    stored : MappedRows
-        Its files.
-    row_sums : ndarray
-        Sum of each row.
-    piece_bytes : int
-        Size of the pieces in which it is read.
-    row_constraints : RowConstraints or None
-        Of its rows.
-    """
+    """One mode of a matrix on disk, read in pieces of ``piece_bytes``."""
 
     def __init__(
         self,
