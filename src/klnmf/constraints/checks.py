@@ -35,20 +35,8 @@ def check_constraints(
 ) -> Constraints | None:
     """Return the constraints of a fit, or say what is wrong with them; None if there are none.
 
-    Parameters
-    ----------
-    given : dict
-        ``FitConstraints`` and ``ComponentConstraints``, as they were passed.
-    shape : tuple of int
-        Shape of X.
-    n_components : int
-        Number of components.
-    dtype : dtype
-        Type of the fit.
-    feature_names : array of str or None
-        Names of X's columns, by which constraints on features are put in order.
-    penalties : Penalties
-        Penalties of the fit, which weights and exposures scale.
+    ``given`` has ``FitConstraints`` and ``ComponentConstraints`` as they were passed. Constraints
+    on features are put in the order of ``feature_names``. Weights and exposures scale penalties.
     """
     n, m = shape
     given = {

@@ -77,9 +77,6 @@ def without_cells(X: Any, cells: sp.csr_array) -> Any:
     NaN, or anything else that stands for "not observed", must not reach the checks of X. The cells
     are the stored entries of a CSR array; X is what ``checked_matrix`` returns.
 
-    Examples
-    --------
-    >>> import numpy as np, scipy.sparse as sp
     >>> without_cells(np.array([[1.0, np.nan]]), sp.csr_array([[False, True]]))
     array([[1., 0.]])
     """

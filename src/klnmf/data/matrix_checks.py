@@ -31,9 +31,6 @@ def checked_matrix(X: Any, name: str = "X") -> Any:
     A ValueError says which parts of a sparse matrix do not fit together; a TypeError, that X does
     not hold numbers or is another object: a path, a CountTable, an AnnData. Messages use ``name``.
 
-    Examples
-    --------
-    >>> import scipy.sparse as sp
     >>> X = sp.csc_array([[0, 2], [1, 0]])
     >>> checked_matrix(X).format
     'csr'
@@ -46,6 +43,8 @@ def checked_matrix(X: Any, name: str = "X") -> Any:
     if not sp.issparse(X):
         return X
     parts = {name: getattr(X, name, None) for name in _PARTS}
+    if X.format == "dok":
+        parts["entries"] = getattr(X, "_dict", X)  # it is a dict itself in SciPy 1.11
     return csr_from_parts(X.format, parts, X.shape, name)
 
 
@@ -116,7 +115,9 @@ def _checked_shape(shape: Any, name: str) -> Shape:
 # ---- parts of SciPy's classes --------------------------------------------------------------------
 
 
-_PARTS = ("data", "indices", "indptr", "coords", "offsets", "rows", "dtype", "_dict")
+_HAS_COORDS = hasattr(sp.coo_array((1, 1)), "coords")  # SciPy 1.13 and later
+_PLACES = ("coords",) if _HAS_COORDS else ("row", "col")
+_PARTS = ("data", "indices", "indptr", "offsets", "rows", "dtype", *_PLACES)
 
 
 def _array(parts: Parts, name: str, n_dimensions: int) -> Array:
@@ -260,7 +261,7 @@ def _lists(parts: Parts, name: str, n_rows: int) -> list[list[Any]]:
 
 
 def _from_dok(parts: Parts, shape: Shape) -> sp.csr_array:
-    entries = parts.get("_dict")
+    entries = parts.get("entries")
     if not isinstance(entries, dict):
         raise TypeError(f"its entries must be in a dict, got {type(entries).__name__}.")
     places = np.array(list(entries)) if entries else np.zeros((0, 2), np.int64)

@@ -102,9 +102,6 @@ def transformation_of(view: RowView) -> str | None:
 
     The data must be nonnegative and finite. Only a few rows are read.
 
-    Examples
-    --------
-    >>> import numpy as np
     >>> import scipy.sparse as sp
     >>> from klnmf.data.sparse_data import view_of
     >>> counts = np.random.default_rng(0).poisson(2.0, size=(20, 30))

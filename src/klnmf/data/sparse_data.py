@@ -36,13 +36,7 @@ MOST_COLUMNS = np.iinfo(np.int32).max
 
 
 def check_n_columns(n_columns: int) -> None:
-    """Refuse rows of more columns than back-ends can number.
-
-    Raises
-    ------
-    ValueError
-        If there are more than ``MOST_COLUMNS``. The rows of Xᵀ have a column for each sample.
-    """
+    """Refuse rows of more columns than back-ends can number; those of Xᵀ have one per sample."""
     if n_columns > MOST_COLUMNS:
         raise ValueError(
             f"A matrix with {n_columns:,} rows or columns is too large: at most {MOST_COLUMNS:,} "
@@ -57,9 +51,6 @@ def column_numbers(indices: Array, n_columns: int) -> Array:
     SciPy has wider ones where there are more than 2³¹ nonzeros, because there it widens both
     index arrays. Half the bytes of the indices is half the traffic.
 
-    Examples
-    --------
-    >>> import numpy as np
     >>> column_numbers(np.array([0, 2], dtype=np.int64), 3)
     array([0, 2], dtype=int32)
     """
@@ -294,13 +285,8 @@ class CountData(FitInput):
 class InMemoryData(CountData):
     """X by rows and, at the first use, by columns.
 
-    Parameters
-    ----------
-    X : scipy.sparse.csr_array
-        Canonical (sorted, no duplicates), positive values, float32 or float64: what
-        :func:`klnmf.data.validation.check_counts` returns. It is not copied.
-    row_constraints : sequence of RowConstraints or None
-        Constraints on the row problems, by mode.
+    X is what :func:`klnmf.data.validation.check_counts` returns; it is not copied.
+    ``row_constraints`` are by mode.
     """
 
     def __init__(

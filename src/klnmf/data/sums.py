@@ -29,9 +29,6 @@ def blocked_sum(values: Array) -> float:
 def row_ranges(indptr: Array, n_nonzeros: int) -> Iterator[tuple[int, int]]:
     """Ranges of rows, in order, with at most this many nonzeros, or one row that has more.
 
-    Examples
-    --------
-    >>> import numpy as np
     >>> list(row_ranges(np.array([0, 2, 3, 9, 9, 10]), 3))
     [(0, 2), (2, 3), (3, 5)]
     """

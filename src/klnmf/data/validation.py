@@ -62,19 +62,8 @@ def checked_input(
     """Return X as scikit-learn checks it, after `checked_matrix`: an array, or a CSR array.
 
     NaN and infinity pass, unless ``ensure_all_finite=True``: `check_counts` has better advice.
-
-    Parameters
-    ----------
-    X : array-like, sparse matrix or DataFrame
-        What was passed.
-    name : str
-        Its name in messages.
-    model : estimator, default=None
-        Whose ``n_features_in_`` and ``feature_names_in_`` X must have, or sets with ``reset=True``.
-    missing : CSR array, default=None
-        Cells whose values do not matter: they become 0.
-    **options
-        For scikit-learn's ``validate_data``, or without a model for its ``check_array``.
+    With a ``model``, X must have its ``n_features_in_`` and ``feature_names_in_``, or sets them
+    (``reset=True``). ``missing`` cells become 0.
     """
     X = checked_matrix(X, name)
     if missing is not None:
@@ -182,9 +171,6 @@ def empty_samples_message(
 ) -> str | None:
     """Say how many samples have no counts, and which are the first; None if there are none.
 
-    Examples
-    --------
-    >>> import numpy as np
     >>> print(empty_samples_message(np.array([False, True]), ["letter", "report"]))
     1 of 2 samples has no counts: row 1 ('report'). Its row of W is 0 in all learned components.
     """
@@ -212,33 +198,13 @@ def check_counts(
     takes_missing: bool = False,
     **options: Any,
 ) -> sp.csr_array:
-    """Return X as a canonical CSR array of positive floats.
+    """Return X as a canonical CSR array of positive floats: the one gate for counts.
 
-    This is the one gate for counts. X is never changed, and copied only where necessary.
+    X is never changed, and copied only where necessary. With ``dtype=None``, float32 and float64
+    stay and integers get the one that is exact. Messages use ``name``, the estimator or function,
+    and ``first_row``, where X is a block of a larger matrix; advice about NaN names the parameter
+    ``missing`` if the caller has it. Options are for :func:`checked_input`.
 
-    Parameters
-    ----------
-    X : array-like, sparse matrix or DataFrame
-        What was passed.
-    dtype : None, float32 or float64
-        Type to compute in; None keeps float32 and float64 and picks the exact one for integers.
-    name : str
-        Name of the estimator or function, for the messages.
-    first_row : int
-        Number of the first row, for the messages, if X is a block of rows of a larger matrix.
-    takes_missing : bool
-        Whether the caller has the parameter ``missing``, which the advice about NaN names then.
-    **options
-        For :func:`checked_input`.
-
-    Returns
-    -------
-    scipy.sparse.csr_array
-        Sorted, without duplicates and explicit zeros. Shares memory with X where it already is so.
-
-    Examples
-    --------
-    >>> import numpy as np
     >>> X = check_counts(np.array([[0, 3], [1, 0]]))
     >>> X.nnz, X.dtype.name
     (2, 'float32')

@@ -15,8 +15,6 @@ def installed_version(package: str) -> str | None:
     A folder without code, which an uninstalled package may leave behind, can be imported too, and
     does not count.
 
-    Examples
-    --------
     >>> installed_version("numpy") is None, installed_version("no_such_package") is None
     (False, True)
     """

@@ -39,9 +39,6 @@ CHUNK = 1 << 22
 def npy_header(dtype: np.dtype[Any], length: int) -> bytes:
     """Return the first 128 bytes of an ``.npy`` file with a vector of that length.
 
-    Examples
-    --------
-    >>> import numpy as np
     >>> len(npy_header(np.dtype("<f4"), 10**15))
     128
     """
