@@ -63,32 +63,25 @@ def _facts() -> dict[str, dict[str, Any]]:
             "threads": effective_threads(None),
         },
         "back-ends": {name: _usable(name) for name in BACKENDS},
-        "extras": {extra: _installed(extra) for extra in EXTRAS},
+        "extras": {extra: _state(extra)[1] for extra in EXTRAS},
     }
 
 
 def _usable(name: str) -> str:
     if name in EXTRAS:  # a back-end that needs an extra
-        missing = _missing(name)
-        return f"no: {_advice(name, missing)}" if missing else f"yes: {_installed(name)}"
+        is_installed, text = _state(name)
+        return f"{'yes' if is_installed else 'no'}: {text}"
     reasons = {"cpu": "yes: the C++ core", "reference": "yes: slow NumPy, for checks"}
     return reasons.get(name, "yes")
 
 
-def _installed(extra: str) -> str:
-    """Return the versions of the packages of an extra, or what to install."""
-    missing = _missing(extra)
+def _state(extra: str) -> tuple[bool, str]:
+    """Whether an extra is installed, and its versions or what to install."""
+    found = {package: installed_version(package) for package in EXTRAS[extra]}
+    missing = [package for package, version in found.items() if version is None]
     if missing:
-        return _advice(extra, missing)
-    return ", ".join(f"{package} {installed_version(package)}" for package in EXTRAS[extra])
-
-
-def _missing(extra: str) -> list[str]:
-    return [package for package in EXTRAS[extra] if installed_version(package) is None]
-
-
-def _advice(extra: str, missing: list[str]) -> str:
-    return f'{", ".join(missing)} not installed: pip install "klnmf[{extra}]"'
+        return False, f'{", ".join(missing)} not installed: pip install "klnmf[{extra}]"'
+    return True, ", ".join(f"{package} {version}" for package, version in found.items())
 
 
 def _model_facts(path: str) -> dict[str, Any]:

@@ -61,13 +61,7 @@ class Described:
 
 
 def checked(
-    model: Any,
-    W: Any,
-    X: Any,
-    feature_names: Any,
-    sample_names: Any,
-    labels: Any,
-    documents: Any,
+    model: Any, W: Any, X: Any, feature_names: Any, sample_names: Any, labels: Any, documents: Any
 ) -> Described:
     """Check the arguments of the report against each other."""
     for attribute in ("components_", "history_"):
@@ -140,12 +134,11 @@ def payload(described: Described, rank_selection: Any = None) -> dict[str, Any]:
 def _rank(selection: Any) -> dict[str, Any]:
     """Return what the chart of the ranks shows."""
     table = selection.table()
-    stability = [None if np.isnan(value) else _rounded(value) for value in table["stability"]]
     return {
         "ranks": table["rank"].tolist(),
         "difference": [float(f"{value:.5g}") for value in table["difference"]],
         "error": [float(f"{value:.5g}") for value in table["standard_error"]],
-        "stability": stability,
+        "stability": [None if np.isnan(x) else _rounded(x) for x in table["stability"]],
         "best": int(selection.best_rank),
     }
 
@@ -204,10 +197,7 @@ def _topic_name(words: list[str], scores: WordScores) -> str:
 def _drawn_samples(
     described: Described, probabilities: Probabilities
 ) -> list[tuple[str, int, npt.NDArray[np.intp]]]:
-    """Name, number of samples and drawn samples of each group, in the order of the picture.
-
-    All samples of small groups are drawn, and random ones of large groups in proportion to size.
-    """
+    """Name, size and drawn samples of each group: all of a small group, random ones of others."""
     nonempty = np.flatnonzero(probabilities.sample > 0.0)
     members = {"": nonempty} if described.labels is None else _grouped(described.labels, nonempty)
     n_samples = sum(len(group) for group in members.values())
@@ -278,10 +268,7 @@ def _excerpt(text: Any) -> str:
 
 
 def _history(model: Any) -> dict[str, list[float | None]]:
-    """Thin out the curves of the fit; the excess is that of the objective over its last value.
-
-    Points that a logarithmic axis cannot show are None.
-    """
+    """Thin out the curves of the fit; None is what a logarithmic axis cannot show."""
     history = model.history_
     last = history[-1]["objective"] if history else 0.0
     chosen = np.unique(np.linspace(0, len(history) - 1, MOST_RECORDS).round().astype(int))
