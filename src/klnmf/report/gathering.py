@@ -24,7 +24,7 @@ from klnmf.report.measures import (
     word_scores,
 )
 from klnmf.topics import Probabilities, plsi_probabilities
-from klnmf.topics.checks import checked_components, checked_names, checked_representation
+from klnmf.topics.checks import checked_components, checked_names, checked_representation, dense
 from klnmf.topics.mixture import groups_of
 
 Array = npt.NDArray[Any]
@@ -70,9 +70,9 @@ def checked(
                 f"model must be a fitted KLNMF; got {type(model).__name__} without {attribute}. "
                 "Call fit or fit_transform of a KLNMF first."
             )
-    components = _dense(checked_components(model.components_))
+    components = dense(checked_components(model.components_))
     n_components, n_features = components.shape
-    W = _dense(checked_representation(W, n_components))
+    W = dense(checked_representation(W, n_components))
     if len(W) == 0:
         raise ValueError("W has no rows; a report needs at least one sample.")
     if X is not None:
@@ -240,7 +240,7 @@ def _samples(
     else:
         totals = np.asarray(described.X.sum(axis=1, dtype=np.float64)).ravel()
     labels = described.labels
-    texts = described.documents
+    texts: Any = getattr(described.documents, "iloc", described.documents)  # may be a Series
     return {
         "names": [plain_text(described.samples[i], LONGEST_NAME) for i in listed],
         "labels": [] if labels is None else [labels[i] for i in listed],
@@ -248,7 +248,7 @@ def _samples(
         "shares": [_packed_shares(probabilities.component_given_sample[i]) for i in listed],
         "excerpts": {}
         if texts is None
-        else {int(np.searchsorted(listed, i)): _excerpt(_item(texts, int(i))) for i in quoted},
+        else {int(np.searchsorted(listed, i)): _excerpt(texts[int(i)]) for i in quoted},
     }
 
 
@@ -286,10 +286,6 @@ def _history(model: Any) -> dict[str, list[float | None]]:
 # ---- checks and numbers --------------------------------------------------------------------------
 
 
-def _dense(matrix: Any) -> Array:
-    return np.asarray(matrix.toarray() if sp.issparse(matrix) else matrix)
-
-
 def _check_length(argument: str, values: Any, expected: int) -> None:
     if isinstance(values, str | bytes) or not hasattr(values, "__len__"):
         raise TypeError(f"{argument} must be a sequence with one entry per sample.")
@@ -308,11 +304,6 @@ def _is_missing(label: Any) -> bool:
         return label is None or bool(label != label)
     except TypeError:
         return True
-
-
-def _item(values: Any, i: int) -> Any:
-    """Entry by position, also of a pandas Series."""
-    return values.iloc[i] if hasattr(values, "iloc") else values[i]
 
 
 def _rounded(value: float) -> float:

@@ -35,10 +35,9 @@ def check_is_anndata(adata: Any, name: str = "adata") -> None:
 
 
 def read_counts(adata: AnnData, layer: str | None, columns: Array | None = None) -> sp.csr_array:
-    """X or a layer as a CSR array, all of it or these columns in this order.
+    """Read X or a layer, or these columns of it, as a CSR array; from disk in blocks of rows.
 
-    What lies on disk is read in blocks of rows, so that neither a dense copy nor the columns that
-    are not wanted are ever in memory as a whole; only a CSC matrix is, which has no rows to read.
+    Only a CSC matrix on disk is read as a whole.
     """
     matrix = _chosen_matrix(adata, layer)
     if sp.issparse(matrix):
@@ -66,10 +65,9 @@ def read_counts(adata: AnnData, layer: str | None, columns: Array | None = None)
 
 
 def check_raw_counts(X: sp.csr_array, adata: AnnData, layer: str | None) -> None:
-    """Refuse negative values, and warn of what was transformed, saying where counts are.
+    """Refuse negative values in X, read from this layer; warn of transformed ones.
 
-    ``X`` is what was read of this layer. Fractions without any sign of a transformation may be
-    expected counts, and pass. Values that are not finite pass too: the estimator refuses them.
+    Fractions that show no transformation may be expected counts. The estimator refuses NaN.
     """
     values = X.data
     if values.dtype.kind in ("b", "u") or not np.isfinite(values).all():
