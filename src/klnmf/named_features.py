@@ -30,7 +30,7 @@ _LOGGER = logging.getLogger(__name__)
 _EXAMPLES = 5
 # With a smaller share of the model's features, the data more likely use other names for them.
 MIN_OVERLAP = 0.1
-# Parameters of a model that a solve for W depends on.
+# Parameters that a solve for W depends on; constraints on all features do not fit some of them.
 _PARAMETERS_OF_W = (
     *("solver", "l1_W", "l2_W", "l1_H", "l2_H", "tol"),
     *("n_threads", "dtype", "sparse_output", "backend"),
@@ -272,8 +272,10 @@ def transform_by_name(
         absent_features=absent_features or "unobserved",
         min_overlap=min_overlap,
     )
-    W = transform_common(fitted, _columns(X, overlap.data_positions), overlap)
-    return NamedTransform(W, overlap)
+    positions = overlap.data_positions
+    is_whole = np.array_equal(positions, np.arange(X.shape[1]))
+    common = X if is_whole else _safe_indexing(X, positions, axis=1)
+    return NamedTransform(transform_common(fitted, common, overlap), overlap)
 
 
 def transform_common(model: FactorModel, X: Any, overlap: FeatureOverlap) -> Any:
@@ -304,19 +306,14 @@ def model_of_features(model: FactorModel, X: Any, overlap: FeatureOverlap) -> tu
     if overlap.absent_features == "zero":
         X, positions = with_zeros(X, overlap), np.arange(overlap.n_model)
     weights = model.feature_weight_
-    # What a solve for W depends on; constraints on all features do not fit some of them.
-    parameters = {
-        name: value
-        for name, value in model.get_params(deep=False).items()
-        if name in _PARAMETERS_OF_W
-    }
+    given = model.get_params(deep=False)
     part = KLNMF.from_components(
         model.components_[:, positions],
         feature_names=feature_names_of(X),
         constraint_names=model.constraint_names_,
         n_fixed_W=model.n_fixed_W_,
         feature_weight=None if weights is None else weights[positions],
-        **parameters,
+        **{name: given[name] for name in _PARAMETERS_OF_W if name in given},
     )
     part.set_output(transform=_get_output_config("transform", model)["dense"])
     return part, X

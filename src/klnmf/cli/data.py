@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from klnmf.cli.messages import say
-from klnmf.cli.metadata import reading_options
+from klnmf.cli.metadata import OPTIONS_OF_FORMATS, given_options
 from klnmf.cli.parser import words_for
 from klnmf.data.not_counts import NOT_RAW, NotCountsWarning, transformation_of, warn_of_fractions
 from klnmf.data.sparse_data import view_of
@@ -48,7 +48,7 @@ def open_data(args: argparse.Namespace) -> CountTable | OpenedTable:
     is_folder = path.is_dir() and args.format in (None, "prepared")
     if not is_folder or format_of(path, args.format) != "prepared" or args.transpose:
         return read_data(args)
-    check_options("prepared", reading_options(args))
+    check_options("prepared", given_options(args, OPTIONS_OF_FORMATS))
     X = open_matrix(path)
     n, m = X.shape
     say(args, f"{args.data}: {n:,} samples × {m:,} features, {X.nnz:,} nonzeros, on disk")
@@ -58,13 +58,7 @@ def open_data(args: argparse.Namespace) -> CountTable | OpenedTable:
 
 def read_data(args: argparse.Namespace, *, is_for_model: bool = True) -> CountTable:
     """Read DATA, print its size, and warn of what a model cannot make much of."""
-    table = read_counts(
-        args.data,
-        format=args.format,
-        layer=args.layer,
-        transpose=args.transpose,
-        **reading_options(args),
-    )
+    table = read_counts(args.data, **given_options(args))
     n, m = table.shape
     say(args, f"{args.data}: {n:,} samples × {m:,} features, {table.X.nnz:,} nonzeros")
     if is_for_model:
@@ -99,11 +93,8 @@ def _holds_counts(path: Path, layer: str) -> bool:
     """Whether the first values of a layer are whole numbers."""
     try:
         with h5ad_parts(path, layer, None) as parts:
-            found = parts.matrix
-            if isinstance(found, Compressed):
-                values = found.data[:_ENTRIES_READ]
-            else:
-                values = found[:_ROWS_READ]
+            X = parts.matrix
+            values = X.data[:_ENTRIES_READ] if isinstance(X, Compressed) else X[:_ROWS_READ]
     except ValueError:  # this layer is damaged, but it is not the one to read
         return False
     return bool(values.any()) and bool((values == np.floor(values)).all())

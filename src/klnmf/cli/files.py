@@ -104,10 +104,7 @@ TOPICS = Kind("a list of topics", (".txt", ".csv", ".tsv", ".json", ""))
 
 
 def check_writable(path: str | Path, *others: str | Path | None) -> Path:
-    """Refuse a name that cannot be written to, or that is one of ``others``.
-
-    ``others`` are the files that the command reads or writes besides.
-    """
+    """Refuse a name that cannot be written to, or of another file that the command uses."""
     if not str(path):
         raise CommandError("the name of the file to write is empty.")
     target = Path(path)

@@ -93,8 +93,8 @@ def run(args: argparse.Namespace) -> int:
     from klnmf.estimators.kl_nmf import KLNMF
     from klnmf.estimators.run_options import RunOptions
 
-    default = f"{stem_of(args.data)}.klnmf"
-    output = check_output(MODEL, default if args.output is None else args.output, args.data)
+    name = f"{stem_of(args.data)}.klnmf" if args.output is None else args.output
+    output = check_output(MODEL, name, args.data)
     report = None if args.report is None else check_output(PAGE, args.report, args.data, output)
     checkpoint = _checkpoint(args, output)
     if checkpoint is not None:

@@ -69,10 +69,7 @@ class SearchFiles(NamedTuple):
 
 
 def checked_files(args: argparse.Namespace, kind: Kind, ending: str) -> SearchFiles:
-    """Check the names of all files before any work; no two may be the same.
-
-    ``kind`` is that of the output, ``ending`` the one of its default name.
-    """
+    """Check the names of all files before any work; ``ending`` is that of the default output."""
     taken: list[str | Path | None] = [args.data, args.row_names, args.column_names]
 
     def name(path: str | Path, kind: Kind | None = None) -> Path:
@@ -86,7 +83,9 @@ def checked_files(args: argparse.Namespace, kind: Kind, ending: str) -> SearchFi
     wanted = getattr(args, "result", None)
     result = None if wanted is None else name(wanted, RUNS)
     if picture is not None:
-        check_matplotlib()
+        from klnmf.plots.style import pyplot
+
+        pyplot().switch_backend("Agg")  # fails before any work if matplotlib is missing
     check_unused(output, may_exist=args.force or args.restart or checkpoint.exists())
     if result is not None:
         check_unused(result, may_exist=args.force)
@@ -125,13 +124,6 @@ def interrupted(checkpoint: Path | None, after: str = "", *more: str) -> int:
         command = shlex.join(["klnmf", *words, *more])
         print(f"The progress is in {checkpoint}. To continue:\n  {command}", file=sys.stderr)
     return INTERRUPTED
-
-
-def check_matplotlib() -> None:
-    """Refuse a picture, before any work, if matplotlib is not installed."""
-    from klnmf.plots.style import pyplot
-
-    pyplot().switch_backend("Agg")
 
 
 def save_picture(args: argparse.Namespace, result: Any, path: Path | None) -> None:

@@ -1,8 +1,4 @@
-"""What a command prints besides its answer: notes, warnings and errors, each on one line.
-
-Exit codes: 0 success, also if a fit did not converge (a warning on stderr says so); 1 error in
-data, model or system; 2 invalid command line; 130 interrupted.
-"""
+"""What a command prints besides its answer: notes, warnings and errors, each on one line."""
 
 from __future__ import annotations
 
@@ -16,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import IO, Any
 
-DONE, FAILED, INTERRUPTED = 0, 1, 130
+DONE, FAILED, INTERRUPTED = 0, 1, 130  # exit codes; argparse has 2 for an invalid command line
 
 # Errors that users can cause. All others are bugs of klnmf.
 EXPECTED = (OSError, ValueError, TypeError, ImportError, MemoryError)

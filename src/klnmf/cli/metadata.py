@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
+from collections.abc import Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -14,9 +15,9 @@ if TYPE_CHECKING:
     from klnmf.cli.data import OpenedTable
     from klnmf.readers import CountTable
 
-# Options of the readers. Those that were not given are left to the readers' defaults; a reader
+# Options of single formats. Those that were not given are left to the readers' defaults; a reader
 # refuses one that its format does not have.
-_OPTIONS = (
+OPTIONS_OF_FORMATS = (
     *("row_names", "column_names", "labels", "layout", "columns", "delimiter", "header", "index"),
     *("encoding", "text_field", "id_field", "label_field", "pattern", "min_df", "max_df"),
     *("max_features", "stop_words", "ngram_range", "token_pattern", "lowercase"),
@@ -24,22 +25,28 @@ _OPTIONS = (
 )
 
 
-def reading_options(args: argparse.Namespace) -> dict[str, Any]:
-    """Options of the format that were given."""
-    given = {name: getattr(args, name) for name in _OPTIONS}
+READING_OPTIONS = ("format", "layer", "transpose", *OPTIONS_OF_FORMATS)
+
+
+def given_options(
+    args: argparse.Namespace, names: Sequence[str] = READING_OPTIONS
+) -> dict[str, Any]:
+    """Options for reading DATA that were given."""
+    given = {name: getattr(args, name) for name in names}
     return {name: value for name, value in given.items() if value is not None}
 
 
 def facts_of(args: argparse.Namespace, table: CountTable | OpenedTable) -> dict[str, Any]:
     """Return the metadata of a model: its data, how they were read, and their labels."""
     n, m = table.shape
+    options = given_options(args).items()
     facts: dict[str, Any] = {
         "input": str(args.data),
         "n_samples": n,
         "n_features": m,
         "nonzeros": int(table.X.nnz),
         "total": float(table.X.sum()),
-        "reading": _how_read(args),
+        "reading": {name: list(v) if isinstance(v, tuple) else v for name, v in options},
         "open_features": table.open_features,
     }
     if table.labels is not None:
@@ -47,23 +54,12 @@ def facts_of(args: argparse.Namespace, table: CountTable | OpenedTable) -> dict[
     return facts
 
 
-def _how_read(args: argparse.Namespace) -> dict[str, Any]:
-    given = {name: getattr(args, name) for name in ("format", "layer", "transpose")}
-    given = {name: value for name, value in given.items() if value}
-    options = reading_options(args).items()
-    return given | {name: list(v) if isinstance(v, tuple) else v for name, v in options}
-
-
 def stored_reading(metadata: dict[str, Any]) -> dict[str, Any]:
-    """Return how the data of a model were read: nothing if no command wrote the file.
-
-    A file may come from a stranger, and metadata may be anything.
-    """
+    """Return how the data of a model were read. Metadata of a strange file may be anything."""
     how = metadata.get("reading")
     if not isinstance(how, dict):
         return {}
-    names = {"format", "layer", "transpose", *_OPTIONS}
-    return {name: value for name, value in how.items() if name in names and _is_plain(value)}
+    return {name: v for name, v in how.items() if name in READING_OPTIONS and _is_plain(v)}
 
 
 def _is_plain(value: Any) -> bool:

@@ -44,7 +44,8 @@ def add_data(parser: argparse.ArgumentParser, **more: Any) -> None:
     kinds = "features to read from 10x data: a type, or 'all' (default: Gene Expression)"
     add("--feature-type", metavar="TYPE", help=kinds)
     add("--feature-names", choices=("name", "id"), help="names of 10x features (default: name)")
-    add("--transpose", action="store_true", help="the columns of the file are the samples")
+    text = "the columns of the file are the samples"
+    add("--transpose", action="store_true", default=None, help=text)
     add("--row-names", metavar="FILE", help="file with the names of the rows, one per line")
     add("--column-names", metavar="FILE", help="file with the names of the columns, one per line")
     add("--labels", metavar="COLUMN", help="column of obs in an .h5ad file to use as labels")

@@ -84,10 +84,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def words_for(parser: argparse.ArgumentParser, name: str, *value: Any) -> list[str] | None:
-    """Words of the command line that give a Python argument this value.
-
-    None if this command has no such option, or none for that value.
-    """
+    """Words of the command line that give a Python argument this value; None if there are none."""
     for action in parser._actions:
         if action.dest != name or not action.option_strings:
             continue

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from klnmf.cli.messages import DONE, say
-from klnmf.cli.metadata import reading_options
+from klnmf.cli.metadata import given_options
 from klnmf.cli.options import DTYPES, add_data, add_quiet
 
 SUMMARY = "write a matrix that is larger than memory so that it can be fitted from disk"
@@ -38,10 +38,7 @@ def run(args: argparse.Namespace) -> int:
         dtype=args.dtype,
         overwrite=args.overwrite,
         say=lambda line: say(args, line),
-        format=args.format,
-        layer=args.layer,
-        transpose=args.transpose,
-        **reading_options(args),
+        **given_options(args),
     )
     n, m = matrix.shape
     say(args, f"written: {args.output}, {n:,} samples × {m:,} features, {matrix.nnz:,} nonzeros")

@@ -58,24 +58,24 @@ def write_factor(path: str, W: Any, sample_names: Sequence[str] | None) -> None:
     import numpy as np
     import scipy.sparse as sp
 
+    from klnmf.topics.checks import dense
+
     suffix = Path(path).suffix.lower()
     if suffix == ".npz":
         with writing(check_writable(path)) as file:
             sp.save_npz(file, sp.csr_array(W))
     elif suffix == ".npy":
         with writing(check_writable(path)) as file:
-            np.save(file, _dense(W), allow_pickle=False)
+            np.save(file, dense(W), allow_pickle=False)
     else:
         write_rows(path, _rows(W, sample_names), delimiter="\t" if suffix == ".tsv" else ",")
 
 
 def _rows(W: Any, sample_names: Sequence[str] | None) -> Iterator[list[Any]]:
+    from klnmf.topics.checks import dense
+
     n_samples, rank = W.shape
     yield ["sample", *(f"component_{k}" for k in range(rank))]
     for i in range(n_samples):
         name = str(i) if sample_names is None else str(sample_names[i])
-        yield [name, *(f"{value:.9g}" for value in _dense(W[[i]])[0])]
-
-
-def _dense(W: Any) -> Any:
-    return W.toarray() if hasattr(W, "toarray") else W
+        yield [name, *(f"{value:.9g}" for value in dense(W[[i]])[0])]

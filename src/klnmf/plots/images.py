@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 
 from klnmf.plots.style import panels_or_new, selected_components
-from klnmf.topics.checks import checked_components
+from klnmf.topics.checks import checked_components, dense
 
 _INCHES = 0.95  # the longer side of an image
 
@@ -69,8 +68,7 @@ def plot_components_as_images(
     inch = _INCHES / max(height, width)
     size = max(inch * width, 0.85) + 0.1, inch * height + 0.25  # the title takes 0.85
     panels = panels_or_new(axes, len(drawn), n_columns, size)
-    chosen = H[drawn]
-    images = (chosen.toarray() if sp.issparse(chosen) else chosen).reshape(-1, height, width)
+    images = dense(H[drawn]).reshape(-1, height, width)
     for component, ax, image in zip(drawn, panels, images, strict=True):
         largest = float(image.max()) or 1.0
         ax.imshow(image, cmap=cmap, vmin=0.0, vmax=largest, interpolation="nearest")

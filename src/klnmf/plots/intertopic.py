@@ -98,16 +98,9 @@ def _number(ax: Axes, points: FloatArray, labels: list[str], points_per_unit: fl
         )
         taken.append((centre + offset, room))
         line = {"arrowstyle": "-", "color": "0.5", "linewidth": 0.6, "shrinkA": 0.0, "shrinkB": 0.0}
-        ax.annotate(
-            label,
-            point,
-            xytext=(float(offset[0]), float(offset[1])),
-            textcoords="offset points",
-            ha="center",
-            va="center",
-            fontsize=_LABEL_SIZE,
-            arrowprops=line if offset.any() else None,
-        )
+        looks: Any = {"ha": "center", "va": "center", "fontsize": _LABEL_SIZE}
+        looks["arrowprops"] = line if offset.any() else None
+        ax.annotate(label, point, xytext=tuple(offset), textcoords="offset points", **looks)
 
 
 def _shifts() -> Iterator[FloatArray]:

@@ -57,17 +57,8 @@ def plot_rank_selection(selection: Any, ax: Axes | None = None) -> Axes:
     from matplotlib.ticker import MaxNLocator  # after the message if matplotlib is missing
 
     ax.axvline(selection.best_rank, color="0.45", linestyle=":", linewidth=1.4, zorder=1)
-    ax.errorbar(
-        ranks,
-        table["difference"],
-        yerr=table["standard_error"],
-        color=blue,
-        marker="o",
-        markersize=3.5,
-        capsize=2,
-        elinewidth=1,
-        zorder=3,
-    )
+    looks: Any = {"color": blue, "marker": "o", "markersize": 3.5, "capsize": 2, "elinewidth": 1}
+    ax.errorbar(ranks, table["difference"], yerr=table["standard_error"], zorder=3, **looks)
     ax.set_xlabel("rank")
     ax.set_ylabel("held-out deviance per sample,\nabove the lowest", color=blue)
     ax.set_ylim(bottom=min(0.0, -0.04 * float(np.max(table["difference"]))))
@@ -118,13 +109,8 @@ def plot_consensus(result: Any, ax: Axes | None = None) -> Axes:
         order = order[np.linspace(0, len(order) - 1, _MOST_ROWS).astype(int)]
     spectra = result.spectra[order]
     ax = axes_or_new(ax, 5.6, 4.8)
-    image = ax.imshow(
-        np.clip(spectra @ spectra.T, 0.0, 1.0),
-        cmap=HEAT_COLOURS,
-        vmin=0.0,
-        vmax=1.0,
-        interpolation="nearest",
-    )
+    cosines = np.clip(spectra @ spectra.T, 0.0, 1.0)
+    image = ax.imshow(cosines, cmap=HEAT_COLOURS, vmin=0.0, vmax=1.0, interpolation="nearest")
     size = len(order)
     groups, starts = np.unique(np.where(labels < 0, last, labels)[order], return_index=True)
     ends = np.append(starts[1:], size)

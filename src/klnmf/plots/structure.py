@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 from sklearn.isotonic import isotonic_regression
 
 from klnmf.plots.style import (
@@ -28,6 +27,7 @@ from klnmf.topics.checks import (
     checked_choice,
     checked_components,
     checked_representation,
+    dense,
     sums,
 )
 from klnmf.topics.mixture import groups_of, plsi_probabilities
@@ -157,13 +157,10 @@ def _sampled(W: Any, components: Any, labels: Any, max_samples: int, seed: int) 
     rows = _drawn_from_groups(filled, member[filled], max_samples, np.random.default_rng(seed))
     if rows.size == 0:
         raise ValueError("There is nothing to plot: W holds no sample with a positive entry.")
-    proportions = plsi_probabilities(representation[rows], H).component_given_sample
-    dense = proportions.toarray() if sp.issparse(proportions) else proportions
-    present = np.unique(member[rows])
+    proportions = dense(plsi_probabilities(representation[rows], H).component_given_sample)
+    present, position = np.unique(member[rows], return_inverse=True)
     names = [str(groups[group]) for group in present]
-    return _Sample(
-        dense, np.searchsorted(present, member[rows]), names, filled.size, n_samples - filled.size
-    )
+    return _Sample(proportions, position, names, filled.size, n_samples - filled.size)
 
 
 def _by_mean(sample: _Sample) -> list[int]:
@@ -267,17 +264,10 @@ def _name_groups(
     ax.set_xlabel(f"samples by group{small}")
     below = -_LINE_HEIGHT / size_in_points(ax)[1]
     gaps = np.full(places.size, np.nan)
-    lines = ax.plot(
-        np.column_stack([middles[named], places, gaps]).ravel(),
-        np.column_stack([np.zeros(places.size), np.full(places.size, below), gaps]).ravel(),
-        color="0.6",
-        linewidth=0.6,
-        transform=ax.get_xaxis_transform(),
-        clip_on=False,
-        scalex=False,
-        scaley=False,
-    )
-    lines[0].set_in_layout(False)
+    x = np.column_stack([middles[named], places, gaps]).ravel()
+    y = np.column_stack([np.zeros(places.size), np.full(places.size, below), gaps]).ravel()
+    looks: Any = {"color": "0.6", "linewidth": 0.6, "clip_on": False, "in_layout": False}
+    ax.plot(x, y, transform=ax.get_xaxis_transform(), scalex=False, scaley=False, **looks)
 
 
 def _apart(wanted: FloatArray, distance: float, total: float) -> FloatArray:

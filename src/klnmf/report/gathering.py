@@ -24,7 +24,7 @@ from klnmf.report.measures import (
     word_scores,
 )
 from klnmf.topics import Probabilities, plsi_probabilities
-from klnmf.topics.checks import checked_components, checked_names, checked_representation
+from klnmf.topics.checks import checked_components, checked_names, checked_representation, dense
 from klnmf.topics.mixture import groups_of
 
 Array = npt.NDArray[Any]
@@ -61,13 +61,7 @@ class Described:
 
 
 def checked(
-    model: Any,
-    W: Any,
-    X: Any,
-    feature_names: Any,
-    sample_names: Any,
-    labels: Any,
-    documents: Any,
+    model: Any, W: Any, X: Any, feature_names: Any, sample_names: Any, labels: Any, documents: Any
 ) -> Described:
     """Check the arguments of the report against each other."""
     for attribute in ("components_", "history_"):
@@ -76,9 +70,9 @@ def checked(
                 f"model must be a fitted KLNMF; got {type(model).__name__} without {attribute}. "
                 "Call fit or fit_transform of a KLNMF first."
             )
-    components = _dense(checked_components(model.components_))
+    components = dense(checked_components(model.components_))
     n_components, n_features = components.shape
-    W = _dense(checked_representation(W, n_components))
+    W = dense(checked_representation(W, n_components))
     if len(W) == 0:
         raise ValueError("W has no rows; a report needs at least one sample.")
     if X is not None:
@@ -140,12 +134,11 @@ def payload(described: Described, rank_selection: Any = None) -> dict[str, Any]:
 def _rank(selection: Any) -> dict[str, Any]:
     """Return what the chart of the ranks shows."""
     table = selection.table()
-    stability = [None if np.isnan(value) else _rounded(value) for value in table["stability"]]
     return {
         "ranks": table["rank"].tolist(),
         "difference": [float(f"{value:.5g}") for value in table["difference"]],
         "error": [float(f"{value:.5g}") for value in table["standard_error"]],
-        "stability": stability,
+        "stability": [None if np.isnan(x) else _rounded(x) for x in table["stability"]],
         "best": int(selection.best_rank),
     }
 
@@ -204,10 +197,7 @@ def _topic_name(words: list[str], scores: WordScores) -> str:
 def _drawn_samples(
     described: Described, probabilities: Probabilities
 ) -> list[tuple[str, int, npt.NDArray[np.intp]]]:
-    """Name, number of samples and drawn samples of each group, in the order of the picture.
-
-    All samples of small groups are drawn, and random ones of large groups in proportion to size.
-    """
+    """Name, size and drawn samples of each group: all of a small group, random ones of others."""
     nonempty = np.flatnonzero(probabilities.sample > 0.0)
     members = {"": nonempty} if described.labels is None else _grouped(described.labels, nonempty)
     n_samples = sum(len(group) for group in members.values())
@@ -250,7 +240,7 @@ def _samples(
     else:
         totals = np.asarray(described.X.sum(axis=1, dtype=np.float64)).ravel()
     labels = described.labels
-    texts = described.documents
+    texts: Any = getattr(described.documents, "iloc", described.documents)  # may be a Series
     return {
         "names": [plain_text(described.samples[i], LONGEST_NAME) for i in listed],
         "labels": [] if labels is None else [labels[i] for i in listed],
@@ -258,7 +248,7 @@ def _samples(
         "shares": [_packed_shares(probabilities.component_given_sample[i]) for i in listed],
         "excerpts": {}
         if texts is None
-        else {int(np.searchsorted(listed, i)): _excerpt(_item(texts, int(i))) for i in quoted},
+        else {int(np.searchsorted(listed, i)): _excerpt(texts[int(i)]) for i in quoted},
     }
 
 
@@ -278,10 +268,7 @@ def _excerpt(text: Any) -> str:
 
 
 def _history(model: Any) -> dict[str, list[float | None]]:
-    """Thin out the curves of the fit; the excess is that of the objective over its last value.
-
-    Points that a logarithmic axis cannot show are None.
-    """
+    """Thin out the curves of the fit; None is what a logarithmic axis cannot show."""
     history = model.history_
     last = history[-1]["objective"] if history else 0.0
     chosen = np.unique(np.linspace(0, len(history) - 1, MOST_RECORDS).round().astype(int))
@@ -297,10 +284,6 @@ def _history(model: Any) -> dict[str, list[float | None]]:
 
 
 # ---- checks and numbers --------------------------------------------------------------------------
-
-
-def _dense(matrix: Any) -> Array:
-    return np.asarray(matrix.toarray() if sp.issparse(matrix) else matrix)
 
 
 def _check_length(argument: str, values: Any, expected: int) -> None:
@@ -321,11 +304,6 @@ def _is_missing(label: Any) -> bool:
         return label is None or bool(label != label)
     except TypeError:
         return True
-
-
-def _item(values: Any, i: int) -> Any:
-    """Entry by position, also of a pandas Series."""
-    return values.iloc[i] if hasattr(values, "iloc") else values[i]
 
 
 def _rounded(value: float) -> float:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
+from scipy.special import entr
 
 from klnmf.topics import Probabilities, intertopic_coordinates
 
@@ -27,13 +28,9 @@ class WordScores(NamedTuple):
 
 
 def word_scores(probabilities: Probabilities) -> list[WordScores]:
-    """Log probability and log lift of the words of each topic, both rounded.
-
-    p(word) is that of the model, Σ_k p(k) p(word | k). If the fit has converged and nothing is
-    penalised, it is the word's share of all counts.
-    """
+    """Log probability and log lift of the words of each topic, both rounded."""
     words = probabilities.feature_given_component
-    overall = probabilities.component @ words
+    overall = probabilities.component @ words  # the model's Σ_k p(k) p(word | k)
     scores = []
     for row in words:
         # Words of a topic that no sample uses may have no overall probability.
@@ -47,10 +44,7 @@ def word_scores(probabilities: Probabilities) -> list[WordScores]:
 
 
 def most_relevant(scores: WordScores, weight: float, n_top: int) -> npt.NDArray[np.intp]:
-    """Places in ``scores`` of the largest weight · log p + (1 − weight) · log lift, largest first.
-
-    Of equal words the heavier one comes first.
-    """
+    """Places of the largest weight · log p + (1 − weight) · log lift, largest first."""
     return _first(weight * scores.log_p + (1.0 - weight) * scores.log_lift, n_top)
 
 
@@ -63,10 +57,7 @@ def leading_at_any_weight(
 
 
 def topic_positions(words: FloatArray) -> FloatArray:
-    """Two coordinates of each topic in [−1, 1], see `klnmf.topics.intertopic_coordinates`.
-
-    Empty topics are put in the middle.
-    """
+    """Two coordinates of each topic in [−1, 1]; empty topics are in the middle."""
     positions = np.nan_to_num(intertopic_coordinates(words))
     return _divided(positions, np.asarray(np.abs(positions).max()))
 
@@ -89,8 +80,7 @@ def typical_samples(probabilities: Probabilities, n_top: int) -> list[npt.NDArra
 def effective_words(probabilities: Probabilities) -> FloatArray:
     """Effective number of words of each topic: the exponential of their entropy."""
     words = probabilities.feature_given_component
-    logs = np.log(words, out=np.zeros_like(words), where=words > 0.0)
-    return np.where(words.any(axis=1), np.exp(-(words * logs).sum(axis=1)), 0.0)
+    return np.where(words.any(axis=1), np.exp(entr(words).sum(axis=1)), 0.0)
 
 
 def exclusivity(probabilities: Probabilities) -> FloatArray:
@@ -125,8 +115,5 @@ def _first(values: FloatArray, n_top: int) -> npt.NDArray[np.intp]:
 
 def _divided(values: Array, divisors: FloatArray) -> FloatArray:
     """Quotients, 0 where the divisor is 0."""
-    divisors = np.broadcast_to(divisors, values.shape)
-    result: FloatArray = np.divide(
-        values, divisors, out=np.zeros(values.shape), where=divisors > 0.0
-    )
+    result: FloatArray = np.divide(values, divisors, out=np.zeros(values.shape), where=divisors > 0)
     return result

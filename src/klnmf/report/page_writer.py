@@ -48,11 +48,8 @@ def write_report(
     The report shows whether the fit converged, the topics (components) with their top words
     (features) and most typical documents (samples), a map of the topics, the shares of the topics
     in the documents, a summary of the data, and how to run the fit again. It is one file that
-    loads nothing else, from a server or from disk.
-
-    For 50 topics the file is well below 1 MB, however large the data are. It holds the words that
-    are at the top of a topic for some setting of the page's slider, the most typical documents, and
-    a sample of up to 600 others.
+    loads nothing else. For 50 topics it is well below 1 MB, however large the data are: it holds
+    the top words, the most typical documents, and up to 600 others, chosen at random.
 
     Parameters
     ----------
@@ -141,7 +138,12 @@ def write_report(
         script_hash=_content_hash(script),
         data=embedded_json(gathering.payload(described, rank_selection)),
     )
-    return _written(Path(path), html)
+    target = Path(path)
+    if target.is_dir():
+        raise IsADirectoryError(f"{target} is a folder; name a file in it, such as report.html.")
+    with writing(target, "w") as stream:
+        stream.write(html)
+    return target
 
 
 def embedded_json(value: Any) -> str:
@@ -179,12 +181,3 @@ def _content_hash(text: str) -> str:
     """Hash of an inline script or style for the Content-Security-Policy."""
     digest = hashlib.sha256(text.encode("utf-8")).digest()
     return f"'sha256-{base64.b64encode(digest).decode('ascii')}'"
-
-
-def _written(path: Path, html: str) -> Path:
-    """Write the page; a folder is refused with advice."""
-    if path.is_dir():
-        raise IsADirectoryError(f"{path} is a folder; name a file in it, such as report.html.")
-    with writing(path, "w") as stream:
-        stream.write(html)
-    return path

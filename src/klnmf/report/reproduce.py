@@ -11,12 +11,6 @@ import numpy as np
 
 from klnmf.constraints.constraints import ComponentConstraints
 
-# The key of `parameters` that names the data.
-INPUT_KEY = "input"
-# The key of `parameters` with the options for reading the data.
-OPTIONS_KEY = "input options"
-# The key of `parameters` with the command that made the model, if that was not `klnmf fit`.
-COMMAND_KEY = "command"
 # Parameters that have no option, or that do not change the factors.
 _NOT_FOR_THE_SHELL = {"backend", "run", "sparse_output", "warm_start"}
 
@@ -50,9 +44,10 @@ def python_snippet(model: Any, parameters: Mapping[str, str]) -> str:
 
 
 def command_line(model: Any, parameters: Mapping[str, str]) -> str:
-    """Write the same fit as a command, without parameters that are not set.
+    """Write the same fit as a command; a comment if it needs arguments that only Python can pass.
 
-    For a fit that needs arguments which only Python can pass, it is a comment that names them.
+    The parameters may hold "input" (the data), "input options" (how to read them), and "command",
+    which made the model if that was not `klnmf fit`.
 
     Examples
     --------
@@ -60,32 +55,26 @@ def command_line(model: Any, parameters: Mapping[str, str]) -> str:
     >>> command_line(KLNMF(2, random_state=0), {"input": "my counts.npz"})[:50]
     "klnmf fit 'my counts.npz' --n-components 2 --solve"
     """
-    if parameters.get(COMMAND_KEY):
-        return parameters[COMMAND_KEY]
+    if parameters.get("command"):
+        return parameters["command"]
     constraints = _constraint_names(model)
     if constraints:
         named = ", ".join(constraints)
         return f"# not available on the command line: {named} can only be passed in Python"
-    words = ["klnmf", "fit", shlex.quote(parameters.get(INPUT_KEY, "DATA"))]
+    words = ["klnmf", "fit", shlex.quote(parameters.get("input", "DATA"))]
     for key, value in _ordered_parameters(model).items():
-        if key in _NOT_FOR_THE_SHELL or value is None:
-            continue
-        text = _as_word(value)
+        text = None if key in _NOT_FOR_THE_SHELL else _as_word(value)
         if text is not None:
             words += [f"--{key.replace('_', '-')}", shlex.quote(text)]
-    words += [parameters[OPTIONS_KEY]] if parameters.get(OPTIONS_KEY) else []
-    return " ".join(words)
+    return " ".join([*words, parameters.get("input options", "")]).rstrip()
 
 
 def _constraint_names(model: Any) -> list[str]:
     """Return the constraints of a fit, whether parameters or arguments of ``fit``."""
     parameters = model.get_params(deep=False)
-    names = [
-        name for name in ComponentConstraints.__annotations__ if parameters.get(name) is not None
-    ]
-    if hasattr(model, "constraint_names_"):
-        # A file may come from a stranger: only names must get into code.
-        names += [name for name in model.constraint_names_ if name.isidentifier()]
+    names = [n for n in ComponentConstraints.__annotations__ if parameters.get(n) is not None]
+    # A file may come from a stranger: only names must get into code.
+    names += [name for name in getattr(model, "constraint_names_", ()) if name.isidentifier()]
     return list(dict.fromkeys(names))
 
 
@@ -107,9 +96,10 @@ def _fit_call(model: Any, constraints: list[str]) -> str:
 
 
 def _ordered_parameters(model: Any) -> dict[str, Any]:
-    """Parameters in the order of the signature: important ones come first."""
+    """Parameters as Python objects in the order of the signature: important ones come first."""
     values = model.get_params(deep=False)
     order = [key for key in inspect.signature(type(model)).parameters if key in values]
+    values |= {key: v.item() for key, v in values.items() if isinstance(v, np.generic)}
     return {key: values[key] for key in order}
 
 
@@ -117,25 +107,15 @@ def _as_python(value: Any) -> tuple[str, str]:
     """Source text of a value, and a comment if it cannot be written out."""
     if isinstance(value, np.random.RandomState):
         return "None", "  # was a RandomState; its state is not saved"
-    if isinstance(value, np.generic):
-        return repr(value.item()), ""
     dtype = _dtype_name(value)
     return (f"numpy.{dtype}", "") if dtype else (repr(value), "")
 
 
 def _as_word(value: Any) -> str | None:
     """Text of a value on a command line; None if it has none."""
-    dtype = _dtype_name(value)
-    if dtype:
-        return dtype
-    if isinstance(value, np.generic):
-        value = value.item()
-    return str(value) if isinstance(value, str | int | float) else None
+    return _dtype_name(value) or (str(value) if isinstance(value, str | int | float) else None)
 
 
 def _dtype_name(value: Any) -> str | None:
-    if isinstance(value, np.dtype):
-        return value.name
-    if isinstance(value, type) and issubclass(value, np.generic):
-        return np.dtype(value).name
-    return None
+    is_scalar_type = isinstance(value, type) and issubclass(value, np.generic)
+    return np.dtype(value).name if is_scalar_type or isinstance(value, np.dtype) else None

@@ -34,8 +34,8 @@ class Tile(NamedTuple):
 
 def verdict(model: Any) -> Verdict:
     """Say whether the fit converged, what that means, and what to do if it did not."""
-    iterations, seconds = _counted(model.n_iter_, "iteration"), _seconds(_last(model, "seconds"))
-    residual = f"KKT residual is {_short(model.kkt_residual_)}"
+    iterations = f"{_count(model.n_iter_)} iteration{'' if model.n_iter_ == 1 else 's'}"
+    seconds, residual = _seconds(model), f"KKT residual is {model.kkt_residual_:.2g}"
     if model.converged_:
         return Verdict(
             True,
@@ -71,9 +71,9 @@ def fit_tiles(described: Described) -> list[Tile]:
     n_components, n_features = described.components.shape
     return [
         Tile("KL divergence", _count(model.divergence_), divergence),
-        Tile("KKT residual", _short(model.kkt_residual_), f"tol = {model.tol:g}"),
+        Tile("KKT residual", f"{model.kkt_residual_:.2g}", f"tol = {model.tol:g}"),
         Tile("Iterations", _count(model.n_iter_), f"maximum {_count(model.max_iter)}"),
-        Tile("Time", _seconds(_last(model, "seconds")), "solver time"),
+        Tile("Time", _seconds(model), "solver time"),
         Tile("Zeros in W", _zeros(described.W), f"{_count(len(described.W))} × {n_components}"),
         Tile("Zeros in H", _zeros(described.components), f"{_count(n_features)} × {n_components}"),
     ]
@@ -96,6 +96,8 @@ def rank_facts(selection: Any, n_components: int) -> RankFacts:
     if not agrees:
         heading += f"; this model has {n_components}"
     table = selection.table()
+    names = ("rank", "deviance", "difference", "standard_error", "stability")
+    columns = (table[name] for name in names)
     rows = [
         (
             str(rank),
@@ -103,11 +105,7 @@ def rank_facts(selection: Any, n_components: int) -> RankFacts:
             f"{difference:.3g} ± {error:.2g}",
             "–" if math.isnan(stability) else f"{stability:.3f}",
         )
-        for rank, deviance, difference, error, stability in zip(
-            *(table[name] for name in ("rank", "deviance", "difference", "standard_error")),
-            table["stability"],
-            strict=True,
-        )
+        for rank, deviance, difference, error, stability in zip(*columns, strict=True)
     ]
     return RankFacts(agrees, heading, selection.remarks(), rows)
 
@@ -155,10 +153,7 @@ def version_rows() -> list[tuple[str, str]]:
 
 
 def _explained(described: Described) -> float | None:
-    """Share by which the divergence is below that of the best model with one topic.
-
-    None if X was not given, or cannot be what the model was fitted to.
-    """
+    """Share by which the divergence is below that of one topic; None without the fitted data."""
     if described.X is None or described.X.nnz == 0:
         return None
     single = one_topic_divergence(described.X)
@@ -166,16 +161,8 @@ def _explained(described: Described) -> float | None:
     return below if 0.0 <= below <= 1.0 else None
 
 
-def _last(model: Any, key: str) -> float:
-    return float(model.history_[-1][key]) if model.history_ else float("nan")
-
-
 def _zeros(factor: Any) -> str:
     return _percent(float(np.mean(factor == 0)))
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{_count(number)} {noun}" + ("" if number == 1 else "s")
 
 
 def _count(value: float) -> str:
@@ -191,11 +178,8 @@ def _percent(share: float, digits: int = 1) -> str:
     return f"{100.0 * share:.{digits}f}\u00a0%"
 
 
-def _short(value: float) -> str:
-    return f"{value:.2g}"
-
-
-def _seconds(value: float) -> str:
+def _seconds(model: Any) -> str:
+    value = float(model.history_[-1]["seconds"]) if model.history_ else math.nan
     if not math.isfinite(value):
         return "unknown time"
     if value >= 120.0:

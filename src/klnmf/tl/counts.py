@@ -35,10 +35,9 @@ def check_is_anndata(adata: Any, name: str = "adata") -> None:
 
 
 def read_counts(adata: AnnData, layer: str | None, columns: Array | None = None) -> sp.csr_array:
-    """X or a layer as a CSR array: all of it, or these columns in this order.
+    """Read X or a layer, or these columns of it, as a CSR array; from disk in blocks of rows.
 
-    A matrix on disk is read in blocks of rows, so that neither a dense copy nor all columns are in
-    memory at once. Only a CSC matrix, which cannot be read by rows, is.
+    Only a CSC matrix on disk is read as a whole.
     """
     matrix = _chosen_matrix(adata, layer)
     if sp.issparse(matrix):
@@ -66,10 +65,9 @@ def read_counts(adata: AnnData, layer: str | None, columns: Array | None = None)
 
 
 def check_raw_counts(X: sp.csr_array, adata: AnnData, layer: str | None) -> None:
-    """Refuse negative values, warn of transformed ones, and say where the counts are.
+    """Refuse negative values in X, read from this layer; warn of transformed ones.
 
-    ``X`` was read from this layer. Fractions that do not look transformed may be expected counts,
-    and pass. Values that are not finite pass too: the estimator refuses them.
+    Fractions that show no transformation may be expected counts. The estimator refuses NaN.
     """
     values = X.data
     if values.dtype.kind in ("b", "u") or not np.isfinite(values).all():

@@ -42,17 +42,13 @@ def project(
         New cells × genes, raw counts; in memory or opened with ``backed="r"``.
     reference : AnnData or KLNMF
         An AnnData with the result of `klnmf.tl.nmf`, or a fitted model with feature names.
-    layer : str, default=None
-        Layer of adata that holds the counts; None is ``adata.X``.
+    layer, key_added, copy
+        As in `klnmf.tl.nmf`.
     reference_key : str, default=None
         The ``key_added`` under which the reference AnnData holds its fit.
-    key_added : str, default=None
-        Where to put the result, see Returns.
     min_overlap : float, default=0.1
         Smallest share of the model's genes that adata must have. With fewer, the names are likely
         to be of another kind, such as symbols and ids.
-    copy : bool, default=False
-        Return a changed copy and leave adata unchanged.
 
     Returns
     -------

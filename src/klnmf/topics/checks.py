@@ -68,6 +68,11 @@ def positive_rows(matrix: Any) -> Iterator[tuple[IndexArray, FloatArray]]:
         yield matrix.indices[start:stop].astype(np.intp), matrix.data[start:stop]
 
 
+def dense(matrix: Any) -> npt.NDArray[Any]:
+    """Return a dense or sparse matrix as an ndarray."""
+    return np.asarray(matrix.toarray() if sp.issparse(matrix) else matrix)
+
+
 def sums(matrix: Any, axis: int) -> FloatArray:
     """Row sums (axis 1) or column sums (axis 0) in float64, of a dense or sparse matrix."""
     return np.asarray(matrix.sum(axis=axis, dtype=np.float64)).ravel()

@@ -8,7 +8,13 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils import gen_batches
 
-from klnmf.topics.checks import FloatArray, checked_components, positive_rows, rows_scaled_to_one
+from klnmf.topics.checks import (
+    FloatArray,
+    checked_components,
+    dense,
+    positive_rows,
+    rows_scaled_to_one,
+)
 
 _NUMBERS_AT_ONCE = 1 << 20  # entries of components that are compared at once
 
@@ -46,8 +52,7 @@ def jensen_shannon_distances(components: Any) -> FloatArray:
             divergences[k, :] = divergences[:, k] = np.nan
             continue
         for block in gen_batches(features.size, max(1, _NUMBERS_AT_ONCE // (n_components - k))):
-            others = by_columns[k + 1 :, features[block]]
-            q = others.toarray() if sp.issparse(others) else others
+            q = dense(by_columns[k + 1 :, features[block]])
             divergences[k, k + 1 :] += _shared_part(p[block], q)
         divergences[k, k + 1 :] = np.clip(1.0 + divergences[k, k + 1 :], 0.0, 1.0)
         divergences[k + 1 :, k] = divergences[k, k + 1 :]
@@ -67,10 +72,9 @@ def _shared_part(p: FloatArray, q: FloatArray) -> FloatArray:
 def intertopic_coordinates(components: Any, n_dimensions: int = 2) -> FloatArray:
     """Coordinates of the components on a map that shows their distances.
 
-    Classical multidimensional scaling of the Jensen-Shannon distances. The map of pyLDAvis is the
-    same for the squares of these distances. The axes that explain most come first. Their signs have
-    no meaning; to make the result reproducible, the coordinate with the largest absolute value is
-    positive on each axis.
+    Classical multidimensional scaling of the Jensen-Shannon distances (pyLDAvis uses their
+    squares). The axes that explain most come first. Their signs have no meaning: the coordinate
+    with the largest absolute value is positive on each axis.
 
     Parameters
     ----------

@@ -197,7 +197,7 @@ def leading_features(
     n_features = int(H.shape[1])
     scored: dict[Ranking, Score] = {
         "weight": lambda weights, _: weights,
-        "lift": partial(_lift, n_features=n_features),
+        "lift": lambda weights, overall: (weights + 1 / n_features) / (overall + 1 / n_features),
         "relevance": partial(_relevance, lambda_=lambda_),
         "frex": partial(_frex, exclusivity_weight=frex_weight),
         "kl": lambda weights, overall: weights * _log_ratio(weights, overall),
@@ -237,11 +237,6 @@ def _mixed(
 def _log_ratio(weights: FloatArray, overall: FloatArray) -> FloatArray:
     with np.errstate(divide="ignore"):  # infinite if no component in use has the feature
         return np.asarray(np.log(weights) - np.log(overall))
-
-
-def _lift(weights: FloatArray, overall: FloatArray, n_features: int) -> FloatArray:
-    uniform = 1.0 / n_features
-    return np.asarray((weights + uniform) / (overall + uniform))
 
 
 def _relevance(weights: FloatArray, overall: FloatArray, lambda_: float) -> FloatArray:

@@ -15,6 +15,7 @@ from klnmf.topics.checks import (
     checked_choice,
     checked_components,
     checked_names,
+    dense,
     rows_scaled_to_one,
 )
 
@@ -87,9 +88,7 @@ def component_similarity(
     if other is not None:
         first, second = _on_shared_features(first, second, feature_names, other_feature_names)
     rows = [_unit_rows(matrix, similarity) for matrix in (first, second)]
-    product = rows[0] @ rows[1].T
-    dense = product.toarray() if sp.issparse(product) else product
-    return np.asarray(np.clip(dense, 0.0, 1.0))
+    return np.asarray(np.clip(dense(rows[0] @ rows[1].T), 0.0, 1.0))
 
 
 def match_components(

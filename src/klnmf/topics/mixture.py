@@ -12,6 +12,7 @@ from klnmf.topics.checks import (
     FloatArray,
     checked_components,
     checked_representation,
+    dense,
     rows_scaled_to_one,
     scaled_to_one,
     sums,
@@ -180,9 +181,7 @@ def label_proportions(W: Any, components: Any, labels: Any) -> LabelProportions:
         shape=(len(groups), members.size),
     )
     counts = sums(counted, axis=1)
-    total = counted @ proportions
-    total = total.toarray() if sp.issparse(total) else total
-    means = total / np.maximum(counts, 1.0)[:, np.newaxis]
+    means = dense(counted @ proportions) / np.maximum(counts, 1.0)[:, np.newaxis]
     return LabelProportions(groups, means, counts.astype(np.intp))
 
 
