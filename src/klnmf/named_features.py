@@ -328,13 +328,6 @@ def with_zeros(X: Any, overlap: FeatureOverlap) -> Any:
     return sp.csr_array(arrays, shape=(common.shape[0], overlap.n_model))
 
 
-def _columns(X: Any, positions: Positions) -> Any:
-    """Return the columns of X in this order, X itself where that is what it has."""
-    if np.array_equal(positions, np.arange(X.shape[1])):
-        return X
-    return _safe_indexing(X, positions, axis=1)
-
-
 def _checked_names(names: Any, argument: str, n_features: int, why_none: str) -> list[Hashable]:
     """Return one name per feature, or say which argument should have them."""
     if names is None:

@@ -63,7 +63,7 @@ def _facts() -> dict[str, dict[str, Any]]:
             "threads": effective_threads(None),
         },
         "back-ends": {name: _usable(name) for name in BACKENDS},
-        "extras": {extra: _state(extra)[1] for extra in EXTRAS},
+        "extras": {extra: _installed(extra) for extra in EXTRAS},
     }
 
 
