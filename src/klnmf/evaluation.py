@@ -66,10 +66,9 @@ class HeldOutScores:
 
 
 def evaluate(model: Any, X: Any, *, n_top: int = 10) -> HeldOutScores:
-    """Score a fitted model on samples: held-out likelihood, perplexity and coherence in one call.
+    """Score a fitted model on new samples: held-out likelihood, perplexity and coherence.
 
-    Use samples that the model was not fitted to. W is estimated from half of each sample's counts,
-    and the other half is predicted.
+    W is estimated from half of each sample's counts, and the other half is predicted.
 
     Parameters
     ----------

@@ -190,15 +190,12 @@ def transform_by_name(
     """Return W for new samples, whose columns are matched with the model's features by name.
 
     Columns that the model does not have are ignored. Features that the data do not have are treated
-    in one of two ways:
+    in one of two ways, and a `CountTable` says in which:
 
     - In a table of measured features, such as genes, they were not observed. W is solved for with
       the common features alone.
     - In counts of texts, a word that does not occur has the count 0. The result is that of
       ``model.transform`` with columns of zeros.
-
-    A `CountTable` says which of them applies. If all features are there, in any order, the result
-    is that of ``model.transform`` in both cases.
 
     One line about the features found goes to the logger ``klnmf.named_features``, as a warning
     (which Python shows by default) if features were not observed.
@@ -220,8 +217,7 @@ def transform_by_name(
         "zero" for a CountTable with ``open_features``, as `klnmf.readers.read_counts` returns for
         texts and for triplets, and otherwise "unobserved".
     min_overlap : float, default=0.1
-        Smallest share of the model's features that must be found; with fewer, the names are likely
-        to be of another kind. It is not used if absent features have the count 0.
+        Smallest share of the model's features that must be found, unless absent features are 0.
 
     Returns
     -------

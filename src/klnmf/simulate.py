@@ -48,11 +48,10 @@ def simulate_counts(
     """Draw factors W and H, and Poisson counts with mean W Hᵀ.
 
     Rows of W (times the expected total) and columns of H have Dirichlet distributions. The counts
-    are exact Poisson draws, and W Hᵀ is never formed. For component k the total N_k is Poisson with
-    mean (Σ_i W_ik)(Σ_j H_jk). Each of the N_k events falls in row i with probability
-    W_ik / Σ_i W_ik and, independently, in column j with probability H_jk / Σ_j H_jk. This gives
-    independent Poisson counts of mean W_ik H_jk, and X is their sum over k. The time is
-    proportional to the total count, the memory to the factors and the nonzeros.
+    are exact Poisson draws, and W Hᵀ is never formed: component k has a Poisson number of events
+    with mean (Σ_i W_ik)(Σ_j H_jk), and each falls in row i and column j with probabilities in
+    proportion to W_ik and H_jk. The time is proportional to the total count, the memory to the
+    factors and the nonzeros.
 
     Parameters
     ----------
@@ -73,7 +72,7 @@ def simulate_counts(
 
     Returns
     -------
-    simulated : SimulatedCounts
+    SimulatedCounts
         Named tuple (X, W, H).
 
     Examples
@@ -116,7 +115,6 @@ def draw_counts(
     """Draw Poisson counts whose mean is W times the components.
 
     The draws are exact, as in `simulate_counts`, and the product is never formed.
-    `klnmf.uncertainty.bootstrap` draws data from fitted models in this way.
 
     Parameters
     ----------

@@ -7,6 +7,7 @@ import os
 import shlex
 import sys
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -157,10 +158,7 @@ def stem_of(path: str) -> str:
 
 def write_text(path: str | None, text: str) -> None:
     """Write a text to a file, or to stdout for None and "-"."""
-    if path is None or path == "-":
-        print(text)
-        return
-    with writing(path, "w") as file:
+    with _opened(path) as file:
         file.write(f"{text}\n")
 
 
@@ -168,9 +166,11 @@ def write_rows(path: str | None, rows: Iterable[Sequence[Any]], delimiter: str =
     """Write a table as CSV to a file, or to stdout for None and "-"."""
     from klnmf.readers.cells import as_cell, write_lines
 
-    lines = ([as_cell(value) for value in row] for row in rows)
+    with _opened(path) as file:
+        write_lines(file, ([as_cell(value) for value in row] for row in rows), delimiter)
+
+
+def _opened(path: str | None) -> AbstractContextManager[Any]:
     if path is None or path == "-":
-        write_lines(sys.stdout, lines, delimiter)
-        return
-    with writing(check_writable(path), "w") as file:
-        write_lines(file, lines, delimiter)
+        return nullcontext(sys.stdout)
+    return writing(check_writable(path), "w")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -73,12 +74,10 @@ def _add_fit_options(group: argparse._ArgumentGroup) -> None:
 
 
 def _add_checkpoint_options(group: argparse._ArgumentGroup) -> None:
-    add = group.add_mutually_exclusive_group().add_argument
-    for word, const, text in (
-        ("--resume", True, "continue from the checkpoint"),
-        ("--restart", False, "start again, overwriting the checkpoint and the model"),
-    ):
-        add(word, dest="resume", action="store_const", const=const, help=text)
+    either = group.add_mutually_exclusive_group()
+    add_one = partial(either.add_argument, dest="resume", action="store_const")
+    add_one("--resume", const=True, help="continue from the checkpoint")
+    add_one("--restart", const=False, help="start again, overwriting the checkpoint and the model")
     add = group.add_argument
     text = "file for checkpoints (default: the model's name with .checkpoint)"
     add("--checkpoint", metavar="FILE", help=text)

@@ -8,7 +8,7 @@ import os
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO, Any
 
@@ -121,14 +121,11 @@ class StandardOutput:
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._stream, name)
-        return _naming_stdout(found) if name in ("write", "flush") else found
 
+        def named(*arguments: Any) -> Any:
+            try:
+                return found(*arguments)
+            except OSError as error:
+                raise OutputLostError(f"standard output: {error.strerror or error}") from error
 
-def _naming_stdout(call: Callable[..., Any]) -> Callable[..., Any]:
-    def named(*arguments: Any) -> Any:
-        try:
-            return call(*arguments)
-        except OSError as error:
-            raise OutputLostError(f"standard output: {error.strerror or error}") from error
-
-    return named
+        return named if name in ("write", "flush") else found

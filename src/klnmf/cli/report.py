@@ -39,8 +39,7 @@ def run(args: argparse.Namespace) -> int:
     from klnmf.model_selection import RankSelection
     from klnmf.report import write_report
 
-    default = f"{stem_of(args.model)}.html"
-    output = default if args.output is None else args.output
+    output = f"{stem_of(args.model)}.html" if args.output is None else args.output
     check_output(PAGE, output, args.model, args.data, args.rank)
     saved = read_model(args.model)
     rank = None if args.rank is None else RankSelection.load(args.rank)

@@ -7,10 +7,9 @@ from itertools import cycle, product
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
-import numpy.typing as npt
 
 from klnmf.plots.style import LINE_COLOURS, axes_or_new, light_frame, percent, title
-from klnmf.topics.checks import checked_choice
+from klnmf.topics.checks import FloatArray, checked_choice
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
 History = Sequence[Mapping[str, Any]]
 Histories = History | Mapping[str, History]
 Against = Literal["seconds", "iteration"]
-FloatArray = npt.NDArray[np.float64]
 
 _MARKED = 30  # curves with more points have no markers
 

@@ -60,7 +60,8 @@ def plot_intertopic_map(components: Any, W: Any = None, *, ax: Axes | None = Non
     ax.set_aspect("equal")
     side = min(size_in_points(ax))
     diameters = side * np.sqrt(_COVERED * sizes * 4.0 / np.pi)
-    reach = _reach(points, diameters / side)
+    # Half the side of a plot that holds all circles.
+    reach = 1.05 * float((np.abs(points).max(axis=1) / (1.0 - diameters / side)).max()) or 1.0
     ax.set(xlim=(-reach, reach), ylim=(-reach, reach), xticks=[], yticks=[])
     ax.axhline(0.0, color="0.9", linewidth=0.8, zorder=0)
     ax.axvline(0.0, color="0.9", linewidth=0.8, zorder=0)
@@ -75,12 +76,6 @@ def plot_intertopic_map(components: Any, W: Any = None, *, ax: Axes | None = Non
     n_empty = len(distances) - placed.size
     title(ax, "Map of the components" + (f" ({n_empty} empty, left out)" if n_empty else ""))
     return ax
-
-
-def _reach(points: FloatArray, diameters: FloatArray) -> float:
-    """Half the side of a plot that holds all circles; diameters are relative to its side."""
-    needed = np.abs(points).max(axis=1) / (1.0 - diameters)
-    return 1.05 * float(needed.max()) or 1.0
 
 
 def _number(ax: Axes, points: FloatArray, labels: list[str], points_per_unit: float) -> None:

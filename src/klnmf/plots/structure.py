@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import numpy as np
-import numpy.typing as npt
 from sklearn.isotonic import isotonic_regression
 
 from klnmf.plots.style import (
@@ -23,6 +22,7 @@ from klnmf.plots.style import (
 )
 from klnmf.topics.checks import (
     FloatArray,
+    IndexArray,
     Names,
     checked_choice,
     checked_components,
@@ -35,7 +35,6 @@ from klnmf.topics.mixture import groups_of, plsi_probabilities
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-IndexArray = npt.NDArray[np.intp]
 Order = Literal["main", "embedding"]
 
 _GAP, _ALL_GAPS = 0.008, 0.2  # largest gap, and sum of all gaps, relative to the samples

@@ -10,9 +10,9 @@ import scipy.sparse as sp
 from scipy.special import entr
 
 from klnmf.topics import Probabilities, intertopic_coordinates
+from klnmf.topics.checks import FloatArray
 
 Array = npt.NDArray[Any]
-FloatArray = npt.NDArray[np.float64]
 
 # Logarithms are rounded before they are ranked. So the page ranks the same numbers, and words that
 # only one topic has, which have the same lift, tie exactly.

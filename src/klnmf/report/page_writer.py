@@ -11,14 +11,12 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 from klnmf.report import gathering, reproduce, summary
 from klnmf.support.optional_packages import require
 from klnmf.support.whole_files import writing
-
-Names = Sequence[str] | npt.NDArray[np.str_]
+from klnmf.topics.checks import Names
 
 # Joined in this order to one script.
 _SCRIPTS = (

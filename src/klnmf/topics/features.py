@@ -164,9 +164,6 @@ def format_topics(
     return "\n".join(lines)
 
 
-# ---- for the other measures and the plots ----------------------------------------------------
-
-
 @dataclass(frozen=True)
 class LeadingFeatures:
     """Positions of each component's top features, best first, with scores and weights."""

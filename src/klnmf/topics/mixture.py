@@ -151,8 +151,7 @@ class LabelProportions(NamedTuple):
 def label_proportions(W: Any, components: Any, labels: Any) -> LabelProportions:
     """Mean share of each component in the samples of each label.
 
-    Every sample counts the same, whatever its total. Empty samples have no proportions (see
-    `plsi_probabilities`) and are left out.
+    Every sample counts the same, whatever its total. Empty samples are left out.
 
     Parameters
     ----------
