@@ -11,7 +11,6 @@ __all__ = [
     "BACKENDS",
     "Backend",
     "ClusterLostError",
-    "backend_class",
     "backend_named",
     "make_backend",
 ]

@@ -60,7 +60,7 @@ def _add_fit_options(group: argparse._ArgumentGroup) -> None:
     add = group.add_argument
     add("--solver", choices=SOLVERS, default="srcd", help="algorithm")
     add("--init", choices=STARTS, default="samples", help="initial factors")
-    add("--n-init", type=natural, default=1, help="number of starts to try; the best goes on")
+    add("--n-init", type=natural, default=1, help="number of starts to try; the best one continues")
     add("--max-iter", type=natural, default=500, help="maximum number of iterations")
     add("--tol", type=nonnegative, default=1e-3, help="KKT residual at which to stop")
     add_seed(group)
