@@ -12,7 +12,7 @@ from scipy.special import xlogy
 from klnmf.data.sparse_data import InMemoryData
 from klnmf.data.validation import check_counts
 from klnmf.model_selection import select_rank
-from klnmf.model_selection.deviance import deviances_of_all_cells, feature_shares
+from klnmf.model_selection.deviance import Cells, deviances, feature_shares
 from klnmf.model_selection.speckles import SpeckledSplit, n_hidden, random_cells
 from klnmf.model_selection.thinning import thinned
 from rank_checks import counts
@@ -42,12 +42,12 @@ def test_deviance_is_that_of_the_formula() -> None:
     X = sp.csr_array(generator.poisson(0.7, (6, 5)).astype(float))
     W, H = generator.random((6, 2)), generator.random((5, 2))
     H[0] = 0.0  # a feature that the model does not know
-    q, scale = np.array([0.1, 0.2, 0.3, 0.3, 0.1]), 0.25
-    found = deviances_of_all_cells(X, W, H, q, [0.01, 0.2], scale)
+    q, ratio = np.array([0.1, 0.2, 0.3, 0.3, 0.1]), 0.25
+    found = deviances(Cells.stored_in(X), W, H, q, [0.01, 0.2], ratio)
     for background, row in zip([0.01, 0.2], found, strict=True):
         y, x = W @ H.T, X.toarray()
         total = y.sum(axis=1, keepdims=True)
-        mu = scale * ((1 - background) * y + background * (total + 1) * q)
+        mu = ratio * ((1 - background) * y + background * (total + 1) * q)
         expected = 2 * (xlogy(x, x / mu) - x + mu).sum(axis=1)
         np.testing.assert_allclose(row, expected, rtol=1e-12)
 

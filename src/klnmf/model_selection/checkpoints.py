@@ -15,7 +15,6 @@ from sklearn.utils import check_random_state
 
 from klnmf.data.sparse_data import InMemoryData
 from klnmf.model_selection.growth import Factors
-from klnmf.model_selection.restarts import Fit
 from klnmf.model_selection.search import Held, Plan, Search
 from klnmf.saved.arrays import FLOATS, INDICES, array_named, nonnegative, shaped_array
 from klnmf.saved.checkpoints import should_resume
@@ -77,6 +76,13 @@ class WorkFile(PeriodicFile[Work]):
 
 
 # ---- consensus -----------------------------------------------------------------------------------
+
+
+class Fit(NamedTuple):
+    """The result of a run."""
+
+    components: Array  # n_components × n_features, float32, each of Euclidean length 1
+    objective: float
 
 
 class Runs(NamedTuple):

@@ -15,25 +15,24 @@ from klnmf.backends.cpu import effective_threads
 from klnmf.constraints.names import sample_names_of
 from klnmf.data.not_counts import warn_if_not_counts
 from klnmf.data.sparse_data import InMemoryData, view_of
-from klnmf.data.validation import (
-    check_counts,
-    warn_of_empty_samples,
-    warn_of_many_components,
-)
-from klnmf.model_selection.checkpoints import Runs, RunsFile
+from klnmf.data.validation import check_counts, warn_of_empty_samples, warn_of_many_components
+from klnmf.model_selection.checkpoints import Fit, Runs, RunsFile
 from klnmf.model_selection.clusters import clustered, distances, mean_distance_to_neighbours
 from klnmf.model_selection.consensus_result import Consensus
 from klnmf.model_selection.growth import descended
 from klnmf.model_selection.progress import RunsProgress
-from klnmf.model_selection.restarts import Fit, restarted
 from klnmf.objective import Penalties
 from klnmf.saved.periodic_file import data_identity
 from klnmf.solvers.base import Problem
+from klnmf.solvers.coordinate_descent import SparseCoordinateDescent
+from klnmf.solvers.loop import MaxIterations, Run, SmallGain
 from klnmf.solvers.row_solve import RowSolve, solved_rows
+from klnmf.solvers.start import start_state
 from klnmf.starts.initialization import STARTS, cover_columns
 from klnmf.support.number_checks import checked_positive, checked_whole
 from klnmf.support.option_names import option
 from klnmf.support.progress import is_bar_wanted
+from klnmf.support.threads import run_in_threads
 from klnmf.topics.checks import checked_choice
 
 Array = npt.NDArray[Any]
@@ -162,6 +161,9 @@ def consensus(
     runs = file.resumed(Runs(identity, seed, {}), seed)
     missing = [run for run in range(n_runs) if run not in runs.fits]
 
+    def fit(run: int) -> Fit:
+        return restarted(problem, n_components, init, enough, max_iter, [seed, run])
+
     def finished(run: int, fit: Fit) -> None:
         runs.fits[run] = fit
         file.write_if_due(runs)
@@ -173,22 +175,28 @@ def consensus(
         threadpool_limits(1),
     ):
         with file.kept(runs):
-            restarted(
-                problem,
-                n_components,
-                missing,
-                init=init,
-                enough=enough,
-                max_iter=max_iter,
-                seed=seed,
-                n_jobs=min(jobs, n_runs),
-                on_fit=finished,
-            )
+            problem.backend.data.prepare()  # here, not in several threads at once
+            run_in_threads(fit, missing, min(jobs, n_runs), finished)
         fits = [runs.fits[run] for run in range(n_runs)]
         spectra = np.concatenate([fit.components for fit in fits])
         objectives = np.array([fit.objective for fit in fits])
         wide = Problem(make_backend("auto", problem.backend.data, jobs), Penalties())
         return _agreed(wide, spectra, objectives, n_components, threshold, refit, seed)
+
+
+def restarted(
+    problem: Problem, n_components: int, init: str, enough: float, max_iter: int, seed: list[int]
+) -> Fit:
+    """Fit from a new start until an iteration gains less than ``enough`` of the objective."""
+    state_seed = int(np.random.default_rng(seed).integers(2**31 - 1))
+    state = start_state(problem, n_components, init, state_seed)
+    run = Run.started(problem, SparseCoordinateDescent(), state)
+    run.until(SmallGain(enough), MaxIterations(max_iter))
+    H = problem.backend.download(state.factors[1])
+    components = np.ascontiguousarray(H.T, dtype=np.float32)
+    lengths = np.linalg.norm(components, axis=1, keepdims=True)
+    components /= np.where(lengths > 0, lengths, 1)
+    return Fit(components, float(state.objective))
 
 
 def _agreed(
@@ -203,8 +211,7 @@ def _agreed(
     n_runs = len(objectives)
     between = distances(spectra)
     to_neighbours = mean_distance_to_neighbours(between, n_runs)
-    is_empty = ~spectra.any(axis=1)
-    kept = np.flatnonzero((to_neighbours <= threshold) & ~is_empty)
+    kept = np.flatnonzero((to_neighbours <= threshold) & spectra.any(axis=1))
     if len(kept) < n_components:
         raise ValueError(
             f"The runs do not agree: with {option('density_threshold', threshold)}, only "
@@ -215,16 +222,13 @@ def _agreed(
     groups = clustered(spectra[kept], between[np.ix_(kept, kept)], n_components, seed)
     W, H = _refitted(problem, groups.medians, refit, seed)
     order = np.argsort(-W.sum(axis=0), kind="stable")
-    place = np.empty(n_components, dtype=np.int64)
-    place[order] = np.arange(n_components)
     labels = np.full(len(spectra), -1, dtype=np.int64)
-    labels[kept] = place[groups.labels]
+    labels[kept] = np.argsort(order)[groups.labels]
     W, components = W[:, order], np.ascontiguousarray(H[:, order].T)
     unit = components / np.maximum(np.linalg.norm(components, axis=1, keepdims=True), 1e-300)
     members = [np.flatnonzero(labels == k) for k in range(n_components)]
     silhouettes = np.zeros(len(spectra))
     silhouettes[kept] = groups.silhouettes
-    runs_of = [np.unique(group // n_components) for group in members]
     evaluation = problem.evaluate(problem.upload([W, components.T]))
     return Consensus(
         components=components,
@@ -232,7 +236,7 @@ def _agreed(
         divergence=float(evaluation.divergence),
         kkt_residual=float(evaluation.kkt_residual),
         stability=np.array([(spectra[group] @ unit[k]).mean() for k, group in enumerate(members)]),
-        run_share=np.array([len(runs) / n_runs for runs in runs_of]),
+        run_share=np.array([len(set(group // n_components)) / n_runs for group in members]),
         silhouette=np.array([silhouettes[group].mean() for group in members]),
         run_objectives=objectives,
         spectra=spectra,

@@ -16,7 +16,7 @@ component, and chance differences would count as gains.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -50,50 +50,44 @@ def products(W: Array, H: Array, rows: Array, columns: Array) -> FloatArray:
     return y
 
 
-def rows_of(X: sp.csr_array) -> Array:
-    """Row of each stored value."""
-    return np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
+class Cells(NamedTuple):
+    """Values of some cells of a matrix."""
+
+    x: FloatArray
+    rows: Array
+    columns: Array
+
+    @classmethod
+    def stored_in(cls, X: sp.csr_array) -> Cells:
+        """Return the stored cells of a matrix."""
+        rows = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
+        return cls(X.data.astype(np.float64), rows, X.indices)
 
 
-def deviances_of_all_cells(
-    X: sp.csr_array,
+def deviances(
+    held_out: Cells,
     W: Array,
     H: Array,
     shares: FloatArray,
     backgrounds: Sequence[float],
-    scale: float,
+    ratio: float | None = None,
 ) -> FloatArray:
-    """Deviance 2 Σ_j [x log(x / μ) − x + μ] by background and sample, with μ = scale · y'.
+    """Deviance 2 Σ_j [x log(x / μ) − x + μ] by background and sample, with μ = ratio · y'.
 
-    X holds the held-out counts, W and H are the fit to the training counts, ``shares`` are from
-    `feature_shares`, and ``scale`` is the expected ratio of held-out to training counts.
+    W and H are the fit to the training data, ``shares`` are from `feature_shares`, and ``ratio`` is
+    the expected ratio of held-out to training counts; all other cells are then held-out zeros.
+    Without it, it is 1, and the sum is over the given cells only.
     """
-    rows = rows_of(X)
-    totals = W.astype(np.float64) @ H.sum(axis=0, dtype=np.float64)
-    y, floors = products(W, H, rows, X.indices), (totals[rows] + 1.0) * shares[X.indices]
-    x = X.data.astype(np.float64)
-    found = np.empty((len(backgrounds), X.shape[0]))
-    for row, background in zip(found, backgrounds, strict=True):
-        mu = scale * ((1.0 - background) * y + background * floors)
-        row[:] = np.bincount(rows, weights=xlogy(x, x / mu) - x, minlength=X.shape[0])
-        row += scale * ((1.0 - background) * totals + background * (totals + 1.0))
-    return 2.0 * found
-
-
-def deviances_of_cells(
-    x: FloatArray,
-    rows: Array,
-    columns: Array,
-    W: Array,
-    H: Array,
-    shares: FloatArray,
-    backgrounds: Sequence[float],
-) -> FloatArray:
-    """Deviance of each sample over its held-out cells, with μ = y', for each background."""
+    x, rows, columns = held_out
     totals = W.astype(np.float64) @ H.sum(axis=0, dtype=np.float64)
     y, floors = products(W, H, rows, columns), (totals[rows] + 1.0) * shares[columns]
-    found = np.empty((len(backgrounds), W.shape[0]))
+    found = np.empty((len(backgrounds), len(W)))
     for row, background in zip(found, backgrounds, strict=True):
         mu = (1.0 - background) * y + background * floors
-        row[:] = np.bincount(rows, weights=xlogy(x, x / mu) - x + mu, minlength=W.shape[0])
+        if ratio is not None:
+            mu *= ratio
+        terms = xlogy(x, x / mu) - x
+        row[:] = np.bincount(rows, terms + mu if ratio is None else terms, minlength=len(W))
+        if ratio is not None:
+            row += ratio * ((1.0 - background) * totals + background * (totals + 1.0))
     return 2.0 * found

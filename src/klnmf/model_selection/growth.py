@@ -34,12 +34,9 @@ CANDIDATES = 6
 
 def one_component(data: CountData) -> Factors:
     """Return the best fit with one component: row sums and column shares."""
-    shares = data.view(1).row_sums / (data.total or 1.0)
-    return _as_column(data.view(0).row_sums, data.dtype), _as_column(shares, data.dtype)
-
-
-def _as_column(values: Array, dtype: np.dtype[Any]) -> Array:
-    return np.ascontiguousarray(values[:, None], dtype=dtype)
+    margins = data.view(0).row_sums, data.view(1).row_sums / (data.total or 1.0)
+    W, H = (np.ascontiguousarray(values[:, None], dtype=data.dtype) for values in margins)
+    return W, H
 
 
 def resized(problem: Problem, factors: Factors, n_components: int, seed: list[int]) -> Factors:

@@ -20,13 +20,7 @@ import scipy.sparse as sp
 from klnmf.backends import make_backend
 from klnmf.data.sparse_data import InMemoryData
 from klnmf.data.validation import VALUE_RANGE
-from klnmf.model_selection.deviance import (
-    FloatArray,
-    deviances_of_cells,
-    feature_shares,
-    products,
-    rows_of,
-)
+from klnmf.model_selection.deviance import Cells, FloatArray, deviances, feature_shares, products
 from klnmf.model_selection.growth import (
     ENOUGH,
     Factors,
@@ -75,7 +69,7 @@ class SpeckledSplit:
         generator = np.random.default_rng(seed)
         hidden = random_cells(X.shape, n_hidden(X.shape, X.nnz, train_fraction), generator)
         self._rows, self._columns = np.divmod(hidden, X.shape[1])
-        stored = rows_of(X).astype(np.int64) * X.shape[1] + X.indices
+        stored = Cells.stored_in(X).rows.astype(np.int64) * X.shape[1] + X.indices
         is_hidden = np.isin(stored, hidden, assume_unique=True)
         self._values = np.zeros(len(hidden))
         self._values[np.searchsorted(hidden, stored[is_hidden])] = X.data[is_hidden]
@@ -107,8 +101,8 @@ class SpeckledSplit:
     def deviances(self, factors: Factors, backgrounds: Sequence[float]) -> FloatArray:
         """Deviance of the hidden cells for each background and sample."""
         shares = feature_shares(self._problem(factors).backend.data)
-        cells = (self._values, self._rows, self._columns)
-        return deviances_of_cells(*cells, *factors, shares, backgrounds)
+        held_out = Cells(self._values, self._rows, self._columns)
+        return deviances(held_out, *factors, shares, backgrounds)
 
     def objective(self, factors: Factors) -> float:
         """KL divergence of the visible cells."""

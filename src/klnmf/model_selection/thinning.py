@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from klnmf.backends import make_backend
 from klnmf.data.sparse_data import InMemoryData
 from klnmf.estimators.completion import split_by_values
-from klnmf.model_selection.deviance import FloatArray, deviances_of_all_cells, feature_shares
+from klnmf.model_selection.deviance import Cells, FloatArray, deviances, feature_shares
 from klnmf.model_selection.growth import Factors, descended, objective_of, one_component, resized
 from klnmf.objective import Penalties
 from klnmf.solvers.base import Problem
@@ -49,7 +49,7 @@ class ThinnedSplit:
         train, self._test = thinned(X, train_fraction, np.random.default_rng(seed))
         self._data = InMemoryData(train)
         self._problem = Problem(make_backend("auto", self._data, n_threads), Penalties())
-        self._scale = (1.0 - train_fraction) / train_fraction
+        self._ratio = (1.0 - train_fraction) / train_fraction
 
     def fitted(self, factors: Factors | None, n_components: int, seed: list[int]) -> Factors:
         """Return a fit with this many components, starting from a smaller one if there is one."""
@@ -74,9 +74,8 @@ class ThinnedSplit:
 
     def deviances(self, factors: Factors, backgrounds: Sequence[float]) -> FloatArray:
         """Held-out deviance for each background and sample."""
-        return deviances_of_all_cells(
-            self._test, *factors, feature_shares(self._data), backgrounds, self._scale
-        )
+        held_out, shares = Cells.stored_in(self._test), feature_shares(self._data)
+        return deviances(held_out, *factors, shares, backgrounds, self._ratio)
 
 
 def _state_seed(seed: list[int]) -> int:
