@@ -1,4 +1,4 @@
-"""The fitted attributes of a KLNMF: set by a fit, or from their parts."""
+"""The fitted attributes of a KLNMF, and models made from components."""
 
 from __future__ import annotations
 
@@ -46,8 +46,7 @@ class FittedModel(FactorModel):
     ) -> Self:
         """Return a fitted model with these components.
 
-        It can do what a model does after ``fit``: ``transform``, ``score``, ``save``. Attributes
-        that are not given say that nothing is known: NaN, None, or an empty history.
+        It has all methods of a model after ``fit``, such as ``transform``, ``score`` and ``save``.
 
         Parameters
         ----------
@@ -56,7 +55,7 @@ class FittedModel(FactorModel):
         feature_names : sequence of str, default=None
             Names of the features: ``feature_names_in_``.
         divergence, kkt_residual : float, default=NaN
-            ``divergence_`` and ``kkt_residual_``.
+            ``divergence_`` and ``kkt_residual_``; NaN if unknown.
         converged : bool, default=None
             ``converged_``; None compares ``kkt_residual`` with ``tol``.
         history : sequence of dict, default=()
@@ -74,7 +73,6 @@ class FittedModel(FactorModel):
         Returns
         -------
         KLNMF
-            The fitted model.
 
         Examples
         --------
@@ -101,10 +99,10 @@ class FittedModel(FactorModel):
         weights = in_feature_order(model.feature_weight, "feature_weight", names)
         model._set_fitted(
             components,
+            list(history),
             divergence=divergence,
             kkt_residual=kkt_residual,
             converged=bool(kkt_residual <= model.tol) if converged is None else converged,
-            history=list(history),
             constraint_names=list(constraint_names),
             n_fixed_W=n_fixed_W,
             feature_weight=checked_weights(weights, "feature_weight", n_features, components.dtype),
@@ -112,21 +110,7 @@ class FittedModel(FactorModel):
         )
         return model
 
-    def _set_fitted(
-        self,
-        components: Any,
-        *,
-        divergence: float,
-        kkt_residual: float,
-        converged: bool,
-        history: list[Record],
-        **of_any_model: Any,
-    ) -> None:
-        """Set all fitted attributes but the names of the features."""
-        self._set_components(components, **of_any_model)
-        self.divergence_ = divergence
-        self.kkt_residual_ = kkt_residual
-        self.converged_ = converged
-        self.history_ = history
-        self.n_iter_ = len(history)
+    def _set_fitted(self, components: Any, history: list[Record], **others: Any) -> None:
+        """Set all fitted attributes except for the names of the features."""
+        self._set_attributes(components, history=history, n_iter=len(history), **others)
         self._saved_state = None

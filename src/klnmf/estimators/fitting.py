@@ -152,7 +152,7 @@ def _keep(model: KLNMF, run: Run, solution: Solution) -> None:
     components = np.array((H if constraints is None else constraints.original(1, H)).T, order="C")
     model._set_fitted(
         model._as_output(components),
-        history=run.history,
+        run.history,
         divergence=solution.evaluation.divergence,
         kkt_residual=solution.evaluation.kkt_residual,
         converged=solution.converged,

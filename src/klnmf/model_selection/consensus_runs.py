@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.cluster import KMeans
+from sklearn.metrics import silhouette_samples
 from threadpoolctl import threadpool_limits
 
 from klnmf.backends import make_backend
@@ -17,7 +19,6 @@ from klnmf.data.not_counts import warn_if_not_counts
 from klnmf.data.sparse_data import InMemoryData, view_of
 from klnmf.data.validation import check_counts, warn_of_empty_samples, warn_of_many_components
 from klnmf.model_selection.checkpoints import Fit, Runs, RunsFile
-from klnmf.model_selection.clusters import clustered, distances, mean_distance_to_neighbours
 from klnmf.model_selection.consensus_result import Consensus
 from klnmf.model_selection.growth import descended
 from klnmf.model_selection.progress import RunsProgress
@@ -36,8 +37,11 @@ from klnmf.support.threads import run_in_threads
 from klnmf.topics.checks import checked_choice
 
 Array = npt.NDArray[Any]
+FloatArray = npt.NDArray[np.float64]
 
 ROW_SOLVE = RowSolve(tolerance=1e-5)
+# Number of neighbours as a share of the runs: each run should hold one of them.
+NEIGHBOUR_SHARE = 0.3
 
 
 def consensus(
@@ -265,3 +269,46 @@ def _refitted(problem: Problem, medians: Array, refit: str, seed: int) -> tuple[
 def _solved_W(problem: Problem, H: Array) -> Array:  # noqa: N802
     factors = [None, problem.backend.upload(H)]
     return problem.backend.download(solved_rows(problem, 0, factors, ROW_SOLVE))
+
+
+# ---- groups of similar components ----------------------------------------------------------------
+
+
+class Clusters(NamedTuple):
+    """Groups of components."""
+
+    labels: npt.NDArray[np.int64]  # one per component
+    silhouettes: FloatArray  # one per component
+    medians: FloatArray  # n_clusters × n_features, rows summing to 1
+
+
+def distances(components: Array) -> FloatArray:
+    """Euclidean distances between rows of length 1."""
+    products = components.astype(np.float64) @ components.astype(np.float64).T
+    found = np.sqrt(np.maximum(2.0 - 2.0 * products, 0.0))
+    np.fill_diagonal(found, 0.0)
+    return np.asarray(found)
+
+
+def mean_distance_to_neighbours(between: FloatArray, n_runs: int) -> FloatArray:
+    """Mean distance of each component to its nearest neighbours, excluding itself."""
+    n_neighbours = min(max(1, round(NEIGHBOUR_SHARE * n_runs)), len(between) - 1)
+    if n_neighbours < 1:
+        return np.zeros(len(between))
+    nearest = np.partition(between, n_neighbours, axis=1)[:, : n_neighbours + 1]
+    return np.asarray(nearest.sum(axis=1) / n_neighbours)  # its distance to itself is 0
+
+
+def clustered(components: Array, between: FloatArray, n_clusters: int, seed: int) -> Clusters:
+    """Group components of length 1, with the distances ``between`` them, by k-means."""
+    means = KMeans(n_clusters, n_init=10, random_state=seed).fit(components)
+    labels = means.labels_.astype(np.int64)
+    silhouettes = np.zeros(len(labels))
+    if 1 < n_clusters < len(labels):
+        silhouettes = silhouette_samples(between, labels, metric="precomputed")
+    medians = np.array(
+        [np.median(components[labels == cluster], axis=0) for cluster in range(n_clusters)],
+        dtype=np.float64,
+    )
+    sums = medians.sum(axis=1, keepdims=True)
+    return Clusters(labels, silhouettes, medians / np.where(sums > 0, sums, 1.0))

@@ -96,13 +96,9 @@ def _largest_other(values: FloatArray) -> FloatArray:
     """Largest other entry of the same row; 0 if there is none."""
     if values.shape[1] < 2:
         return np.zeros_like(values)
-    top = np.argmax(values, axis=1)
-    row = np.arange(len(values))
-    without = values.copy()
-    without[row, top] = -np.inf
-    largest = np.broadcast_to(values[row, top][:, np.newaxis], values.shape).copy()
-    largest[row, top] = without.max(axis=1)
-    return largest
+    second, first = np.partition(values, -2, axis=1)[:, -2:].T[:, :, np.newaxis]
+    is_first = np.arange(values.shape[1]) == values.argmax(axis=1)[:, np.newaxis]
+    return np.asarray(np.where(is_first, second, first))
 
 
 class RunningMoments:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import warnings
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
+from sklearn.base import clone
 from sklearn.utils import check_random_state
 from threadpoolctl import threadpool_limits
 
@@ -16,11 +20,13 @@ from klnmf.backends import make_backend
 from klnmf.backends.cpu import effective_threads
 from klnmf.data.sparse_data import InMemoryData
 from klnmf.estimators.kl_nmf import KLNMF
+from klnmf.estimators.run_options import RunOptions
 from klnmf.objective import Penalties
+from klnmf.simulate import draw_counts
 from klnmf.solvers.base import Problem
 from klnmf.support.number_checks import checked_fraction, checked_whole
 from klnmf.support.progress import Bar, is_bar_wanted
-from klnmf.topics import component_shares, plsi_probabilities
+from klnmf.topics import component_shares, match_components, plsi_probabilities
 from klnmf.topics.checks import Names
 from klnmf.uncertainty.bootstrap_result import Bootstrap, Draws
 from klnmf.uncertainty.inputs import (
@@ -31,7 +37,6 @@ from klnmf.uncertainty.inputs import (
 )
 from klnmf.uncertainty.intervals import RunningMoments, interior, share_intervals
 from klnmf.uncertainty.limits import upper_limits
-from klnmf.uncertainty.replicates import replicates
 
 Array = npt.NDArray[Any]
 FloatArray = npt.NDArray[np.float64]
@@ -178,6 +183,74 @@ def bootstrap(
     )
 
 
+class Replicate(NamedTuple):
+    """A refit, with its components in the order of the model."""
+
+    W: Array
+    components: Array
+    similarity: Array  # cosine similarity of each component with the model's
+    divergence: float
+    converged: bool
+
+
+def replicates(
+    model: KLNMF, W: Array, components: Array, n_runs: int, seed: int, n_jobs: int
+) -> Iterator[Replicate]:
+    """Yield refits with the parameters of the model, in the order of the runs.
+
+    Data are drawn from the factors W and components, and the refits start there. Run i depends on
+    (seed, i) alone. At most ``n_jobs`` refits are in memory.
+    """
+    n_fixed = n_fixed_components(model)
+    rates = [factor.astype(np.float64) for factor in (W, components)]
+    estimator = clone(model).set_params(
+        n_init=1,
+        n_threads=1,
+        sparse_output=False,
+        warm_start=False,
+        backend="reference" if model.backend == "reference" else "auto",
+        run=RunOptions(progress=False),
+        # A table of fixed components may have its columns in another order than X.
+        fixed_components=components[:n_fixed] if n_fixed else None,
+    )
+
+    def replicate(run: int) -> Replicate:
+        generator = np.random.default_rng([seed, run])
+        drawn = draw_counts(rates[0], rates[1], generator).astype(components.dtype)
+        refit = clone(estimator).set_params(random_state=int(generator.integers(2**31 - 1)))
+        new_W = refit.fit_transform(drawn, W=W, H=components)
+        order, similarity = _matched(components, refit.components_, n_fixed)
+        return Replicate(
+            new_W[:, order],
+            refit.components_[order],
+            similarity,
+            float(refit.divergence_),
+            bool(refit.converged_),
+        )
+
+    with ThreadPoolExecutor(n_jobs) as pool:
+        waiting: deque[Future[Replicate]] = deque()
+        try:
+            for run in range(n_runs):
+                waiting.append(pool.submit(replicate, run))
+                if len(waiting) == n_jobs:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _matched(components: Array, refitted: Array, n_fixed: int) -> tuple[Array, Array]:
+    """Order and similarity of a refit's components; the first ones are fixed and stay first."""
+    order, similarity = np.arange(len(components)), np.ones(len(components))
+    if n_fixed < len(components):
+        match = match_components(components[n_fixed:], refitted[n_fixed:])
+        order[n_fixed:] = n_fixed + match.second
+        similarity[n_fixed:] = match.similarity
+    return order, similarity
+
+
 def _divergence(counts: sp.csr_array, W: Array, H: Array, n_threads: int) -> float:
     problem = Problem(make_backend("auto", InMemoryData(counts), n_threads), Penalties())
     with closing(problem.backend) as backend:
@@ -187,12 +260,8 @@ def _divergence(counts: sp.csr_array, W: Array, H: Array, n_threads: int) -> flo
 def _shares(W: Array, components: Array, samples: Array) -> tuple[FloatArray, ...]:
     """P(feature | component), P(component | sample) for these samples, and P(component)."""
     mixture = plsi_probabilities(W[samples], components)
-    sizes = component_shares(components, W)
-    return (
-        mixture.feature_given_component,
-        mixture.component_given_sample,
-        sizes[np.newaxis, :],
-    )
+    sizes = component_shares(components, W)[np.newaxis, :]
+    return mixture.feature_given_component, mixture.component_given_sample, sizes
 
 
 def _rooms(
