@@ -95,14 +95,12 @@ class Consensus:
     def to_model(self) -> KLNMF:
         """Return a fitted model with these components, for ``transform``, saving or a report.
 
-        To refine the components further, use
-        ``KLNMF(n_components).fit(X, H=result.components)`` instead.
+        To refine the components, use ``KLNMF(n_components).fit(X, H=result.components)`` instead.
 
         Returns
         -------
         KLNMF
-            ``n_iter_`` is 0, and ``converged_`` is True only if ``kkt_residual`` is at most
-            ``tol``.
+            ``converged_`` is True only if ``kkt_residual`` is at most ``tol``.
 
         Examples
         --------
@@ -152,10 +150,10 @@ class Consensus:
             If the file is damaged or not a consensus. It is a ValueError.
         """
         container = read_container(Path(path), "consensus")
-        content, arrays = Fields(container.content, "content"), container.arrays
+        content = Fields(container.content, "content")
         try:
             numbers: dict[str, Any] = {name: content.number(name) for name in _NUMBERS}
-            return cls(**numbers, **_checked_arrays(arrays))
+            return cls(**numbers, **_checked_arrays(container.arrays))
         except SavedFileError as error:
             raise SavedFileError(f"{path} cannot be read: {error}") from error
 
@@ -182,15 +180,11 @@ class Consensus:
             f"{k:9d} {100 * share:5.1f}% {stability:10.3f} {100 * runs:7.0f}% {silhouette:11.3f}"
             for k, share, stability, runs, silhouette in zip(*self.table().values(), strict=True)
         ]
-        n_runs = len(self.run_objectives)
-        return "\n".join(
-            [
-                *lines,
-                "",
-                f"{n_runs} runs; {self.n_left_out} of their {len(self.labels)} components are far "
-                "from all others and were left out.",
-            ]
+        left_out = (
+            f"{len(self.run_objectives)} runs; {self.n_left_out} of their {len(self.labels)} "
+            "components are far from all others and were left out."
         )
+        return "\n".join([*lines, "", left_out])
 
 
 def _checked_arrays(arrays: dict[str, npt.NDArray[Any]]) -> dict[str, Any]:

@@ -65,10 +65,10 @@ def consensus(
 ) -> Consensus:
     """Find the components that fits from many starts agree on, as in cNMF.
 
-    The objective has many local optima. The components of all runs are scaled to length 1. Those
-    far from their nearest neighbours are left out. k-means puts the others into ``n_components``
-    groups, and the median of each group is a consensus component. The more runs are in a group, and
-    the closer its members are, the more reliable is the component.
+    The components of all runs are scaled to length 1. Those far from their nearest neighbours are
+    left out. k-means puts the others into ``n_components`` groups, and the median of each group is
+    a consensus component. The more runs are in a group, and the closer its members are, the more
+    reliable is the component.
 
     Parameters
     ----------
@@ -84,9 +84,8 @@ def consensus(
         every 10 runs) is above this. The largest possible distance is √2. If a plot of the result
         shows two groups of distances, choose a threshold between them.
     refit : {"W", "both"}, default="W"
-        "W" keeps the medians and solves for W. "both" then also refits the components, which
-        describes the data better, but may move them away from the medians. The command
-        ``klnmf consensus`` uses "both" by default.
+        "W" keeps the medians and solves for W. "both" also refits the components, which describes
+        the data better, but may move them away from the medians (default of ``klnmf consensus``).
     init : {"samples", "random", "nndsvd"}, default="samples"
         Kind of start, see `klnmf.KLNMF`.
     enough : float, default=1e-4
@@ -94,8 +93,7 @@ def consensus(
     max_iter : int, default=300
         Maximum number of iterations of a run.
     dtype : {numpy.float32, numpy.float64, None}, default=numpy.float32
-        Type to compute in; None uses that of X. float32 is accurate enough for these runs and takes
-        half the time.
+        Type to compute in; None uses that of X. float32 is accurate enough and takes half the time.
     n_jobs : int, default=None
         Number of runs at a time, each in one thread. None uses all CPUs. The result does not depend
         on it.
@@ -117,9 +115,7 @@ def consensus(
     Returns
     -------
     Consensus
-        The ``components``, ``W``, and the stability of each component. It prints as a table and can
-        be plotted. To fit a model from it, use
-        ``KLNMF(n_components).fit(X, H=result.components)``.
+        The ``components``, ``W``, and the stability of each component.
 
     Warns
     -----

@@ -58,19 +58,17 @@ def bootstrap(
     """Compute intervals for components and sample proportions by the parametric bootstrap.
 
     Each run draws counts from the fitted model, X* ~ Poisson(W Hᵀ), and refits the model to them,
-    starting from the fitted factors. The refitted components are matched to those of the model. The
-    spread of the refits shows how accurate the estimates are if the model is correct.
+    starting from the fitted factors. The spread of the refits shows how accurate the estimates are
+    if the model is correct.
 
     The intervals are centred on the estimate, with the standard deviation over the runs as standard
-    error. About 100 runs are enough; percentile intervals would need several hundred. Entries near
-    0 or 1 (where ``is_interior`` is False) have one-sided intervals, which also use the likelihood.
-    Components that were fixed in the fit stay fixed in all runs, and their intervals have length 0.
-    The measured coverage is in docs/performance.md.
+    error. Entries near 0 or 1 (where ``is_interior`` is False) have one-sided intervals, which also
+    use the likelihood. Components that were fixed in the fit stay fixed, and their intervals have
+    length 0. The measured coverage is in docs/performance.md.
 
-    The intervals do not show whether the model is correct. They do not cover counts that vary more
-    than Poisson counts, a wrong number of components, or other local optima. Components that the
-    data do not determine may be off by more. The result compares the divergence of the data with
-    that of the runs, and prints a warning if the data vary more than the model allows.
+    The intervals do not cover counts that vary more than Poisson counts, a wrong number of
+    components, or other local optima. The printed result has a warning if the data vary more than
+    the model allows.
 
     Parameters
     ----------
@@ -86,8 +84,8 @@ def bootstrap(
         Samples whose proportions are returned: row numbers or a mask. None selects all samples, an
         empty list none. The memory needed is that of five arrays of these samples × components.
     keep_draws : bool, default=False
-        Whether to keep the shares of all runs, in float32, for further computation. This takes
-        ``n_runs`` × (n_features + n_samples) × n_components numbers, at most 4 GiB.
+        Whether to keep the shares of all runs, in float32: ``n_runs`` × (n_features + n_samples) ×
+        n_components numbers, at most 4 GiB.
     feature_names : sequence of str, default=None
         Names for the printed result and plots. None uses the names seen in ``fit``.
     n_jobs : int, default=None
@@ -101,8 +99,7 @@ def bootstrap(
     Returns
     -------
     Bootstrap
-        `Intervals` for ``components``, ``proportions`` and ``sizes``. It prints as a table and can
-        be plotted.
+        `Intervals` for ``components``, ``proportions`` and ``sizes``.
 
     Examples
     --------
