@@ -60,12 +60,8 @@ class FittedModel(FactorModel):
             ``converged_``; None compares ``kkt_residual`` with ``tol``.
         history : sequence of dict, default=()
             Records of the iterations: ``history_``, and their number ``n_iter_``.
-        constraint_names : sequence of str, default=()
-            Constraints of the fit: ``constraint_names_``.
-        n_fixed_W : int, default=0
-            Number of columns of W that were fixed: ``n_fixed_W_``.
-        data_checksum : int, default=None
-            Checksum of the data: ``data_checksum_``.
+        constraint_names, n_fixed_W, data_checksum : sequence of str, int, int or None
+            ``constraint_names_``, ``n_fixed_W_`` and ``data_checksum_``; nothing by default.
         **parameters
             Parameters of the constructor. ``n_components`` is the number of rows by default, and
             ``feature_weight`` becomes ``feature_weight_``.

@@ -124,8 +124,6 @@ class KLNMF(SavedToFiles, FittedModel):
     history_ : list of dict
         One record per iteration: iteration, seconds (solver time so far), divergence, objective
         (with penalties), kkt_residual (met on the way), zeros_W, zeros_H (share of exact zeros).
-    n_components_ : int
-        Number of components.
     constraint_names_ : list of str
         Names of the constraints of the fit.
     n_fixed_W_ : int
@@ -135,8 +133,8 @@ class KLNMF(SavedToFiles, FittedModel):
     data_checksum_ : int or None
         Checksum of the row and column sums of X, by which ``klnmf.uncertainty`` recognises the X of
         the fit. None if unknown.
-    n_features_in_ : int
-        Number of features seen in ``fit``.
+    n_components_, n_features_in_ : int
+        Number of components, and of features seen in ``fit``.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of the features, if X had string column names.
 

@@ -80,14 +80,12 @@ class MiniBatchKLNMF(FactorModel):
         One record for each pass of ``fit``, or each call of ``partial_fit``: iteration, seconds,
         divergence (summed over the batches, each at the components *before* the batch was used in
         that pass), zeros_H (share of exact zeros).
-    n_components_ : int
-        Number of components.
     constraint_names_, n_fixed_W_, feature_weight_ : list, int, None
         As in :class:`~klnmf.KLNMF`; always empty, 0 and None.
     data_checksum_ : int or None
         As in :class:`~klnmf.KLNMF`; None after ``partial_fit``.
-    n_features_in_ : int
-        Number of features seen in ``fit``.
+    n_components_, n_features_in_ : int
+        Number of components, and of features seen in ``fit``.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of the features, if X had string column names.
 

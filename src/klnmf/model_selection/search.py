@@ -22,8 +22,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from klnmf.model_selection.growth import Factors
-from klnmf.model_selection.speckles import SpeckledSplit
-from klnmf.model_selection.thinning import ThinnedSplit
+from klnmf.model_selection.hold_out import SpeckledSplit, ThinnedSplit
 from klnmf.topics import match_components
 
 FloatArray = npt.NDArray[np.float64]

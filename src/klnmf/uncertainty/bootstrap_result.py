@@ -73,7 +73,7 @@ class Draws:
 class Bootstrap:
     """Intervals for the parts of a model, as returned by `klnmf.uncertainty.bootstrap`.
 
-    It prints as a table with one row per component, followed by warnings if there are any.
+    It prints as a table with one row per component, and warnings.
 
     Attributes
     ----------
@@ -93,10 +93,8 @@ class Bootstrap:
         KL divergence of the simulated data from the model refitted to them.
     n_converged : int
         Number of refits that converged.
-    level : float
-        Level of the intervals.
-    feature_names : list of str or None
-        Names of the features.
+    level, feature_names
+        As passed to `bootstrap`.
     draws : Draws or None
         Shares of all runs, if ``keep_draws=True``.
     """
@@ -123,7 +121,7 @@ class Bootstrap:
         """Divergence of the data, divided by the mean divergence of the runs.
 
         It is near 1 for Poisson counts and a correct model (up to 1.04 in simulations). If it is
-        well above 1, the data vary more than the model allows and the intervals are too short.
+        well above 1, the intervals are too short.
         """
         mean = float(self.run_divergences.mean())
         return self.divergence / mean if mean > 0.0 else 1.0
@@ -174,16 +172,12 @@ class Bootstrap:
         return _frame(self.proportions, sample=self.samples, component=np.arange(n_components))
 
     def plot(self, *, n_top: int = 8, select: Sequence[int] | None = None, axes: Any = None) -> Any:
-        """Plot the leading features of each component with `klnmf.plots.plot_intervals`.
+        """Plot the leading features of each component.
 
         Parameters
         ----------
-        n_top : int, default=8
-            Features per component.
-        select : sequence of int, optional
-            Components to draw, in this order; all of them by default.
-        axes : array of matplotlib Axes, optional
-            One for each component drawn; a new figure by default.
+        n_top, select, axes
+            As in `klnmf.plots.plot_intervals`.
 
         Returns
         -------

@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -46,12 +46,6 @@ class ComparedShares:
     reference_share: FloatArray
     reference: npt.NDArray[np.int64]  # component; −1 for all others together, or none
 
-    @classmethod
-    def of_nothing(cls, shape: tuple[int, int]) -> Self:
-        """Return arrays to be filled."""
-        change, error, z, share, reference_share = (np.full(shape, np.nan) for _ in range(5))
-        return cls(change, error, z, share, reference_share, np.full(shape, -1, np.int64))
-
 
 def compared_shares(
     counts: sp.csr_array, L: FloatArray, chosen: Array, against: str | int, n_threads: int
@@ -60,7 +54,9 @@ def compared_shares(
 
     L (n_samples × n_components) holds the expected counts of the components in the samples.
     """
-    found = ComparedShares.of_nothing((len(chosen), counts.shape[1]))
+    shape = len(chosen), counts.shape[1]
+    empty: list[Any] = [np.full(shape, np.nan) for _ in range(5)]
+    found = ComparedShares(*[*empty, np.full(shape, -1, np.int64)])
     used = np.flatnonzero(L.sum(axis=0) > 0.0)
     # Samples without any component carry no information about the shares.
     filled = L.sum(axis=1) > 0.0

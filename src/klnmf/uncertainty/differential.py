@@ -47,14 +47,8 @@ class DifferentialFeatures:
         the reference.
     reference : ndarray of int
         Component used as the reference; −1 for all others together, or if nothing was compared.
-    against : str or int
-        The kind of reference: "nearest", "others" or a component.
-    alternative : {"greater", "two-sided"}
-        The alternative hypothesis of the p-values.
-    level : float
-        Level of the intervals.
-    feature_names : list of str or None
-        Names of the features.
+    against, alternative, level, feature_names
+        As passed to `differential_features`.
     """
 
     components: npt.NDArray[np.intp]

@@ -35,8 +35,7 @@ from klnmf.uncertainty.inputs import (
     n_fixed_components,
     names_of_features,
 )
-from klnmf.uncertainty.intervals import RunningMoments, interior, share_intervals
-from klnmf.uncertainty.limits import upper_limits
+from klnmf.uncertainty.intervals import RunningMoments, interior, share_intervals, upper_limits
 
 Array = npt.NDArray[Any]
 FloatArray = npt.NDArray[np.float64]
