@@ -79,9 +79,9 @@ class KLNMF(SavedToFiles, FittedModel):
         Maximum number of iterations. On the text sets measured (docs/performance.md) most fits come
         within 0.1 % of the final objective in 12 to 40 and reach ``tol`` in 90 to 230.
     tol : float, default=1e-3
-        The fit has converged when the KKT residual at the returned factors is at most this. The
-        residual is relative: at 1e-3, no entry's share of its sample and no gradient (relative to
-        its positive part) is off by more than a thousandth.
+        The fit has converged when the KKT residual at the returned factors is at most this: at
+        1e-3, no entry's share of its sample and no gradient (relative to its positive part) is off
+        by more than a thousandth.
     n_threads : int, default=None
         Number of threads. None follows OMP_NUM_THREADS, or uses all CPUs this process may use;
         negative numbers count from the end. The result is the same for any number, bit for bit. In

@@ -38,13 +38,11 @@ class Consensus:
     kkt_residual : float
         Distance from a stationary point, see `klnmf.KLNMF`. Medians are not stationary.
     stability : ndarray of shape (n_components,)
-        Mean cosine similarity of the runs' components with the consensus component; 1 if all runs
-        find the same.
+        Mean cosine similarity of the runs' components with the consensus component.
     run_share : ndarray of shape (n_components,)
         Share of the runs that found the component.
     silhouette : ndarray of shape (n_components,)
-        Mean silhouette of the runs' components: near 1 if they are much closer to each other than
-        to any other group, 0 or less if they are not.
+        Mean silhouette of the runs' components; near 1 if they are far from all other groups.
     run_objectives : ndarray of shape (n_runs,)
         KL divergence at the end of each run.
     spectra : ndarray of float32, shape (n_runs · n_components, n_features)

@@ -20,7 +20,7 @@ from klnmf.data.sparse_data import InMemoryData, view_of
 from klnmf.data.validation import check_counts, warn_of_empty_samples, warn_of_many_components
 from klnmf.model_selection.checkpoints import Fit, Runs, RunsFile
 from klnmf.model_selection.consensus_result import Consensus
-from klnmf.model_selection.growth import descended
+from klnmf.model_selection.growth import column_sums, descended
 from klnmf.model_selection.progress import RunsProgress
 from klnmf.objective import Penalties
 from klnmf.saved.periodic_file import data_identity
@@ -73,8 +73,8 @@ def consensus(
     Parameters
     ----------
     X : {array-like, sparse matrix or array, DataFrame} of shape (n_samples, n_features)
-        Counts, or other nonnegative data. Features of very different variance can be scaled first,
-        as cNMF does for genes.
+        Counts, or other nonnegative data, with the warnings of `klnmf.KLNMF.fit`. Features of very
+        different variance can be scaled first, as cNMF does for genes.
     n_components : int
         Number of components of each run and of the consensus.
     n_runs : int, default=100
@@ -106,21 +106,13 @@ def consensus(
     checkpoint : str or path, default=None
         File to save the finished runs to. If the function is interrupted, call it again with the
         same arguments to resume; the result is the same. ``n_runs`` may be larger than before.
-    checkpoint_every : float, default=60.0
-        Seconds between checkpoints. A last one is written at the end.
-    resume : {"auto"} or bool, default="auto"
-        Whether to resume from ``checkpoint``. "auto" resumes if the file exists, True raises an
-        error if it does not, False starts again and overwrites the file.
+    checkpoint_every, resume : float, {"auto"} or bool
+        As in `select_rank`.
 
     Returns
     -------
     Consensus
         The ``components``, ``W``, and the stability of each component.
-
-    Warns
-    -----
-    klnmf.NotCountsWarning
-        If X looks like transformed counts: tf-idf weights, CPM or logarithms.
 
     Examples
     --------
@@ -257,8 +249,7 @@ def _refitted(problem: Problem, medians: Array, refit: str, seed: int) -> tuple[
         (_, H), _ = descended(problem, (W, H), seed, swap_failures=0)
         W = _solved_W(problem, H)
     W, H = W.astype(np.float64), H.astype(np.float64)
-    sums = H.sum(axis=0)
-    scales = np.where(sums > 0, sums, 1.0)
+    scales = column_sums(H)
     return W * scales, H / scales
 
 

@@ -182,9 +182,6 @@ def _result(search: Search) -> RankSelection:
     )
 
 
-# ---- arguments -----------------------------------------------------------------------------------
-
-
 def _checked_data(X: Any) -> tuple[sp.csr_array, str]:
     """Return the counts, and the method to hold data out."""
     name = "select_rank"

@@ -61,13 +61,6 @@ class Draws:
             np.empty((n_runs, n_components), np.float32),
         )
 
-    def put(
-        self, run: int, components: FloatArray, proportions: FloatArray, sizes: FloatArray
-    ) -> None:
-        """Store a run."""
-        self.components[run], self.proportions[run] = components, proportions
-        self.sizes[run] = sizes[0]
-
 
 @dataclass(frozen=True, eq=False)
 class Bootstrap:
@@ -153,8 +146,7 @@ class Bootstrap:
         Returns
         -------
         pandas.DataFrame
-            One row per component and feature: component, feature, share, lower, upper,
-            standard_error, is_interior.
+            One row per component and feature, with these two and the numbers of `table`.
         """
         n_components = len(self.components.estimate)
         return _frame(self.components, component=np.arange(n_components), feature=self._names())
@@ -165,8 +157,7 @@ class Bootstrap:
         Returns
         -------
         pandas.DataFrame
-            One row per sample and component: sample, component, share, lower, upper,
-            standard_error, is_interior.
+            One row per sample and component, with these two and the numbers of `table`.
         """
         n_components = self.proportions.estimate.shape[1]
         return _frame(self.proportions, sample=self.samples, component=np.arange(n_components))

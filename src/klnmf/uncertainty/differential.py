@@ -35,8 +35,7 @@ class DifferentialFeatures:
     components : ndarray of int, shape (n_tested,)
         Components that were tested, in the order of the rows.
     log2_fold_change : ndarray
-        Log₂ of the share in the component divided by the share in the reference. It is moderated:
-        always finite, and small counts do not give large changes.
+        Log₂ of the share in the component divided by the share in the reference, moderated.
     lower, upper, standard_error : ndarray
         Interval of the fold change at ``level``, and its standard error.
     z, p_value, q_value : ndarray
@@ -79,14 +78,12 @@ class DifferentialFeatures:
         n_top : int or None, default=10
             Largest number of features; None returns all of them.
         max_q : float, default=0.05
-            False discovery rate: only features with at most this q-value are listed. 1 lists all
-            features that were tested.
+            Largest q-value of the listed features; 1 lists all that were tested.
 
         Returns
         -------
         dict of ndarray
-            feature, and one column for each array of the class, in decreasing order of the lower
-            end of the fold change, so that uncertain changes come last.
+            feature, and one column for each array of the class, in decreasing order of ``lower``.
         """
         rows = np.flatnonzero(self.components == component)
         if len(rows) == 0:
@@ -180,9 +177,9 @@ def differential_features(
     X : {array-like, sparse matrix or array, DataFrame} of shape (n_samples, n_features)
         The counts of the fit, or other counts together with their W.
     against : {"nearest", "others"} or int, default="nearest"
-        The reference. "nearest" takes, for each feature, the other component that is hardest to
-        distinguish, so that significant features are specific to the component. "others" takes all
-        other components together, in proportion to their sizes. A number takes that component.
+        The reference: for each feature the other component that is hardest to distinguish, so that
+        significant features are specific to the component; all other components together, in
+        proportion to their sizes; or the component of this number.
     components : sequence of int, default=None
         Components to test; None tests all of them. ``components=[2], against=5`` compares one pair.
     alternative : {"greater", "two-sided"}, default="greater"
@@ -218,11 +215,8 @@ def differential_features(
     level = checked_fraction("level", level)
     counts = checked_whole_counts(model, X)
     if W is None:
-        check_is_data_of_fit(
-            model,
-            counts,
-            "Pass the X of the fit. For other samples, also pass W=model.transform(X).",
-        )
+        way_out = "Pass the X of the fit. For other samples, also pass W=model.transform(X)."
+        check_is_data_of_fit(model, counts, way_out)
     names = names_of_features(model, feature_names)
     chosen = _chosen_components(components, against, alternative, model.n_components_)
     threads = effective_threads(n_threads)

@@ -42,10 +42,8 @@ def check_is_data_of_fit(model: FactorModel, counts: sp.csr_array, way_out: str)
 
     Models from older files, from streams and from components alone have none.
     """
-    of_fit = model.data_checksum_
-    if of_fit is not None and of_fit != counts_checksum(counts):
-        n, m = counts.shape
-        total = float(counts.sum(dtype=np.float64))
+    if model.data_checksum_ not in (None, counts_checksum(counts)):
+        (n, m), total = counts.shape, float(counts.sum(dtype=np.float64))
         raise ValueError(
             f"X ({n:,} samples × {m:,} features, {total:,.0f} counts) is not the data that the "
             f"model was fitted to. {way_out}"

@@ -122,12 +122,11 @@ def bootstrap(
     level = checked_fraction("level", level)
     is_bar_wanted(progress)  # an invalid value is an error before any work
     counts = checked_whole_counts(model, X)
-    check_is_data_of_fit(
-        model,
-        counts,
+    way_out = (
         "Pass the complete X of the fit (samples= selects the proportions to return), or fit a "
-        "model to this X.",
+        "model to this X."
     )
+    check_is_data_of_fit(model, counts, way_out)
     names = names_of_features(model, feature_names)
     chosen = _chosen_samples(samples, counts.shape[0])
     jobs = min(effective_threads(n_jobs, "n_jobs"), n_runs)
@@ -151,7 +150,7 @@ def bootstrap(
             for moment, values in zip(moments, shares, strict=True):
                 moment.add(values)
             if draws is not None:
-                draws.put(run, *shares)
+                draws.components[run], draws.proportions[run], draws.sizes[run] = shares
             refits.append((refit.similarity, refit.divergence, refit.converged))
             bar.advance()
     similarity, divergences, converged = (np.array(column) for column in zip(*refits, strict=True))
@@ -280,8 +279,8 @@ def _rooms(
     ]
     outside[0][:n_fixed] = False
     alpha = 1.0 - level
-    by_feature = sp.csr_array(counts.T)
-    of_H = upper_limits(by_feature, H, W, np.ascontiguousarray(outside[0].T), alpha).T
+    of_features = np.ascontiguousarray(outside[0].T)
+    of_H = upper_limits(sp.csr_array(counts.T), H, W, of_features, alpha).T
     of_W = upper_limits(counts[samples], W[samples], H, outside[1], alpha)
     masses = H.sum(axis=0, dtype=np.float64)
     totals = W[samples].astype(np.float64) @ masses
