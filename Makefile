@@ -152,7 +152,7 @@ $(VENV)/.stamp-docs: $(CORE_SOURCES) $(VENV)/.stamp-build-tools
 docs: $(VENV)/.stamp-docs  ## build the documentation, with its gallery, into docs/_build/html
 	@echo "==> documentation"
 	@rm -rf docs/api/generated
-	@$(BIN)/python -m sphinx -q -W --keep-going -b html docs docs/_build/html
+	@$(BIN)/python -m sphinx -E -q -W --keep-going -b html docs docs/_build/html
 	@echo "documentation: $(CURDIR)/docs/_build/html/index.html"
 
 # ---- housekeeping -----------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ import numpy as np
 from distributed import Client, LocalCluster
 
 from benchmarks.scaling import counts
-from klnmf.backends import BACKENDS
+from klnmf.backends import make_backend
 from klnmf.backends.base import Backend
 from klnmf.backends.dask.packing import Packed, pack, unpack
 from klnmf.data.sparse_data import InMemoryData
@@ -78,8 +78,8 @@ class Measured:
 def measure(nonzeros: int, turns: int, iterations: int) -> Measured:
     """Alternate iterations of both back-ends on the same data."""
     X = counts(nonzeros, exponent=1.0)
-    cpu = Fit(BACKENDS["cpu"](InMemoryData(X), 2))
-    backend = BACKENDS["dask"](cpu.problem.backend.data, 2)
+    cpu = Fit(make_backend("cpu", InMemoryData(X), 2))
+    backend = make_backend("dask", cpu.problem.backend.data, 2)
     try:
         dask = Fit(backend)
         session = backend.session

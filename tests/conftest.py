@@ -28,6 +28,25 @@ settings.register_profile(
 )
 settings.load_profile("klnmf")
 
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--opaque",
+        action="store_true",
+        help='let backend="auto" be one whose factors only its verbs can read, as on a GPU',
+    )
+
+
+@pytest.fixture(autouse=True)
+def opaque_by_default(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With ``--opaque`` the back-end of tests/opaque_backend.py is the first of the table."""
+    if request.config.getoption("--opaque"):
+        from klnmf import backends
+
+        line = {"opaque": ("opaque_backend", "OpaqueBackend")}
+        monkeypatch.setattr(backends, "BACKENDS", line | backends.BACKENDS)
+
+
 # What a shell starts in the background ignores Ctrl-C, and tests that press it would wait for ever.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

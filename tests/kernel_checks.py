@@ -17,7 +17,6 @@ from klnmf.backends.base import (
     Rule,
 )
 from klnmf.backends.cpu import CpuBackend
-from klnmf.backends.numpy_factors import NumpyFactors
 from klnmf.backends.reference import ReferenceBackend
 from klnmf.data.sparse_data import InMemoryData
 from klnmf.objective import NO_PENALTIES, Penalties
@@ -35,8 +34,8 @@ def guarded(x: Array, A: Array, **settings: Any) -> GuardedRule:
 
 
 def dense(x: Array, A: Array, mode: int) -> DenseRule:
-    product = NumpyFactors().dense_product(*((x, A) if mode == 0 else (A, x)))
-    return DenseRule(product, max_newton=3)  # long loops magnify rounding; a few steps tell as much
+    W, H = (factor.astype(np.float64) for factor in ((x, A) if mode == 0 else (A, x)))
+    return DenseRule(W @ H.T, max_newton=3)  # long loops magnify rounding; a few steps tell as much
 
 
 # What a back-end is asked to do with a factor x of a mode, the other factor A being fixed.

@@ -2,83 +2,103 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from dataclasses import replace
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 
+from klnmf.backends.base import Backend, DenseRule, RowTotals, Rule
 from klnmf.backends.cpu import CpuBackend
+from klnmf.data.sparse_data import CountData
 
 Array = np.ndarray
+
+
+def refuse(*_: Any, **__: Any) -> NoReturn:
+    raise TypeError("This factor is on a device: use a verb of the back-end.")
 
 
 class OpaqueFactor:
     """A factor with a shape and a type, and nothing else to see."""
 
     def __init__(self, hidden: Array) -> None:
-        self._hidden = hidden
+        assert isinstance(hidden, np.ndarray)
+        self._hidden, self.shape, self.dtype = hidden, hidden.shape, hidden.dtype
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self._hidden.shape
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return self._hidden.dtype
-
-    def __array__(self, dtype: Any = None, copy: Any = None) -> Array:
-        raise TypeError("This factor is on a device: use a verb of the back-end.")
+    for _name in ("array", "len", "iter", "getitem", "setitem", "float", "bool", "eq", "neg"):
+        locals()[f"__{_name}__"] = refuse
+    for _name in ("add", "sub", "mul", "truediv", "matmul", "pow"):
+        for _prefix in ("", "r", "i"):
+            locals()[f"__{_prefix}{_name}__"] = refuse
+    __hash__ = object.__hash__
+    del _name, _prefix
 
 
-def _seen(argument: Any) -> Any:
-    return argument._hidden if isinstance(argument, OpaqueFactor) else argument
+def seen(factor: OpaqueFactor) -> Array:
+    """The array in a factor; nothing but a factor is let through."""
+    assert type(factor) is OpaqueFactor, f"{type(factor)} is not a factor of this back-end"
+    return factor._hidden
 
 
-def _verb(name: str, *, gives_factor: bool, takes_factor: bool = True) -> Any:
-    on_arrays = getattr(CpuBackend, name)
-
-    def verb(self: CpuBackend, *arguments: Any, **settings: Any) -> Any:
-        if takes_factor and not any(isinstance(each, OpaqueFactor) for each in arguments):
-            raise TypeError(f"{name} was given no factor of this back-end")
-        result = on_arrays(self, *map(_seen, arguments), **settings)
-        return OpaqueFactor(result) if gives_factor else result
-
-    return verb
-
-
-class OpaqueBackend(CpuBackend):
-    """The C++ core behind a wall."""
+class OpaqueBackend(Backend):
+    """The C++ core behind a wall: what a new back-end has to write, and nothing more."""
 
     name: ClassVar[str] = "opaque"
+    summary: ClassVar[str] = "the C++ core behind a wall"
+    rules: ClassVar[frozenset[type]] = CpuBackend.rules
+    n_made: ClassVar[int] = 0
 
-    for _name in ("upload", "restore"):
-        locals()[_name] = _verb(_name, gives_factor=True, takes_factor=False)
-    for _name in ("copy", "converted", "extrapolated"):
-        locals()[_name] = _verb(_name, gives_factor=True)
-    for _name in (
-        "count_zeros",
-        "dense_product",
-        "evaluate",
-        "merge_columns",
-        "penalised_sums",
-        "scale_columns",
-        "take_rows",
-        "update_rows",
-    ):
-        locals()[_name] = _verb(_name, gives_factor=False)
-    del _name
+    def __init__(self, data: CountData, n_threads: int | None = None) -> None:
+        type(self).n_made += 1
+        self.data, self._cpu = data, CpuBackend(data, n_threads)
+        self.narrow_dtype = self._cpu.narrow_dtype
 
-    # The core's code calls these with arrays as well.
-    def column_sums(self, factor: Any) -> Array:
-        return super().column_sums(_seen(factor))
+    def made(self, array: Array) -> OpaqueFactor:
+        return OpaqueFactor(array)
 
-    def column_squares(self, factor: Any) -> Array:
-        return super().column_squares(_seen(factor))
+    # ---- factors ---------------------------------------------------------------------------------
 
-    def slopes(self, A: Any, l1: float) -> Array:
-        return super().slopes(_seen(A), l1)
+    def upload(self, array: Any, dtype: Any = None) -> OpaqueFactor:
+        return self.made(self._cpu.upload(array, dtype))
 
-    def download(self, factor: Any) -> Array:
-        return super().download(factor._hidden)
+    def download(self, factor: OpaqueFactor, rows: Array | None = None) -> Array:
+        return self._cpu.download(seen(factor), rows).copy()
 
-    def snapshot(self, array: Any) -> Array:
-        return super().snapshot(_seen(array))  # a dense product is a NumPy array here
+    def copy(self, factor: OpaqueFactor, dtype: Any = None) -> OpaqueFactor:
+        return self.made(self._cpu.copy(seen(factor), dtype))
+
+    def scaled(self, factor: OpaqueFactor, scales: Array) -> OpaqueFactor:
+        return self.made(self._cpu.scaled(seen(factor), scales))
+
+    def merged(self, factor: OpaqueFactor, *how: Any) -> OpaqueFactor:
+        return self.made(self._cpu.merged(seen(factor), *how))
+
+    def extrapolated(
+        self, newest: OpaqueFactor, previous: OpaqueFactor, weight: float, keep: float
+    ) -> OpaqueFactor:
+        return self.made(self._cpu.extrapolated(seen(newest), seen(previous), weight, keep))
+
+    # ---- sums ------------------------------------------------------------------------------------
+
+    def column_sums(self, factor: OpaqueFactor) -> Array:
+        return self._cpu.column_sums(seen(factor))
+
+    def sums_and_squares(self, mode: int, factor: OpaqueFactor) -> tuple[Array, Array]:
+        return self._cpu.sums_and_squares(mode, seen(factor))
+
+    def count_zeros(self, factor: OpaqueFactor) -> int:
+        return self._cpu.count_zeros(seen(factor))
+
+    # ---- row problems ----------------------------------------------------------------------------
+
+    def update_rows(
+        self, mode: int, x: OpaqueFactor, A: OpaqueFactor, c: Any, l2: float, rule: Rule
+    ) -> RowTotals:
+        if isinstance(rule, DenseRule):
+            rule = replace(rule, product=seen(rule.product))
+        return self._cpu.update_rows(mode, seen(x), seen(A), c, l2, rule)
+
+    def evaluate(
+        self, mode: int, x: OpaqueFactor, A: OpaqueFactor, c: Any, l2: float, *want: bool
+    ) -> RowTotals:
+        return self._cpu.evaluate(mode, seen(x), seen(A), c, l2, *want)

@@ -125,7 +125,7 @@ def test_sets_are_those_in_the_folder(tmp_path: Path) -> None:
     with pytest.raises(SystemExit, match="KLNMF_DATA"):
         find_sets(None)
     unknown = ["--data", str(tmp_path), "--out", "x", "--sets", "tdt2"]
-    with pytest.raises(SystemExit, match="No such set: tdt2; there are reuters21578"):
+    with pytest.raises(SystemExit, match="Unknown data set: tdt2; there are reuters21578"):
         make_plan(parse(unknown))
 
 

@@ -223,7 +223,9 @@ class Forgetful(Solver):
 
 def test_a_solver_that_cannot_store_its_memory_is_named(path: Path) -> None:
     fit_quietly(COUNTS, model=model(solver=Forgetful()))
-    with pytest.raises(ValueError, match=r"solver='forgetful' carries \['secret'\] along"):
+    with pytest.raises(
+        ValueError, match=r"solver='forgetful' keeps \['secret'\] between iterations"
+    ):
         model(path, solver=Forgetful()).fit(COUNTS)
     assert not path.exists()
 

@@ -95,8 +95,12 @@ def test_a_fit_refuses_too_many(limit: int, given: int, monkeypatch: pytest.Monk
 @pytest.fixture
 def wide_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A prepared matrix with the index type of a matrix that has 2³¹ rows and columns."""
-    for module in (layout, stages):
-        monkeypatch.setattr(module, "index_dtype", lambda n_columns: np.dtype("<i8"))
+
+    def writer(path: Path, dtype: Any) -> ArrayWriter:
+        return ArrayWriter(path, "<i8" if np.dtype(dtype) == np.int32 else dtype)
+
+    monkeypatch.setattr(layout, "index_dtype", lambda n_columns: np.dtype("<i8"))
+    monkeypatch.setattr(stages, "ArrayWriter", writer)
     prepare(counts(), tmp_path / "X")
     assert np.load(tmp_path / "X" / "rows.indices.npy").dtype == np.int64
     assert np.load(tmp_path / "X" / "columns.indices.npy").dtype == np.int64

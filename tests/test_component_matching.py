@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import numpy as np
 import pytest
@@ -153,27 +154,24 @@ def test_distances_are_those_of_scipy(convert: object) -> None:
         assert found[i, j] == pytest.approx(expected, abs=1e-7)
 
 
+@pytest.mark.parametrize("numbers", [1, 17, 100, 1000])
 def test_distances_do_not_depend_on_the_blocks_that_are_summed(
-    monkeypatch: pytest.MonkeyPatch,
+    numbers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from klnmf.topics import distances
 
     components = random_components(4, 6, 40)
     whole = jensen_shannon_distances(components)
-    blocks = [slice(0, 7), slice(7, 8), slice(8, 40)]
-    monkeypatch.setattr(distances, "_blocks", lambda *_: blocks)
+    compared, sizes = distances._shared_part, []
+
+    def recorded(p: Any, q: Any) -> Any:
+        sizes.append(q.size)
+        return compared(p, q)
+
+    monkeypatch.setattr(distances, "_NUMBERS_AT_ONCE", numbers)
+    monkeypatch.setattr(distances, "_shared_part", recorded)
     np.testing.assert_allclose(jensen_shannon_distances(components), whole, rtol=1e-12)
-
-
-def test_blocks_cover_all_features() -> None:
-    from klnmf.topics.distances import _blocks
-
-    places = np.arange(5_000_000)
-    for n_rows in (1, 100, 10**7):
-        n_features = 1000 if n_rows > 100 else places.size
-        pieces = [places[:n_features][block] for block in _blocks(n_features, n_rows)]
-        assert (np.concatenate(pieces) == places[:n_features]).all()
-        assert max(piece.size for piece in pieces) * n_rows <= max(1 << 20, n_rows)
+    assert max(sizes) <= max(numbers, len(components))
 
 
 def test_coordinates_keep_the_distances_of_three_components() -> None:

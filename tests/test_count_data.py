@@ -66,7 +66,7 @@ TRANSFORMED: dict[str, tuple[Any, str]] = {
     "CPM in float32": (normalised(CELLS, 1e6).astype(np.float32), r"sums to 1e\+06, as in CPM"),
     "CPM, dense": (normalised(CELLS, 1e6).toarray(), r"sums to 1e\+06, as in CPM"),
     "proportions": (normalised(CELLS, 1.0), "sums to 1, as in CPM"),
-    "some genes of CPM": (normalised(CELLS, 1e6)[:, SOME_GENES], "a factor of its own"),
+    "some genes of CPM": (normalised(CELLS, 1e6)[:, SOME_GENES], "a factor that differs"),
     "log": (log(normalised(CELLS)), r"values are log\(1 \+ x\)"),
     "log in float32": (log(normalised(CELLS)).astype(np.float32), r"values are log\(1 \+ x\)"),
     "some genes of log": (log(normalised(CELLS))[:, SOME_GENES], r"values are log\(1 \+ x\)"),

@@ -19,7 +19,7 @@ from klnmf import KLNMF
 from klnmf.backends.dask import worker
 from klnmf.backends.dask.cluster import Cluster
 from klnmf.backends.dask.partition import Partition, balanced
-from klnmf.data.sparse_data import ROWS_PER_SUM
+from klnmf.data.sums import ROWS_PER_SUM
 from klnmf.simulate import simulate_counts
 from strategies import make_model
 
@@ -342,7 +342,7 @@ def with_value(row: int, value: float) -> da.Array:
     [
         (with_value(4321, -2.5), r"Negative values .* X\[4321, 5\] = -2.5"),
         (with_value(10, np.nan), "Input X contains NaN"),
-        (with_value(10, 1e-200), "positive values of X run from 1e-200"),
+        (with_value(10, 1e-200), "positive values of X range from 1e-200"),
         (da.zeros((3, 3, 3)), "two dimensions"),
     ],
 )

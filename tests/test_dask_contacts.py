@@ -361,7 +361,7 @@ def test_data_that_cannot_be_made_again(expected: Any) -> None:
         client.retire_workers([max(client.nthreads())], close_workers=True, remove=True)
         block.release()
         client.cancel(block, force=True)
-        with pytest.raises(ClusterLostError, match="Make X anew"):
+        with pytest.raises(ClusterLostError, match="Create X again"):
             model(backend="dask").fit(X)
 
 

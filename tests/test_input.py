@@ -258,7 +258,7 @@ def with_entry(value: Any) -> np.ndarray:
     return X
 
 
-SAFE = r"float32 arithmetic is safe from 1e-15 to 1e\+15 only.*dtype='float64'"
+SAFE = r"float32 arithmetic is safe only from 1e-15 to 1e\+15.*dtype='float64'"
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "negative": (lambda: with_entry(-2.0), r"Negative values.*X\[4, 7\] = -2"),
     "negative sparse": (lambda: sp.csc_array(with_entry(-2.0)), r"Negative values.*X\[4, 7\] = -2"),

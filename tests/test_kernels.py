@@ -21,7 +21,8 @@ from klnmf import _core
 from klnmf.backends.base import GuardedRule, RowTotals
 from klnmf.backends.cpu import CpuBackend
 from klnmf.backends.reference import ReferenceBackend
-from klnmf.data.sparse_data import ROWS_PER_SUM, InMemoryData, blocked_sum
+from klnmf.data.sparse_data import InMemoryData
+from klnmf.data.sums import ROWS_PER_SUM, blocked_sum
 from klnmf.objective import Penalties, kkt_residual, kl_divergence, penalised_objective
 from klnmf.solvers.base import Problem
 from strategies import DTYPES, PENALTY_SETS, Case, random_case, same_bits

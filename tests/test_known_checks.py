@@ -129,7 +129,7 @@ def test_a_model_for_streams_knows_nothing() -> None:
     model = MiniBatchKLNMF(2, random_state=0).fit(X)
     exposure = np.full(n, 2.0)  # but new samples can be seen as by any other model
     np.testing.assert_array_equal(model.transform(X, exposure=exposure), model.transform(X) / 2)
-    with pytest.raises(ValueError, match="fitted with 0 fixed columns of W, and 1 are given"):
+    with pytest.raises(ValueError, match="fixed_W had 0 columns in fit, and has 1"):
         model.transform(X, fixed_W=np.ones((n, 1)))
 
 

@@ -165,7 +165,7 @@ def test_new_samples_in_a_dask_array(client: Client) -> None:
         plain = fit(COUNTS, max_iter=2)[1]
         nothing = plain.transform(blocks, exposure=np.ones(COUNTS.shape[0])).compute()
         assert same_bits(nothing, plain.transform(COUNTS))
-    with pytest.raises(ValueError, match="fitted with 1 fixed columns of W, and 0 are given"):
+    with pytest.raises(ValueError, match="fixed_W had 1 columns in fit, and has 0"):
         with_columns.transform(blocks)
     with pytest.raises(ValueError, match="exposure must have one number for each sample"):
         weighted.transform(blocks, exposure=np.ones(3))

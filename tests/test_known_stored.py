@@ -181,7 +181,7 @@ def test_a_saved_model_knows_what_it_was_fitted_with(sparse_output: bool, tmp_pa
     new = of_samples(known)
     one, other = (each.transform(X, **new) for each in (model, loaded))
     assert same_bits(*(W.toarray() if sparse_output else W for W in (one, other)))
-    with pytest.raises(ValueError, match="1 fixed columns of W"):
+    with pytest.raises(ValueError, match="fixed_W had 1 columns in fit"):
         loaded.transform(X)
     assert (loaded.zero_components != known["zero_components"]).nnz == 0
     for name in ComponentConstraints.__annotations__:
@@ -213,6 +213,11 @@ def test_components_in_any_form_can_be_saved(make: Any, tmp_path: Path) -> None:
             "n_fixed_W must be from 0 to 4, got 5",
         ),
         (lambda c: c.content["fitted"].update(n_fixed_W_=-1), "must be from 0 to"),
+        (lambda c: c.content.update(zero_components=3), "must be an object"),
+        (
+            lambda c: c.arrays.update({"zero_components.indices": np.full(3, 99, np.int32)}),
+            "not a valid CSR matrix",
+        ),
         (lambda c: c.arrays.update(feature_weight=np.ones(3)), r"shape \(20,\); got \(3,\)"),
         (lambda c: c.arrays.update(feature_weight=np.full(20, -1.0)), "finite and nonnegative"),
     ],

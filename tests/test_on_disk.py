@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from klnmf import KLNMF, MiniBatchKLNMF, open_matrix
+from klnmf import KLNMF, MiniBatchKLNMF, RunOptions, open_matrix
 from klnmf.cli import main
 from klnmf.data.sparse_data import InMemoryData
 from klnmf.datasets import load_bible
@@ -83,7 +83,7 @@ def test_score_of_values_that_are_not_whole(tmp_path, bible):
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_checkpoint_in_memory_goes_on_from_disk(tmp_path, bible):
-    options = {"random_state": 0, "checkpoint": tmp_path / "c", "tol": 1e-9}
+    options = {"random_state": 0, "run": RunOptions(checkpoint=tmp_path / "c"), "tol": 1e-9}
     KLNMF(3, max_iter=3, **options).fit(bible)
     model = KLNMF(3, max_iter=6, **options).fit(prepare(bible, tmp_path / "X"))
     whole = KLNMF(3, max_iter=6, random_state=0, tol=1e-9).fit(bible)

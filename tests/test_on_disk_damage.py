@@ -222,7 +222,7 @@ def test_values_that_arithmetic_cannot_hold(tmp_path, monkeypatch):
         patch.setattr(verification, "check_value_range", lambda *_: None)
         prepare(np.array([[1e-38, 1.0], [1.0, 1e38]], np.float32), tmp_path / "X")
     (tmp_path / "X" / "verified.json").unlink()
-    with pytest.raises(ReadError, match=r"header.json: The positive values of X run from"):
+    with pytest.raises(ReadError, match=r"header.json: The positive values of X range from"):
         open_matrix(tmp_path / "X")
 
 

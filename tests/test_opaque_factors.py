@@ -14,10 +14,12 @@ from checkpoint_checks import COUNTS, PURE, Killed, kill_at, model
 from klnmf import KLNMF, MiniBatchKLNMF, backends
 from klnmf.model_selection import consensus, select_rank
 from klnmf.solvers import SOLVERS
-from opaque_backend import OpaqueFactor
+from klnmf.uncertainty import bootstrap, differential_features
+from opaque_backend import OpaqueBackend, OpaqueFactor
 from strategies import fit_quietly, same_bits
 
 RNG = np.random.default_rng(0)
+FEATURE_WEIGHT = RNG.random(40) + 0.5
 CONSTRAINTS: dict[str, Any] = {
     "none": {},
     "all": {
@@ -25,7 +27,6 @@ CONSTRAINTS: dict[str, Any] = {
         "fixed_W": RNG.random((60, 1)),
         "sample_weight": RNG.random(60) + 0.5,
         "exposure": RNG.random(60) + 0.5,
-        "feature_weight": RNG.random(40) + 0.5,
     },
 }
 
@@ -37,9 +38,13 @@ def on_opaque(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], Any]], 
     def both(work: Callable[[], Any]) -> tuple[Any, Any]:
         expected = work()
         with monkeypatch.context() as patch:
-            patch.setitem(backends.BACKENDS, "opaque", ("opaque_backend", "OpaqueBackend"))
-            patch.setattr(backends, "DEFAULT_BACKEND", "opaque")
-            return work(), expected
+            # The first line of the table is what "auto" takes.
+            table = {"opaque": ("opaque_backend", "OpaqueBackend"), **backends.BACKENDS}
+            patch.setattr(backends, "BACKENDS", table)
+            patch.setattr(OpaqueBackend, "n_made", 0)
+            found = work()
+            assert OpaqueBackend.n_made > 0
+            return found, expected
 
     return both
 
@@ -49,9 +54,13 @@ def assert_same(found: Any, expected: Any, *names: str) -> None:
         assert same_bits(np.asarray(getattr(found, name)), np.asarray(getattr(expected, name)))
 
 
-def test_the_factors_are_opaque() -> None:
-    with pytest.raises(TypeError, match="on a device"):
-        np.asarray(OpaqueFactor(np.ones((2, 2))))
+@pytest.mark.parametrize(
+    "use",
+    [np.asarray, len, iter, bool, np.sum, lambda x: x[0], lambda x: 2 * x, lambda x: x @ x.T],
+)
+def test_the_factors_are_opaque(use: Callable[[Any], Any]) -> None:
+    with pytest.raises((TypeError, AttributeError), match=r"on a device|no attribute"):
+        use(OpaqueFactor(np.ones((2, 2))))
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
@@ -69,9 +78,12 @@ def test_fits(solver: str, dtype: type, penalties: dict[str, float], on_opaque: 
 @pytest.mark.parametrize("given", CONSTRAINTS.values(), ids=CONSTRAINTS)
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_constraints_and_starts(given: dict[str, Any], on_opaque: Any) -> None:
+    weights = {"feature_weight": FEATURE_WEIGHT} if given else {}
     starts: list[dict[str, Any]] = [{}, {"H": np.ones((3, 40))}, {"W": np.ones((60, 3))}]
     for start in starts:
-        found, expected = on_opaque(lambda start=start: model().fit(COUNTS, **start, **given))
+        found, expected = on_opaque(
+            lambda start=start: model(**weights).fit(COUNTS, **start, **given)
+        )
         assert_same(found, expected, "components_", "divergence_")
 
 
@@ -110,6 +122,20 @@ def test_select_rank(scale: float, on_opaque: Any) -> None:
         lambda: select_rank(X, [1, 2, 4], n_splits=2, random_state=0, progress=False)
     )
     assert_same(found, expected, "deviance", "stability")
+
+
+def test_uncertainty(on_opaque: Any) -> None:
+    def judged() -> tuple[Any, Any, Any]:
+        fit = KLNMF(3, random_state=0, n_threads=1).fit(COUNTS)
+        found = bootstrap(fit, COUNTS, n_runs=4, random_state=0, n_jobs=1, progress=False)
+        return fit, found, differential_features(fit, COUNTS, n_threads=1)
+
+    found, expected = on_opaque(judged)
+    assert_same(found[0], expected[0], "components_")
+    assert found[0].score(COUNTS) == expected[0].score(COUNTS)
+    assert_same(found[1], expected[1], "similarity", "divergence", "run_divergences")
+    assert_same(found[1].components, expected[1].components, "lower", "upper")
+    assert_same(found[2], expected[2], "log2_fold_change", "p_value")
 
 
 def test_streams(on_opaque: Any) -> None:

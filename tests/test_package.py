@@ -16,7 +16,9 @@ import pytest
 
 import klnmf
 from commands import outcome
+from klnmf import KLNMF
 from klnmf.cli import info
+from klnmf.support import optional_packages
 from klnmf.support.optional_packages import installed_version
 
 
@@ -92,15 +94,17 @@ def test_what_an_uninstalled_package_left_is_no_package(
 def test_info_says_which_packages_of_a_back_end_are_missing(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    there = info.installed_version
+    there = optional_packages.installed_version
     monkeypatch.setattr(
-        info, "installed_version", lambda n: None if n == "distributed" else there(n)
+        optional_packages, "installed_version", lambda n: None if n == "distributed" else there(n)
     )
     _, out, _ = outcome(capsys, "info", "--json")
     facts = json.loads(out)
-    advice = 'distributed not installed: pip install "klnmf[dask]"'
+    advice = 'distributed is not installed: pip install "klnmf[dask]"'
     assert facts["back-ends"]["dask"] == f"no: {advice}"
     assert facts["extras"]["dask"] == advice
+    with pytest.raises(ImportError, match=f"backend='dask' is not available.*{re.escape(advice)}"):
+        KLNMF(2, backend="dask").fit(np.ones((3, 2)))
 
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="there is no make")

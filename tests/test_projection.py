@@ -12,7 +12,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.exceptions import NotFittedError
 
-from klnmf import KLNMF
+from klnmf import KLNMF, MiniBatchKLNMF, load_model
 from klnmf.named_features import match_features, transform_by_name
 from klnmf.readers import CountTable, read_counts
 from klnmf.simulate import simulate_counts
@@ -276,14 +276,32 @@ def test_names_must_be_known_and_as_many_as_columns(model: KLNMF, nameless: KLNM
         transform_by_name(nameless, NEW, NAMES)
     with pytest.raises(ValueError, match="Pass feature_names"):
         transform_by_name(model, NEW)
-    with pytest.raises(ValueError, match=r"39 names; the model has 40 features"):
+    with pytest.raises(ValueError, match="model_feature_names has 39 names for 40 features"):
         transform_by_name(nameless, NEW, NAMES, model_feature_names=NAMES[:39])
-    with pytest.raises(ValueError, match=r"shape \(25, 40\) and 39 feature names"):
+    with pytest.raises(ValueError, match=r"^feature_names has 39 names for 40 features"):
         transform_by_name(model, NEW, NAMES[:39])
-    with pytest.raises(ValueError, match=r"shape \(40,\) and 40 feature names"):
+    with pytest.raises(ValueError, match=r"shape \(n_samples, n_columns\), got \(40,\)"):
         transform_by_name(model, np.ones(40), NAMES)
     with pytest.raises(NotFittedError):
         transform_by_name(KLNMF(3), NEW, NAMES, model_feature_names=NAMES)
+
+
+def test_what_load_model_returns_has_names_too(nameless: KLNMF, tmp_path: Path) -> None:
+    nameless.save(tmp_path / "model.klnmf", feature_names=NAMES)
+    saved = load_model(tmp_path / "model.klnmf")
+    W, overlap = transform_by_name(saved, NEW[:, ::-1], NAMES[::-1])
+    np.testing.assert_array_equal(W, nameless.transform(NEW))
+    assert overlap.n_found == 40
+    others = [f"other {j}" for j in range(40)]
+    with pytest.raises(ValueError, match="no feature in common"):
+        transform_by_name(saved, NEW, NAMES, model_feature_names=others)
+
+
+def test_any_estimator_can_be_used() -> None:
+    model = MiniBatchKLNMF(3, random_state=0, sparse_output=True).fit(COUNTS)
+    found = transform_by_name(model, NEW[:, 5:], NAMES[5:], model_feature_names=NAMES).W
+    part = KLNMF.from_components(model.components_[:, 5:], tol=model.tol)
+    np.testing.assert_array_equal(found.toarray(), part.transform(NEW[:, 5:]))
 
 
 def test_bad_values_in_common_features_are_refused(model: KLNMF) -> None:

@@ -105,10 +105,21 @@ def test_warm_start_goes_on_where_the_last_fit_stopped(solver: str) -> None:
     assert model.divergence_ == whole.divergence_
 
 
-def test_a_model_loaded_as_a_memory_map_starts_from_its_components(tmp_path: Path) -> None:
+def test_a_warm_start_from_a_converged_fit_does_one_iteration_at_least() -> None:
+    X = simulate_counts(50, 40, 3, counts_per_sample=30, random_state=0).X
+    model = KLNMF(3, random_state=0, warm_start=True, tol=0.02, n_threads=1).fit(X)
+    assert model.converged_
+    assert model.fit(X).n_iter_ == len(model.history_) == 1
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_a_model_loaded_as_a_memory_map_starts_from_its_components(
+    solver: str, tmp_path: Path
+) -> None:
     """The state of its last fit cannot be written to."""
     X = simulate_counts(50, 40, 3, counts_per_sample=30, random_state=0).X
-    _, model = fit_quietly(X, n_components=3, random_state=0, max_iter=5, warm_start=True, tol=0.0)
+    settings = {"solver": solver, "random_state": 0, "max_iter": 5, "warm_start": True, "tol": 0.0}
+    _, model = fit_quietly(X, n_components=3, **settings)
     joblib.dump(model, tmp_path / "model")
     loaded = joblib.load(tmp_path / "model", mmap_mode="r")
     assert not loaded._saved_state[1].factors[0].flags.writeable

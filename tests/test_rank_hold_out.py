@@ -41,12 +41,13 @@ def test_deviance_is_that_of_the_formula() -> None:
     X = sp.csr_array(generator.poisson(0.7, (6, 5)).astype(float))
     W, H = generator.random((6, 2)), generator.random((5, 2))
     H[0] = 0.0  # a feature that the model does not know
-    q, ratio = np.array([0.1, 0.2, 0.3, 0.3, 0.1]), 0.25
-    found = deviances(Cells.stored_in(X), W, H, q, [0.01, 0.2], ratio)
+    q, scale = np.array([0.1, 0.2, 0.3, 0.3, 0.1]), 0.25
+    cells = Cells.stored_in(X)
+    found = deviances(cells, (W, H), q, [0.01, 0.2], rest_is_zero=True, scale=scale)
     for background, row in zip([0.01, 0.2], found, strict=True):
         y, x = W @ H.T, X.toarray()
         total = y.sum(axis=1, keepdims=True)
-        mu = ratio * ((1 - background) * y + background * (total + 1) * q)
+        mu = scale * ((1 - background) * y + background * (total + 1) * q)
         expected = 2 * (xlogy(x, x / mu) - x + mu).sum(axis=1)
         np.testing.assert_allclose(row, expected, rtol=1e-12)
 
@@ -80,14 +81,14 @@ def speckled_split() -> tuple[SpeckledSplit, np.ndarray, np.ndarray]:
     dense = 1.3 * counts(40, 30, 3, 150).toarray().astype(np.float64)
     split = SpeckledSplit(check_counts(dense), 0.8, [3], 1)
     visible = np.ones(dense.shape, dtype=bool)
-    visible[split._rows, split._columns] = False
+    visible[split._hidden.rows, split._hidden.columns] = False
     return split, dense, visible
 
 
 def test_hidden_cells_are_random_and_include_zeros(speckled: Any) -> None:
     split, dense, visible = speckled
     assert (~visible).sum() == round(0.2 * dense.size)
-    np.testing.assert_array_equal(split._values, dense[~visible])
+    np.testing.assert_array_equal(split._hidden.x, dense[~visible])
     share = (dense[~visible] == 0).mean()
     assert abs(share - (dense == 0).mean()) < 0.12
 
@@ -120,7 +121,9 @@ def test_hidden_values_do_not_reach_the_fit() -> None:
     dense = 1.3 * counts(40, 30, 3, 150).toarray().astype(np.float64)
     split = SpeckledSplit(check_counts(dense), 0.8, [3], 1)
     other = dense.copy()
-    other[split._rows, split._columns] = 77.7 * (dense[split._rows, split._columns] > 0)
+    other[split._hidden.rows, split._hidden.columns] = 77.7 * (
+        dense[split._hidden.rows, split._hidden.columns] > 0
+    )
     again = SpeckledSplit(check_counts(other), 0.8, [3], 1)
     for ours, theirs in zip(split.fitted(None, 2, [0]), again.fitted(None, 2, [0]), strict=True):
         np.testing.assert_array_equal(ours, theirs)

@@ -64,16 +64,16 @@ def test_interrupt_while_components_are_scaled_leaves_a_pair(
 ) -> None:
     """W scaled and H not would be a pair of nothing."""
     n_calls = 0
-    scale = CpuBackend.scale_columns
+    scaled = CpuBackend.scaled
 
-    def interrupted(self: Any, factor: Any, scales: Any) -> None:
+    def interrupted(self: Any, factor: Any, scales: Any) -> Any:
         nonlocal n_calls
         n_calls += 1
         if n_calls == 2:
             raise KeyboardInterrupt
-        scale(self, factor, scales)
+        return scaled(factor, scales)
 
-    monkeypatch.setattr(CpuBackend, "scale_columns", interrupted)
+    monkeypatch.setattr(CpuBackend, "scaled", interrupted)
     model = KLNMF(3, l1_W=0.01, l1_H=10.0, random_state=0, n_threads=1)
     W, H = np.full((60, 3), 1e3), np.random.default_rng(0).random((3, 40))
     with pytest.raises(KeyboardInterrupt):
@@ -163,7 +163,7 @@ def test_shares_take_a_sparse_representation() -> None:
 
 def test_values_too_far_apart_for_single_precision_are_refused() -> None:
     X = np.array([[1e14, 0], [0, 1e-12]])
-    with pytest.raises(ValueError, match=r"not over all of that in one matrix.*float64"):
+    with pytest.raises(ValueError, match=r"not over all of that range in one matrix.*float64"):
         KLNMF(1, random_state=0).fit(X.astype(np.float32))
     assert np.isfinite(KLNMF(1, random_state=0).fit(X).divergence_)
 

@@ -46,10 +46,8 @@ def test_components_are_brought_to_their_best_scale(weights: Penalties) -> None:
     for _ in range(6):  # the opening and the descent
         run.solver.iterate(run.problem, state)
         state.iteration += 1
-        sums, squares = (
-            tuple(measure(factor) for factor in state.factors)
-            for measure in (backend.column_sums, backend.column_squares)
-        )
+        measured = [backend.sums_and_squares(mode, x) for mode, x in enumerate(state.factors)]
+        sums, squares = zip(*measured, strict=True)
         np.testing.assert_allclose(best_scales(weights, sums, squares), 1, rtol=1e-6)
 
 

@@ -61,10 +61,8 @@ def stuck_pair() -> tuple[Array, Array]:
 
 def after(swap: Swap, W: Array, H: Array) -> tuple[Array, Array]:
     """The pair that a swap makes of W and H."""
-    W, H = W.copy(), H.copy()
-    NumpyFactors().merge_columns(W, swap.pair, (1.0, 1.0), None)
-    NumpyFactors().merge_columns(H, swap.pair, swap.shares, swap.column)
-    return W, H
+    merged = NumpyFactors.merged
+    return merged(W, swap.pair, (1.0, 1.0), None), merged(H, swap.pair, swap.shares, swap.column)
 
 
 def propose(W: Array, H: Array, seed: int = 0) -> Swap | None:

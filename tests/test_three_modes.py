@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ import pytest
 import scipy.sparse as sp
 
 from klnmf.backends.cpu import CpuBackend
-from klnmf.data.sparse_data import view_of
+from klnmf.data.sparse_data import CountData, InMemoryView, view_of
 from klnmf.objective import Penalties
 from klnmf.solvers import SOLVERS, make_solver
 from klnmf.solvers.base import Problem, State
@@ -47,20 +46,22 @@ class TensorProblem(Problem):
         return A, first.sum(axis=0) * second.sum(axis=0)
 
 
+class TensorData(CountData):
+    """Its unfoldings are all that a kind of data must have; sums and totals follow from them."""
+
+    is_exact_in_float32 = False  # keeps the factors in float64
+
+    def __init__(self) -> None:
+        unfolded = [np.moveaxis(COUNTS, mode, 0).reshape(SHAPE[mode], -1) for mode in MODES]
+        self._views = [view_of(sp.csr_array(matrix)) for matrix in unfolded]
+        self.shape, self.dtype = SHAPE, COUNTS.dtype  # type: ignore[assignment]
+
+    def view(self, mode: int) -> InMemoryView:
+        return self._views[mode]
+
+
 def tensor_problem() -> TensorProblem:
-    unfolded = [np.moveaxis(COUNTS, mode, 0).reshape(SHAPE[mode], -1) for mode in MODES]
-    views = [view_of(sp.csr_array(matrix)) for matrix in unfolded]
-    positive = COUNTS[COUNTS > 0]
-    data = SimpleNamespace(
-        shape=SHAPE,
-        dtype=np.dtype(np.float64),
-        view=lambda mode: views[mode],
-        prepare=lambda: None,
-        total=COUNTS.sum(),
-        divergence_constant=float(np.sum(positive * np.log(positive) - positive)),
-        is_exact_in_float32=False,
-    )
-    return TensorProblem(CpuBackend(data, 1), NoPenalties())  # type: ignore[arg-type]
+    return TensorProblem(CpuBackend(TensorData(), 1), NoPenalties())
 
 
 def divergence(factors: list[Any]) -> float:

@@ -48,8 +48,9 @@ def fit(
 ) -> tuple[KLNMF, list[dict[str, Any]]]:
     """Fit until the callback or max_iter stops it; returns the model and its history."""
     start = more.pop("start", (None, None))
-    parameters = {"tol": 0.0, "max_iter": 100_000, "random_state": 0, "progress": False} | more
-    model = KLNMF(rank, solver=solver, n_threads=threads, **parameters)
+    run = RunOptions(progress=False, callback=more.pop("callback", None))
+    parameters = {"tol": 0.0, "max_iter": 100_000, "random_state": 0} | more
+    model = KLNMF(rank, solver=solver, n_threads=threads, run=run, **parameters)
     with warnings.catch_warnings():
         # The results say whether a fit converged, and which penalties were on one factor alone.
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -102,7 +103,7 @@ def curve(settings: Settings, folder: Path | None) -> Result:
         start=start,
         tol=method.tol,
         random_state=settings["seed"],
-        run=RunOptions(callback=lambda record: record["seconds"] >= settings["seconds"]),
+        callback=lambda record: record["seconds"] >= settings["seconds"],
     )
     peak = resident("VmHWM")
     n_rises, largest = rises(history)
@@ -141,7 +142,7 @@ def growth(settings: Settings, folder: Path | None) -> Result:
         start=start_pair(X, rank, 0, "random"),
         threads=threads,
         max_iter=settings["iterations"],
-        run=RunOptions(callback=lambda record: record["seconds"] >= settings["seconds"]),
+        callback=lambda record: record["seconds"] >= settings["seconds"],
     )
     times = [round(record["seconds"], 6) for record in history]
     return {"iterations": len(history), "seconds": times[-1], "times": times}

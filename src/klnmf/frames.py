@@ -17,6 +17,8 @@ from sklearn.utils.validation import check_is_fitted
 from klnmf.constraints.names import names_seen_in_fit
 from klnmf.data.matrix_checks import checked_matrix
 from klnmf.estimators.kl_nmf import KLNMF
+from klnmf.support.optional_packages import require
+from klnmf.topics.checks import checked_names
 
 
 def components_frame(
@@ -52,17 +54,11 @@ def components_frame(
     ['sea', 'ship']
     """
     check_is_fitted(model, "components_")
-    pd = _pandas()
+    pd = require("pandas", "A DataFrame", "dataframes")
     components = checked_matrix(model.components_, "components_")
-    if feature_names is None:
-        feature_names = names_seen_in_fit(model)
-    if feature_names is None:
-        feature_names = [f"feature {j}" for j in range(components.shape[1])]
-    names = list(feature_names)
-    if len(names) != components.shape[1]:
-        raise ValueError(
-            f"feature_names has {len(names):,} names for {components.shape[1]:,} features."
-        )
+    names = checked_names(
+        names_seen_in_fit(model) if feature_names is None else feature_names, components.shape[1]
+    )
     index = model.get_feature_names_out()
     if sp.issparse(components):
         return pd.DataFrame.sparse.from_spmatrix(components, index=index, columns=names)
@@ -88,14 +84,4 @@ def table_frame(table: Mapping[str, npt.NDArray[Any]]) -> Any:
     >>> table_frame({"component": np.arange(2), "share": np.array([0.75, 0.25])}).shape
     (2, 2)
     """
-    return _pandas().DataFrame(dict(table))
-
-
-def _pandas() -> Any:
-    try:
-        import pandas as pd
-    except ImportError as error:
-        raise ImportError(
-            'DataFrames need pandas: install it with  pip install "klnmf[dataframes]".'
-        ) from error
-    return pd
+    return require("pandas", "A DataFrame", "dataframes").DataFrame(dict(table))

@@ -254,9 +254,21 @@ def transform_by_name(
         X = X.X
     X = checked_matrix(X)
     X = X if hasattr(X, "shape") else np.asarray(X)
+    if len(X.shape) != 2:
+        raise ValueError(f"X must have the shape (n_samples, n_columns), got {X.shape}.")
     overlap = match_features(
-        _names_of_model(fitted, model_feature_names),
-        _names_of_data(X, feature_names),
+        _checked_names(
+            names_seen_in_fit(fitted) if model_feature_names is None else model_feature_names,
+            "model_feature_names",
+            fitted.n_features_in_,
+            "The model has no feature names, because it was not fitted to a DataFrame.",
+        ),
+        _checked_names(
+            getattr(X, "columns", None) if feature_names is None else feature_names,
+            "feature_names",
+            X.shape[1],
+            f"The columns of X have no names, because it is a {type(X).__name__}.",
+        ),
         absent_features=absent_features or "unobserved",
         min_overlap=min_overlap,
     )
@@ -326,36 +338,14 @@ def _columns(X: Any, positions: Positions) -> Any:
     return _safe_indexing(X, positions, axis=1)
 
 
-def _names_of_model(model: FactorModel, given: Any) -> list[Hashable]:
-    names = names_seen_in_fit(model) if given is None else given
+def _checked_names(names: Any, argument: str, n_features: int, why_none: str) -> list[Hashable]:
+    """Return one name per feature, or say which argument should have them."""
     if names is None:
-        raise ValueError(
-            "The model has no feature names, because it was not fitted to a DataFrame. Pass "
-            "model_feature_names, in the order of the columns it was fitted to."
-        )
-    names = list(names)
-    if len(names) != model.n_features_in_:
-        raise ValueError(
-            f"model_feature_names has {len(names):,} names; the model has "
-            f"{model.n_features_in_:,} features."
-        )
-    return names
-
-
-def _names_of_data(X: Any, given: Any) -> list[Hashable]:
-    names = getattr(X, "columns", None) if given is None else given
-    if names is None:
-        raise ValueError(
-            f"The columns of X have no names, because it is a {type(X).__name__} and not a "
-            "DataFrame. Pass feature_names."
-        )
-    names, shape = list(names), np.shape(X)
-    if len(shape) != 2 or len(names) != shape[1]:
-        raise ValueError(
-            f"X has shape {shape} and {len(names):,} feature names. It must be samples × features "
-            "with one name for each column."
-        )
-    return names
+        raise ValueError(f"{why_none} Pass {argument}.")
+    listed = list(names)
+    if len(listed) != n_features:
+        raise ValueError(f"{argument} has {len(listed):,} names for {n_features:,} features.")
+    return listed
 
 
 def _reject_duplicates(names: list[Hashable], whose: str, advice: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -170,17 +169,12 @@ def _check_totals(counts_per_sample: float | npt.ArrayLike, n_samples: int) -> F
 
 def _as_generator(random_state: RandomLike) -> np.random.Generator:
     """Turn a seed into a Generator; a RandomState is advanced."""
-    if isinstance(random_state, np.random.Generator):
-        return random_state
     if isinstance(random_state, np.random.RandomState):
         return np.random.default_rng(random_state.randint(0, 2**31, size=4))
-    if random_state is None:
-        return np.random.default_rng()
-    if isinstance(random_state, int | np.integer):
-        return np.random.default_rng(int(random_state))
+    if random_state is None or isinstance(random_state, int | np.integer | np.random.Generator):
+        return np.random.default_rng(random_state)
     raise ValueError(
-        "random_state must be None, an int, a numpy RandomState or Generator; "
-        f"got {random_state!r}."
+        f"random_state must be None, an int, a RandomState or a Generator; got {random_state!r}."
     )
 
 
@@ -216,7 +210,8 @@ def _poisson_counts(
     for component in range(W.shape[1]):
         row_mass, column_mass = W[:, component].sum(), H[:, component].sum()
         total = int(generator.poisson(row_mass * column_mass))
-        for n_events in _batches(total):
+        for start in range(0, total, _MAX_DRAWS_AT_ONCE):
+            n_events = min(_MAX_DRAWS_AT_ONCE, total - start)
             # A multinomial over the rows is cheaper than one draw for each event.
             events_by_row = generator.multinomial(n_events, W[:, component] / row_mass)
             rows = np.repeat(np.arange(shape[0]), events_by_row)
@@ -225,10 +220,3 @@ def _poisson_counts(
             # Adding each batch at once sums duplicates, so memory stays at the nonzeros.
             counts = counts + sparse.csr_matrix((events, (rows, columns)), shape=shape)
     return counts
-
-
-def _batches(total: int) -> Iterator[int]:
-    """Split a number of events into batches of bounded size."""
-    while total > 0:
-        yield min(total, _MAX_DRAWS_AT_ONCE)
-        total -= _MAX_DRAWS_AT_ONCE

@@ -9,33 +9,41 @@ from klnmf.data.sparse_data import FitInput
 
 __all__ = [
     "BACKENDS",
-    "DEFAULT_BACKEND",
     "Backend",
     "ClusterLostError",
+    "backend_class",
     "backend_named",
     "make_backend",
 ]
 
-# Module and class, imported when a fit asks for them.
+# Module and class, imported when they are needed. "auto" is the first one that is available.
 BACKENDS = {
     "cpu": ("klnmf.backends.cpu", "CpuBackend"),
     "reference": ("klnmf.backends.reference", "ReferenceBackend"),
     "dask": ("klnmf.backends.dask.backend", "DaskBackend"),
 }
 
-DEFAULT_BACKEND = "cpu"
 
-
-def backend_named(name: str) -> type[Backend]:
-    """Class of a back-end by name; "auto" is the fastest one that this machine has."""
-    chosen = DEFAULT_BACKEND if name == "auto" else name
-    if chosen not in BACKENDS:
-        raise ValueError(f"backend must be one of {['auto', *BACKENDS]}, got {name!r}.")
-    module, class_name = BACKENDS[chosen]
+def backend_class(name: str) -> type[Backend]:
+    """Return the class of a name in the table, whether it can be used here or not."""
+    module, class_name = BACKENDS[name]
     found: type[Backend] = getattr(import_module(module), class_name)
     return found
 
 
+def backend_named(name: str) -> type[Backend]:
+    """Return the class of a back-end that can be used here; "auto" is the first such one."""
+    if name == "auto":
+        return next(found for found in map(backend_class, BACKENDS) if found.available() is None)
+    if name not in BACKENDS:
+        raise ValueError(f"backend must be one of {['auto', *BACKENDS]}, got {name!r}.")
+    found = backend_class(name)
+    reason = found.available()
+    if reason is not None:
+        raise ImportError(f"backend={name!r} is not available here: {reason}.")
+    return found
+
+
 def make_backend(name: str, data: FitInput, n_threads: int | None = None) -> Backend:
-    """Back-end by name, with the data."""
+    """Return a back-end by name, with the data."""
     return backend_named(name)(data, n_threads)

@@ -1,13 +1,10 @@
-"""What a solver may ask of the machine it runs on.
-
-A back-end holds the data and knows how to apply a *rule* to every row problem of one mode. Factors
-live where the back-end wants them: ``upload`` brings an array there, ``download`` brings it back.
-"""
+"""What a back-end does: it holds the data and applies *rules* to the row problems of a mode."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy.typing as npt
 
@@ -17,11 +14,11 @@ Array = npt.NDArray[Any]
 
 
 class Rule:
-    """What is done to every row problem of a mode; subclasses hold the settings."""
+    """How to improve every row problem of a mode; subclasses hold the settings."""
 
     @property
     def gives_value(self) -> bool:
-        """Whether it computes the value of the row problems at the new x."""
+        """Whether it also computes the value of the row problems at the new x."""
         return False
 
 
@@ -30,9 +27,9 @@ class GuardedRule(Rule):
     """Coordinate descent with steps that cannot overshoot, on the coordinates that may move."""
 
     order: Array  # int32 permutation of the components: the order of the visits
-    rounds: int = 1  # screening passes at most, each followed by `sweeps` sweeps
+    rounds: int = 1  # at most so many screening passes, each followed by `sweeps` sweeps
     sweeps: int = 2
-    tolerance: float = 0.0  # a row is left alone once its residual is at most this
+    tolerance: float = 0.0  # rows with a residual of at most this are not changed any more
     want_value: bool = True
 
     @property
@@ -43,14 +40,15 @@ class GuardedRule(Rule):
 
 @dataclass(frozen=True)
 class SolveRule(Rule):
-    """Every row problem solved to its end, a convex problem with one minimum.
+    """Solve every row problem, which is convex, up to a tolerance.
 
-    A ``cold`` solve takes nothing from x: it begins with the same share of every component, and
-    ``relaxed`` over-relaxed multiplicative steps, x ← x (S / c)^p scaled to the row's total: the
-    cheapest while every component is in use. At most ``rounds`` steps of Newton's method follow.
+    A ``cold`` solve ignores x. It starts with the same share of every component and does
+    ``relaxed`` over-relaxed multiplicative steps, x ← x (S / c)^p scaled to the row's total, which
+    are the cheapest while every component is in use. At most ``rounds`` steps of Newton's method
+    follow.
     """
 
-    tolerance: float  # a row is left alone once its residual is at most this
+    tolerance: float  # rows with a residual of at most this are not changed any more
     rounds: int = 50
     relaxed: int = 0  # p = 3 in the first of them, 1.5 in the last, 2 between
     cold: bool = False
@@ -60,8 +58,8 @@ class SolveRule(Rule):
 class MultiplicativeRule(Rule):
     """One multiplicative update of every entry, x ← x S / c.
 
-    Before it, ``relaxed`` steps x ← x (S / c)³, scaled to the row's total, each of them replaced by
-    a plain one where it would not descend; without effect under an L2 penalty.
+    Before it come ``relaxed`` steps x ← x (S / c)³, scaled to the row's total. A step that does not
+    descend is replaced by a plain one. There are none under an L2 penalty.
     """
 
     relaxed: int = 0
@@ -69,7 +67,7 @@ class MultiplicativeRule(Rule):
 
 @dataclass(frozen=True)
 class PaperRule(Rule):
-    """The paper's Algorithm 2: unguarded projected Newton on a coordinate until it moves little."""
+    """The paper's Algorithm 2: projected Newton steps on a coordinate until it hardly moves."""
 
     order: Array
     epsilon: float = 1e-10  # in log(y + ε) and in the loop's test on the gradient
@@ -80,15 +78,15 @@ class PaperRule(Rule):
 
 @dataclass(frozen=True)
 class DenseRule(Rule):
-    """Hsieh and Dhillon's cyclic descent, with the dense product P = W Hᵀ kept up to date."""
+    """Hsieh and Dhillon's cyclic descent, which keeps the dense product P = W Hᵀ up to date."""
 
-    product: Any  # from Backend.dense_product; changed in place
+    product: Any  # P in float64, uploaded like a factor; changed in place
     relative_change: float = 0.5
     floor: float = 1e-15  # no entry falls below it, so that P > 0
     max_newton: int = 100
 
 
-# Those that know what rows may have of their own (``klnmf.data.row_constraints``).
+# Rules that respect the constraints of rows (``klnmf.data.row_constraints``).
 CONSTRAINED_RULES = frozenset({GuardedRule, SolveRule, MultiplicativeRule})
 
 
@@ -101,87 +99,137 @@ class RowTotals:
 
 
 class ClusterLostError(RuntimeError):
-    """The cluster, or too much of it, is gone."""
+    """The Dask cluster, or too much of it, is lost."""
 
 
-class Backend(Protocol):
-    """The verbs.
+class Backend(ABC):
+    """The data, where they are computed with, and what can be asked about them.
 
-    ``x`` is the factor of ``mode``, ``A`` the other one, c the column sums of A + l1, as ``slopes``
-    returns it. Constraints on single rows are the ``row_constraints`` of the data's view.
+    A *factor* is whatever the back-end makes of an array. Everyone else looks at its ``shape`` and
+    ``dtype`` only, and passes it back to one of eleven verbs:
+
+    - factors: ``upload``, ``download``, ``copy``, ``scaled``, ``merged``, ``extrapolated``;
+    - sums: ``column_sums``, ``sums_and_squares``, ``count_zeros``;
+    - row problems: ``update_rows``, ``evaluate``.
+
+    Only ``update_rows`` changes a factor.
+
+    A class that implements them and a line in ``klnmf.backends.BACKENDS`` are a new back-end.
+
+    Parameters
+    ----------
+    data : FitInput
+        X, as `CountData` or as what the back-end makes that from.
+    n_threads : int or None
+        Threads.
     """
 
     name: ClassVar[str]
-    rules: ClassVar[frozenset[type]]
+    summary: ClassVar[str]  # what it runs on, for `klnmf info`
+    rules: ClassVar[frozenset[type]]  # that update_rows can apply
     data: CountData
-    narrow_dtype: Any  # a type below the data's that factors may also have; None if there is none
+    narrow_dtype: Any = None  # a smaller type than the data's that factors may have too
 
+    @abstractmethod
     def __init__(self, data: Any, n_threads: int | None = None) -> None: ...
 
-    def upload(self, factor: Any) -> Any:
-        """Copy a NumPy array, or what NumPy makes one of, to where this back-end computes."""
+    @classmethod
+    def available(cls) -> str | None:
+        """Return None, or why it cannot be used here and what to do about it."""
+        return None
 
-    def download(self, factor: Any) -> Array:
-        """Return a factor as a C-contiguous NumPy array of the data's type, perhaps not a copy."""
+    def close(self) -> None:  # noqa: B027
+        """Release everything but memory; factors are lost."""
 
-    def snapshot(self, array: Any) -> Array:
-        """Return a factor or a dense product as a NumPy array of its own type, perhaps no copy."""
+    # ---- factors ---------------------------------------------------------------------------------
 
-    def restore(self, array: Array) -> Any:
-        """Bring back what ``snapshot`` returned, in its own type; the array may be kept."""
+    @abstractmethod
+    def upload(self, array: Any, dtype: Any = None) -> Any:
+        """Return a factor with the entries of an array, or of what NumPy makes an array of.
 
-    def copy(self, factor: Any) -> Any:
-        """Return a factor of this back-end with the same entries and memory of its own."""
-
-    def converted(self, factor: Any, dtype: Any) -> Any:
-        """Return a copy of a factor in another type: the data's or ``narrow_dtype``."""
-
-    def column_sums(self, factor: Any) -> Array:
-        """Column sums in float64, by blocks of rows."""
-
-    def column_squares(self, factor: Any) -> Array:
-        """Sum the squares of the columns in float64, by blocks of rows."""
-
-    def penalised_sums(self, mode: int, factor: Any) -> tuple[Array, Array]:
-        """Column sums and sums of squares, rows times their shares of the penalties."""
-
-    def slopes(self, A: Any, l1: float) -> Any:
-        """Return c, column sums of A + l1, for the two last verbs; perhaps not computed yet."""
-
-    def scale_columns(self, factor: Any, scales: Array) -> None:
-        """``factor *= scales``, in place."""
-
-    def take_rows(self, factor: Any, rows: Array) -> Array:
-        """Return these rows of a factor as a NumPy array in float64."""
-
-    def merge_columns(
-        self, factor: Any, pair: tuple[int, int], weights: tuple[float, float], column: Array | None
-    ) -> None:
-        """Replace the first column of the pair by a weighted sum of both, the second by ``column``.
-
-        ``column`` None is a column of zeros. In place.
+        It is a copy in the data's type. With ``dtype`` it is in that type, and the array may become
+        part of it.
         """
 
-    def count_zeros(self, factor: Any) -> int:
-        """How many entries are exactly 0."""
+    @abstractmethod
+    def download(self, factor: Any, rows: Array | None = None) -> Array:
+        """Return a factor, or some of its rows, as a C-contiguous NumPy array of the same type.
 
+        It may share the memory of the factor: write to it only if that is not used any more.
+        """
+
+    @abstractmethod
+    def copy(self, factor: Any, dtype: Any = None) -> Any:
+        """Return a new factor with the same entries; ``dtype`` is the data's or narrow_dtype."""
+
+    @abstractmethod
+    def scaled(self, factor: Any, scales: Array) -> Any:
+        """Return ``factor * scales``."""
+
+    @abstractmethod
+    def merged(
+        self, factor: Any, pair: tuple[int, int], weights: tuple[float, float], column: Array | None
+    ) -> Any:
+        """Return a factor with two columns replaced.
+
+        The first column of the pair becomes the weighted sum of both. The second becomes
+        ``column``, or zeros if that is None.
+        """
+
+    @abstractmethod
     def extrapolated(self, newest: Any, previous: Any, weight: float, keep: float) -> Any:
         """Return ``max(newest + weight · (newest − previous), keep · newest)``."""
 
-    def dense_product(self, W: Any, H: Any) -> Any:
-        """W Hᵀ, dense, in float64."""
+    # ---- sums ------------------------------------------------------------------------------------
 
-    def update_rows(self, mode: int, x: Any, A: Any, c: Any, l2: float, rule: Rule) -> RowTotals:
-        """Apply the rule to every row of ``x``, in place.
+    @abstractmethod
+    def column_sums(self, factor: Any) -> Array:
+        """Column sums in float64, by blocks of rows."""
 
-        The value is that of the new x if ``rule.gives_value``, else NaN; the residual is the one
-        met on the way.
+    @abstractmethod
+    def sums_and_squares(self, mode: int, factor: Any) -> tuple[Array, Array]:
+        """Column sums of the entries and of their squares, in float64, as the penalties count them.
+
+        Rows are weighted by the ``penalty_shares`` of the data's view, if it has these.
         """
 
-    def evaluate(
-        self, mode: int, x: Any, A: Any, c: Any, l2: float, want_residual: bool = True
-    ) -> RowTotals:
-        """Value and, where wanted, residual at ``x``, with every sum in float64."""
+    @abstractmethod
+    def count_zeros(self, factor: Any) -> int:
+        """Return the number of entries that are exactly 0."""
 
-    def close(self) -> None:
-        """Give back what the back-end holds beside memory; its factors are lost."""
+    # ---- row problems ----------------------------------------------------------------------------
+
+    @abstractmethod
+    def update_rows(
+        self, mode: int, x: Any, A: Any, c: Array | float, l2: float, rule: Rule
+    ) -> RowTotals:
+        """Apply a rule to every row of ``x``, in place.
+
+        Parameters
+        ----------
+        mode : int
+            0 for the rows of X and W, 1 for the columns of X and H.
+        x : factor
+            Of this mode.
+        A : factor
+            Of the other mode.
+        c : ndarray or float
+            Slopes of the linear term; a number is the L1 weight, to be added to the column sums of
+            A. The ``row_constraints`` of the data's view say what differs between rows.
+        l2 : float
+            Weight of the L2 penalty.
+        rule : Rule
+            One of ``rules``.
+
+        Returns
+        -------
+        RowTotals
+            The value at the new x if ``rule.gives_value``, else NaN; and the largest residual met
+            on the way.
+        """
+
+    @abstractmethod
+    def evaluate(
+        self, mode: int, x: Any, A: Any, c: Array | float, l2: float, want_residual: bool = True
+    ) -> RowTotals:
+        """Value and, if wanted, residual at ``x``, with every sum in float64."""

@@ -1,4 +1,4 @@
-"""The C++ core on the processors of this machine."""
+"""The C++ core on the CPUs of this machine."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ from klnmf.data.sparse_data import CountData, Piece
 
 Array = npt.NDArray[Any]
 
-# More than any machine has; the run time could not start them anyway.
+# More than any machine has. OpenMP could not start more.
 MAX_THREADS = 1024
 
 
 def effective_threads(n_threads: Any, name: str = "n_threads") -> int:
-    """Threads to use: None follows OMP_NUM_THREADS, else the CPUs this process may use.
+    """Return the number of threads to use.
 
-    Negative numbers count from the end, as in scikit-learn: -1 is all CPUs, -2 all but one. An
-    error calls the number by ``name``.
+    None follows OMP_NUM_THREADS, or else is the CPUs that this process may use. Negative numbers
+    count from the end, as in scikit-learn: -1 is all CPUs, -2 all but one. Errors use ``name``.
     """
     if n_threads is None:
-        # scikit-learn's answer, which OMP_NUM_THREADS and threadpoolctl's limits act upon.
+        # scikit-learn's function follows OMP_NUM_THREADS and the limits of threadpoolctl.
         if _openmp_parallelism_enabled():
             return int(_openmp_effective_n_threads(only_physical_cores=False))
         return _allowed_cpus()
@@ -48,19 +48,33 @@ def effective_threads(n_threads: Any, name: str = "n_threads") -> int:
     if number == 0 or number > MAX_THREADS:
         raise ValueError(
             f"{name} must be None, from 1 to {MAX_THREADS}, or negative, got {n_threads!r}. None "
-            "is all CPUs this process may use; negative numbers count from the end (-1: all)."
+            "uses all CPUs this process may use; negative numbers count from the end (-1: all)."
         )
     return number if number > 0 else max(1, _allowed_cpus() + 1 + number)
 
 
 def _allowed_cpus() -> int:
-    """CPUs this process may use, affinity masks and cgroup quotas included: it reads files."""
+    """CPUs this process may use, with affinity masks and cgroup quotas."""
     return int(joblib.cpu_count())
 
 
 def instruction_set() -> str:
-    """Name the instruction set that the core runs with on this machine."""
+    """Return the name of the instruction set that the core uses on this machine."""
     return str(_core.instruction_set())
+
+
+def column_sums(rows: Array, n_threads: int = 1) -> Array:
+    """Column sums in float64, by blocks of rows."""
+    sums = np.empty(rows.shape[1])
+    _core.column_sums(np.ascontiguousarray(rows), n_threads, sums)
+    return sums
+
+
+def column_squares(rows: Array, n_threads: int = 1) -> Array:
+    """Column sums of the squares in float64, by blocks of rows."""
+    squares = np.empty(rows.shape[1])
+    _core.column_squares(np.ascontiguousarray(rows), n_threads, squares)
+    return squares
 
 
 def core_constraints(constraints: RowConstraints | None) -> _core.RowConstraints | None:
@@ -96,9 +110,9 @@ def update_piece(
     values: Array,
     kkt: Array,
 ) -> None:
-    """Apply a rule to the rows of a piece: what happens in a row depends on that row alone.
+    """Apply a rule to the rows of a piece, each independent of the others.
 
-    ``x`` is changed; ``values`` (where the rule computes them) and ``kkt`` are filled in.
+    ``x`` is changed; ``values`` (if the rule computes them) and ``kkt`` are filled in.
     """
     problem = (piece.indptr, piece.indices, piece.values, A, c, l2)
     constraints = core_constraints(piece.row_constraints)
@@ -129,7 +143,7 @@ def evaluate_piece(
     values: Array,
     kkt: Array,
 ) -> None:
-    """Fill in the values and, where wanted, the residuals of the rows of a piece at ``x``."""
+    """Fill in the values and, if wanted, the residuals of the rows of a piece at ``x``."""
     problem = (piece.indptr, piece.indices, piece.values, A, c, l2)
     constraints = core_constraints(piece.row_constraints)
     _core.evaluate_rows(*problem, want_residual, n_threads, x, values, kkt, constraints)
@@ -138,10 +152,11 @@ def evaluate_piece(
 class CpuBackend(NumpyFactors):
     """Rows in parallel on threads.
 
-    Every sum is taken in fixed blocks, so that threads change no bit.
+    Sums are over fixed blocks, so that the number of threads does not change the result.
     """
 
     name: ClassVar[str] = "cpu"
+    summary: ClassVar[str] = "the C++ core"
     rules: ClassVar[frozenset[type]] = frozenset(
         {GuardedRule, SolveRule, MultiplicativeRule, PaperRule, DenseRule}
     )
@@ -153,15 +168,11 @@ class CpuBackend(NumpyFactors):
 
     def column_sums(self, factor: Array) -> Array:
         """See :class:`~klnmf.backends.base.Backend`."""
-        sums = np.empty(factor.shape[1])
-        _core.column_sums(factor, self.n_threads, sums)
-        return sums
+        return column_sums(factor, self.n_threads)
 
     def column_squares(self, factor: Array) -> Array:
-        """See :class:`~klnmf.backends.base.Backend`."""
-        squares = np.empty(factor.shape[1])
-        _core.column_squares(factor, self.n_threads, squares)
-        return squares
+        """See :class:`~klnmf.backends.numpy_factors.NumpyFactors`."""
+        return column_squares(factor, self.n_threads)
 
     def extrapolated(self, newest: Array, previous: Array, weight: float, keep: float) -> Array:
         """See :class:`~klnmf.backends.base.Backend`."""
@@ -170,10 +181,10 @@ class CpuBackend(NumpyFactors):
         return target
 
     def update_rows(
-        self, mode: int, x: Array, A: Array, c: Array, l2: float, rule: Rule
+        self, mode: int, x: Array, A: Array, c: Array | float, l2: float, rule: Rule
     ) -> RowTotals:
         """See :class:`~klnmf.backends.base.Backend`."""
-        view = self.data.view(mode)
+        view, c = self.data.view(mode), self.slopes(A, c)
         values, kkt = np.empty(view.n_rows), np.empty(view.n_rows)
         if isinstance(rule, DenseRule):
             self._dense(mode, x, A, c, l2, rule, kkt)
@@ -195,10 +206,10 @@ class CpuBackend(NumpyFactors):
         _core.dense_rows(*problem, *newton, mode == 1, self.n_threads, x, rule.product, kkt)
 
     def evaluate(
-        self, mode: int, x: Array, A: Array, c: Array, l2: float, want_residual: bool = True
+        self, mode: int, x: Array, A: Array, c: Array | float, l2: float, want_residual: bool = True
     ) -> RowTotals:
         """See :class:`~klnmf.backends.base.Backend`."""
-        view = self.data.view(mode)
+        view, c = self.data.view(mode), self.slopes(A, c)
         values, kkt = np.empty(view.n_rows), np.empty(view.n_rows)
         for piece in view.pieces():
             rows = piece.rows

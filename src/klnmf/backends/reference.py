@@ -1,6 +1,6 @@
-"""The slow oracle: every rule row by row in NumPy, as close to the formulas as code can be.
+"""Every rule in NumPy, row by row and slowly, written like the formulas; for checks.
 
-Sums are in the type of the data, as in the C++ core, except where that one uses double.
+Sums are in the type of the data, as in the C++ core, except where the core uses double.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from klnmf.backends.base import (
 from klnmf.backends.numpy_factors import NumpyFactors
 from klnmf.backends.reference_newton import newton_step, newton_steps, products, sums_over_rows
 from klnmf.data.row_constraints import RowConstraints
-from klnmf.data.sparse_data import CountData, InMemoryView, blocked_sum
+from klnmf.data.sparse_data import CountData, InMemoryView
+from klnmf.data.sums import blocked_sum
 
 Array = npt.NDArray[Any]
 
@@ -141,6 +142,7 @@ class ReferenceBackend(NumpyFactors):
     """One row after the other, no threads, no tricks."""
 
     name: ClassVar[str] = "reference"
+    summary: ClassVar[str] = "slow NumPy, for checks"
     rules: ClassVar[frozenset[type]] = frozenset(
         {GuardedRule, SolveRule, MultiplicativeRule, PaperRule, DenseRule}
     )
@@ -149,20 +151,11 @@ class ReferenceBackend(NumpyFactors):
         self.data = data
         self.n_threads = 1
 
-    def column_squares(self, factor: Array) -> Array:
-        """See :class:`~klnmf.backends.base.Backend`."""
-        return np.array([blocked_sum(column.astype(np.float64) ** 2) for column in factor.T])
-
-    def extrapolated(self, newest: Array, previous: Array, weight: float, keep: float) -> Array:
-        """See :class:`~klnmf.backends.base.Backend`."""
-        dtype = newest.dtype.type
-        moved = newest + dtype(weight) * (newest - previous)
-        return np.asarray(np.maximum(moved, dtype(keep) * newest))
-
     def update_rows(
-        self, mode: int, x: Array, A: Array, c: Array, l2: float, rule: Rule
+        self, mode: int, x: Array, A: Array, c: Array | float, l2: float, rule: Rule
     ) -> RowTotals:
         """See :class:`~klnmf.backends.base.Backend`."""
+        c = self.slopes(A, c)
         if isinstance(rule, DenseRule):
             return self._dense_rows(mode, x, A, c, l2, rule)
         if type(rule) not in self.rules:
@@ -221,10 +214,10 @@ class ReferenceBackend(NumpyFactors):
         return RowTotals(math.nan, worst)
 
     def evaluate(
-        self, mode: int, x: Array, A: Array, c: Array, l2: float, want_residual: bool = True
+        self, mode: int, x: Array, A: Array, c: Array | float, l2: float, want_residual: bool = True
     ) -> RowTotals:
         """See :class:`~klnmf.backends.base.Backend`."""
-        view = self.data.view(mode).whole()
+        view, c = self.data.view(mode).whole(), self.slopes(A, c)
         held = (view.row_constraints or RowConstraints()).is_frozen(x.shape[1])
         x64, A64 = x.astype(np.float64), A.astype(np.float64)
         values, kkt = np.zeros(view.n_rows), np.zeros(view.n_rows)

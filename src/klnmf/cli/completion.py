@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from importlib import import_module
 from importlib.metadata import version
 
-from klnmf.cli.messages import DONE, CommandError
+from klnmf.cli.messages import DONE
+from klnmf.support.optional_packages import require
 
 SUMMARY = "print a shell script that completes klnmf's commands and options"
 EXAMPLES = """\
@@ -25,11 +25,6 @@ def run(args: argparse.Namespace) -> int:
     """Print a completion script."""
     from klnmf.cli.main import build_parser
 
-    try:
-        shtab = import_module("shtab")
-    except ImportError as error:
-        raise CommandError(
-            'completion scripts need shtab: pip install "klnmf[completion]"'
-        ) from error
+    shtab = require("shtab", "klnmf completion", "completion")
     print(shtab.complete(build_parser(version("klnmf")), shell=args.shell))
     return DONE

@@ -36,21 +36,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_output(parser, "model to write (default: DATA's name with .consensus.klnmf)")
     add_n_components(parser, "-k")
     add("--runs", type=several, default=100, help="number of runs, 2 or more")
-    add(
-        "--density-threshold",
-        type=positive,
-        default=0.5,
-        metavar="DISTANCE",
-        help="leave out components of runs whose mean distance to their nearest neighbours is "
-        "larger than this",
-    )
-    add(
-        "--refit",
-        choices=("both", "W"),
-        default="both",
-        help="both: refine the median components and W together; W: keep the median components "
-        "and solve only for W, as consensus() does in Python",
-    )
+    text = "leave out components whose mean distance to their nearest neighbours is larger than X"
+    add("--density-threshold", type=positive, default=0.5, help=text)
+    text = "refine W and the median components, or only W, as consensus() does in Python"
+    add("--refit", choices=("both", "W"), default="both", help=text)
     add("--init", choices=STARTS, default="samples", help="initial factors")
     add("--max-iter", type=natural, default=300, help="maximum number of iterations per run")
     add("--result", metavar="FILE", help="also save all runs, for Consensus.load in Python")

@@ -18,11 +18,8 @@ EXAMPLES = """\
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of this command."""
     add_data(parser)
-    parser.add_argument(
-        "output",
-        metavar="OUT",
-        help="file to write: .npz, .mtx(.gz), .h5ad, .csv, .tsv or .parquet",
-    )
+    text = "file to write: .npz, .mtx(.gz), .h5ad, .csv, .tsv or .parquet"
+    parser.add_argument("output", metavar="OUT", help=text)
     parser.add_argument("--force", action="store_true", help="overwrite an existing file")
     add_quiet(parser)
 

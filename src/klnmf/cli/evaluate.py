@@ -21,12 +21,8 @@ EXAMPLES = """\
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of this command."""
     add_model(parser)
-    parser.add_argument(
-        "--top",
-        type=natural,
-        default=10,
-        help="number of top features per component for the coherence",
-    )
+    text = "number of top features per component for the coherence"
+    parser.add_argument("--top", type=natural, default=10, help=text)
     parser.add_argument("--json", action="store_true", help="print JSON")
     add_threads(parser)
     add_quiet(parser)

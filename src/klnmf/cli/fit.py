@@ -67,15 +67,9 @@ def _add_fit_options(group: argparse._ArgumentGroup) -> None:
     add("--dtype", choices=DTYPES, help="type of the factors (default: as the data)")
     for factor in ("W", "H"):
         for kind in ("l1", "l2"):
-            add(
-                f"--{kind}-{factor}",
-                f"--{kind}-{factor.lower()}",
-                dest=f"{kind}_{factor}",
-                type=nonnegative,
-                default=0.0,
-                metavar="WEIGHT",
-                help=f"{kind.upper()} penalty on {factor}",
-            )
+            names = f"--{kind}-{factor}", f"--{kind}-{factor.lower()}"
+            text = f"{kind.upper()} penalty on {factor}"
+            add(*names, dest=f"{kind}_{factor}", type=nonnegative, default=0.0, help=text)
 
 
 def _add_checkpoint_options(group: argparse._ArgumentGroup) -> None:
@@ -86,18 +80,10 @@ def _add_checkpoint_options(group: argparse._ArgumentGroup) -> None:
     ):
         add(word, dest="resume", action="store_const", const=const, help=text)
     add = group.add_argument
-    add(
-        "--checkpoint",
-        metavar="FILE",
-        help="file for checkpoints (default: the model's name with .checkpoint)",
-    )
-    add(
-        "--checkpoint-every",
-        type=nonnegative,
-        default=60.0,
-        metavar="SECONDS",
-        help="time between two checkpoints",
-    )
+    text = "file for checkpoints (default: the model's name with .checkpoint)"
+    add("--checkpoint", metavar="FILE", help=text)
+    text = "seconds between two checkpoints"
+    add("--checkpoint-every", type=nonnegative, default=60.0, help=text)
     add("--no-checkpoint", action="store_true", help="write no checkpoints")
 
 

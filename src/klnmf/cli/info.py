@@ -9,7 +9,7 @@ from importlib.metadata import version
 from typing import Any
 
 from klnmf.cli.messages import DONE
-from klnmf.support.optional_packages import installed_version
+from klnmf.support.optional_packages import installed_version, not_installed
 
 SUMMARY = "show versions, instruction set, threads, back-ends and optional packages"
 EXAMPLES = """\
@@ -68,27 +68,18 @@ def _facts() -> dict[str, dict[str, Any]]:
 
 
 def _usable(name: str) -> str:
-    if name in EXTRAS:  # a back-end that needs an extra
-        missing = _missing(name)
-        return f"no: {_advice(name, missing)}" if missing else f"yes: {_installed(name)}"
-    reasons = {"cpu": "yes: the C++ core", "reference": "yes: slow NumPy, for checks"}
-    return reasons.get(name, "yes")
+    """Return what a back-end runs on, or why it cannot be used."""
+    from klnmf.backends import backend_class
+
+    backend = backend_class(name)
+    reason = backend.available()
+    return f"yes: {backend.summary}" if reason is None else f"no: {reason}"
 
 
 def _installed(extra: str) -> str:
     """Return the versions of the packages of an extra, or what to install."""
-    missing = _missing(extra)
-    if missing:
-        return _advice(extra, missing)
-    return ", ".join(f"{package} {installed_version(package)}" for package in EXTRAS[extra])
-
-
-def _missing(extra: str) -> list[str]:
-    return [package for package in EXTRAS[extra] if installed_version(package) is None]
-
-
-def _advice(extra: str, missing: list[str]) -> str:
-    return f'{", ".join(missing)} not installed: pip install "klnmf[{extra}]"'
+    versions = (f"{package} {installed_version(package)}" for package in EXTRAS[extra])
+    return not_installed(extra, EXTRAS[extra]) or ", ".join(versions)
 
 
 def _model_facts(path: str) -> dict[str, Any]:

@@ -25,20 +25,13 @@ def add_search_options(parser: argparse.ArgumentParser, what: str) -> None:
     """Add DATA and the options of a command that runs many fits; ``what`` names one of them."""
     add_seed(parser)
     add = parser.add_argument
-    add(
-        "--jobs",
-        dest="n_jobs",
-        type=workers,
-        help=f"number of {what}s in parallel (default: all CPUs)",
-    )
+    text = f"number of {what}s in parallel (default: all CPUs)"
+    add("--jobs", dest="n_jobs", type=workers, help=text)
     add("--plot", metavar="FILE", help="also plot the result: .png, .pdf or .svg")
     add("--json", action="store_true", help="print JSON instead of the table")
     add("--force", action="store_true", help="overwrite existing files")
-    add(
-        "--restart",
-        action="store_true",
-        help="start again instead of continuing an interrupted run",
-    )
+    text = "start again instead of continuing an interrupted run"
+    add("--restart", action="store_true", help=text)
     add_quiet(parser)
     add_data(parser)
 

@@ -26,18 +26,8 @@ from klnmf.support.option_names import spelled_by
 # Each is a module of this package with SUMMARY, EXAMPLES, add_arguments(parser) and run(args).
 # Libraries are imported inside of functions there, so that --help does not wait for them.
 COMMANDS = (
-    "rank",
-    "fit",
-    "consensus",
-    "transform",
-    "topics",
-    "evaluate",
-    "report",
-    "convert",
-    "prepare",
-    "info",
-    "demo",
-    "completion",
+    *("rank", "fit", "consensus", "transform", "topics", "evaluate", "report"),
+    *("convert", "prepare", "info", "demo", "completion"),
 )
 
 _EPILOG = """\

@@ -23,9 +23,7 @@ EXPECTED = (OSError, ValueError, TypeError, ImportError, MemoryError)
 # Any value but 0 shows the traceback of every error.
 DEBUG_VARIABLE = "KLNMF_DEBUG"
 # Warnings that users of a program cannot act on.
-_FOR_PROGRAMMERS = (
-    *(DeprecationWarning, PendingDeprecationWarning, FutureWarning, ResourceWarning),
-)
+_FOR_PROGRAMMERS = (DeprecationWarning, PendingDeprecationWarning, FutureWarning, ResourceWarning)
 
 
 class CommandError(Exception):

@@ -4,9 +4,20 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 Number = TypeVar("Number", int, float)
+Parse = TypeVar("Parse", bound=Callable[[str], Any])
+
+
+def shown_as(metavar: str) -> Callable[[Parse], Parse]:
+    """Give a type of options the name that its values have in --help."""
+
+    def named(parse: Parse) -> Parse:
+        parse.metavar = metavar  # type: ignore[attr-defined]
+        return parse
+
+    return named
 
 
 def whole(text: str) -> int:
@@ -28,15 +39,15 @@ def number(text: str) -> float:
 def _checked(
     parse: Callable[[str], Number], metavar: str, wanted: str, is_right: Callable[[Number], bool]
 ) -> Callable[[str], Number]:
-    """Make the type of an option: a number for which a condition holds, and its name in --help."""
+    """Make the type of an option: a number for which a condition holds."""
 
+    @shown_as(metavar)
     def checked(text: str) -> Number:
         value = parse(text)
         if not is_right(value):
             raise argparse.ArgumentTypeError(f"must be {wanted}, got {text}")
         return value
 
-    checked.metavar = metavar  # type: ignore[attr-defined]
     return checked
 
 
@@ -56,11 +67,13 @@ share = _checked(number, "SHARE", "between 0 and 1", lambda value: 0 < value < 1
 share_of_features = _checked(number, "SHARE", "from 0 to 1", lambda value: 0 <= value <= 1)
 
 
+@shown_as("N")
 def share_or_count(text: str) -> float | int:
     """Return a whole number, or a share written with a point, as in scikit-learn."""
     return number(text) if "." in text else whole(text)
 
 
+@shown_as("LOW,HIGH")
 def ngrams(text: str) -> tuple[int, int]:
     """Return one or two numbers separated by a comma: 1,2."""
     parts = [natural(part) for part in text.split(",")]
@@ -69,6 +82,7 @@ def ngrams(text: str) -> tuple[int, int]:
     return parts[0], parts[-1]
 
 
+@shown_as("LIST")
 def some_ranks(text: str) -> list[int]:
     """Return whole numbers from a list of numbers and ranges.
 
@@ -90,6 +104,7 @@ def some_ranks(text: str) -> list[int]:
     return sorted(found)
 
 
+@shown_as("CHARACTER")
 def delimiter(text: str) -> str:
     r"""Return one character; a tab may be written as \t.
 
@@ -117,6 +132,7 @@ def encoding(text: str) -> str:
     return text
 
 
+@shown_as("ROW,COLUMN[,COUNT]")
 def column_names(text: str) -> list[str]:
     """Return two or three names separated by commas."""
     names = text.split(",")

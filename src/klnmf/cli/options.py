@@ -38,44 +38,20 @@ def add_data(parser: argparse.ArgumentParser, **more: Any) -> None:
     )
     add = parser.add_argument_group("reading DATA").add_argument
     add_not = partial(add, action="store_const", const=False)
-    add(
-        "--format",
-        choices=FORMATS,
-        metavar="FORMAT",
-        help=f"one of {', '.join(FORMATS)} (default: inferred from the file name)",
-    )
+    listed = f"one of {', '.join(FORMATS)} (default: inferred from the file name)"
+    add("--format", choices=FORMATS, metavar="FORMAT", help=listed)
     add("--layer", help="layer of an .h5ad or .loom file; 'raw' reads .raw of AnnData")
-    add(
-        "--feature-type",
-        metavar="TYPE",
-        help="type of features to read from 10x data, or 'all' (default: Gene Expression)",
-    )
-    add(
-        "--feature-names",
-        choices=("name", "id"),
-        help="whether features of 10x data are called by name or by id (default: name)",
-    )
+    kinds = "features to read from 10x data: a type, or 'all' (default: Gene Expression)"
+    add("--feature-type", metavar="TYPE", help=kinds)
+    add("--feature-names", choices=("name", "id"), help="names of 10x features (default: name)")
     add("--transpose", action="store_true", help="the columns of the file are the samples")
     add("--row-names", metavar="FILE", help="file with the names of the rows, one per line")
     add("--column-names", metavar="FILE", help="file with the names of the columns, one per line")
     add("--labels", metavar="COLUMN", help="column of obs in an .h5ad file to use as labels")
-    add(
-        "--layout",
-        choices=("table", "triplets"),
-        help="what a .csv, .tsv or .parquet file holds (default: detected)",
-    )
-    add(
-        "--columns",
-        type=column_names,
-        metavar="ROW,COLUMN[,COUNT]",
-        help="columns to read from a .csv, .tsv or .parquet file of triplets",
-    )
-    add(
-        "--delimiter",
-        type=delimiter,
-        metavar="CHARACTER",
-        help="character that separates the fields of a .csv file; \\t for a tab",
-    )
+    holds = "what a .csv, .tsv or .parquet file holds (default: detected)"
+    add("--layout", choices=("table", "triplets"), help=holds)
+    add("--columns", type=column_names, help="columns to read from a file of triplets")
+    add("--delimiter", type=delimiter, help="what separates fields of a .csv file; \\t for a tab")
     add_not("--no-header", dest="header", help="the first line of a .csv file holds no names")
     add_not("--no-index", dest="index", help="the first column of a table holds no names")
     add("--encoding", type=encoding, help="encoding of text files (default: utf-8)")
@@ -83,35 +59,20 @@ def add_data(parser: argparse.ArgumentParser, **more: Any) -> None:
     add("--id-field", metavar="NAME", help="field of a .jsonl file with the document names")
     add("--label-field", metavar="NAME", help="field of a .jsonl file with the labels")
     add("--pattern", help="names of the files to read in a folder of texts (default: *.txt)")
-    add(
-        "--min-df",
-        type=share_or_count,
-        metavar="N",
-        help="ignore words in fewer documents than this number (3) or share (0.01)",
-    )
-    add(
-        "--max-df",
-        type=share_or_count,
-        metavar="N",
-        help="ignore words in more documents than this number (500) or share (0.5)",
-    )
+    for name, which in (("--min-df", "fewer"), ("--max-df", "more")):
+        text = f"ignore words in {which} documents than this number (50) or share (0.05)"
+        add(name, type=share_or_count, help=text)
     add("--max-features", type=natural, help="keep only the N most frequent words")
     add("--stop-words", choices=("english",), help="ignore the common words of a language")
-    add(
-        "--ngram-range",
-        type=ngrams,
-        metavar="LOW,HIGH",
-        help="count phrases of LOW to HIGH words, such as 1,2",
-    )
+    add("--ngram-range", type=ngrams, help="count phrases of LOW to HIGH words, such as 1,2")
     add("--token-pattern", metavar="REGEX", help="regular expression that matches a word")
     add_not("--keep-case", dest="lowercase", help="do not convert to lower case")
 
 
 def add_model(parser: argparse.ArgumentParser) -> None:
     """Add MODEL."""
-    parser.add_argument(
-        "model", metavar="MODEL", help="a file written by klnmf fit or klnmf consensus"
-    )
+    text = "a file written by klnmf fit or klnmf consensus"
+    parser.add_argument("model", metavar="MODEL", help=text)
 
 
 def add_matching(parser: argparse.ArgumentParser) -> None:
@@ -123,13 +84,8 @@ def add_matching(parser: argparse.ArgumentParser) -> None:
         help="how to treat features of MODEL that DATA lacks: as not observed, or as counts of 0 "
         "(default: zero for texts and triplets, else unobserved)",
     )
-    add(
-        "--min-overlap",
-        type=share_of_features,
-        default=0.1,
-        help="smallest share of MODEL's features that DATA must have if absent features are "
-        "unobserved",
-    )
+    needed = "smallest share of MODEL's features in DATA if absent features are unobserved"
+    add("--min-overlap", type=share_of_features, default=0.1, help=needed)
 
 
 def add_output(parser: argparse.ArgumentParser, text: str, **more: Any) -> None:
@@ -139,15 +95,9 @@ def add_output(parser: argparse.ArgumentParser, text: str, **more: Any) -> None:
 
 def add_n_components(parser: argparse.ArgumentParser, *names: str, default: int = 10) -> None:
     """Add -r, with other names of it."""
-    parser.add_argument(
-        "-r",
-        *names,
-        "--n-components",
-        type=natural,
-        default=default,
-        metavar="R",
-        help="number of components",
-    )
+    names = ("-r", *names, "--n-components")
+    text = "number of components"
+    parser.add_argument(*names, type=natural, default=default, metavar="R", help=text)
 
 
 def add_seed(parser: argparse._ActionsContainer) -> None:
@@ -159,17 +109,11 @@ def add_seed(parser: argparse._ActionsContainer) -> None:
 
 def add_threads(parser: argparse._ActionsContainer, *names: str) -> None:
     """Add --threads, with other names of it."""
-    parser.add_argument(
-        "--threads",
-        *names,
-        dest="n_threads",
-        type=workers,
-        help="number of threads (default: all CPUs)",
-    )
+    text = "number of threads (default: all CPUs)"
+    parser.add_argument("--threads", *names, dest="n_threads", type=workers, help=text)
 
 
 def add_quiet(parser: argparse.ArgumentParser) -> None:
     """Add --quiet."""
-    parser.add_argument(
-        "-q", "--quiet", action="store_true", help="print only warnings and errors on stderr"
-    )
+    text = "print only warnings and errors on stderr"
+    parser.add_argument("-q", "--quiet", action="store_true", help=text)

@@ -22,12 +22,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("output", metavar="OUT", help="folder to write; named OUT.partial until it is complete")
     add("--memory", default="2G", metavar="SIZE", help="memory to use, such as 512M")
     add("--dtype", choices=DTYPES, help="type of the values (default: as the data)")
-    add(
-        "--force",
-        dest="overwrite",
-        action="store_true",
-        help="overwrite an existing prepared matrix",
-    )
+    text = "overwrite an existing prepared matrix"
+    add("--force", dest="overwrite", action="store_true", help=text)
     add_quiet(parser)
 
 

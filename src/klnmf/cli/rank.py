@@ -29,26 +29,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of this command."""
     add = parser.add_argument
     add_output(parser, "result to write (default: DATA's name with .rank.json)")
-    add(
-        "--ranks",
-        type=some_ranks,
-        default="1-40",
-        metavar="LIST",
-        help="numbers of components to try, such as 1-20,30,40",
-    )
+    text = "numbers of components to try, such as 1-20,30,40"
+    add("--ranks", type=some_ranks, default="1-40", help=text)
     add("--splits", type=natural, default=5, help="number of random splits of the counts")
-    add(
-        "--train-fraction",
-        type=share,
-        default=0.9,
-        help="share of the counts to fit to; the others are held out",
-    )
-    add(
-        "--background",
-        type=share,
-        help="share of the predicted counts that is spread evenly over all features (default: the "
-        "best for each rank)",
-    )
+    text = "share of the counts to fit to; the others are held out"
+    add("--train-fraction", type=share, default=0.9, help=text)
+    text = "share of predicted counts spread evenly over features (default: best for each rank)"
+    add("--background", type=share, help=text)
     add("--no-early-stop", dest="early_stop", action="store_false", help="try every rank")
     add_threads(parser, "--n-threads")
     add_search_options(parser, "split")

@@ -22,16 +22,10 @@ EXAMPLES = """\
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of this command."""
     add_model(parser)
-    add_output(
-        parser,
-        "file for W, required: .csv, .tsv, .npz (sparse) or .npy; - prints CSV",
-        required=True,
-    )
-    parser.add_argument(
-        "--proportions",
-        action="store_true",
-        help="write the shares of the components in each sample, which add up to 1",
-    )
+    text = "file for W, required: .csv, .tsv, .npz (sparse) or .npy; - prints CSV"
+    add_output(parser, text, required=True)
+    text = "write the shares of the components in each sample, which add up to 1"
+    parser.add_argument("--proportions", action="store_true", help=text)
     add_threads(parser)
     add_quiet(parser)
     add_matching(parser)

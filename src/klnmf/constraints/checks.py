@@ -35,20 +35,8 @@ def check_constraints(
 ) -> Constraints | None:
     """Return the constraints of a fit, or say what is wrong with them; None if there are none.
 
-    Parameters
-    ----------
-    given : dict
-        ``FitConstraints`` and ``ComponentConstraints``, as they were passed.
-    shape : tuple of int
-        Shape of X.
-    n_components : int
-        Number of components.
-    dtype : dtype
-        Type of the fit.
-    feature_names : array of str or None
-        Names of X's columns, by which constraints on features are put in order.
-    penalties : Penalties
-        Penalties of the fit, which weights and exposures scale.
+    ``given`` has ``FitConstraints`` and ``ComponentConstraints`` as they were passed. Constraints
+    on features are put in the order of ``feature_names``. Weights and exposures scale penalties.
     """
     n, m = shape
     given = {
@@ -202,14 +190,8 @@ def checked_pattern(given: Any, name: str, shape: tuple[int, int]) -> sp.csr_arr
 def missing_cells(X: Any, missing: Any, feature_names: Any = None) -> sp.csr_array | None:
     """Return the missing cells of X in its order; None if there are none.
 
-    Parameters
-    ----------
-    X : array-like, sparse, DataFrame or OnDiskMatrix
-        As it was passed. If it is not a matrix, there are none, and the checks of X say so.
-    missing : array-like or sparse
-        As it was passed.
-    feature_names : array of str or None
-        Names of the columns, for X without names.
+    Both are as they were passed: an X that is not a matrix is refused later. ``feature_names`` are
+    for X without names.
     """
     check_sample_order({"missing": missing}, X)
     names = feature_names_of(X)

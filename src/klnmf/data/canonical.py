@@ -17,10 +17,6 @@ def canonical(X: sp.csr_array) -> sp.csr_array:
     Sums are taken in `type_of_sums`, so that none of them wraps. X must have valid index arrays,
     see :func:`klnmf.data.matrix_checks.checked_matrix`.
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import scipy.sparse as sp
     >>> parts = (np.array([200, 100, 0], np.uint8), np.array([1, 1, 0]), np.array([0, 3]))
     >>> canonical(sp.csr_array(parts, shape=(1, 2))).data
     array([300])

@@ -74,18 +74,9 @@ class CellWeights:
 def without_cells(X: Any, cells: sp.csr_array) -> Any:
     """Return X with 0 in some of its cells; X itself is not changed.
 
-    NaN, or anything else that stands for "not observed", must not reach the checks of X.
+    NaN, or anything else that stands for "not observed", must not reach the checks of X. The cells
+    are the stored entries of a CSR array; X is what ``checked_matrix`` returns.
 
-    Parameters
-    ----------
-    X : array-like, DataFrame or CSR array
-        What :func:`klnmf.data.matrix_checks.checked_matrix` returns.
-    cells : CSR array
-        Its stored entries are the cells.
-
-    Examples
-    --------
-    >>> import numpy as np, scipy.sparse as sp
     >>> without_cells(np.array([[1.0, np.nan]]), sp.csr_array([[False, True]]))
     array([[1., 0.]])
     """

@@ -28,27 +28,9 @@ def checked_matrix(X: Any, name: str = "X") -> Any:
     Everything that takes a matrix calls this first. The arrays of a CSR matrix are shared, not
     copied. Entries that are stored twice stay so, see :func:`klnmf.data.canonical.canonical`.
 
-    Parameters
-    ----------
-    X : sparse matrix or array, or anything else
-        What was passed.
-    name : str
-        Its name in messages.
+    A ValueError says which parts of a sparse matrix do not fit together; a TypeError, that X does
+    not hold numbers or is another object: a path, a CountTable, an AnnData. Messages use ``name``.
 
-    Returns
-    -------
-    scipy.sparse.csr_array, or X
-
-    Raises
-    ------
-    ValueError
-        If the parts of a sparse matrix do not fit together, or it does not have two dimensions.
-    TypeError
-        If a sparse matrix does not hold numbers, or X is a path, a CountTable or an AnnData.
-
-    Examples
-    --------
-    >>> import scipy.sparse as sp
     >>> X = sp.csc_array([[0, 2], [1, 0]])
     >>> checked_matrix(X).format
     'csr'
@@ -61,22 +43,15 @@ def checked_matrix(X: Any, name: str = "X") -> Any:
     if not sp.issparse(X):
         return X
     parts = {name: getattr(X, name, None) for name in _PARTS}
+    if X.format == "dok":
+        parts["entries"] = getattr(X, "_dict", X)  # it is a dict itself in SciPy 1.11
     return csr_from_parts(X.format, parts, X.shape, name)
 
 
 def csr_from_parts(format: str, parts: Parts, shape: Any, name: str = "X") -> sp.csr_array:
     """Return a CSR array made of the parts of a sparse matrix, which may come from a file.
 
-    Parameters
-    ----------
-    format : str
-        "csr", "csc", "bsr", "coo", "dia", "lil" or "dok".
-    parts : mapping of str to array
-        By the names of the attributes of SciPy's matrices.
-    shape : tuple of int
-        Shape of the matrix.
-    name : str
-        Its name in messages.
+    The parts have the names of the attributes of SciPy's matrices of this format.
     """
     sizes = _checked_shape(shape, name)
     build = _BUILDERS.get(format)
@@ -140,7 +115,9 @@ def _checked_shape(shape: Any, name: str) -> Shape:
 # ---- parts of SciPy's classes --------------------------------------------------------------------
 
 
-_PARTS = ("data", "indices", "indptr", "coords", "offsets", "rows", "dtype", "_dict")
+_HAS_COORDS = hasattr(sp.coo_array((1, 1)), "coords")  # SciPy 1.13 and later
+_PLACES = ("coords",) if _HAS_COORDS else ("row", "col")
+_PARTS = ("data", "indices", "indptr", "offsets", "rows", "dtype", *_PLACES)
 
 
 def _array(parts: Parts, name: str, n_dimensions: int) -> Array:
@@ -284,7 +261,7 @@ def _lists(parts: Parts, name: str, n_rows: int) -> list[list[Any]]:
 
 
 def _from_dok(parts: Parts, shape: Shape) -> sp.csr_array:
-    entries = parts.get("_dict")
+    entries = parts.get("entries")
     if not isinstance(entries, dict):
         raise TypeError(f"its entries must be in a dict, got {type(entries).__name__}.")
     places = np.array(list(entries)) if entries else np.zeros((0, 2), np.int64)

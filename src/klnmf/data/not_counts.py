@@ -1,12 +1,11 @@
-"""Whether data look like counts, or like counts that were normalised or log-transformed.
+"""Whether data look like counts that were normalised or log-transformed.
 
-The model takes any nonnegative data, and most fractions are no mistake: expected counts of
-quantifiers, averages, intensities. So a fraction alone says nothing. What is recognised are
-transformations that leave a trace in every sample and change what the fit means:
+Fractions alone are no mistake: expected counts, averages, intensities. Recognised are
+transformations that leave a trace in every sample and change the meaning of a fit:
 
 - samples scaled to the same sum (CPM, TPM, proportions) or to the same length (tf-idf);
-- samples that are whole numbers times a factor of their own: the same of which features were then
-  left out, so that the sums differ. One factor for all samples is harmless: images divided by 255;
+- samples that are whole numbers times one factor per sample: scaled, then features were left out.
+  One factor for all samples is harmless: images divided by 255;
 - logarithms log(1 + x), base e, 2 or 10, of whole numbers or of either kind above.
 """
 
@@ -23,25 +22,24 @@ from klnmf.data.validation import warn_caller
 
 Array = npt.NDArray[Any]
 
-# What is looked at: rows spread evenly over X, and fewer of them where they are long.
+# Rows that are checked, spread evenly over X; fewer where they are long.
 _MOST_ROWS = 128
 _MOST_VALUES = 1 << 17
-# Fewer say nothing: the sums of two samples may agree by chance.
+# The sums of two samples may agree by chance.
 _LEAST_ROWS = 3
 _LEAST_VALUES = 10
-# Expected counts are whole wherever a read has one origin; transformed ones hardly ever are.
+# Expected counts are whole wherever a read has one origin; transformed counts are rarely whole.
 _WHOLE_SHARE_OF_COUNTS = 0.2
 # Sums are the same up to the rounding of values in text files.
 _SAME_SUM = 5e-4
-# How near a multiple must be to a whole number, and up to which multiple rounding leaves it there.
+# Distance from a whole number, up to the largest multiple that rounding does not move further.
 _NEAR_WHOLE = 0.05
 _LARGEST_MULTIPLE = 20.0
 _SHARE_NEAR_WHOLE = 0.9
 # Logarithms are small numbers.
 _LARGEST_LOGARITHM = 40.0
 
-
-# What is said of fractions that tell nothing themselves, beside a layer with counts.
+# For fractions without such a trace, where counts are elsewhere in the same object.
 NOT_RAW = "is probably not the raw counts"
 
 
@@ -81,25 +79,16 @@ def warn_of(transformation: str | None) -> None:
 def not_counts(transformation: str) -> str:
     """Say what the data look like, why that matters, and what to do."""
     return (
-        f"X {transformation}. The model treats values as Poisson counts, whose size says how "
-        "certain they are; a transformation changes that, and with it the components. Fit the raw "
-        "counts if you have them; if the transformation is intended, ignore this warning."
+        f"X {transformation}. The model treats values as Poisson counts, where larger values are "
+        "more certain; a transformation changes that, and with it the components. Fit the raw "
+        "counts if you have them. If the transformation is intended, ignore this warning."
     )
 
 
 def warn_of_fractions(place: str, fraction: float, looks: str, where: str) -> None:
     """Warn of fractions in a file or an object that may have the counts elsewhere.
 
-    Parameters
-    ----------
-    place : str
-        What holds the fractions.
-    fraction : float
-        One of them.
-    looks : str
-        What :func:`transformation_of` says, or what else tells.
-    where : str
-        A sentence about where the counts are.
+    ``looks`` is from :func:`transformation_of`, or `NOT_RAW`; ``where`` says where the counts are.
     """
     warn_caller(
         f"{place} holds fractions (for instance {fraction:.4g}) and {looks}. The model is for raw "
@@ -111,14 +100,8 @@ def warn_of_fractions(place: str, fraction: float, looks: str, where: str) -> No
 def transformation_of(view: RowView) -> str | None:
     """Say how the values look transformed, after "X" or another name; None: they do not.
 
-    Parameters
-    ----------
-    view : RowView
-        The data by rows, nonnegative and finite, in memory or on disk; a few rows are looked at.
+    The data must be nonnegative and finite. Only a few rows are read.
 
-    Examples
-    --------
-    >>> import numpy as np
     >>> import scipy.sparse as sp
     >>> from klnmf.data.sparse_data import view_of
     >>> counts = np.random.default_rng(0).poisson(2.0, size=(20, 30))
@@ -133,7 +116,7 @@ def transformation_of(view: RowView) -> str | None:
     values = samples.values
     if np.mean(values == np.floor(values)) > _WHOLE_SHARE_OF_COUNTS:
         return None
-    with np.errstate(over="ignore"):  # in data that an estimator has yet to refuse
+    with np.errstate(over="ignore"):  # unchecked data may have huge values
         return _scaling(samples) or _logarithm(samples)
 
 
@@ -144,7 +127,7 @@ def _some_samples(view: RowView) -> _Samples:
     n_rows = max(_LEAST_ROWS, int(np.searchsorted(np.cumsum(lengths), _MOST_VALUES)))
     every = max(1, -(-len(rows) // n_rows))  # still spread evenly
     indptr, _, values = view.take_rows(rows[::every])
-    is_positive = values > 0  # data that no estimator has checked may have zeros among them
+    is_positive = values > 0  # unchecked data may have stored zeros
     ends = np.concatenate([[0], np.cumsum(is_positive)])[indptr]
     starts = ends[:-1][np.diff(ends) > 0]
     return _Samples(values[is_positive].astype(np.float64), starts)
@@ -169,8 +152,8 @@ def _scaling(samples: _Samples) -> str | None:
     is_shared = _near_whole(units / units.min())
     if _are_multiples_of_units(samples) and is_shared.sum() < _SHARE_NEAR_WHOLE * len(is_shared):
         return (
-            "looks normalised: the values of each sample are whole numbers times a factor of its "
-            "own"
+            "looks normalised: the values of each sample are whole numbers times a factor that "
+            "differs between samples"
         )
     return None
 
@@ -195,13 +178,13 @@ def _are_the_same(sums: Array) -> bool:
 
 
 def _are_multiples_of_units(samples: _Samples) -> bool:
-    """Whether the values of a row are multiples of its least one, which a count of 1 became."""
+    """Whether the values of a row are multiples of its smallest one, which was a count of 1."""
     near = _near_whole(samples.values / samples.spread(samples.per_row(np.minimum)))
     return len(near) >= _LEAST_VALUES and bool(near.mean() >= _SHARE_NEAR_WHOLE)
 
 
 def _near_whole(ratios: Array) -> Array:
-    """Whether ratios, of at least 1, are near whole numbers; about 1 and large ones do not tell."""
+    """Whether ratios from 1 on are near whole numbers, without those near 1 and large ones."""
     told = ratios[(ratios > 1.0 + _NEAR_WHOLE) & (ratios < _LARGEST_MULTIPLE)]
     result: Array = np.abs(told - np.rint(told)) <= _NEAR_WHOLE
     return result

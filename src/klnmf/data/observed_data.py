@@ -11,16 +11,8 @@ import numpy.typing as npt
 
 from klnmf.data.cell_weights import CellWeights
 from klnmf.data.row_constraints import RowConstraints
-from klnmf.data.sparse_data import (
-    CountData,
-    DataConstraints,
-    DivergenceConstant,
-    InMemoryView,
-    Piece,
-    RowView,
-    is_exact_in_float32,
-    sums_of_rows,
-)
+from klnmf.data.sparse_data import CountData, DataConstraints, InMemoryView, Piece, RowView
+from klnmf.data.sums import DivergenceConstant, is_exact_in_float32, sums_of_rows
 from klnmf.data.validation import check_value_range
 from klnmf.support.caching import cached_property
 from klnmf.support.option_names import option
@@ -29,18 +21,9 @@ Array = npt.NDArray[Any]
 
 
 class ObservedView(RowView):
-    """One mode of data whose pieces are weighted as they are read; takes a pass over it.
+    """One mode of data whose pieces are weighted as they are read.
 
-    Parameters
-    ----------
-    base : RowView
-        The data without weights.
-    weights : CellWeights
-        How its cells enter.
-    row_constraints : RowConstraints or None
-        Of its rows.
-    facts : ValueFacts, default=None
-        Collects facts about the values in the same pass.
+    To make one takes a pass over the data, in which ``facts`` sees all values.
     """
 
     def __init__(

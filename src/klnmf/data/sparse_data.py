@@ -15,116 +15,28 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
-from scipy.special import xlogy
 
 from klnmf.data.canonical import taken_rows
 from klnmf.data.cell_weights import CellWeights
 from klnmf.data.row_constraints import RowConstraints
+from klnmf.data.sums import (
+    DivergenceConstant,
+    blocked_sum,
+    is_exact_in_float32,
+    sums_of_rows,
+)
 from klnmf.data.validation import check_values
 from klnmf.support.caching import cached_property
 
 Array = npt.NDArray[Any]
 
-# ---- sums ----------------------------------------------------------------------------------------
-
-# Rows per partial sum. Every total is a sum of such blocks, by row number, so that it depends
-# neither on threads nor on how rows are stored; blocks on disk and partitions are multiples of it.
-ROWS_PER_SUM = 4096
-# Nonzeros of which a pass over the data makes a float64 copy at a time.
-NONZEROS_PER_PASS = 1 << 20
-
-
-def blocked_sum(values: Array) -> float:
-    """Sum in float64 over blocks of ``ROWS_PER_SUM`` values, in order."""
-    starts = np.arange(0, len(values), ROWS_PER_SUM)
-    if len(starts) == 0:
-        return 0.0
-    return float(np.add.reduceat(np.asarray(values, dtype=np.float64), starts).sum())
-
-
-def row_ranges(indptr: Array, n_nonzeros: int) -> Iterator[tuple[int, int]]:
-    """Ranges of rows, in order, with at most this many nonzeros, or one row that has more.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> list(row_ranges(np.array([0, 2, 3, 9, 9, 10]), 3))
-    [(0, 2), (2, 3), (3, 5)]
-    """
-    start, n_rows = 0, len(indptr) - 1
-    while start < n_rows:
-        stop = int(np.searchsorted(indptr, indptr[start] + n_nonzeros, side="right")) - 1
-        stop = min(max(stop, start + 1), n_rows)
-        yield start, stop
-        start = stop
-
-
-def sums_of_rows(indptr: Array, read: Callable[[slice], Array]) -> Array:
-    """Sum of each row in float64, from values that are read a slice at a time."""
-    sums = np.zeros(len(indptr) - 1)
-    for start, stop in row_ranges(indptr, NONZEROS_PER_PASS):
-        ends = indptr[start : stop + 1]
-        filled = np.flatnonzero(np.diff(ends))
-        if len(filled):
-            values = read(slice(ends[0], ends[-1])).astype(np.float64, copy=False)
-            # From the start of a nonempty row to that of the next one.
-            sums[start + filled] = np.add.reduceat(values, ends[filled] - ends[0])
-    return sums
-
-
-def constant_of(values: Array) -> float:
-    """Σ (v log v − v) of at most ``NONZEROS_PER_PASS`` values, of at least one."""
-    weights: Array | float = 1.0
-    if values.max() < 1 << 16:  # so casting is safe; most counts are few different numbers
-        whole = values.astype(np.intp)  # what bincount counts
-        if np.array_equal(whole, values):
-            weights = np.bincount(whole)
-            values = np.arange(len(weights))
-    piece = values.astype(np.float64)
-    return float(np.sum(weights * (xlogy(piece, piece) - piece)))
-
-
-class DivergenceConstant:
-    """Σ (v log v − v) of values that come in pieces: the same number for any pieces."""
-
-    def __init__(self) -> None:
-        self._sum, self._waiting = 0.0, np.zeros(0)
-
-    def add(self, values: Array) -> None:
-        """Take in the next values; no float64 copy is made of all of them."""
-        values = np.concatenate([self._waiting, values]) if len(self._waiting) else values
-        whole = len(values) // NONZEROS_PER_PASS * NONZEROS_PER_PASS
-        for start in range(0, whole, NONZEROS_PER_PASS):
-            self._sum += constant_of(values[start : start + NONZEROS_PER_PASS])
-        self._waiting = values[whole:]
-
-    @property
-    def total(self) -> float:
-        """The sum over all values so far."""
-        return self._sum + (constant_of(self._waiting) if len(self._waiting) else 0.0)
-
-
-def is_exact_in_float32(values: Array) -> bool:
-    """Whether values lose nothing in float32, as whole numbers do."""
-    pieces = (values[start : start + (1 << 16)] for start in range(0, len(values), 1 << 16))
-    with np.errstate(over="ignore"):
-        return all(np.array_equal(piece, piece.astype(np.float32)) for piece in pieces)
-
-
 # ---- one mode ------------------------------------------------------------------------------------
-
 
 MOST_COLUMNS = np.iinfo(np.int32).max
 
 
 def check_n_columns(n_columns: int) -> None:
-    """Refuse rows of more columns than back-ends can number.
-
-    Raises
-    ------
-    ValueError
-        If there are more than ``MOST_COLUMNS``. The rows of Xᵀ have a column for each sample.
-    """
+    """Refuse rows of more columns than back-ends can number; those of Xᵀ have one per sample."""
     if n_columns > MOST_COLUMNS:
         raise ValueError(
             f"A matrix with {n_columns:,} rows or columns is too large: at most {MOST_COLUMNS:,} "
@@ -139,9 +51,6 @@ def column_numbers(indices: Array, n_columns: int) -> Array:
     SciPy has wider ones where there are more than 2³¹ nonzeros, because there it widens both
     index arrays. Half the bytes of the indices is half the traffic.
 
-    Examples
-    --------
-    >>> import numpy as np
     >>> column_numbers(np.array([0, 2], dtype=np.int64), 3)
     array([0, 2], dtype=int32)
     """
@@ -376,13 +285,8 @@ class CountData(FitInput):
 class InMemoryData(CountData):
     """X by rows and, at the first use, by columns.
 
-    Parameters
-    ----------
-    X : scipy.sparse.csr_array
-        Canonical (sorted, no duplicates), positive values, float32 or float64: what
-        :func:`klnmf.data.validation.check_counts` returns. It is not copied.
-    row_constraints : sequence of RowConstraints or None
-        Constraints on the row problems, by mode.
+    X is what :func:`klnmf.data.validation.check_counts` returns; it is not copied.
+    ``row_constraints`` are by mode.
     """
 
     def __init__(

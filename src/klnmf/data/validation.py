@@ -19,12 +19,8 @@ from klnmf.support.option_names import option
 
 Array = npt.NDArray[Any]
 
-# Integers below this are exact in float32.
-EXACT_IN_FLOAT32 = 2**24
-
-# Rows that a message names.
-EXAMPLES = 5
-
+EXACT_IN_FLOAT32 = 2**24  # integers below this are
+EXAMPLES = 5  # rows that a message names
 # Positive values outside these bounds would under- or overflow in squares and quotients.
 VALUE_RANGE = {"float32": (1e-15, 1e15), "float64": (1e-140, 1e140)}
 
@@ -45,9 +41,8 @@ def working_dtype(values: Array, requested: Any = None) -> np.dtype[Any]:
 
 
 def warn_caller(message: str, category: type[Warning]) -> None:
-    """Warn at the line of the user's code, whatever wrappers stand between it and this call."""
-    frame = inspect.currentframe()
-    level = 1
+    """Warn at the line of the user's code, however many calls are between it and this one."""
+    frame, level = inspect.currentframe(), 1
     while frame is not None:
         package = frame.f_globals.get("__name__", "").partition(".")[0]
         if package not in ("klnmf", "sklearn"):
@@ -67,19 +62,8 @@ def checked_input(
     """Return X as scikit-learn checks it, after `checked_matrix`: an array, or a CSR array.
 
     NaN and infinity pass, unless ``ensure_all_finite=True``: `check_counts` has better advice.
-
-    Parameters
-    ----------
-    X : array-like, sparse matrix or DataFrame
-        What was passed.
-    name : str
-        What it is called, for the messages.
-    model : estimator, default=None
-        Whose ``n_features_in_`` and ``feature_names_in_`` X must have, or sets with ``reset=True``.
-    missing : CSR array, default=None
-        Cells whose values do not matter: they become 0.
-    **options
-        For scikit-learn's ``validate_data``, or without a model for its ``check_array``.
+    With a ``model``, X must have its ``n_features_in_`` and ``feature_names_in_``, or sets them
+    (``reset=True``). ``missing`` cells become 0.
     """
     X = checked_matrix(X, name)
     if missing is not None:
@@ -125,8 +109,8 @@ def _reject_negative(X: sp.csr_array, name: str, first_row: int) -> None:
         raise ValueError(
             f"Negative values in data passed to {name}: "
             f"{_cell(X, int(X.data.argmin()), first_row)}. KL divergence is for counts and other "
-            "nonnegative data; shift or clip the data, or do not centre or log-transform it below "
-            "0 first."
+            "nonnegative data. Do not centre the data, and do not take logarithms of values below "
+            "1."
         )
 
 
@@ -148,15 +132,15 @@ def check_value_range(smallest: float, largest: float, total: float, dtype: np.d
     if smallest < low or not largest <= high or too_far_apart:
         wider = f" Use {option('dtype', 'float64')}, or" if dtype == np.float32 else " Please"
         raise ValueError(
-            f"The positive values of X run from {smallest:.3g} to {largest:.3g}, but "
-            f"{dtype} arithmetic is safe from {low:g} to {high:g} only, and not over all of "
-            f"that in one matrix.{wider} multiply X by a constant (the components scale with it), "
-            "or set values that are numerical noise to 0."
+            f"The positive values of X range from {smallest:.3g} to {largest:.3g}, but {dtype} "
+            f"arithmetic is safe only from {low:g} to {high:g}, and not over all of that range in "
+            f"one matrix.{wider} multiply X by a constant (the components scale with it), or set "
+            "values that are numerical noise to 0."
         )
 
 
 def warn_of_many_components(n_learned: int, shape: tuple[int, int]) -> None:
-    """Warn where the components that are learned could reproduce any data; one always may be."""
+    """Warn if the learned components could reproduce any data; a single one is always fine."""
     if n_learned > 1 and n_learned >= min(shape):
         n, m = shape
         warn_caller(
@@ -187,18 +171,6 @@ def empty_samples_message(
 ) -> str | None:
     """Say how many samples have no counts, and which are the first; None if there are none.
 
-    Parameters
-    ----------
-    is_empty : array of bool
-        Whether a sample has no counts.
-    names : sequence, default=None
-        Names of the samples; None shows their numbers alone.
-    lack : str
-        What they have not, for the message.
-
-    Examples
-    --------
-    >>> import numpy as np
     >>> print(empty_samples_message(np.array([False, True]), ["letter", "report"]))
     1 of 2 samples has no counts: row 1 ('report'). Its row of W is 0 in all learned components.
     """
@@ -211,10 +183,10 @@ def empty_samples_message(
     listed = ", ".join(shown) + (", ..." if len(rows) > EXAMPLES else "")
     of_all = f"{len(rows):,} of {len(is_empty):,} samples"
     if len(rows) == 1:
-        told = f"{of_all} has {lack}: row {listed}. Its row"
+        found, row_is = f"{of_all} has {lack}: row {listed}", "Its row of W is"
     else:
-        told = f"{of_all} have {lack}: rows {listed}. Their rows"
-    return f"{told} of W {'is' if len(rows) == 1 else 'are'} 0 in all learned components."
+        found, row_is = f"{of_all} have {lack}: rows {listed}", "Their rows of W are"
+    return f"{found}. {row_is} 0 in all learned components."
 
 
 def check_counts(
@@ -226,33 +198,13 @@ def check_counts(
     takes_missing: bool = False,
     **options: Any,
 ) -> sp.csr_array:
-    """Return X as a canonical CSR array of positive floats.
+    """Return X as a canonical CSR array of positive floats: the one gate for counts.
 
-    This is the one gate for counts. X is never changed, and copied only where necessary.
+    X is never changed, and copied only where necessary. With ``dtype=None``, float32 and float64
+    stay and integers get the one that is exact. Messages use ``name``, the estimator or function,
+    and ``first_row``, where X is a block of a larger matrix; advice about NaN names the parameter
+    ``missing`` if the caller has it. Options are for :func:`checked_input`.
 
-    Parameters
-    ----------
-    X : array-like, sparse matrix or DataFrame
-        What was passed.
-    dtype : None, float32 or float64
-        Type to compute in; None keeps float32 and float64 and picks the exact one for integers.
-    name : str
-        Name of the estimator or function, for the messages.
-    first_row : int
-        Number of the first row, for the messages, if X is a block of rows of something larger.
-    takes_missing : bool
-        Whether the caller has the parameter ``missing``, which the advice about NaN names then.
-    **options
-        For :func:`checked_input`.
-
-    Returns
-    -------
-    scipy.sparse.csr_array
-        Sorted, without duplicates and explicit zeros. Shares memory with X where it already is so.
-
-    Examples
-    --------
-    >>> import numpy as np
     >>> X = check_counts(np.array([[0, 3], [1, 0]]))
     >>> X.nnz, X.dtype.name
     (2, 'float32')

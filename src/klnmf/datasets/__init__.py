@@ -1,7 +1,5 @@
 """Data sets by name: one comes with the package, well-known ones are downloaded once."""
 
-from __future__ import annotations
-
 from klnmf.datasets.bible import load_bible
 from klnmf.datasets.images import fetch_mnist
 from klnmf.datasets.single_cells import fetch_pbmc3k

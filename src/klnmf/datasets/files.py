@@ -55,13 +55,7 @@ def obtain(
     """Path of a file: one that is there already, packed or not, is used; else it is downloaded.
 
     A download that was cut off is taken up where it stopped; a file under the final name is
-    complete and has the right checksum.
-
-    Raises
-    ------
-    OSError
-        If the file is missing and may not or cannot be downloaded. The message says which file is
-        wanted, from where, and where to put it.
+    complete and has the right checksum. An OSError says which file is missing, and where to get it.
     """
     folders = search_folders(data_home)
     found = find([file.name.removesuffix(".gz"), file.name], folders)

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from klnmf.backends import DEFAULT_BACKEND, backend_named, make_backend
+from klnmf.backends import backend_named, make_backend
 from klnmf.constraints.checks import check_constraints, check_penalties, missing_cells
 from klnmf.constraints.constraints import Constraints, SampleConstraints
 from klnmf.constraints.names import check_sample_order, names_seen_in_fit, sample_names_of
@@ -40,7 +40,7 @@ Array = npt.NDArray[Any]
 
 # Imported now and not in the first fit: a process that is forked during an import cannot finish it
 # (`klnmf` makes forks wait for its imports). scikit-learn has callbacks since version 1.9.
-backend_named(DEFAULT_BACKEND)
+backend_named("auto")
 if find_spec("sklearn.callback"):
     import_module("sklearn.callback")
 
@@ -92,9 +92,7 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         check_arguments(constraints, "transform", TRANSFORM_ARGUMENTS)
         if is_dask_array(X):
             validate_data(self, X, reset=False, skip_check_array=True)
-            from klnmf.backends.dask.blocks import transformed_blocks
-
-            return transformed_blocks(self, X, {**constraints})
+            return self._transformed_blocks(X, {**constraints})
         check_sample_order({**constraints}, X)
         cells = self._missing_cells(X, constraints.get("missing"))
         given = {**constraints, "missing": cells}
@@ -269,6 +267,40 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         constraints = self._constraints_on(data.shape, data.dtype, given)
         return self._solve_W(data, self._H(), constraints)
 
+    def _transformed_blocks(self, X: Any, given: dict[str, Any]) -> Any:
+        from klnmf.backends.dask.blocks import constraints_on_driver, transformed_blocks
+
+        given = constraints_on_driver(given, X)
+        # Not the type of one block: integers would have one or the other by their size.
+        is_integer = X.dtype.kind in "biu"
+        dtype = np.dtype(self.dtype or (self.components_.dtype if is_integer else X.dtype))
+        constraints = None
+        if self.n_fixed_W_ or any(value is not None for value in given.values()):
+            constraints = self._constraints_on((X.shape[0], X.shape[1]), dtype, given)
+        return transformed_blocks(self._row_model(), X, dtype, constraints)
+
+    def _row_model(self) -> Any:
+        """Return what workers need to transform blocks of rows."""
+        from klnmf.backends.dask.blocks import RowModel
+
+        single: Any = copy.copy(self)
+        single.backend, single.n_threads, single.run, single._saved_state = "cpu", 1, None, None
+        return RowModel(
+            name=type(self).__name__,
+            n_components=self.n_components_,
+            is_sparse=self.sparse_output,
+            transform=single._transformed_rows,
+            in_user_units=single._fitted_rows,
+        )
+
+    def _transformed_rows(self, data: CountData, constraints: Constraints | None) -> Any:
+        if constraints is None:
+            return self._as_output(self._transformed(data, {}))
+        return self._as_output(self._solve_W(data, self._H(), constraints))
+
+    def _fitted_rows(self, W: Array, data: CountData | None, constraints: Constraints) -> Any:
+        return self._as_output(self._W_in_user_units(W, data, constraints))
+
     def _constraints_on(
         self, shape: tuple[int, int], dtype: np.dtype[Any], given: Any
     ) -> Constraints | None:
@@ -276,8 +308,8 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         n_given = 0 if fixed_W is None else np.shape(fixed_W)[1] if np.ndim(fixed_W) == 2 else 1
         if n_given != self.n_fixed_W_:
             raise ValueError(
-                f"The model was fitted with {self.n_fixed_W_} fixed columns of W, and {n_given} "
-                "are given for these samples. Pass fixed_W with the same columns as in fit."
+                f"fixed_W had {self.n_fixed_W_} columns in fit, and has {n_given} for these "
+                "samples. Pass fixed_W with the same columns as in fit."
             )
         given = {**given, "feature_weight": self.feature_weight_}
         size = (shape, self.n_components_, dtype)
@@ -300,12 +332,13 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         return W if constraints is None else constraints.original(0, W)
 
     def _W_in_user_units(  # noqa: N802
-        self, W: Array, data: CountData, constraints: Constraints
+        self, W: Array, data: CountData | None, constraints: Constraints
     ) -> Array:
         """W of a fit in the user's units; rows of samples of weight 0 are solved for."""
         W = constraints.original(0, W)
         if constraints.sample_weight is None or constraints.sample_weight.all():
             return W
+        assert data is not None
         unseen = np.flatnonzero(constraints.sample_weight == 0)
         indptr, indices, values = data.view(0).take_rows(unseen)
         rows = sp.csr_array((values, indices, indptr), shape=(len(unseen), data.shape[1]))

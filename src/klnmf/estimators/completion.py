@@ -16,7 +16,7 @@ from scipy.special import gammaln
 
 from klnmf.constraints.constraints import Constraints
 from klnmf.data.cell_weights import without_cells
-from klnmf.data.sparse_data import ROWS_PER_SUM
+from klnmf.data.sums import ROWS_PER_SUM
 
 if TYPE_CHECKING:
     from klnmf.data.on_disk.matrix import OnDiskMatrix
@@ -44,8 +44,8 @@ def completed(
     """
     if model.n_fixed_W_:
         raise ValueError(
-            "The model was fitted with fixed_W, fixed columns of W, which are not known for the "
-            "halves of samples that are scored. Compute the likelihood of new samples from "
+            "The model was fitted with fixed_W, which score does not support: the fixed columns of "
+            "W of half a sample are not defined. Compute the likelihood of new samples from "
             "transform(X, fixed_W=...) and components_."
         )
     H, weights = model._H(), model.feature_weight_

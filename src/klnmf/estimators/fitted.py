@@ -46,7 +46,8 @@ class FittedModel(FactorModel):
     ) -> Self:
         """Return a fitted model with these components.
 
-        It has all methods of a model after ``fit``, such as ``transform``, ``score`` and ``save``.
+        It has the methods of a model after ``fit``: ``transform``, ``score``, ``save``. Attributes
+        that are not given are NaN, None or empty.
 
         Parameters
         ----------

@@ -86,13 +86,14 @@ def _fit(
         if constraints is None or not (constraints.is_frozen(0) | constraints.is_frozen(1)).all():
             warn_if_one_sided(problem.penalties)  # a component that is free can be rescaled
         model._warn_of_data(X, seen.view(0).indptr, seen.shape, constraints)
-        W = _run(model, options, X, problem, solver, W, H, wants_W)
-    if not wants_W:
+        run, solution = _run(model, options, problem, solver, W, H)
+        W = _downloaded(X, run, solution.factors[0]) if wants_W else None
+    if W is None:
         return None
     if is_dask_array(X):
         from klnmf.backends.dask.blocks import output_blocks
 
-        return output_blocks(model, X, W, constraints)
+        return output_blocks(model._row_model(), X, W, constraints)
     if constraints is not None:
         assert isinstance(data, CountData)
         W = model._W_in_user_units(W, data, constraints)
@@ -114,15 +115,9 @@ def _finder(model: KLNMF, given: Any, solver: Solver) -> FindConstraints:
 
 
 def _run(
-    model: KLNMF,
-    options: RunOptions,
-    X: Any,
-    problem: Problem,
-    solver: Solver,
-    W: Any,
-    H: Any,
-    wants_W: bool,
-) -> Any:
+    model: KLNMF, options: RunOptions, problem: Problem, solver: Solver, W: Any, H: Any
+) -> tuple[Run, Solution]:
+    """Solve from the start, from a checkpoint or from the last fit, and set what is fitted."""
     run, checkpoint = _begin_run(model, options, problem, solver, W, H)
     n_done = len(run.history) - run.n_untold
     with ProgressBar(options.progress, model.max_iter, n_done) as bar:
@@ -151,12 +146,12 @@ def _run(
         checkpoint.write(run)
     if not model.converged_ and stopped_by is limit:
         _warn_not_converged(model.history_, model.kkt_residual_, model.max_iter, model.tol)
-    return _downloaded(X, run, solution.factors[0]) if wants_W else None
+    return run, solution
 
 
 def _keep(model: KLNMF, run: Run, solution: Solution) -> None:
     """Set the fitted attributes, and the state to continue from with ``warm_start``."""
-    H, constraints = run.problem.backend.download(solution.factors[1]), run.problem.constraints
+    (H,), constraints = run.problem.download(solution.factors[1:]), run.problem.constraints
     components = np.array((H if constraints is None else constraints.original(1, H)).T, order="C")
     model._set_fitted(
         model._as_output(components),
@@ -269,7 +264,7 @@ def _warm_state(model: KLNMF, problem: Problem, solver: Solver, W: Any, H: Any) 
 
 
 def _continuation_key(model: KLNMF, problem: Problem, solver: Solver) -> tuple[Any, ...]:
-    """Return what a fit must have in common with the last one to go on from its state."""
+    """Return what must be the same for a fit to go on from the state of the last one."""
     penalties = (model.l1_W, model.l2_W, model.l1_H, model.l2_H)
     constraints = None if problem.constraints is None else problem.constraints.checksum
     fingerprint = problem.backend.data.fingerprint
@@ -284,7 +279,7 @@ def _warn_not_converged(history: list[Record], residual: float, max_iter: int, t
         f"The fit stopped at {option('max_iter', max_iter)} with a KKT residual of "
         f"{residual:.2g}, above {option('tol', tol)}; in the last iteration the objective fell by "
         f"{change:.1e} of its value. If that is not enough, increase {option('max_iter')} (in "
-        "Python, fits with warm_start=True go on where the last one stopped); if it is, increase "
-        f"{option('tol')}.",
+        "Python, fits with warm_start=True continue where the last one stopped). If it is, "
+        f"increase {option('tol')}.",
         ConvergenceWarning,
     )

@@ -166,7 +166,7 @@ class KLNMF(SavedToFiles, FittedModel):
         },
         "n_threads": [None, Integral],
         "random_state": ["random_state"],
-        "dtype": "no_validation",  # checked with its own message
+        "dtype": "no_validation",  # checked with a better message
         "sparse_output": ["boolean"],
         "warm_start": ["boolean"],
         "backend": [StrOptions({"auto", *BACKENDS})],

@@ -124,7 +124,7 @@ class MiniBatchKLNMF(FactorModel):
         "tol": [Interval(Real, 0, None, closed="left")],
         "random_state": ["random_state"],
         "n_threads": [None, Integral],
-        "dtype": "no_validation",  # checked with its own message
+        "dtype": "no_validation",  # checked with a better message
         "sparse_output": ["boolean"],
         "backend": [StrOptions({"auto", *BACKENDS} - {"dask"})],
     }

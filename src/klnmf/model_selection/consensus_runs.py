@@ -185,7 +185,7 @@ def restarted(
     run = Run.started(problem, SparseCoordinateDescent(), state)
     run.until(SmallGain(enough), MaxIterations(max_iter))
     H = problem.backend.download(state.factors[1])
-    components = np.ascontiguousarray(H.T, dtype=np.float32)
+    components = np.array(H.T, dtype=np.float32, order="C")
     lengths = np.linalg.norm(components, axis=1, keepdims=True)
     components /= np.where(lengths > 0, lengths, 1)
     return Fit(components, float(state.objective))

@@ -50,7 +50,7 @@ def products(W: Array, H: Array, rows: Array, columns: Array) -> FloatArray:
 
 
 class Cells(NamedTuple):
-    """Values of some cells of a matrix."""
+    """Values at some cells of X."""
 
     x: FloatArray
     rows: Array
@@ -58,35 +58,36 @@ class Cells(NamedTuple):
 
     @classmethod
     def stored_in(cls, X: sp.csr_array) -> Cells:
-        """Return the stored cells of a matrix."""
+        """Return the cells that X stores."""
         rows = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
         return cls(X.data.astype(np.float64), rows, X.indices)
 
 
 def deviances(
-    held_out: Cells,
-    W: Array,
-    H: Array,
+    cells: Cells,
+    factors: tuple[Array, Array],
     shares: FloatArray,
     backgrounds: Sequence[float],
-    ratio: float | None = None,
+    *,
+    rest_is_zero: bool,
+    scale: float = 1.0,
 ) -> FloatArray:
-    """Deviance 2 Σ_j [x log(x / μ) − x + μ] by background and sample, with μ = ratio · y'.
+    """Deviance 2 Σ_j [x log(x / μ) − x + μ] of every sample, for each background ε.
 
-    W and H are the fit to the training data, ``shares`` are from `feature_shares`, and ``ratio`` is
-    the expected ratio of held-out to training counts; all other cells are then held-out zeros.
-    Without it, it is 1, and the sum is over the given cells only.
+    μ = scale · y', with the `feature_shares` q and the expected held-out counts for each training
+    count as ``scale``. The sum is over the given cells, or over all cells if the rest is 0. Returns
+    an array of shape (n_backgrounds, n_samples).
     """
-    x, rows, columns = held_out
+    (x, rows, columns), (W, H) = cells, factors
     totals = W.astype(np.float64) @ H.sum(axis=0, dtype=np.float64)
     y, floors = products(W, H, rows, columns), (totals[rows] + 1.0) * shares[columns]
     found = np.empty((len(backgrounds), len(W)))
     for row, background in zip(found, backgrounds, strict=True):
-        mu = (1.0 - background) * y + background * floors
-        if ratio is not None:
-            mu *= ratio
-        terms = xlogy(x, x / mu) - x
-        row[:] = np.bincount(rows, terms + mu if ratio is None else terms, minlength=len(W))
-        if ratio is not None:
-            row += ratio * ((1.0 - background) * totals + background * (totals + 1.0))
+        mu = scale * ((1.0 - background) * y + background * floors)
+        losses = xlogy(x, x / mu) - x
+        if not rest_is_zero:
+            losses += mu
+        row[:] = np.bincount(rows, weights=losses, minlength=len(W))
+        if rest_is_zero:
+            row += scale * ((1.0 - background) * totals + background * (totals + 1.0))
     return 2.0 * found

@@ -73,7 +73,7 @@ class ThinnedSplit:
         train, self._test = thinned(X, train_fraction, np.random.default_rng(seed))
         self._data = InMemoryData(train)
         self._problem = Problem(make_backend("auto", self._data, n_threads), Penalties())
-        self._ratio = (1.0 - train_fraction) / train_fraction
+        self._scale = (1.0 - train_fraction) / train_fraction
 
     def fitted(self, factors: Factors | None, n_components: int, seed: list[int]) -> Factors:
         """Return a fit with this many components, starting from a smaller one if there is one."""
@@ -98,8 +98,8 @@ class ThinnedSplit:
 
     def deviances(self, factors: Factors, backgrounds: Sequence[float]) -> FloatArray:
         """Held-out deviance for each background and sample."""
-        held_out, shares = Cells.stored_in(self._test), feature_shares(self._data)
-        return deviances(held_out, *factors, shares, backgrounds, self._ratio)
+        shares, cells = feature_shares(self._data), Cells.stored_in(self._test)
+        return deviances(cells, factors, shares, backgrounds, rest_is_zero=True, scale=self._scale)
 
 
 def _state_seed(seed: list[int]) -> int:
@@ -136,11 +136,11 @@ class SpeckledSplit:
         self._shape, self._dtype, self._n_threads = X.shape, X.dtype, n_threads
         generator = np.random.default_rng(seed)
         hidden = random_cells(X.shape, n_hidden(X.shape, X.nnz, train_fraction), generator)
-        self._rows, self._columns = np.divmod(hidden, X.shape[1])
         stored = Cells.stored_in(X).rows.astype(np.int64) * X.shape[1] + X.indices
         is_hidden = np.isin(stored, hidden, assume_unique=True)
-        self._values = np.zeros(len(hidden))
-        self._values[np.searchsorted(hidden, stored[is_hidden])] = X.data[is_hidden]
+        values = np.zeros(len(hidden))
+        values[np.searchsorted(hidden, stored[is_hidden])] = X.data[is_hidden]
+        self._hidden = Cells(values, *np.divmod(hidden, X.shape[1]))
         # Visible nonzeros and hidden cells in one pattern, in order of rows.
         cells = np.concatenate([stored[~is_hidden], hidden])
         self._order = np.argsort(cells, kind="stable")
@@ -151,7 +151,7 @@ class SpeckledSplit:
         """Return a fit with this many components, starting from a smaller one if there is one."""
         if factors is None:
             # Hidden cells start with the estimates from row and column sums.
-            factors = one_component(self._filled(np.zeros(len(self._rows))))
+            factors = one_component(self._filled(np.zeros(len(self._hidden.x))))
             factors, _ = self._rounds(factors, seed)
         if factors[0].shape[1] < n_components:
             factors = resized(self._problem(factors), factors, n_components, seed)
@@ -169,8 +169,7 @@ class SpeckledSplit:
     def deviances(self, factors: Factors, backgrounds: Sequence[float]) -> FloatArray:
         """Deviance of the hidden cells for each background and sample."""
         shares = feature_shares(self._problem(factors).backend.data)
-        held_out = Cells(self._values, self._rows, self._columns)
-        return deviances(held_out, *factors, shares, backgrounds)
+        return deviances(self._hidden, factors, shares, backgrounds, rest_is_zero=False)
 
     def objective(self, factors: Factors) -> float:
         """KL divergence of the visible cells."""
@@ -196,7 +195,7 @@ class SpeckledSplit:
 
     def _problem(self, factors: Factors) -> Problem:
         """Return the problem of the data with hidden cells as these factors estimate them."""
-        data = self._filled(products(*factors, self._rows, self._columns))
+        data = self._filled(products(*factors, self._hidden.rows, self._hidden.columns))
         return Problem(make_backend("auto", data, self._n_threads), Penalties())
 
     def _filled(self, estimates: FloatArray) -> InMemoryData:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import cycle, product
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
@@ -44,8 +45,7 @@ def plot_convergence(
 
     Returns
     -------
-    ax : matplotlib Axes
-        The axes with the plot.
+    matplotlib Axes
 
     Examples
     --------
@@ -82,19 +82,14 @@ def plot_kkt_residual(
 
     Parameters
     ----------
-    history : sequence of dict, or dict of them by name
-        ``history_`` of a fitted model, or several by name.
-    ax : matplotlib Axes, optional
-        Axes to plot on. By default, those of a new figure.
-    against : {"seconds", "iteration"}, default="seconds"
-        Whether the horizontal axis shows solver time or iterations.
+    history, ax, against
+        As in `plot_convergence`.
     tol : float, optional
         Add a line at this tolerance, such as ``tol`` of the model.
 
     Returns
     -------
-    ax : matplotlib Axes
-        The axes with the plot.
+    matplotlib Axes
 
     Examples
     --------
@@ -120,17 +115,12 @@ def plot_zeros(history: Histories, ax: Axes | None = None, *, against: Against =
 
     Parameters
     ----------
-    history : sequence of dict, or dict of them by name
-        ``history_`` of a fitted model, or several by name.
-    ax : matplotlib Axes, optional
-        Axes to plot on. By default, those of a new figure.
-    against : {"seconds", "iteration"}, default="seconds"
-        Whether the horizontal axis shows solver time or iterations.
+    history, ax, against
+        As in `plot_convergence`.
 
     Returns
     -------
-    ax : matplotlib Axes
-        The axes with the plot.
+    matplotlib Axes
 
     Examples
     --------
@@ -141,7 +131,7 @@ def plot_zeros(history: Histories, ax: Axes | None = None, *, against: Against =
     """
     fits = _named(history, against)
     ax = axes_or_new(ax, 6.0, 3.6)
-    for (name, records), colour in zip(fits.items(), _colours(len(fits)), strict=True):
+    for (name, records), colour in zip(fits.items(), cycle(LINE_COLOURS), strict=False):
         for factor, style in (("W", "-"), ("H", "--")):
             label = f"{name}, {factor}" if name else factor
             zeros = _column(records, f"zeros_{factor}")
@@ -177,21 +167,14 @@ def _column(records: History, key: str) -> FloatArray:
     return np.array([record[key] for record in records], dtype=np.float64)
 
 
-def _colours(n_fits: int) -> list[str]:
-    return [LINE_COLOURS[i % len(LINE_COLOURS)] for i in range(n_fits)]
-
-
 def _draw_on_log_scale(
     ax: Axes, fits: dict[str, History], curves: dict[str, FloatArray], against: Against
 ) -> None:
     """Plot one curve per fit. If there are more fits than colours, lines are dashed too."""
-    for i, ((name, records), colour) in enumerate(
-        zip(fits.items(), _colours(len(fits)), strict=True)
-    ):
-        style = ("-", "--", "-.", ":")[i // len(LINE_COLOURS) % 4]
-        values = curves[name]
+    looks = cycle(product(("-", "--", "-.", ":"), LINE_COLOURS))
+    for (name, records), (style, colour) in zip(fits.items(), looks, strict=False):
         # A logarithmic axis has no place for other values.
-        drawn = np.where(values > 0.0, values, np.nan)
+        drawn = np.where(curves[name] > 0.0, curves[name], np.nan)
         _draw_curve(ax, records, drawn, against, style, color=colour, label=name or "_")
     ax.set_yscale("log")
     _finish(ax, against)
@@ -206,9 +189,7 @@ def _draw_curve(
 
 def _finish(ax: Axes, against: Against) -> None:
     ax.set_xlabel("solver time (seconds)" if against == "seconds" else "iteration")
-    ax.grid(True, axis="y", color="0.9", linewidth=0.8)
-    ax.set_axisbelow(True)
-    light_frame(ax)
+    light_frame(ax, with_grid=True)
     if ax.get_legend_handles_labels()[1]:
         # Beside the curves, not over them: they may fill the whole height.
         ax.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))

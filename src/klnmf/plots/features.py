@@ -64,12 +64,12 @@ def plot_top_features(
     select : sequence of int, optional
         Components to plot, in this order. By default, all of them.
     axes : array of matplotlib Axes, optional
-        One per component plotted, in any shape. By default, a new figure with five charts per row.
+        One per component plotted, in any shape. By default, those of a new figure.
 
     Returns
     -------
-    axes : ndarray of matplotlib Axes, shape (n_drawn,)
-        The axes with the charts; ``axes[0].figure`` is the figure.
+    ndarray of matplotlib Axes, shape (n_drawn,)
+        ``axes[0].figure`` is the figure.
 
     Examples
     --------
@@ -90,15 +90,8 @@ def plot_top_features(
         weights = leading.weights[component]
         ax.barh(np.arange(weights.size), weights, height=0.7, color=BLUE)
         for position in np.flatnonzero(weights > limit):
-            ax.text(
-                0.98 * limit,
-                position,
-                percent(weights[position]),
-                ha="right",
-                va="center_baseline",
-                fontsize=7,
-                color="white",
-            )
+            looks = {"ha": "right", "va": "center_baseline", "fontsize": 7, "color": "white"}
+            ax.text(0.98 * limit, position, percent(weights[position]), **looks)
         ax.set_xlim(0.0, limit)  # shared, so that bars can be compared across charts
         _finish_panel(ax, component, [names[j] for j in leading.features[component]], n_top)
         ax.locator_params(axis="x", nbins=3)
@@ -123,17 +116,12 @@ def plot_intervals(
     ----------
     bootstrap : Bootstrap
         Result of `klnmf.uncertainty.bootstrap`.
-    n_top : int, default=8
-        Features per component.
-    select : sequence of int, optional
-        Components to plot, in this order. By default, all of them.
-    axes : array of matplotlib Axes, optional
-        One per component plotted, in any shape. By default, a new figure with four charts per row.
+    n_top, select, axes
+        As in `plot_top_features`.
 
     Returns
     -------
-    axes : ndarray of matplotlib Axes, shape (n_drawn,)
-        The axes with the charts; ``axes[0].figure`` is the figure.
+    ndarray of matplotlib Axes, shape (n_drawn,)
 
     Examples
     --------
@@ -154,14 +142,8 @@ def plot_intervals(
         table = bootstrap.table(component, n_top)
         positions = np.arange(len(table["share"]))
         ax.hlines(positions, table["lower"], table["upper"], color=BLUE, linewidth=1.8)
-        ax.scatter(
-            table["share"],
-            positions,
-            s=13,
-            zorder=3,
-            edgecolors=BLUE,
-            facecolors=[BLUE if inside else "white" for inside in table["is_interior"]],
-        )
+        filling = [BLUE if inside else "white" for inside in table["is_interior"]]
+        ax.scatter(table["share"], positions, s=13, zorder=3, edgecolors=BLUE, facecolors=filling)
         ax.set_xlim(0.0, 1.08 * (float(np.nanmax(table["upper"], initial=0.0)) or 1.0))
         _finish_panel(ax, component, [str(name) for name in table["feature"]], n_top)
         ax.locator_params(axis="x", nbins=4)
@@ -194,11 +176,7 @@ def _common_limit(longest_bars: list[float]) -> float:
 
 
 def plot_component_sizes(
-    components: Any,
-    W: Any = None,
-    feature_names: Names | None = None,
-    *,
-    ax: Axes | None = None,
+    components: Any, W: Any = None, feature_names: Names | None = None, *, ax: Axes | None = None
 ) -> Axes:
     """Plot each component's share of the total mass, largest at the top.
 
@@ -216,8 +194,7 @@ def plot_component_sizes(
 
     Returns
     -------
-    ax : matplotlib Axes
-        The axes with the plot.
+    matplotlib Axes
 
     Examples
     --------

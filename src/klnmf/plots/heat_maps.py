@@ -46,12 +46,8 @@ def plot_component_similarity(
 
     Parameters
     ----------
-    components : array-like or sparse matrix of shape (n_components, n_features)
-        Nonnegative components, such as ``components_`` of a fitted model.
-    other : array-like or sparse matrix of shape (n_other, n_features), optional
-        Components of another model. By default, the same components.
-    similarity : {"cosine", "hellinger"}, default="cosine"
-        See `klnmf.topics.component_similarity`.
+    components, other, similarity
+        As in `klnmf.topics.component_similarity`.
     feature_names, other_feature_names : sequence of str, optional
         Names of the features, to label the rows with the three most relevant ones. With both, the
         features of the two models are matched by name.
@@ -60,8 +56,7 @@ def plot_component_similarity(
 
     Returns
     -------
-    ax : matplotlib Axes
-        The axes with the plot.
+    matplotlib Axes
 
     Examples
     --------
@@ -83,9 +78,8 @@ def plot_component_similarity(
     else:
         rows, columns = _matched_first(values)
     names = component_names(components, feature_names)
-    size = [1.0 + 0.22 * n for n in values.shape]
-    label_width = 0.07 * max(map(len, names))
-    ax = axes_or_new(ax, max(4.0, size[1] + label_width), max(3.0, size[0]))
+    height, width = (1.0 + 0.22 * n for n in values.shape)
+    ax = axes_or_new(ax, max(4.0, width + 0.07 * max(map(len, names))), max(3.0, height))
     _draw(
         ax,
         values[np.ix_(rows, columns)],
@@ -117,13 +111,9 @@ def plot_components_by_label(
 
     Parameters
     ----------
-    W : array-like or sparse matrix of shape (n_samples, n_components)
-        Representation of the samples.
-    components : array-like or sparse matrix of shape (n_components, n_features)
-        Components, such as ``components_`` of a fitted model.
-    labels : array-like of shape (n_samples,)
-        Label of each sample. Columns are in the order of first appearance. The numbers are those of
-        `klnmf.topics.label_proportions`.
+    W, components, labels
+        As in `klnmf.topics.label_proportions`, which gives the numbers. Labels are in the order of
+        first appearance.
     feature_names : sequence of str, optional
         Names of the features, to label each component with the three most relevant ones.
     ax : matplotlib Axes, optional
@@ -131,8 +121,7 @@ def plot_components_by_label(
 
     Returns
     -------
-    ax : matplotlib Axes
-        The axes with the plot.
+    matplotlib Axes
 
     Examples
     --------

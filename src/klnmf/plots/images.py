@@ -46,8 +46,8 @@ def plot_components_as_images(
 
     Returns
     -------
-    axes : ndarray of matplotlib Axes, shape (n_drawn,)
-        The axes with the charts; ``axes[0].figure`` is the figure.
+    ndarray of matplotlib Axes, shape (n_drawn,)
+        ``axes[0].figure`` is the figure.
 
     Examples
     --------
@@ -75,7 +75,6 @@ def plot_components_as_images(
         largest = float(image.max()) or 1.0
         ax.imshow(image, cmap=cmap, vmin=0.0, vmax=largest, interpolation="nearest")
         ax.set_title(f"component {component}", fontsize=7, pad=2.0)
-        ax.set_xticks([])
-        ax.set_yticks([])
+        ax.set(xticks=[], yticks=[])
         ax.spines[:].set_color("0.8")
     return panels

@@ -38,8 +38,8 @@ def plot_intertopic_map(components: Any, W: Any = None, *, ax: Axes | None = Non
 
     Returns
     -------
-    ax : matplotlib Axes
-        The axes with the plot; ``ax.collections[0]`` holds the circles.
+    matplotlib Axes
+        ``ax.collections[0]`` holds the circles.
 
     Examples
     --------
@@ -61,30 +61,19 @@ def plot_intertopic_map(components: Any, W: Any = None, *, ax: Axes | None = Non
     side = min(size_in_points(ax))
     diameters = side * np.sqrt(_COVERED * sizes * 4.0 / np.pi)
     reach = _reach(points, diameters / side)
-    ax.set_xlim(-reach, reach)
-    ax.set_ylim(-reach, reach)
+    ax.set(xlim=(-reach, reach), ylim=(-reach, reach), xticks=[], yticks=[])
     ax.axhline(0.0, color="0.9", linewidth=0.8, zorder=0)
     ax.axvline(0.0, color="0.9", linewidth=0.8, zorder=0)
-    ax.scatter(
-        points[:, 0],
-        points[:, 1],
-        s=diameters**2,
-        color=BLUE,
-        alpha=0.35,
-        edgecolors=BLUE,
-        linewidths=1.0,
-    )
+    looks: dict[str, Any] = {"color": BLUE, "alpha": 0.35, "edgecolors": BLUE, "linewidths": 1.0}
+    ax.scatter(points[:, 0], points[:, 1], s=diameters**2, **looks)
     largest_first = np.argsort(-sizes, kind="stable")
     labels = [str(placed[i]) for i in largest_first]
     _number(ax, points[largest_first], labels, points_per_unit=side / (2.0 * reach))
-    ax.set_xticks([])
-    ax.set_yticks([])
     ax.spines[:].set_color("0.8")
     ax.set_xlabel(f"{explained[0]:.0%} of the squared Jensen-Shannon distances")
     ax.set_ylabel(f"{explained[1]:.0%} of the squared Jensen-Shannon distances")
-    empty = len(distances) - placed.size
-    left_out = f" ({empty} empty, left out)" if empty else ""
-    title(ax, f"Map of the components{left_out}")
+    n_empty = len(distances) - placed.size
+    title(ax, "Map of the components" + (f" ({n_empty} empty, left out)" if n_empty else ""))
     return ax
 
 

@@ -37,8 +37,8 @@ def plot_rank_selection(selection: Any, ax: Axes | None = None) -> Axes:
 
     Returns
     -------
-    ax : matplotlib Axes
-        The axes of the deviance. Those of the stability lie over it.
+    matplotlib Axes
+        Those of the deviance. Those of the stability lie over them.
 
     Examples
     --------
@@ -72,9 +72,7 @@ def plot_rank_selection(selection: Any, ax: Axes | None = None) -> Axes:
     ax.set_ylabel("held-out deviance per sample,\nabove the lowest", color=blue)
     ax.set_ylim(bottom=min(0.0, -0.04 * float(np.max(table["difference"]))))
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
-    ax.grid(True, axis="y", color="0.9", linewidth=0.8)
-    ax.set_axisbelow(True)
-    light_frame(ax)
+    light_frame(ax, with_grid=True)
     if not np.isnan(stability).all():
         right = ax.twinx()
         right.plot(ranks, stability, "s--", color=orange, markersize=3, linewidth=1.2)
@@ -101,8 +99,7 @@ def plot_consensus(result: Any, ax: Axes | None = None) -> Axes:
 
     Returns
     -------
-    ax : matplotlib Axes
-        The axes with the plot.
+    matplotlib Axes
 
     Examples
     --------
@@ -143,6 +140,5 @@ def plot_consensus(result: Any, ax: Axes | None = None) -> Axes:
     ax.set_xlabel("components of all runs")
     ax.set_ylabel("consensus component")
     ax.figure.colorbar(image, ax=ax, label="cosine similarity", shrink=0.8)
-    n_runs = len(result.run_objectives)
-    title(ax, f"{last} components that {n_runs} runs agree on")
+    title(ax, f"{last} components that {len(result.run_objectives)} runs agree on")
     return ax

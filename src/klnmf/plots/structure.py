@@ -88,8 +88,8 @@ def plot_structure(
 
     Returns
     -------
-    ax : matplotlib Axes
-        The axes with the plot. Its ``patches`` are the components from the bottom up.
+    matplotlib Axes
+        Its ``patches`` are the components from the bottom up.
 
     References
     ----------
@@ -168,11 +168,9 @@ def _sampled(W: Any, components: Any, labels: Any, max_samples: int, seed: int) 
 
 def _by_mean(sample: _Sample) -> list[int]:
     """Components by mean share, largest first; each group has the same weight."""
-    by_group = [
-        sample.proportions[sample.member == group].mean(axis=0)
-        for group in range(len(sample.groups))
-    ]
-    return [int(k) for k in np.argsort(-np.mean(by_group, axis=0), kind="stable")]
+    groups = range(len(sample.groups))
+    means = [sample.proportions[sample.member == group].mean(axis=0) for group in groups]
+    return [int(k) for k in np.argsort(-np.mean(means, axis=0), kind="stable")]
 
 
 def _chosen(select: Sequence[int], n_components: int) -> list[int]:
@@ -297,16 +295,9 @@ def _legend(ax: Axes, names: list[str], shown: list[int], n_others: int) -> None
     if n_others:
         text = f"{n_others} other component{'s' if n_others > 1 else ''}"
         entries.append(Patch(color=REST_COLOURS[0], label=text))
-    ax.legend(
-        handles=entries[::-1],
-        title="component",
-        frameon=False,
-        fontsize=8,
-        title_fontsize=8,
-        loc="upper left",
-        bbox_to_anchor=(1.0, 1.02),
-        alignment="left",
-    )
+    looks: Any = {"frameon": False, "fontsize": 8, "title_fontsize": 8, "alignment": "left"}
+    place: Any = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.02)}
+    ax.legend(handles=entries[::-1], title="component", **looks, **place)
 
 
 def _note(ax: Axes, sample: _Sample) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from klnmf.support.optional_packages import require
 from klnmf.topics.checks import Names, checked_components
 from klnmf.topics.features import top_features
 
@@ -33,22 +34,15 @@ _LINE, _LETTER = 1.2, 0.62
 
 def pyplot() -> Any:
     """Import matplotlib, when a new figure is needed."""
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError as error:
-        raise ImportError(
-            'Plots need matplotlib: install it with  pip install "klnmf[plots]".'
-        ) from error
-    return plt
+    return require("matplotlib.pyplot", "A plot", "plots")
 
 
 def axes_or_new(ax: Axes | None, width: float, height: float) -> Axes:
     """Return the axes of the caller, or those of a new figure of this size in inches."""
     if ax is not None:
         return ax
-    _, new = pyplot().subplots(figsize=(width, height), layout="constrained")
-    axes: Axes = new
-    return axes
+    new: Axes = pyplot().subplots(figsize=(width, height), layout="constrained")[1]
+    return new
 
 
 def panels_or_new(
@@ -58,10 +52,7 @@ def panels_or_new(
     size: tuple[float, float],
     label: str = "",
 ) -> npt.NDArray[np.object_]:
-    """Return the axes of the caller, flattened, or those of a new figure.
-
-    ``size`` is that of a chart of the new figure in inches, ``label`` stands below all of them.
-    """
+    """Return the caller's axes, or those of a new figure: size of each in inches, common label."""
     if axes is not None:
         given = np.asarray(axes, dtype=object).ravel()
         if given.size < n_panels:
@@ -102,12 +93,9 @@ def component_names(components: Any, feature_names: Names | None, n_words: int =
     """Label each component with its number and, if features have names, the most relevant ones."""
     if feature_names is None:
         return [str(k) for k in range(checked_components(components).shape[0])]
-    names = []
     topics = top_features(components, feature_names, n_top=n_words, by="relevance")
-    for k, topic in enumerate(topics):
-        words = ", ".join(shortened(name) for name, _ in topic)
-        names.append(f"{k}  {words or '(empty)'}")
-    return names
+    words = (", ".join(shortened(name) for name, _ in topic) for topic in topics)
+    return [f"{k}  {text or '(empty)'}" for k, text in enumerate(words)]
 
 
 def shortened(name: str) -> str:
@@ -115,9 +103,12 @@ def shortened(name: str) -> str:
     return name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 1] + "…"
 
 
-def light_frame(ax: Axes) -> None:
-    """Keep only the left and the lower side of the frame."""
+def light_frame(ax: Axes, *, with_grid: bool = False) -> None:
+    """Keep only the left and the lower side of the frame, with or without horizontal lines."""
     ax.spines[["top", "right"]].set_visible(False)
+    if with_grid:
+        ax.grid(True, axis="y", color="0.9", linewidth=0.8)
+        ax.set_axisbelow(True)
 
 
 def title(ax: Axes, text: str, size: float = 10.0) -> None:

@@ -1,7 +1,5 @@
 """Matrices larger than memory: prepared once in a folder, then fitted from memory maps."""
 
-from __future__ import annotations
-
 from klnmf.data.on_disk.matrix import OnDiskMatrix, open_matrix
 from klnmf.preparing.writing import prepare
 

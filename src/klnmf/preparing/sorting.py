@@ -11,7 +11,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from klnmf.data.on_disk.views import Entries, MappedRows
-from klnmf.data.sparse_data import row_ranges
+from klnmf.data.sums import row_ranges
 from klnmf.readers.streams import Block, CountStream
 
 Array = npt.NDArray[Any]
@@ -154,16 +154,8 @@ def transposed_blocks(
 ) -> Iterator[tuple[Array, Array]]:
     """Entries of a matrix column after column: pieces of row numbers and of values.
 
-    Parameters
-    ----------
-    stored : MappedRows
-        The matrix by rows.
-    counts : ndarray
-        Nonzeros of each column.
-    limit : int
-        Entries in memory at a time.
-    folder : Path
-        For temporary files, which are as large as the matrix.
+    ``counts`` are the nonzeros of each column. At most ``limit`` entries are in memory at a time;
+    temporary files in ``folder`` are as large as the matrix.
     """
     dtype = record_dtype((stored.n_rows, stored.n_columns), stored.values.dtype)
     entries = stored.entries(limit)

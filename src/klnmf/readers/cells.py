@@ -27,8 +27,6 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 def as_cell(value: Any) -> Any:
     """Return a value as it is written: text that looks like a formula behind an apostrophe.
 
-    Examples
-    --------
     >>> as_cell("=1+1"), as_cell("-5"), as_cell("sea"), as_cell("'=")
     ("'=1+1", '-5', 'sea', "''=")
     """
@@ -42,8 +40,6 @@ def as_cell(value: Any) -> Any:
 def from_cell(cell: str) -> str:
     """Return the name that `as_cell` made this cell of.
 
-    Examples
-    --------
     >>> from_cell("'=1+1"), from_cell("'tis"), from_cell("-5")
     ('=1+1', "'tis", '-5')
     """

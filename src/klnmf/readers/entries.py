@@ -76,13 +76,7 @@ class EntryFile:
     kind: str = "Matrix Market"
 
     def blocks(self) -> Iterator[Block]:
-        """All entries, some at a time.
-
-        Raises
-        ------
-        ReadError
-            With the first line that is not what it should be.
-        """
+        """All entries, some at a time; a ReadError names the first line that is wrong."""
         problem = f"it cannot be read as {self.kind}"
         with parsed_by_others(self.path, problem, self._explain), open_binary(self.path) as stream:
             for _ in range(self.n_lines):

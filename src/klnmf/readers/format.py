@@ -19,23 +19,12 @@ class Format(ABC):
     To add one, write a subclass and put it into the table in ``readers/formats.py``. The
     keyword-only arguments of `read` (or, in a `StreamedFormat`, of `stream`) are its options. Here
     ``*_`` lets type checkers accept any of them.
-
-    Attributes
-    ----------
-    name : str
-        What users call it.
-    endings : tuple of str
-        How the names of its files end, in lower case.
-    may_be_packed : bool
-        Whether files may also end in ``.gz``.
-    is_folder : bool or None
-        Whether a path of this format is a folder; None if it may be a file, too.
     """
 
-    name: ClassVar[str]
-    endings: ClassVar[tuple[str, ...]] = ()
-    may_be_packed: ClassVar[bool] = False
-    is_folder: ClassVar[bool | None] = False
+    name: ClassVar[str]  # what users call it
+    endings: ClassVar[tuple[str, ...]] = ()  # of the names of its files, in lower case
+    may_be_packed: ClassVar[bool] = False  # whether files may also end in .gz
+    is_folder: ClassVar[bool | None] = False  # None: it may be a file, too
 
     def matches(self, path: Path) -> bool:
         """Whether a path looks like this format, by its name or by what is beside or in it."""

@@ -87,10 +87,7 @@ class NamedBeside(Format):
     def files_beside(self, table: CountTable, path: Path) -> dict[Path, bytes]:
         """Return the files of names to write, and their content.
 
-        Raises
-        ------
-        FileExistsError
-            If a file that is not among them would be read as names of the matrix.
+        Other files there that would be read as names of the matrix are an error.
         """
         files: dict[Path, bytes] = {}
         for what, endings in BESIDE.items():

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from klnmf.data.matrix_checks import checked_indptr, csr_from_parts
-from klnmf.data.sparse_data import row_ranges
+from klnmf.data.sums import row_ranges
 from klnmf.readers.table import CountTable, table_of_file
 from klnmf.support.input_files import ReadError
 
@@ -48,32 +48,18 @@ class Outline(NamedTuple):
 
 @dataclass(frozen=True)
 class CountStream:
-    """Counts in blocks of entries.
+    """Counts in blocks of entries, all of one type.
 
-    Parameters
-    ----------
-    blocks : callable
-        Returns all entries in blocks, of at most about as many entries as the argument says. All
-        counts have the same type.
-    outline : callable
-        Returns the shape, the names and the type. Call it after the last block: some files say
-        how many rows they have only by ending.
-    in_order : bool, default=False
-        Whether row numbers never decrease, within a block and from block to block.
-    is_whole : bool, default=False
-        Whether all of it is read into memory for the first block.
-    as_counts : bool, default=True
-        Whether whole numbers are counts, whatever their type.
-    hint : str, default=""
-        What to add to the message if the counts are not valid.
+    ``blocks`` is called with about the largest number of entries of a block, ``outline`` after the
+    last block: some files say how many rows they have only by ending.
     """
 
     blocks: Blocks
     outline: Callable[[], Outline]
-    in_order: bool = False
-    is_whole: bool = False
-    as_counts: bool = True
-    hint: str = ""
+    in_order: bool = False  # whether row numbers never decrease, from block to block either
+    is_whole: bool = False  # whether all of it is read into memory for the first block
+    as_counts: bool = True  # whether whole numbers are counts, whatever their type
+    hint: str = ""  # to add to the message if the counts are not valid
 
     def transposed(self) -> CountStream:
         """Stream with rows and columns exchanged; labels and ids are left out."""

@@ -134,8 +134,6 @@ def unique_features(given: Sequence[str] | Array, whose: str) -> Array:
     The first of each keeps its name, and no name that is there is given to another: the names are
     those of ``AnnData.var_names_make_unique``.
 
-    Examples
-    --------
     >>> unique_features(["a", "a", "b"], "counts.mtx").tolist()
     ['a', 'a-1', 'b']
     """

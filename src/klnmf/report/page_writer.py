@@ -15,21 +15,15 @@ import numpy as np
 import numpy.typing as npt
 
 from klnmf.report import gathering, reproduce, summary
+from klnmf.support.optional_packages import require
 from klnmf.support.whole_files import writing
 
 Names = Sequence[str] | npt.NDArray[np.str_]
 
 # Joined in this order to one script.
 _SCRIPTS = (
-    "elements.js",
-    "selection.js",
-    "cards.js",
-    "map.js",
-    "structure.js",
-    "convergence.js",
-    "rank.js",
-    "tables.js",
-    "start.js",
+    *("elements", "selection", "cards", "map", "structure"),
+    *("convergence", "rank", "tables", "start"),
 )
 # Characters that could end the element that holds the data, or a line of JavaScript.
 _ESCAPES = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&\u2028\u2029"}
@@ -164,12 +158,7 @@ def embedded_json(value: Any) -> str:
 
 def _environment() -> Any:
     """Return a jinja2 environment that escapes what it inserts and refuses unknown names."""
-    try:
-        import jinja2
-    except ImportError as error:
-        raise ImportError(
-            'Reports need jinja2: install it with  pip install "klnmf[report]".'
-        ) from error
+    jinja2 = require("jinja2", "A report", "report")
     return jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
@@ -182,7 +171,7 @@ def _asset(name: str) -> str:
 
 def _joined_scripts() -> str:
     """All scripts inside one function, so that none of their names is global."""
-    parts = "\n".join(_asset(name) for name in _SCRIPTS)
+    parts = "\n".join(_asset(f"{name}.js") for name in _SCRIPTS)
     return f'(() => {{\n"use strict";\n{parts}}})();'
 
 

@@ -75,14 +75,14 @@ class Checkpoint(PeriodicFile[Run]):
 
     def packed(self, work: Run) -> Container:
         """See :class:`PeriodicFile`."""
-        run, state, snapshot = work, work.state, work.problem.backend.snapshot
+        run, state, download = work, work.state, work.problem.backend.download
         names = {id(factor): factor_name(mode) for mode, factor in enumerate(state.factors)}
-        arrays = {names[id(factor)]: snapshot(factor) for factor in state.factors}
+        arrays = {names[id(factor)]: download(factor) for factor in state.factors}
         memory = run.solver.stored_memory(state)
         for name, array in memory.arrays.items():
             if id(array) not in names:
                 names[id(array)] = f"memory.{name}"
-                arrays[f"memory.{name}"] = snapshot(array)
+                arrays[f"memory.{name}"] = download(array)
         content = {
             "identity": self.identity,
             "tol": number_to_json(float(self.tol)),
@@ -156,7 +156,9 @@ def _state(content: Fields, arrays: dict[str, Array], problem: Problem, solver: 
     """Return the checked state of a fit of this problem."""
     _check_factors(arrays, problem, content.fields("identity").whole("n_components"))
     restored = {
-        name: problem.backend.restore(array) for name, array in arrays.items() if name != "history"
+        name: problem.backend.upload(array, array.dtype)
+        for name, array in arrays.items()
+        if name != "history"
     }
     stored = content.fields("state")
     state = State(

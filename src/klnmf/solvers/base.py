@@ -1,7 +1,4 @@
-"""What a solver is: a way to do one iteration on a pair of factors.
-
-The loop around it is elsewhere.
-"""
+"""What a solver is: a way to do one iteration on the factors. The loop is in `solvers/loop.py`."""
 
 from __future__ import annotations
 
@@ -57,7 +54,8 @@ class Problem:
 
     def download(self, factors: Iterable[Any]) -> list[Array]:
         """Return factors as NumPy arrays of the data's type."""
-        return [self.backend.download(factor) for factor in factors]
+        dtype = self.backend.data.dtype
+        return [np.asarray(self.backend.download(factor), dtype) for factor in factors]
 
     @property
     def constraints(self) -> Constraints | None:
@@ -74,37 +72,31 @@ class Problem:
         return self._row_constraints(mode).is_frozen(n_components)
 
     def has_known_entries(self, n_components: int) -> bool:
-        """Whether some entries of the factors are known: fixed, or 0."""
+        """Whether some entries of the factors are given: fixed, or 0."""
         return any(
             self.is_frozen(mode, n_components).any()
             or self._row_constraints(mode).barred is not None
             for mode in range(len(self.backend.data.shape))
         )
 
-    def sums_and_squares(self, mode: int, factor: Any) -> tuple[Array, Array]:
-        """Column sums and sums of squares of a factor, as the penalties count them."""
-        if self._row_constraints(mode).penalty_shares is not None:
-            return self.backend.penalised_sums(mode, factor)
-        return self.backend.column_sums(factor), self.backend.column_squares(factor)
-
     def penalty(self, mode: int, factor: Any) -> float:
         """Penalty of one factor."""
         if not self.penalties.penalised_modes[mode]:
             return 0.0
         if self.penalties.l2[mode] or self._row_constraints(mode).penalty_shares is not None:
-            return self.penalties.of(mode, *self.sums_and_squares(mode, factor))
+            return self.penalties.of(mode, *self.backend.sums_and_squares(mode, factor))
         sums = self.backend.column_sums(factor)
         return self.penalties.of(mode, sums, np.zeros_like(sums))
 
     def fixed(self, mode: int, factors: list[Any]) -> tuple[Any, Any]:
         """Return A and c of a mode's row problems, from the factors of the other modes.
 
-        c, the slope of the linear term, is the column sums of A plus L1. Rows that have their own
-        shares of the penalties add L1 themselves.
+        c is the L1 weight, to which the back-end adds the column sums of A. Rows with shares of the
+        penalties add L1 themselves.
         """
         (A,) = (factor for other, factor in enumerate(factors) if other != mode)
         has_shares = self._row_constraints(mode).penalty_shares is not None
-        return A, self.backend.slopes(A, 0.0 if has_shares else self.penalties.l1[mode])
+        return A, 0.0 if has_shares else self.penalties.l1[mode]
 
     def update(self, mode: int, factors: list[Any], rule: Rule) -> HalfStep:
         """Apply a rule to the factor of ``mode``, in place; the others are fixed."""
@@ -144,7 +136,7 @@ class Problem:
 
 @dataclass
 class State:
-    """Where an iteration starts: enough to go on, from memory or from a file, to the same bits."""
+    """Where an iteration starts: enough to go on, from memory or a file, to the same result."""
 
     factors: list[Any]  # one for each mode: [W, H]; the objective belongs to these
     seed: int  # the order of the coordinates comes from (seed, iteration)
@@ -152,8 +144,8 @@ class State:
     objective: float = float("nan")
     violation: float = float("inf")  # the largest residual met in the last iteration
     seconds: float = 0.0  # spent in the solver, evaluation not counted
-    was_drawn: bool = False  # the start was drawn: nobody counts on its digits
-    memory: dict[str, Any] = field(default_factory=dict)  # what else the solver carries along
+    was_drawn: bool = False  # the start was drawn, not given: its digits do not matter
+    memory: dict[str, Any] = field(default_factory=dict)  # what else the solver keeps
 
     def order(self, n_components: int) -> Array:
         """Random order of the coordinates, shared by all rows of this iteration."""
@@ -170,12 +162,12 @@ class Solver(ABC):
     """One iteration updates W, then H. Subclasses hold their settings and nothing else."""
 
     name: ClassVar[str]
-    rules: ClassVar[tuple[type, ...]]  # what it needs of a back-end
+    rules: ClassVar[tuple[type, ...]]  # what it needs from a back-end
     never_rises: ClassVar[bool]  # whether the objective cannot rise, by proof
 
     def check_backend(self, backend: Backend | type[Backend]) -> None:
-        """Say by name what the back-end lacks, before any work starts."""
-        # Every fit ends with a solve for W as transform does it.
+        """Raise a ValueError if the back-end lacks a rule that a fit needs."""
+        # Every fit ends with a solve for W, as in transform.
         needed = dict.fromkeys((*self.rules, SolveRule))
         missing = [rule.__name__ for rule in needed if rule not in backend.rules]
         if missing:
@@ -198,24 +190,24 @@ class Solver(ABC):
             )
 
     def prepare(self, problem: Problem, state: State) -> None:  # noqa: B027
-        """Set up what the solver carries along; called once, before the first iteration."""
+        """Set up what the solver keeps between iterations; called once, before the first."""
 
     def stored_memory(self, state: State) -> StoredMemory:
-        """Return what the solver carries along between two iterations, for a file.
+        """Return what the solver keeps between iterations, for a file.
 
         Scratch arrays, whose entries do not matter, are left out. A solver that puts anything into
         ``state.memory`` has this method and the next one.
         """
         if state.memory:
             raise ValueError(
-                f"solver={self.name!r} carries {sorted(state.memory)} along and does not say how "
-                "to store it, so that its fits cannot have a checkpoint. Give its class the "
-                "methods stored_memory and restore_memory, or choose another solver."
+                f"solver={self.name!r} keeps {sorted(state.memory)} between iterations but cannot "
+                "store it, so its fits cannot have a checkpoint. Add the methods stored_memory and "
+                "restore_memory to its class, or choose another solver."
             )
         return StoredMemory()
 
     def restore_memory(self, problem: Problem, state: State, stored: StoredMemory) -> None:
-        """Set ``state.memory`` so that the next iteration has the bits it would have had.
+        """Set ``state.memory`` so that the next iteration is exactly what it would have been.
 
         Raises a ValueError if that is not what ``stored_memory`` returns.
         """

@@ -68,16 +68,16 @@ class SparseCoordinateDescent(Solver):
         """See :class:`Solver`."""
         rank = state.factors[0].shape[1]
         has_known_entries = problem.has_known_entries(rank)
-        # What is known is known to all its digits.
+        # Fixed entries keep all their digits.
         if state.was_drawn and problem.backend.narrow_dtype is not None and not has_known_entries:
             state.factors = [
-                problem.backend.converted(factor, problem.backend.narrow_dtype)
+                problem.backend.copy(factor, problem.backend.narrow_dtype)
                 for factor in state.factors
             ]
-        state.memory["momentum"] = self._new_momentum(state)
-        # Nobody wants to be led away from a start of his own; a penalty on one factor alone has no
-        # minimiser, so that only the scale decides which of two pairs is lower; and a merge of
-        # components would not keep what is known of them.
+        state.memory["momentum"] = Momentum(state, self._weights)
+        # A given start is not left for another optimum. With a penalty on one factor alone there
+        # is no minimiser: only the scale decides which of two results is lower. And a merge of
+        # components would not keep entries that are fixed.
         may_swap = (
             state.was_drawn
             and rank > 1
@@ -86,9 +86,6 @@ class SparseCoordinateDescent(Solver):
         )
         state.memory["swap_failures_left"] = self.swap_failures if may_swap else 0
         state.memory["gain"] = math.inf
-
-    def _new_momentum(self, state: State) -> Momentum:
-        return Momentum(state, self._weights)
 
     @property
     def _weights(self) -> ExtrapolationWeights:
@@ -140,12 +137,11 @@ class SparseCoordinateDescent(Solver):
             return False
         state.memory["momentum"].release(state)  # its memory is the trial's for now
         trial = State(_swapped(problem, state, swap), state.seed, state.iteration)
-        momentum = self._new_momentum(trial)
-        self._rescale_if_useful(problem, trial, momentum)
+        momentum = Momentum(trial, self._weights)
+        _rescale_if_useful(problem, trial, momentum)
         for descents_left in reversed(range(self.swap_descents)):
             before = trial.objective
             self._descend(problem, trial, momentum)
-            self._rescale_if_useful(problem, trial, momentum)
             trial.iteration += 1
             if trial.objective < state.objective:
                 state.factors, state.objective = trial.factors, trial.objective
@@ -182,11 +178,6 @@ class SparseCoordinateDescent(Solver):
             for _ in range(self.opening):
                 alternate(problem, state, MultiplicativeRule(relaxed=1))
         self._descend(problem, state, momentum)
-        self._rescale_if_useful(problem, state, momentum)
-
-    def _rescale_if_useful(self, problem: Problem, state: State, momentum: Momentum) -> None:
-        if problem.penalties.has_best_scale:
-            _rescale(problem, state, momentum)
 
     def _descend(self, problem: Problem, state: State, momentum: Momentum) -> None:
         # After the opening all components are still in use everywhere: one sweep sets most of them
@@ -198,6 +189,7 @@ class SparseCoordinateDescent(Solver):
             sweeps=1 if is_first and self.opening > 0 else self.sweeps,
         )
         state.violation = momentum.iterate(problem, state, rule, extrapolate)
+        _rescale_if_useful(problem, state, momentum)
 
 
 def _promising_swap(problem: Problem, state: State, generator: np.random.Generator) -> Swap | None:
@@ -207,8 +199,8 @@ def _promising_swap(problem: Problem, state: State, generator: np.random.Generat
     scales = _column_scales(problem, H)
     swap = propose_swap(
         sample.X,
-        backend.take_rows(W, sample.rows) * scales,
-        backend.take_rows(H, sample.columns) / scales,
+        backend.download(W, sample.rows).astype(np.float64) * scales,
+        backend.download(H, sample.columns).astype(np.float64) / scales,
         backend.column_sums(W) * scales,
         generator,
     )
@@ -224,14 +216,14 @@ def _swapped(problem: Problem, state: State, swap: Swap) -> list[Any]:
 
     The merged component has the scale of the first of the pair, the new one that of the second.
     """
-    W, H = (problem.backend.copy(factor) for factor in state.factors)
+    (W, H), merged = state.factors, problem.backend.merged
     first, second = _column_scales(problem, H)[list(swap.pair)]
     of_first, of_second = swap.shares
-    problem.backend.merge_columns(W, swap.pair, (1.0, second / first), None)
-    problem.backend.merge_columns(
-        H, swap.pair, (of_first, of_second * first / second), second * swap.column
-    )
-    return [W, H]
+    weights = (of_first, of_second * first / second)
+    return [
+        merged(W, swap.pair, (1.0, second / first), None),
+        merged(H, swap.pair, weights, second * swap.column),
+    ]
 
 
 def _column_scales(problem: Problem, H: Any) -> Array:
@@ -240,10 +232,12 @@ def _column_scales(problem: Problem, H: Any) -> Array:
     return np.where(sums > 0, sums, 1.0)
 
 
-def _rescale(problem: Problem, state: State, momentum: Momentum) -> None:
+def _rescale_if_useful(problem: Problem, state: State, momentum: Momentum) -> None:
     """Bring every component to its best scale, where that gains more than rounding could lose."""
     backend, penalties = problem.backend, problem.penalties
-    measured = [problem.sums_and_squares(mode, x) for mode, x in enumerate(state.factors)]
+    if not penalties.has_best_scale:
+        return
+    measured = [problem.backend.sums_and_squares(mode, x) for mode, x in enumerate(state.factors)]
     scales = best_scales(penalties, *zip(*measured, strict=True))
     for mode in range(len(measured)):
         scales[problem.is_frozen(mode, len(scales))] = 1.0
@@ -252,7 +246,7 @@ def _rescale(problem: Problem, state: State, momentum: Momentum) -> None:
     for mode, ((sums, squares), scale) in enumerate(zip(measured, by_mode, strict=True)):
         before += penalties.of(mode, sums, squares)
         after += penalties.of(mode, sums * scale, squares * scale**2)
-    # Rounding the entries anew changes W Hᵀ by two units in the last place at most.
+    # Rounding the entries again changes W Hᵀ by two units in the last place at most.
     dtype = state.factors[0].dtype
     rounding = 4 * float(np.finfo(dtype).eps) * (backend.data.total + before)
     if before - after <= rounding:

@@ -19,7 +19,7 @@ _CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.lim
 
 
 def available_memory() -> int | None:
-    """Bytes that a new array could take at most, or None where that cannot be told."""
+    """Bytes that a new array could take at most, or None if that is unknown."""
     found: list[int] = []
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
@@ -45,7 +45,7 @@ class DenseCyclicDescent(Solver):
     Each coordinate takes projected Newton steps until one changes it by less than half; every step
     updates a whole row of W Hᵀ. No entry falls below 1e-15, so that none is ever exactly 0. There
     is no guard: the objective may rise. The product is kept in float64: in float32 its differences
-    drift away from it. Needs n × m numbers of memory and says so when they are not there.
+    drift away from it. Needs memory for n × m numbers; a MemoryError says so if it is not free.
     """
 
     name: ClassVar[str] = "ccd"
@@ -66,10 +66,10 @@ class DenseCyclicDescent(Solver):
                 f"{needed:,} bytes, and about {free:,} are free. Use {option('solver', 'srcd')}, "
                 "whose memory grows with the nonzeros."
             )
-        for mode, factor in enumerate(state.factors):
-            start = np.maximum(problem.backend.download(factor), self.floor)
-            state.factors[mode] = problem.backend.upload(start)
-        state.memory["product"] = problem.backend.dense_product(*state.factors)
+        starts = [np.maximum(factor, self.floor) for factor in problem.download(state.factors)]
+        state.factors = problem.upload(starts)
+        W, H = (start.astype(np.float64) for start in starts)
+        state.memory["product"] = problem.backend.upload(W @ H.T, np.float64)
 
     def stored_memory(self, state: State) -> StoredMemory:
         """See :class:`Solver`. The product is W Hᵀ up to rounding alone: it has to be stored."""

@@ -38,7 +38,7 @@ class Momentum:
     """The factors that the last half-steps solved for, and those before them.
 
     Half-steps write to none of them, nor to the state's factors: they make new ones. At most four
-    arrays per mode are alive: the kept, the last solved, the one solved before, and the new one.
+    arrays per mode are alive: the kept one, the last solved, the one before, and the new one.
     """
 
     NUMBERS = ("weight", "restarted", "has_failed")
@@ -190,20 +190,15 @@ class Momentum:
     def widen(self, problem: Problem, state: State) -> None:
         """Bring the factors to the type of the data; the momentum is dropped."""
         dtype = problem.backend.data.dtype
-        state.factors = [problem.backend.converted(factor, dtype) for factor in state.factors]
+        state.factors = [problem.backend.copy(factor, dtype) for factor in state.factors]
         self.release(state)
 
     def rescaled(self, problem: Problem, state: State, scales: Sequence[Array]) -> None:
         """Scale the columns of the kept factors and of the momentum."""
-
-        def scaled(mode: int, array: Any) -> Any:
-            copy = problem.backend.copy(array)
-            problem.backend.scale_columns(copy, scales[mode])
-            return copy
-
+        scaled = problem.backend.scaled
         is_kept = [x is factor for x, factor in zip(self.solved, state.factors, strict=True)]
-        state.factors = [scaled(mode, factor) for mode, factor in enumerate(state.factors)]
-        for mode, factor in enumerate(state.factors):
-            self.solved[mode] = factor if is_kept[mode] else scaled(mode, self.solved[mode])
+        state.factors = list(map(scaled, state.factors, scales))
+        for mode, (factor, of_mode) in enumerate(zip(state.factors, scales, strict=True)):
+            self.solved[mode] = factor if is_kept[mode] else scaled(self.solved[mode], of_mode)
             if self.previous[mode] is not None:
-                self.previous[mode] = scaled(mode, self.previous[mode])
+                self.previous[mode] = scaled(self.previous[mode], of_mode)

@@ -109,7 +109,7 @@ class Run:
         dtype = backend.data.dtype
         # W is solved for in place; the others are as they are, but in the type of the data.
         factors = [
-            factor if mode > 0 and factor.dtype == dtype else backend.converted(factor, dtype)
+            factor if mode > 0 and factor.dtype == dtype else backend.copy(factor, dtype)
             for mode, factor in enumerate(self.state.factors)
         ]
         self.problem.update(0, factors, how.rule(dtype, cold=False))

@@ -1,4 +1,4 @@
-"""What a solver carries from one iteration to the next, in a form that a file can hold."""
+"""What a solver keeps from one iteration to the next, in a form that a file can hold."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ Number = TypeVar("Number", bool, int, float)
 class StoredMemory:
     """Named numbers and named arrays of the back-end.
 
-    Two names of one array object stand for one array: in a file it is there once, and what is read
-    back is one object again. What comes from a file is checked where it is taken out.
+    An array object with two names is stored once, and is one object again after reading. What comes
+    from a file is checked where it is taken out.
     """
 
     numbers: dict[str, bool | int | float] = field(default_factory=dict)

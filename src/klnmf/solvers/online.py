@@ -1,10 +1,10 @@
-"""Learning H from one batch of samples after the other; W is solved for and need not be kept.
+"""Learn H from one batch of samples after the other; W is solved for and need not be kept.
 
 For each feature j the memory holds how often it occurs (``totals``) and how these counts are shared
 among the components (``shares``, rows that sum to 1), so that H_jk ∝ totals_j · shares_jk. A batch
 says for each of *its* features how its counts are best shared there; the memory moves towards that,
-by a step that shrinks with the number of batches the feature was seen in. A rare feature thus has a
-clock of its own, and no batch touches features that are not in it. See docs/maths.md, section 10.
+by a step that shrinks with the number of batches the feature was seen in. So each feature has its
+step, and no batch touches features that are not in it. See docs/maths.md, section 10.
 """
 
 from __future__ import annotations
@@ -56,16 +56,9 @@ class BatchProblem(Problem):
 
 
 class Batch:
-    """Some samples, ready to be learnt from, with their part of W once it is known.
+    """Some samples to learn from, with their part of W once it was solved for.
 
-    Parameters
-    ----------
-    X : scipy.sparse.csr_array
-        As :func:`klnmf.data.validation.check_counts` returns it.
-    backend : str
-        Name of the back-end.
-    n_threads : int or None
-        Threads.
+    X is as :func:`klnmf.data.validation.check_counts` returns it.
     """
 
     def __init__(self, X: sp.csr_array, backend: str, n_threads: int | None) -> None:
@@ -79,15 +72,10 @@ class Batch:
         self.counts: Array = self.data.view(1).row_sums
         self.W: Any = None
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether there is nothing to learn from: no samples, or only zeros."""
-        return self.data.nnz == 0
-
 
 @dataclass
 class OnlineMemory:
-    """What is known of H after some batches; its size does not depend on how many they were."""
+    """What was learnt about H so far; its size does not depend on the number of batches."""
 
     totals: Array  # m, float64: counts of each feature
     shares: Array  # m × r: how they are shared; rows of features never seen are 0
@@ -104,7 +92,7 @@ class OnlineMemory:
         state = start_state(problem, n_components, "samples", seed)
         run = Run.started(problem, SparseCoordinateDescent(), state)
         run.until(MaxIterations(START_ITERATIONS))
-        W, H = (problem.backend.converted(factor, X.dtype) for factor in state.factors)
+        W, H = (problem.backend.copy(factor, X.dtype) for factor in state.factors)
         expected = problem.backend.download(H) * problem.backend.column_sums(W).astype(X.dtype)
         totals = problem.backend.data.view(1).row_sums
         # Few samples make their features look more decided than they are.

@@ -24,20 +24,9 @@ def start_state(
 ) -> State:
     """State of a fit before its first iteration.
 
-    Parameters
-    ----------
-    problem : Problem
-        The data on a back-end.
-    n_components : int
-        Number of components.
-    init : str
-        A name in ``STARTS``, used if neither W nor H is given.
-    seed : int
-        Of the start and, later, of the order of the coordinates.
-    W : array-like of shape (n_samples, n_components), optional
-        Given start; where one of W and H is missing it is solved for from the other.
-    H : array-like of shape (n_components, n_features), optional
-        Given start, as in ``components_``.
+    ``init`` is a name in ``STARTS``, used if neither W nor H (as in ``components_``) is given. If
+    one of them is given, the other is solved for. ``seed`` is that of the start and, later, of the
+    order of the coordinates.
     """
     data, upload, constraints = problem.backend.data, problem.backend.upload, problem.constraints
     n, m = data.shape
@@ -89,5 +78,5 @@ def _drawn(problem: Problem, constraints: Constraints, W: Any, H: Array) -> list
     if is_frozen[1].any():
         with np.errstate(divide="ignore", invalid="ignore"):
             scales = np.where(is_frozen[1] & (sums > 0), drawn_sums / sums, 1.0)
-        backend.scale_columns(factors[0], scales)
+        factors[0] = backend.scaled(factors[0], scales)
     return factors

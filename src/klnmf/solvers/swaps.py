@@ -90,21 +90,11 @@ def propose_swap(
 ) -> Swap | None:
     """Most promising swap on a sample; None if there is nothing to merge or nothing to gain.
 
-    Parameters
-    ----------
-    X : csr_array of shape (n_sampled, n_columns)
-        The sample.
-    W, H : ndarray of shape (n_sampled, n_components), (n_columns, n_components)
-        The rows of the factors that belong to it, in float64; the columns of the whole H sum to 1.
-    masses : ndarray of shape (n_components,)
-        Column sums of the whole W.
-    generator : numpy.random.Generator
-        Draws the rows that new components start from.
+    W and H are the rows of the factors that belong to the sample X, in float64, scaled so that the
+    columns of the whole H sum to 1; ``masses`` are the column sums of the whole W.
     """
-    if W.shape[1] < 2 or X.nnz == 0:
-        return None
-    sample = _Nonzeros(X, W, H)
-    if not sample.y.min() > 0:  # what is not covered has no finite loss
+    sample = _covered(X, W, H)
+    if sample is None or W.shape[1] < 2:
         return None
     addition = _best_addition(sample, generator)
     merge = _cheapest_merge(sample, W, H, masses)
@@ -121,12 +111,10 @@ def propose_addition(
     The first arguments are those of `propose_swap`. A few updates may not be enough for a gain; the
     best candidate is returned all the same. None if the fit is perfect or does not cover a nonzero.
     """
-    if X.nnz == 0:
+    sample = _covered(X, W, H)
+    if sample is None:
         return None
-    sample = _Nonzeros(X, W, H)
-    addition = None
-    if sample.y.min() > 0:
-        addition = _best_addition(sample, generator, n_candidates, least_gain=-np.inf)
+    addition = _best_addition(sample, generator, n_candidates, least_gain=-np.inf)
     return None if addition is None else addition[1]
 
 
@@ -137,11 +125,17 @@ def propose_merge(
 
     The arguments are those of `propose_swap`. None where the sample says nothing.
     """
-    if W.shape[1] < 2 or X.nnz == 0:
+    sample = _covered(X, W, H)
+    if sample is None or W.shape[1] < 2:
         return None
-    sample = _Nonzeros(X, W, H)
-    merge = _cheapest_merge(sample, W, H, masses) if sample.y.min() > 0 else None
+    merge = _cheapest_merge(sample, W, H, masses)
     return None if merge is None else merge[:2]
+
+
+def _covered(X: sp.csr_array, W: Array, H: Array) -> _Nonzeros | None:
+    """Return the nonzeros of a sample; None if there are none, or one has no finite loss."""
+    sample = _Nonzeros(X, W, H) if X.nnz else None
+    return sample if sample is not None and sample.y.min() > 0 else None
 
 
 class _Nonzeros:
@@ -170,8 +164,8 @@ def _cheapest_merge(
 ) -> tuple[tuple[int, int], tuple[float, float], float] | None:
     """Pair with the least Σ v log(y / y'), its shares, and that loss; y' is y after the merge.
 
-    y' − y = s_j s_k / (s_j + s_k) · (w_j/s_j − w_k/s_k)(h_k − h_j) is a product of what tells the
-    two components' rows apart and what tells their columns apart. So the pairs are ranked by the
+    y' − y = s_j s_k / (s_j + s_k) · (w_j/s_j − w_k/s_k)(h_k − h_j) is a product of the
+    difference of the two components' rows and that of their columns. So the pairs are ranked by the
     mass in front times the two (squared) Hellinger distances, and the first few are computed.
     """
     tiny = np.finfo(np.float64).tiny
@@ -201,7 +195,7 @@ def _cheapest_merge(
 def _products(F: Array) -> Array:
     """Return Fᵀ F.
 
-    Without BLAS: with threads it sums in an order of its own, and its locks do not survive a fork.
+    Without BLAS: with threads its order of summation varies, and its locks do not survive a fork.
     """
     products: Array = np.einsum("ij,ik->jk", F, F)
     return products

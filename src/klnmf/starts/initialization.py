@@ -23,7 +23,7 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class ZeroRows:
-    """Rows of zeros, as a description; NumPy makes an array of it."""
+    """Rows of zeros, as a description that NumPy turns into an array."""
 
     n_rows: int
     n_components: int
@@ -44,7 +44,7 @@ class ZeroRows:
 
 @dataclass(frozen=True)
 class NoisyRows:
-    """Uniform noise with a scale for each row, as a description; NumPy makes an array of it.
+    """Uniform noise with a scale for each row, as a description that NumPy turns into an array.
 
     Any rows can be drawn without the others, with the same values: the generator skips the rest.
     """
@@ -184,7 +184,7 @@ def nndsvd_start(
     W = np.asarray(noise)
     rank = min(n_components, *data.shape)
     seed = int(generator.integers(2**31))
-    with threadpool_limits(1):  # a threaded BLAS sums in an order of its own
+    with threadpool_limits(1):  # a threaded BLAS sums in a varying order
         U, s, Vt = randomized_svd(data.view(0).as_csr(), rank, random_state=seed)
     filler = 0.01
     W *= data.dtype.type(filler)
@@ -203,7 +203,7 @@ def _larger_signed_part(u: Array, v: Array) -> tuple[Array, Array]:
     return max(parts, key=lambda part: np.linalg.norm(part[0]) * np.linalg.norm(part[1]))
 
 
-# W may be a description, of which NumPy makes an array.
+# W may be a description, which NumPy turns into an array.
 STARTS: dict[str, Callable[..., tuple[Any, Array]]] = {
     "samples": sample_start,
     "random": random_start,

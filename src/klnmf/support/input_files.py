@@ -152,13 +152,7 @@ def open_binary(path: Path) -> BinaryIO:
 
 
 def byte_lines(path: Path) -> Generator[tuple[int, bytes], None, None]:
-    """Lines of a file, packed or not, with their numbers from 1 on.
-
-    Raises
-    ------
-    ReadError
-        If the compressed data are damaged or cut off.
-    """
+    """Lines of a file, packed or not, with their numbers from 1 on."""
     number = 0
     with open_binary(path) as stream:
         try:

@@ -15,23 +15,9 @@ _RUN_OPTIONS = ("checkpoint", "checkpoint_every", "resume", "progress", "callbac
 def option(name: str, *value: Any) -> str:
     """Name an argument in a message, as in Python or as an option of the command line.
 
-    Use it in every message that users of the command line may see.
+    Use it in every message that users of the command line may see, with a value if the message
+    names one. On the command line these are ``--encoding`` and ``--encoding latin-1``:
 
-    Parameters
-    ----------
-    name : str
-        Name of the Python argument.
-    *value : object
-        Value to pass, if the message names one.
-
-    Returns
-    -------
-    str
-        ``encoding`` or ``encoding='latin-1'``; on the command line, ``--encoding`` or
-        ``--encoding latin-1``.
-
-    Examples
-    --------
     >>> option("encoding"), option("encoding", "latin-1"), option("max_iter", 7)
     ('encoding', "encoding='latin-1'", 'max_iter=7')
     """

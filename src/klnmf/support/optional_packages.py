@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+from collections.abc import Iterable
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -14,8 +15,6 @@ def installed_version(package: str) -> str | None:
     A folder without code, which an uninstalled package may leave behind, can be imported too, and
     does not count.
 
-    Examples
-    --------
     >>> installed_version("numpy") is None, installed_version("no_such_package") is None
     (False, True)
     """
@@ -26,6 +25,21 @@ def installed_version(package: str) -> str | None:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         return "unknown"
+
+
+def not_installed(extra: str, packages: Iterable[str]) -> str | None:
+    """Return what to install where a package of an extra is missing; None if none is.
+
+    Examples
+    --------
+    >>> not_installed("dask", ["numpy", "no_such_package"])
+    'no_such_package is not installed: pip install "klnmf[dask]"'
+    """
+    missing = [package for package in packages if installed_version(package) is None]
+    if not missing:
+        return None
+    are = "is" if len(missing) == 1 else "are"
+    return f'{" and ".join(missing)} {are} not installed: pip install "klnmf[{extra}]"'
 
 
 def require(module: str, for_what: str, extra: str = "files") -> Any:

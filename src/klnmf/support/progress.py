@@ -15,8 +15,6 @@ SECONDS_BEFORE_SHOWN = 3.0
 def is_bar_wanted(progress: str | bool) -> bool:
     """Whether to show a bar: "auto" shows it on a terminal only.
 
-    Examples
-    --------
     >>> is_bar_wanted(True), is_bar_wanted(False)
     (True, False)
     """
@@ -28,15 +26,7 @@ def is_bar_wanted(progress: str | bool) -> bool:
 
 
 class Bar:
-    """A tqdm bar that a ``with`` block closes; it does nothing if no bar is wanted.
-
-    Parameters
-    ----------
-    show : {"auto", True, False}
-        See `is_bar_wanted`.
-    **options
-        Options of tqdm.
-    """
+    """A tqdm bar that a ``with`` block closes; nothing if `is_bar_wanted` says no."""
 
     def __init__(self, show: str | bool, **options: Any) -> None:
         # Even a disabled bar would start tqdm's monitor thread.

@@ -20,8 +20,6 @@ def run_in_threads(
 
     ``on_result`` is called in the calling thread. After an error no further item is begun.
 
-    Examples
-    --------
     >>> squares = {}
     >>> run_in_threads(lambda number: number**2, [1, 2, 3], 2, squares.__setitem__)
     >>> sorted(squares.items())

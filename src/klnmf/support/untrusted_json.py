@@ -14,22 +14,10 @@ SIZE_LIMIT = 1 << 24
 
 
 def parse_json(text: str | bytes, parse_constant: Callable[[str], Any] | None = None) -> Any:
-    """Value of a JSON text.
+    """Value of a JSON text; a ValueError if it is not JSON, or nested too deep.
 
-    Parameters
-    ----------
-    text : str or bytes
-        The text; bytes are UTF-8, or UTF-16 or 32 as JSON recognises them.
-    parse_constant : callable, optional
-        As in `json.loads`; by default NaN and Infinity are the numbers that Python writes so.
+    Bytes are UTF-8, 16 or 32, as JSON recognises them. ``parse_constant`` is as in `json.loads`.
 
-    Raises
-    ------
-    ValueError
-        If it is not JSON, or nested more than ``DEPTH_LIMIT`` deep.
-
-    Examples
-    --------
     >>> parse_json('{"a": [1, 2]}')
     {'a': [1, 2]}
     >>> parse_json("[" * 200_000)

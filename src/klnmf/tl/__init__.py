@@ -1,4 +1,4 @@
-"""Tools for AnnData in scanpy's manner; they need the extra ``anndata``.
+"""Tools for AnnData in the style of scanpy. They need the extra ``anndata``.
 
 >>> from klnmf import tl
 >>> tl.nmf(adata, n_components=20, layer="counts")  # doctest: +SKIP

@@ -1,4 +1,4 @@
-"""The counts of an AnnData: read without a dense copy, from memory or disk, and judged."""
+"""The counts of an AnnData: read from memory or disk without a dense copy, and checked."""
 
 from __future__ import annotations
 
@@ -11,28 +11,23 @@ import scipy.sparse as sp
 from klnmf.data.matrix_checks import checked_matrix
 from klnmf.data.not_counts import NOT_RAW, transformation_of, warn_of_fractions
 from klnmf.data.sparse_data import view_of
+from klnmf.support.optional_packages import require
 
 if TYPE_CHECKING:
     from anndata import AnnData
 
 Array = npt.NDArray[Any]
 
-# What is read from disk at once: rows of a sparse matrix, numbers of a dense one.
+# How much is read from disk at once: rows of a sparse matrix, numbers of a dense one.
 _ROWS_AT_ONCE = 4096
 _NUMBERS_AT_ONCE = 1 << 23
-# Rows that tell whether another layer holds counts.
+# Rows that are checked to see whether another layer holds counts.
 _ROWS_TO_LOOK_AT = 256
 
 
 def check_is_anndata(adata: Any, name: str = "adata") -> None:
-    """Refuse anything but an AnnData, which only a process that has imported anndata can hold."""
-    try:
-        from anndata import AnnData
-    except ImportError as error:
-        raise ImportError(
-            'klnmf.tl needs anndata: install it with  pip install "klnmf[anndata]".'
-        ) from error
-    if not isinstance(adata, AnnData):
+    """Refuse anything but an AnnData."""
+    if not isinstance(adata, require("anndata", "klnmf.tl", "anndata").AnnData):
         raise TypeError(
             f"{name} must be an AnnData, got {type(adata).__name__}. For a matrix or a DataFrame "
             "use klnmf.KLNMF."
@@ -40,10 +35,10 @@ def check_is_anndata(adata: Any, name: str = "adata") -> None:
 
 
 def read_counts(adata: AnnData, layer: str | None, columns: Array | None = None) -> sp.csr_array:
-    """X or a layer as a CSR array, all of it or these columns in this order.
+    """X or a layer as a CSR array: all of it, or these columns in this order.
 
-    What lies on disk is read in blocks of rows, so that neither a dense copy nor the columns that
-    are not wanted are ever in memory as a whole; only a CSC matrix is, which has no rows to read.
+    A matrix on disk is read in blocks of rows, so that neither a dense copy nor all columns are in
+    memory at once. Only a CSC matrix, which cannot be read by rows, is.
     """
     matrix = _chosen_matrix(adata, layer)
     if sp.issparse(matrix):
@@ -54,9 +49,9 @@ def read_counts(adata: AnnData, layer: str | None, columns: Array | None = None)
         return _taken(matrix.to_memory(), columns, layer)
     if type(matrix).__module__.partition(".")[0] not in ("anndata", "h5py"):
         raise TypeError(
-            f"{_place(layer)} is a {type(matrix).__module__}.{type(matrix).__name__}; known are "
-            "NumPy arrays, SciPy's sparse matrices, and files that were opened with backed='r'. "
-            "Read it into memory first: adata = adata.to_memory()."
+            f"{_place(layer)} is a {type(matrix).__module__}.{type(matrix).__name__}. It must be a "
+            "NumPy array, a SciPy sparse matrix, or in a file opened with backed='r'. Read it into "
+            "memory first: adata = adata.to_memory()."
         )
     is_sparse = hasattr(matrix, "to_memory")
     rows = _ROWS_AT_ONCE if is_sparse else max(1, _NUMBERS_AT_ONCE // max(1, matrix.shape[1]))
@@ -71,10 +66,10 @@ def read_counts(adata: AnnData, layer: str | None, columns: Array | None = None)
 
 
 def check_raw_counts(X: sp.csr_array, adata: AnnData, layer: str | None) -> None:
-    """Refuse negative values, and warn of what was transformed, saying where counts are.
+    """Refuse negative values, warn of transformed ones, and say where the counts are.
 
-    ``X`` is what was read of this layer. Fractions without any sign of a transformation may be
-    expected counts, and pass. Values that are not finite pass too: the estimator refuses them.
+    ``X`` was read from this layer. Fractions that do not look transformed may be expected counts,
+    and pass. Values that are not finite pass too: the estimator refuses them.
     """
     values = X.data
     if values.dtype.kind in ("b", "u") or not np.isfinite(values).all():
@@ -82,7 +77,7 @@ def check_raw_counts(X: sp.csr_array, adata: AnnData, layer: str | None) -> None
     if values.min(initial=0) < 0:
         raise ValueError(
             f"{_place(layer)} holds negative values (the least is {values.min():.4g}): it looks "
-            "scaled or centred, and the model is for raw counts. "
+            "scaled or centred, but the model needs raw counts. "
             f"{_places_of_counts(adata) or _NO_COUNTS}"
         )
     fractions = values[values != np.floor(values)] if values.dtype.kind == "f" else values[:0]
@@ -129,7 +124,7 @@ def _places_of_counts(adata: AnnData) -> str | None:
 
 
 def _begins_with_counts(matrix: Any) -> bool:
-    """Whether the first rows hold whole numbers that are not negative, and not zeros alone."""
+    """Whether the first rows hold whole numbers that are not negative, and not only zeros."""
     block = matrix[:_ROWS_TO_LOOK_AT]
     values = np.asarray(block.data if sp.issparse(block) else block)
     return bool(values.any() and (values >= 0).all() and (values == np.floor(values)).all())

@@ -1,4 +1,4 @@
-"""Programs of the cells of an AnnData."""
+"""The programs of the cells of an AnnData."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def nmf(
         _LOGGER.info("all genes are used; mask_var='highly_variable' uses the variable ones alone")
     started = time.perf_counter()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", NotCountsWarning)  # it was said above, with names of layers
+        warnings.simplefilter("ignore", NotCountsWarning)  # given above, with the layers
         W = model.set_output(transform="default").fit_transform(X)
     _LOGGER.info(
         "finished in %.1f s: %d iterations, divergence %.6g, KKT residual %.1e",
@@ -146,7 +146,7 @@ def _masked_columns(adata: AnnData, mask_var: Any) -> Array | None:
         mask_var = adata.var[mask_var]
     mask = np.asarray(mask_var)
     if mask.dtype == object and all(isinstance(value, bool | np.bool_) for value in mask.flat):
-        mask = mask.astype(bool)  # pandas' own booleans
+        mask = mask.astype(bool)  # pandas' booleans
     if mask.dtype != bool or mask.shape != (adata.n_vars,):
         raise ValueError(
             f"mask_var must have one boolean for each of the {adata.n_vars:,} genes; got shape "

@@ -15,12 +15,7 @@ Measure = Literal["npmi", "umass"]
 
 
 def coherence(
-    components: Any,
-    X: Any,
-    measure: Measure = "npmi",
-    *,
-    n_top: int = 10,
-    by: Ranking = "weight",
+    components: Any, X: Any, measure: Measure = "npmi", *, n_top: int = 10, by: Ranking = "weight"
 ) -> FloatArray:
     """Coherence of each component: how often its top features occur in the same samples.
 

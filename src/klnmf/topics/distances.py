@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn.utils import gen_batches
 
 from klnmf.topics.checks import FloatArray, checked_components, positive_rows, rows_scaled_to_one
+
+_NUMBERS_AT_ONCE = 1 << 20  # entries of components that are compared at once
 
 
 def jensen_shannon_distances(components: Any) -> FloatArray:
@@ -43,20 +45,13 @@ def jensen_shannon_distances(components: Any) -> FloatArray:
         if features.size == 0:
             divergences[k, :] = divergences[:, k] = np.nan
             continue
-        for block in _blocks(features.size, n_components - k):
+        for block in gen_batches(features.size, max(1, _NUMBERS_AT_ONCE // (n_components - k))):
             others = by_columns[k + 1 :, features[block]]
             q = others.toarray() if sp.issparse(others) else others
             divergences[k, k + 1 :] += _shared_part(p[block], q)
         divergences[k, k + 1 :] = np.clip(1.0 + divergences[k, k + 1 :], 0.0, 1.0)
         divergences[k + 1 :, k] = divergences[k, k + 1 :]
     return np.asarray(np.sqrt(divergences))
-
-
-def _blocks(n_features: int, n_rows: int) -> Iterator[slice]:
-    """Blocks of features that hold about a million numbers."""
-    step = max(1, (1 << 20) // n_rows)
-    for start in range(0, n_features, step):
-        yield slice(start, start + step)
 
 
 def _shared_part(p: FloatArray, q: FloatArray) -> FloatArray:

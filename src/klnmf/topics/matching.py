@@ -108,14 +108,8 @@ def match_components(
 
     Parameters
     ----------
-    components : array-like or sparse matrix of shape (n_components, n_features)
-        Components of the first model.
-    other : array-like or sparse matrix of shape (n_other, n_features)
-        Components of the second model.
-    similarity : {"cosine", "hellinger"}, default="cosine"
-        See `component_similarity`.
-    feature_names, other_feature_names : sequence of str, optional
-        Names of the features, if they differ between the models, see `component_similarity`.
+    components, other, similarity, feature_names, other_feature_names
+        As in `component_similarity`.
 
     Returns
     -------

@@ -155,17 +155,14 @@ def label_proportions(W: Any, components: Any, labels: Any) -> LabelProportions:
 
     Parameters
     ----------
-    W : array-like or sparse matrix of shape (n_samples, n_components)
-        Representation of the samples.
-    components : array-like or sparse matrix of shape (n_components, n_features)
-        Components, such as ``components_`` of a fitted model.
+    W, components
+        As in `plsi_probabilities`.
     labels : array-like of shape (n_samples,)
         Label of each sample: strings, numbers, or other hashable objects.
 
     Returns
     -------
-    means : LabelProportions
-        Labels, one row of means per label, and the numbers of samples.
+    LabelProportions
 
     Examples
     --------

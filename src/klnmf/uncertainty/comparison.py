@@ -19,7 +19,8 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from klnmf.backends import make_backend
-from klnmf.data.sparse_data import InMemoryData, row_ranges
+from klnmf.data.sparse_data import InMemoryData
+from klnmf.data.sums import row_ranges
 from klnmf.objective import Penalties
 from klnmf.solvers.base import Problem
 from klnmf.solvers.row_solve import RowSolve, solved_rows

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from scipy.stats import t as student
 
-from klnmf.data.sparse_data import row_ranges
+from klnmf.data.sums import row_ranges
 
 Array = npt.NDArray[Any]
 FloatArray = npt.NDArray[np.float64]

@@ -14,13 +14,8 @@ from klnmf.data.cell_weights import CellWeights
 from klnmf.data.matrix_checks import checked_matrix
 from klnmf.data.not_counts import transformation_of
 from klnmf.data.row_constraints import RowConstraints
-from klnmf.data.sparse_data import (
-    InMemoryView,
-    Piece,
-    constant_of,
-    is_exact_in_float32,
-    view_of,
-)
+from klnmf.data.sparse_data import InMemoryView, Piece, view_of
+from klnmf.data.sums import constant_of, is_exact_in_float32
 from klnmf.data.validation import check_counts
 
 Array = npt.NDArray[Any]

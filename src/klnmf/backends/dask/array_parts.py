@@ -35,7 +35,8 @@ from klnmf.backends.dask.session import Session
 from klnmf.data.cell_weights import CellWeights
 from klnmf.data.not_counts import warn_of
 from klnmf.data.row_constraints import RowConstraints
-from klnmf.data.sparse_data import NONZEROS_PER_PASS, Piece
+from klnmf.data.sparse_data import Piece
+from klnmf.data.sums import NONZEROS_PER_PASS
 from klnmf.data.validation import check_value_range
 
 Array = npt.NDArray[Any]
@@ -50,12 +51,12 @@ class PartsOfDaskArray:
         facts = self._facts()
         warn_of(max(facts, key=lambda fact: fact.lengths.sum()).transformation)
         self._heights = [len(fact.lengths) for fact in facts]
-        self._shape = (sum(self._heights), int(source.X.shape[1]))
-        self._dtype = np.dtype(max((fact.dtype for fact in facts), key=np.dtype))
-        self._constraints = None
+        self.shape = (sum(self._heights), int(source.X.shape[1]))
+        self.dtype = np.dtype(max((fact.dtype for fact in facts), key=np.dtype))
+        self.constraints = None
         if source.find_constraints is not None:
-            self._constraints = source.find_constraints(self._shape, self._dtype)
-        weights = None if self._constraints is None else self._constraints.cell_weights(0)
+            self.constraints = source.find_constraints(self.shape, self.dtype)
+        weights = None if self.constraints is None else self.constraints.cell_weights(0)
         if weights is not None:
             self._weigh_blocks(weights)
             facts = self._facts()
@@ -63,13 +64,13 @@ class PartsOfDaskArray:
             min(fact.least for fact in facts),
             max(fact.largest for fact in facts),
             sum(fact.total for fact in facts),
-            self._dtype,
+            self.dtype,
         )
-        self._is_exact = self._dtype == np.float64 and all(fact.is_exact for fact in facts)
+        self.is_exact_in_float32 = self.dtype == np.float64 and all(fact.is_exact for fact in facts)
         lengths = (np.concatenate([fact.lengths for fact in facts]), self._column_lengths())
         self._indptr = [np.concatenate([[0], np.cumsum(of_mode)]) for of_mode in lengths]
         self._row_constraints = [
-            None if self._constraints is None else self._constraints.row_constraints(mode)
+            None if self.constraints is None else self.constraints.row_constraints(mode)
             for mode in (0, 1)
         ]
         self._placed: dict[tuple[int, int], Any] = {}
@@ -82,7 +83,7 @@ class PartsOfDaskArray:
     def _weigh_blocks(self, weights: CellWeights) -> None:
         ends = np.cumsum([0, *self._heights])
         self._blocks = [
-            self._submit(weighted_block, block, self._dtype, weights.rows(slice(start, stop)))
+            self._submit(weighted_block, block, self.dtype, weights.rows(slice(start, stop)))
             for block, start, stop in zip(self._blocks, ends[:-1], ends[1:], strict=True)
         ]
 
@@ -108,7 +109,7 @@ class PartsOfDaskArray:
             future = self._submit(same, before, at=address)
         elif mode == 0:
             rows = self._cuts[0].rows(part)
-            args = (self._pieces(rows), self._dtype, self._shape[1])
+            args = (self._pieces(rows), self.dtype, self.shape[1])
             future = self._submit(stacked_rows, *args, self._constraints_of(0, rows), at=address)
         else:
             future = self._columns(self._cuts[1].rows(part), address)
@@ -154,9 +155,9 @@ class PartsOfDaskArray:
         views = []
         for mode, indptr in enumerate(self._indptr):
             sums = self._results([self._submit(sums_of, part) for part in self._in_order(mode)])
-            facts = (self._shape[1 - mode], np.concatenate(sums), self._row_constraints[mode])
+            facts = (self.shape[1 - mode], np.concatenate(sums), self._row_constraints[mode])
             views.append(DistantView(session, mode, indptr, *facts))
-        return DaskArrayData(self, self._dtype, views, self._is_exact, self._constraints)
+        return DaskArrayData(self, views)
 
     def over_rows(self, function: Callable[[Piece], Any]) -> list[Any]:
         """Return the results of a function for the parts of X by rows."""

@@ -10,12 +10,12 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from klnmf.backends.dask.operations import TakeData
+from klnmf.backends.dask import kernels
+from klnmf.backends.dask.operations import Look
 from klnmf.backends.dask.session import Session
 from klnmf.data.row_constraints import RowConstraints
 from klnmf.data.sparse_data import (
     CountData,
-    DataConstraints,
     FindConstraints,
     FitInput,
     InMemoryView,
@@ -32,26 +32,12 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class UnreadDaskArray(FitInput):
-    """A Dask array that is to be fitted. Workers find out its shape and type as they check it.
+    """A Dask array that is to be fitted. Workers find out its shape and type as they check it."""
 
-    Parameters
-    ----------
-    X : dask.array.Array
-        Its blocks are dense, SciPy's, or have the method ``to_scipy_sparse``.
-    dtype : None, float32 or float64
-        Type to compute in, as in :func:`klnmf.data.validation.check_counts`.
-    name : str
-        Name of the estimator, for the messages.
-    missing : CSR array, default=None
-        Cells whose values do not matter.
-    find_constraints : callable, default=None
-        See :class:`~klnmf.data.sparse_data.FitInput`.
-    """
-
-    X: Any
-    dtype: Any
-    name: str
-    missing: sp.csr_array | None = None
+    X: Any  # its blocks are dense, SciPy's, or have the method to_scipy_sparse
+    dtype: Any  # to compute in, or None, as in check_counts
+    name: str  # of the estimator, for messages
+    missing: sp.csr_array | None = None  # cells whose values do not matter
     find_constraints: FindConstraints | None = None
 
     def __post_init__(self) -> None:
@@ -95,7 +81,8 @@ class DistantView(RowView):
 
     def take_rows(self, rows: Array) -> tuple[Array, Array, Array]:
         """See :class:`~klnmf.data.sparse_data.RowView`."""
-        by_part = self._session.ask([TakeData(self._mode, np.sort(rows))])[0].values()
+        look = Look(self._mode, kernels.rows_of_data, settings=(np.sort(rows),))
+        by_part = self._session.ask([look])[0].values()
         order = np.argsort(np.argsort(rows, kind="stable"), kind="stable")
         lengths = np.concatenate([np.diff(indptr) for indptr, _, _ in by_part])
         indptr = np.concatenate([[0], np.cumsum(lengths)])
@@ -106,17 +93,10 @@ class DistantView(RowView):
 class DaskArrayData(CountData):
     """A Dask array whose parts are on workers."""
 
-    def __init__(
-        self,
-        parts: PartsOfDaskArray,
-        dtype: np.dtype[Any],
-        views: list[DistantView],
-        is_exact_in_float32: bool,
-        constraints: DataConstraints | None,
-    ) -> None:
-        self._parts, self._views, self.constraints = parts, views, constraints
-        self.shape, self.dtype = (views[0].n_rows, views[1].n_rows), dtype
-        self.is_exact_in_float32 = is_exact_in_float32
+    def __init__(self, parts: PartsOfDaskArray, views: list[DistantView]) -> None:
+        self._parts, self._views, self.constraints = parts, views, parts.constraints
+        self.shape, self.dtype = parts.shape, parts.dtype
+        self.is_exact_in_float32 = parts.is_exact_in_float32
 
     def view(self, mode: int) -> DistantView:
         """See :class:`CountData`."""

@@ -1,4 +1,4 @@
-"""The row problems on the workers of a Dask cluster, to the bits of one machine."""
+"""The row problems on the workers of a Dask cluster, with the same results as on one machine."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from klnmf import _core
 from klnmf.backends.base import (
+    Backend,
     GuardedRule,
     MultiplicativeRule,
     PaperRule,
@@ -17,33 +18,32 @@ from klnmf.backends.base import (
     Rule,
     SolveRule,
 )
+from klnmf.backends.cpu import column_squares, column_sums
 from klnmf.backends.dask import kernels
-from klnmf.backends.dask.cluster import Cluster
+from klnmf.backends.dask.cluster import EXTRA, PACKAGES, Cluster
 from klnmf.backends.dask.data import parts_of
 from klnmf.backends.dask.operations import (
-    Convert,
-    Describe,
+    Derive,
     Evaluate,
-    Extrapolate,
     Facts,
-    Merge,
+    Look,
     Operation,
     Outcome,
     Put,
-    Scale,
-    SumInOwnUnits,
-    TakeRows,
     Update,
+    Wants,
 )
 from klnmf.backends.dask.partition import Partition
 from klnmf.backends.dask.session import Session
+from klnmf.data.row_constraints import RowConstraints
 from klnmf.data.sparse_data import CountData, FitInput
+from klnmf.support.optional_packages import not_installed
 
 Array = npt.NDArray[Any]
 
 
 class Version:
-    """A factor that never changes, in parts on the workers, which drop it when this object goes."""
+    """A factor that never changes, in parts on the workers; they drop it when this object goes."""
 
     def __init__(
         self, session: Session, number: int, mode: int, rank: int, dtype: np.dtype[Any]
@@ -59,20 +59,17 @@ class Version:
         self._session.drop(self.number)
 
     def learn(self, facts: dict[int, Facts]) -> None:
-        """Take in what the workers say about their parts."""
+        """Add up what the workers say about their parts."""
         partition = self._session.partitions[self.mode]
         self.zeros = sum(of_part.zeros for of_part in facts.values())
-        for name, block_sum in (
-            ("sums", kernels.column_sums),
-            ("squares", kernels.column_squares),
-        ):
+        for name, block_sum in (("sums", column_sums), ("squares", column_squares)):
             pieces = [getattr(of_part, name) for of_part in facts.values()]
             if all(piece is not None for piece in pieces):
                 setattr(self, name, partition.total(pieces, block_sum, np.zeros(self.shape[1])))
 
 
 class Factor:
-    """What solvers hold: it has a version, and gets another one where NumPy would write to it."""
+    """What solvers hold: a version, which update_rows replaces by another one."""
 
     def __init__(self, version: Version) -> None:
         self.version = version
@@ -88,21 +85,11 @@ class Factor:
         return self.version.dtype
 
 
-class LazySlopes:
-    """Column sums of a factor + l1, which the workers compute for themselves."""
-
-    def __init__(self, backend: DaskBackend, A: Factor, l1: float) -> None:
-        self._backend, self._version, self.l1 = backend, A.version, float(l1)
-
-    def sum(self) -> float:
-        """Sum of the slopes."""
-        return float((self._backend.column_sums(Factor(self._version)) + self.l1).sum())
-
-
-class DaskBackend:
-    """Rows in parts on the workers; factors travel between these, and only sums to the driver."""
+class DaskBackend(Backend):
+    """Rows in parts on the workers, which send each other factors; the driver gets sums only."""
 
     name: ClassVar[str] = "dask"
+    summary: ClassVar[str] = "the workers of a Dask cluster"
     rules: ClassVar[frozenset[type]] = frozenset(
         {GuardedRule, SolveRule, MultiplicativeRule, PaperRule}
     )
@@ -122,6 +109,11 @@ class DaskBackend:
         self._numbers = itertools.count()
         self._pending: list[tuple[Operation, Version]] = []
 
+    @classmethod
+    def available(cls) -> str | None:
+        """See :class:`~klnmf.backends.base.Backend`."""
+        return not_installed(EXTRA, PACKAGES)
+
     def close(self) -> None:
         """See :class:`~klnmf.backends.base.Backend`."""
         self._pending.clear()
@@ -134,7 +126,7 @@ class DaskBackend:
         return Version(self.session, next(self._numbers), mode, rank, np.dtype(dtype))
 
     def _mode(self, n_rows: int) -> int:
-        """Mode of a factor by its rows; where both have as many, both are cut alike."""
+        """Mode of a factor with so many rows; if both modes have as many, both are cut alike."""
         return 0 if n_rows == self.data.shape[0] else 1
 
     def _later(self, operation: Operation, version: Version) -> Factor:
@@ -143,170 +135,128 @@ class DaskBackend:
         return Factor(version)
 
     def _ask(self, operation: Operation) -> dict[int, Any]:
-        """Do what was left to this round, and the operation."""
+        """Do the operations left to this round, and this one."""
         pending, self._pending = self._pending, []
         operations = [op for op, _ in pending] + [operation]
         try:
             *facts, result = self.session.ask(operations)
         except BaseException:
-            self._pending = pending + self._pending  # somebody may still want them: Ctrl-C
+            self._pending = pending + self._pending  # after Ctrl-C they may still be wanted
             raise
         for (_, version), of_version in zip(pending, facts, strict=True):
             version.learn(of_version)
         return result
 
-    def _put(self, factor: Any, dtype: Any) -> Factor:
-        mode = self._mode(factor.shape[0])
+    def _look(self, version: Version, function: Any, *settings: Any) -> dict[int, Any]:
+        """Return by part what a function of ``kernels`` says about a version."""
+        return self._ask(Look(version.mode, function, (version.number,), settings))
+
+    def upload(self, array: Any, dtype: Any = None) -> Factor:
+        """See :class:`~klnmf.backends.base.Backend`."""
+        mode, dtype = self._mode(array.shape[0]), dtype or self.data.dtype
         partition = self.session.partitions[mode]
-        version = self._new(mode, factor.shape[1], dtype)
+        version = self._new(mode, array.shape[1], dtype)
         rows = {}
         for part in range(partition.n_parts):
-            own = partition.rows(part)
-            if isinstance(factor, np.ndarray):
-                rows[part] = np.array(factor[own], dtype=dtype, order="C")
+            here = partition.rows(part)
+            if isinstance(array, np.ndarray):
+                rows[part] = np.array(array[here], dtype=dtype, order="C")
             else:
-                rows[part] = factor.part(own)
-        operation = Put(mode, rows, version.number)
-        version.learn(self._ask(operation))
+                rows[part] = array.part(here)
+        version.learn(self._ask(Put(mode, rows, version.number)))
         return Factor(version)
 
-    def upload(self, factor: Any) -> Factor:
+    def download(self, factor: Factor, rows: Array | None = None) -> Array:
         """See :class:`~klnmf.backends.base.Backend`."""
-        return self._put(factor, self.data.dtype)
-
-    def restore(self, array: Array) -> Factor:
-        """See :class:`~klnmf.backends.base.Backend`."""
-        return self._put(array, array.dtype)
-
-    def snapshot(self, array: Factor) -> Array:
-        """See :class:`~klnmf.backends.base.Backend`."""
-        version = array.version
-        parts = self._ask(TakeRows(version.mode, version.number, None))
-        return np.concatenate(list(parts.values()))
-
-    def download(self, factor: Factor) -> Array:
-        """See :class:`~klnmf.backends.base.Backend`."""
-        return self.snapshot(factor).astype(self.data.dtype, copy=False)
+        version = factor.version
+        order = None if rows is None else np.argsort(rows, kind="stable")
+        wanted = None if rows is None else rows[order]
+        taken = np.concatenate(list(self._look(version, kernels.rows_of_factor, wanted).values()))
+        if order is None:
+            return taken
+        result = np.empty_like(taken)
+        result[order] = taken
+        return result
 
     def futures_of(self, factor: Factor) -> list[tuple[Any, tuple[int, int]]] | None:
-        """Return the parts of a factor as futures, with shapes; None if the cluster goes soon."""
+        """Return the parts of a factor as futures, with shapes; None on a cluster of the fit."""
         if self._cluster.is_own:
             return None
         version = factor.version
         partition = self.session.partitions[version.mode]
-        self._ask(Describe(version.mode, version.number))  # it is there
+        self._look(version, kernels.facts)  # so that all workers have it
         futures = self.session.futures_of(version.number)
         return [
             (future, (partition.size(part), version.shape[1]))
             for part, future in enumerate(futures)
         ]
 
-    def take_rows(self, factor: Factor, rows: Array) -> Array:
-        """See :class:`~klnmf.backends.base.Backend`."""
-        version = factor.version
-        ordered = np.argsort(rows, kind="stable")
-        parts = self._ask(TakeRows(version.mode, version.number, rows[ordered]))
-        taken = np.concatenate(list(parts.values())).astype(np.float64)
-        result = np.empty_like(taken)
-        result[ordered] = taken
-        return result
-
-    def copy(self, factor: Factor) -> Factor:
-        """See :class:`~klnmf.backends.base.Backend`."""
-        return Factor(factor.version)
-
-    def converted(self, factor: Factor, dtype: Any) -> Factor:
-        """See :class:`~klnmf.backends.base.Backend`."""
-        old = factor.version
-        if old.dtype == dtype:
-            return Factor(old)
-        new = self._new(old.mode, old.shape[1], dtype)
-        return self._later(Convert(old.mode, old.number, np.dtype(dtype), new.number), new)
-
-    def scale_columns(self, factor: Factor, scales: Array) -> None:
-        """See :class:`~klnmf.backends.base.Backend`."""
-        old = factor.version
+    def _derived(self, function: Any, sources: list[Factor], *settings: Any) -> Factor:
+        """Leave it to the next round to make a new version, of the type and size of the first."""
+        old = sources[0].version
         new = self._new(old.mode, old.shape[1], old.dtype)
-        factor.version = self._later(Scale(old.mode, old.number, scales, new.number), new).version
+        numbers = tuple(source.version.number for source in sources)
+        return self._later(Derive(old.mode, function, numbers, settings, new.number), new)
 
-    def merge_columns(
-        self,
-        factor: Factor,
-        pair: tuple[int, int],
-        weights: tuple[float, float],
-        column: Array | None,
-    ) -> None:
+    def copy(self, factor: Factor, dtype: Any = None) -> Factor:
         """See :class:`~klnmf.backends.base.Backend`."""
-        old = factor.version
-        new = self._new(old.mode, old.shape[1], old.dtype)
-        operation = Merge(old.mode, old.number, pair, weights, column, new.number)
-        factor.version = self._later(operation, new).version
+        if dtype is None or factor.dtype == dtype:
+            return Factor(factor.version)
+        copy = self._derived(kernels.converted, [factor], np.dtype(dtype))
+        copy.version.dtype = np.dtype(dtype)
+        return copy
+
+    def scaled(self, factor: Factor, scales: Array) -> Factor:
+        """See :class:`~klnmf.backends.base.Backend`."""
+        return self._derived(kernels.scaled, [factor], scales)
+
+    def merged(self, factor: Factor, *how: Any) -> Factor:
+        """See :class:`~klnmf.backends.base.Backend`."""
+        return self._derived(kernels.merged, [factor], *how)
 
     def extrapolated(self, newest: Factor, previous: Factor, weight: float, keep: float) -> Factor:
         """See :class:`~klnmf.backends.base.Backend`."""
-        a, b = newest.version, previous.version
-        new = self._new(a.mode, a.shape[1], a.dtype)
-        return self._later(Extrapolate(a.mode, a.number, b.number, weight, keep, new.number), new)
+        return self._derived(kernels.extrapolated, [newest, previous], weight, keep)
 
     # ---- sums ------------------------------------------------------------------------------------
 
-    def _learn(self, version: Version, **wants: bool) -> None:
-        """Ask for what is not known of a version; from now on it comes along with new ones."""
-        self.session.wants = self.session.wants._replace(**wants)
-        version.learn(self._ask(Describe(version.mode, version.number)))
+    def _described(self, version: Version, fact: str) -> Any:
+        """Return a fact about a version; from now on it comes along with new ones."""
+        if getattr(version, fact) is None:
+            if fact in Wants._fields:
+                self.session.wants = self.session.wants._replace(**{fact: True})
+            version.learn(self._look(version, kernels.facts))
+        return getattr(version, fact)
 
     def column_sums(self, factor: Factor) -> Array:
         """See :class:`~klnmf.backends.base.Backend`."""
-        version = factor.version
-        if version.sums is None:
-            self._learn(version, sums=True)
-        assert version.sums is not None
-        return version.sums.copy()
+        return np.array(self._described(factor.version, "sums"))
 
-    def column_squares(self, factor: Factor) -> Array:
+    def sums_and_squares(self, mode: int, factor: Factor) -> tuple[Array, Array]:
         """See :class:`~klnmf.backends.base.Backend`."""
         version = factor.version
-        if version.squares is None:
-            self._learn(version, squares=True)
-        assert version.squares is not None
-        return version.squares.copy()
-
-    def penalised_sums(self, mode: int, factor: Factor) -> tuple[Array, Array]:
-        """See :class:`~klnmf.backends.base.Backend`."""
-        version = factor.version
-        pieces = self._ask(SumInOwnUnits(mode, version.number)).values()
+        if (self.data.view(mode).row_constraints or RowConstraints()).penalty_shares is None:
+            return self.column_sums(factor), np.array(self._described(version, "squares"))
+        pieces = self._look(version, kernels.weighted_sums).values()
         zero = np.zeros((2, version.shape[1]))
         sums, squares = self.session.partitions[mode].total(pieces, kernels.sum_of_rows, zero)
         return sums, squares
 
     def count_zeros(self, factor: Factor) -> int:
         """See :class:`~klnmf.backends.base.Backend`."""
-        version = factor.version
-        if version.zeros is None:
-            self._learn(version)
-        assert version.zeros is not None
-        return version.zeros
-
-    def dense_product(self, W: Factor, H: Factor) -> Any:
-        """See :class:`~klnmf.backends.base.Backend`."""
-        raise TypeError("backend='dask' has no dense products: W Hᵀ would not fit on a worker.")
+        return int(self._described(factor.version, "zeros"))
 
     # ---- row problems ----------------------------------------------------------------------------
 
-    def slopes(self, A: Factor, l1: float) -> LazySlopes:
-        """See :class:`~klnmf.backends.base.Backend`."""
-        return LazySlopes(self, A, l1)
-
     def update_rows(
-        self, mode: int, x: Factor, A: Factor, c: LazySlopes | Array, l2: float, rule: Rule
+        self, mode: int, x: Factor, A: Factor, c: Array | float, l2: float, rule: Rule
     ) -> RowTotals:
         """See :class:`~klnmf.backends.base.Backend`."""
         if type(rule) not in self.rules:
             raise TypeError(f"backend='dask' has no rule {type(rule).__name__}.")
         old, fixed = x.version, A.version
         new = self._new(mode, old.shape[1], old.dtype)
-        slopes = c.l1 if isinstance(c, LazySlopes) else c
-        operation = Update(mode, old.number, fixed.number, slopes, float(l2), rule, new.number)
+        operation = Update(mode, (old.number,), fixed.number, c, float(l2), rule, new.number)
         outcomes = self._ask(operation)
         new.learn({part: outcome.facts for part, outcome in outcomes.items()})
         x.version = new
@@ -317,14 +267,13 @@ class DaskBackend:
         mode: int,
         x: Factor,
         A: Factor,
-        c: LazySlopes | Array,
+        c: Array | float,
         l2: float,
         want_residual: bool = True,
     ) -> RowTotals:
         """See :class:`~klnmf.backends.base.Backend`."""
-        slopes = c.l1 if isinstance(c, LazySlopes) else c
-        of_x, fixed = x.version, A.version
-        operation = Evaluate(mode, of_x.number, fixed.number, slopes, float(l2), want_residual)
+        fixed = A.version
+        operation = Evaluate(mode, (x.version.number,), fixed.number, c, float(l2), want_residual)
         return self._totals(mode, fixed, self._ask(operation))
 
     def _totals(self, mode: int, fixed: Version, outcomes: dict[int, Outcome]) -> RowTotals:

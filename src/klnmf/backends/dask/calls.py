@@ -21,13 +21,13 @@ Array = npt.NDArray[Any]
 
 
 async def on_worker(name: str, message: Message, dask_worker: Worker) -> Answer | str:
-    """Run by every worker for every message. What went wrong with a worker is no error of ours."""
+    """Answer a message on a worker; a string says that a worker was lost, which is no error."""
     plugin = dask_worker.plugins.get(name)
     if plugin is None and isinstance(message, Reset):
         plugin = FitOnWorker(name)
         await dask_worker.plugin_add(plugin, name=name, catch_errors=False)
     if plugin is None or plugin.is_over:
-        return f"{dask_worker.address} knows nothing of this fit"
+        return f"{dask_worker.address} does not take part in this fit"
     try:
         match message:
             case Reset():
@@ -53,7 +53,7 @@ async def held_part(name: str, home: str, version: int, part: int) -> Array:
         parcel = await requested(get_worker(), name, home, NO_ROUND, version, part)
     except PartMissingError as error:
         raise PartMissingError(
-            "A worker that held a part of W is gone, and the fit that made it is over. Call "
-            "transform(X) to have W again."
+            "A worker that held a part of W is gone, and the fit is over. Call transform(X) to "
+            "compute W again."
         ) from error
     return await asyncio.to_thread(unpacked, parcel.rows)

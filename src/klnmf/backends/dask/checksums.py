@@ -1,4 +1,4 @@
-"""CRC-32 of bytes of which two pieces are known by their checksums alone."""
+"""CRC-32 of two pieces together, from the checksums of each."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Which workers a fit runs on, and the one way in which its driver talks to them.
 
 A worker may die at any moment, and every contact may fail then. All contacts go through
-:class:`Cluster`. One that fails ends in :class:`WorkerLostError` if what was asked can be done
-again without that worker, and in :class:`ClusterLostError` if nobody is left to do it.
+:class:`Cluster`. One that fails ends in :class:`WorkerLostError` if the request can be repeated
+without that worker, and in :class:`ClusterLostError` if no worker or scheduler is left.
 """
 
 from __future__ import annotations
@@ -15,71 +15,60 @@ from typing import Any
 
 from klnmf.backends.base import ClusterLostError
 from klnmf.backends.cpu import effective_threads
+from klnmf.support.optional_packages import require
 
+EXTRA, PACKAGES = "dask", ("dask", "distributed")
 # Dask would go on trying to reach a scheduler for a minute and more.
 SECONDS_WITHOUT_SCHEDULER = 3.0
-# While an answer is awaited: whether those who are to give it are still there.
+# Between two checks, while waiting for an answer, that the workers asked are still there.
 SECONDS_BETWEEN_LOOKS = 0.5
 # Seconds to wait for a lost worker to come back before the others go on without it, and to wait
 # for any worker at all.
 SECONDS_TO_RESTART = 3.0
 SECONDS_WITHOUT_WORKERS = 120.0
-# Losses in a row without anything in between that went through.
+# Losses in a row, without a successful round in between.
 MOST_LOSSES = 20
-# Clusters that are made before it is given up: a worker that dies as it starts takes all with it.
+# Attempts to start a cluster: a worker that dies as it starts takes the others with it.
 MOST_STARTS = 3
 
 
 class WorkerLostError(Exception):
-    """A worker was lost; what it was asked for can be done without it."""
+    """A worker was lost; the request can be repeated without it."""
 
 
 def scheduler_lost(error: BaseException) -> ClusterLostError:
-    """Return the error to raise where a scheduler does not answer any more."""
+    """Return the error to raise when a scheduler does not answer any more."""
     return ClusterLostError(
         f"The scheduler of the Dask cluster does not answer ({error!r}). Start a cluster, connect "
-        "a new Client to it, and make the call again."
+        "a new Client to it, and call again."
     )
 
 
 def too_many_losses(error: BaseException) -> ClusterLostError:
-    """Return the error to raise where workers die again and again."""
+    """Return the error to raise when workers die again and again."""
     return ClusterLostError(
         f"Workers of the Dask cluster were lost {MOST_LOSSES} times in a row, the last time: "
-        f"{str(error).rstrip('.')}. Their logs say why; often they need more memory."
+        f"{str(error).rstrip('.')}. See their logs for the reason; often they need more memory."
     )
 
 
-def import_distributed() -> Any:
-    """Return the package, or say what to install."""
-    try:
-        import dask.array  # noqa: F401
-        import distributed
-    except ImportError as error:
-        raise ImportError(
-            "backend='dask' needs dask and distributed, which are not installed: "
-            'pip install "klnmf[dask]".'
-        ) from error
-    return distributed
-
-
 def current_client() -> Any:
-    """Return the client that the user has made, or None."""
-    distributed = import_distributed()
+    """Return the user's client, or None."""
+    distributed = require("distributed", "backend='dask'", EXTRA)
     try:
         client = distributed.default_client()
     except ValueError:
         return None
     if client.asynchronous:
         raise ValueError(
-            "backend='dask' waits for its workers, which an asynchronous Client does not allow. "
-            "Make the Client without asynchronous=True."
+            "backend='dask' does not work with an asynchronous Client. Create the Client without "
+            "asynchronous=True."
         )
     return client
 
 
 def computed(collections: list[Any]) -> list[Any]:
-    """Return the values of Dask's collections, from the user's cluster if there is one."""
+    """Compute Dask collections, on the user's cluster if there is one."""
     import dask
 
     if current_client() is None:
@@ -94,8 +83,8 @@ class Cluster:
     Parameters
     ----------
     n_threads : int or None
-        Workers of one thread each in a cluster that is made here; without effect on one that is
-        there already, which is used as a whole.
+        Workers, with one thread each, of a cluster that is started here. A cluster of the user is
+        used as a whole.
     """
 
     def __init__(self, n_threads: int | None = None) -> None:
@@ -105,14 +94,14 @@ class Cluster:
             self._start(effective_threads(n_threads))
 
     def _start(self, n_workers: int) -> None:
-        distributed = import_distributed()
+        distributed = require("distributed", "backend='dask'", EXTRA)
         for attempt in range(1, MOST_STARTS + 1):
             try:
                 self._own = distributed.LocalCluster(
                     n_workers=n_workers,
                     threads_per_worker=1,
                     processes=True,
-                    dashboard_address=":0",  # any free port: nobody is told it
+                    dashboard_address=":0",  # any free port
                     memory_limit=0,  # what would not fit here would not fit without workers either
                 )
                 break
@@ -131,11 +120,11 @@ class Cluster:
 
     @property
     def is_own(self) -> bool:
-        """Whether the cluster is made for the fit and goes with it."""
+        """Whether the cluster was started for the fit and is closed after it."""
         return self._own is not None
 
     def close(self) -> None:
-        """Close what was made here."""
+        """Close the cluster if it was started here."""
         if self._own is not None:
             self.client.close()
             self._own.close()
@@ -150,29 +139,18 @@ class Cluster:
             raise scheduler_lost(error) from error
 
     def awaited(self, ask: Callable[[], Awaitable[Any]], workers: Collection[str] = ()) -> Any:
-        """Return the answer of workers, as long as they and their scheduler are there.
+        """Return the answer of ``workers`` (default: any) to ``ask``, called in the event loop.
 
-        Parameters
-        ----------
-        ask : callable
-            Asks, in the client's event loop, and returns something to wait for.
-        workers : collection of str
-            Those who must be there for an answer; by default any one.
-
-        Raises
-        ------
-        WorkerLostError
-            A worker is gone, or the connection to it is.
-        ClusterLostError
-            The scheduler is.
+        Raises a WorkerLostError if one of them, or the connection to it, is lost, and a
+        ClusterLostError if the scheduler is.
         """
         try:
             return self._contact(ask, workers)
         except Exception as error:
-            gone = set(workers) - set(self.threads())  # an error of its own without a scheduler
+            gone = set(workers) - set(self.threads())  # raises if the scheduler is lost
             if gone:
                 raise WorkerLostError(f"{', '.join(sorted(gone))} is gone") from error
-            if isinstance(error, OSError | CancelledError):  # nobody has told the scheduler yet
+            if isinstance(error, OSError | CancelledError):  # the scheduler has not noticed yet
                 raise WorkerLostError(repr(error)) from error
             raise
 
@@ -206,7 +184,7 @@ class Cluster:
             asked.cancel()
 
     def wait_for_workers(self, wanted: int) -> dict[str, int]:
-        """Wait for so many workers, or, after a while, for any; return them as ``threads`` does."""
+        """Wait for this many workers, or, after a while, for any; return what ``threads`` does."""
         started = time.monotonic()
         while True:
             threads, waited = self.threads(), time.monotonic() - started
@@ -214,8 +192,8 @@ class Cluster:
                 return threads
             if waited > SECONDS_WITHOUT_WORKERS:
                 raise ClusterLostError(
-                    "The Dask cluster has no workers. Start some, or leave its Client out: "
-                    "workers on this machine are then made for the fit."
+                    "The Dask cluster has no workers. Start some, or close its Client: a fit "
+                    "without one starts workers on this machine."
                 )
             if self._own is not None and waited > SECONDS_TO_RESTART / 2:
                 self._own.scale(wanted)  # those that do not come back by themselves
@@ -224,18 +202,18 @@ class Cluster:
     # ---- tasks and data --------------------------------------------------------------------------
 
     def scatter(self, value: Any, address: str) -> Any:
-        """Bring data to a worker, and return their future."""
+        """Send data to a worker, and return their future."""
         return self.awaited(
             lambda: self.client.scatter(value, workers=[address], hash=False), [address]
         )
 
     def submit(self, function: Any, *args: Any, at: str | None = None) -> Any:
-        """Return the future of a task, which a worker does if it is still there then."""
+        """Return the future of a task, preferably done by the worker ``at`` an address."""
         where = {} if at is None else {"workers": [at], "allow_other_workers": True}
         return self._sent(lambda: self.client.submit(function, *args, pure=False, **where))
 
     def compute(self, collections: list[Any]) -> list[Any]:
-        """Return futures of Dask's collections."""
+        """Return futures of Dask collections."""
         futures: list[Any] = self._sent(lambda: self.client.compute(collections))
         return futures
 
@@ -248,7 +226,7 @@ class Cluster:
             raise
 
     def wait(self, futures: list[Any], workers: Collection[str] = ()) -> None:
-        """Wait until tasks are done and data are there. An error of a task is raised as it is."""
+        """Wait until tasks are done and data have arrived; raise the error of a task."""
         from distributed import KilledWorker, wait
 
         async def all_of_them() -> None:
@@ -269,7 +247,7 @@ class Cluster:
                 raise WorkerLostError("data on a worker are gone")
 
     def results(self, futures: list[Any]) -> list[Any]:
-        """Return the results of tasks; Dask does again what was lost with a worker."""
+        """Return the results of tasks; Dask repeats those that were lost with a worker."""
         n_losses = 0
         while True:
             try:
@@ -279,8 +257,8 @@ class Cluster:
             except WorkerLostError as error:
                 if any(future.cancelled() for future in futures):
                     raise ClusterLostError(
-                        f"What X is made from was lost with a worker ({error}), and nothing is "
-                        "there to make it again. Make X anew, and call again."
+                        f"The data that X is made from were lost with a worker ({error}). Create X "
+                        "again, and repeat the call."
                     ) from error
                 n_losses += 1
                 if n_losses > MOST_LOSSES:

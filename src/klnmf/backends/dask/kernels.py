@@ -1,4 +1,4 @@
-"""The operations on one part, as functions that change none of their inputs."""
+"""The operations on one part, as functions that do not change their inputs."""
 
 from __future__ import annotations
 
@@ -9,31 +9,23 @@ import numpy as np
 import numpy.typing as npt
 
 from klnmf import _core
-from klnmf.backends.cpu import evaluate_piece, update_piece
+from klnmf.backends.cpu import column_squares, column_sums, evaluate_piece, update_piece
 from klnmf.backends.dask.operations import (
-    Convert,
-    Describe,
+    Derive,
     Evaluate,
-    Extrapolate,
     Facts,
-    Merge,
+    Look,
     Operation,
     Outcome,
     Put,
-    Scale,
-    SumInOwnUnits,
-    TakeData,
-    TakeRows,
     Update,
     Wants,
 )
 from klnmf.backends.dask.partition import Partition, Pieces
-from klnmf.backends.numpy_factors import NumpyFactors, penalised_powers
-from klnmf.data.sparse_data import RowView
+from klnmf.backends.numpy_factors import NumpyFactors, weighted_powers
+from klnmf.data.sparse_data import Piece, RowView
 
 Array = npt.NDArray[Any]
-
-_ON_ARRAYS = NumpyFactors()
 
 
 @dataclass(frozen=True)
@@ -44,8 +36,8 @@ class Context:
     part: int
     n_threads: int
     wants: Wants
-    inputs: dict[str, Array]  # rows of versions, by the names of the operation
-    data: RowView | None  # rows of X
+    inputs: list[Array]  # rows of the operation's sources
+    data: RowView  # rows of X
     fixed: tuple[Array, Array] | None  # all rows of A, and its column sums
 
     @property
@@ -61,96 +53,56 @@ def run(operation: Operation, context: Context) -> tuple[Array | None, Any]:
             return _update(operation, context)
         case Evaluate():
             return None, _evaluate(operation, context)
-        case Describe():
-            return None, facts(context.inputs["x"], context)
-        case SumInOwnUnits():
-            return None, _penalised_sums(context)
-        case TakeRows():
-            return None, _take_rows(operation, context)
-        case TakeData():
-            return None, _take_data(operation, context)
-    made = np.ascontiguousarray(_made(operation, context))
-    return made, facts(made, context)
-
-
-def _made(operation: Operation, context: Context) -> Array:
-    """Return the rows of operations that are about one factor alone."""
-    inputs = context.inputs
-    match operation:
+        case Look():
+            return None, operation.function(context, *context.inputs, *operation.settings)
         case Put():
-            return np.array(operation.rows[context.part])
-        case Extrapolate():
-            target = np.empty_like(inputs["newest"])
-            weights = (operation.weight, operation.keep)
-            pair = (inputs["newest"], inputs["previous"])
-            _core.extrapolate(*pair, *weights, context.n_threads, target)
-            return target
-        case Convert():
-            return inputs["x"].astype(operation.dtype)
-        case Scale():
-            scaled = inputs["x"].copy()
-            _ON_ARRAYS.scale_columns(scaled, operation.scales)
-            return scaled
-        case Merge():
-            merged = inputs["x"].copy()
-            own = context.partition.rows(context.part)
-            column = None if operation.column is None else operation.column[own]
-            _ON_ARRAYS.merge_columns(merged, operation.pair, operation.weights, column)
-            return merged
-    raise TypeError(f"backend='dask' has no operation {type(operation).__name__}.")
+            rows = np.array(operation.rows[context.part])
+        case Derive():
+            rows = operation.function(context, *context.inputs, *operation.settings)
+        case _:
+            raise TypeError(f"backend='dask' has no operation {type(operation).__name__}.")
+    made = np.ascontiguousarray(rows)
+    return made, facts(context, made)
 
 
-def _update(operation: Update, context: Context) -> tuple[Array, Outcome]:
-    x = context.inputs["x"].copy()
-    values, kkt = np.empty(context.size), np.empty(context.size)
-    A, sums = _fixed(context)
-    c = _slopes(operation.slopes, sums)
-    if context.size:
-        settings = (c, operation.l2, operation.rule, context.n_threads)
-        update_piece(_piece(context), x, A, *settings, values, kkt)
-    given = values if operation.rule.gives_value else None
-    return x, _outcome(context, given, kkt, facts(x, context))
+# ---- what Derive makes ---------------------------------------------------------------------------
 
 
-def _evaluate(operation: Evaluate, context: Context) -> Outcome:
-    values, kkt = np.empty(context.size), np.empty(context.size)
-    A, sums = _fixed(context)
-    if context.size:
-        settings = (_slopes(operation.slopes, sums), operation.l2, operation.want_residual)
-        results = (context.n_threads, values, kkt)
-        evaluate_piece(_piece(context), context.inputs["x"], A, *settings, *results)
-    return _outcome(context, values, kkt, None)
+def converted(context: Context, x: Array, dtype: Any) -> Array:
+    """Return the same in another type."""
+    return x.astype(dtype)
 
 
-def _fixed(context: Context) -> tuple[Array, Array]:
-    assert context.fixed is not None
-    return context.fixed
+def scaled(context: Context, x: Array, scales: Array) -> Array:
+    """See :class:`~klnmf.backends.base.Backend`."""
+    return NumpyFactors.scaled(x, scales)
 
 
-def _slopes(given: Array | float, sums: Array) -> Array:
-    return sums + given if isinstance(given, float) else given
+def merged(
+    context: Context,
+    x: Array,
+    pair: tuple[int, int],
+    weights: tuple[float, float],
+    column: Array | None,
+) -> Array:
+    """See :class:`~klnmf.backends.base.Backend`."""
+    here = context.partition.rows(context.part)
+    return NumpyFactors.merged(x, pair, weights, None if column is None else column[here])
 
 
-def _piece(context: Context) -> Any:
-    assert context.data is not None
-    return next(iter(context.data.pieces()))
+def extrapolated(
+    context: Context, newest: Array, previous: Array, weight: float, keep: float
+) -> Array:
+    """See :class:`~klnmf.backends.base.Backend`."""
+    target = np.empty_like(newest)
+    _core.extrapolate(newest, previous, weight, keep, context.n_threads, target)
+    return target
 
 
-def _outcome(
-    context: Context, values: Array | None, kkt: Array, new_facts: Facts | None
-) -> Outcome:
-    pieces = None
-    if values is not None:
-        pieces = context.partition.pieces(context.part, values, _core.blocked_sum)
-    A, sums = _fixed(context)
-    is_first = context.part == 0
-    squares = column_squares(A) if is_first and context.wants.squares else None
-    return Outcome(
-        pieces, float(kkt.max(initial=0.0)), new_facts, sums if is_first else None, squares
-    )
+# ---- what Look returns ---------------------------------------------------------------------------
 
 
-def facts(rows: Array, context: Context) -> Facts:
+def facts(context: Context, rows: Array) -> Facts:
     """Return what the driver may want to know of new rows."""
 
     def pieces(block_sum: Any) -> Pieces:
@@ -163,25 +115,11 @@ def facts(rows: Array, context: Context) -> Facts:
     )
 
 
-def column_sums(rows: Array) -> Array:
-    """Column sums in float64, by blocks of rows."""
-    sums = np.empty(rows.shape[1])
-    _core.column_sums(np.ascontiguousarray(rows), 1, sums)
-    return sums
-
-
-def column_squares(rows: Array) -> Array:
-    """Column sums of squares in float64, by blocks of rows."""
-    squares = np.empty(rows.shape[1])
-    _core.column_squares(np.ascontiguousarray(rows), 1, squares)
-    return squares
-
-
-def _penalised_sums(context: Context) -> Pieces:
-    assert context.data is not None
+def weighted_sums(context: Context, x: Array) -> Pieces:
+    """Column sums of the entries and their squares, rows weighted as the penalties count them."""
     assert context.data.row_constraints is not None
     assert context.data.row_constraints.penalty_shares is not None
-    powers = penalised_powers(context.inputs["x"], context.data.row_constraints.penalty_shares)
+    powers = weighted_powers(x, context.data.row_constraints.penalty_shares)
     return context.partition.pieces(context.part, powers, sum_of_rows)
 
 
@@ -190,19 +128,66 @@ def sum_of_rows(rows: Array) -> Array:
     return np.asarray(rows.sum(axis=0))
 
 
-def _own_rows(context: Context, rows: Array) -> Array:
-    own = context.partition.rows(context.part)
-    return np.asarray(rows[(rows >= own.start) & (rows < own.stop)] - own.start)
+def rows_of_factor(context: Context, x: Array, rows: Array | None) -> Array:
+    """Return the rows of this part, or those that have these numbers."""
+    return x if rows is None else np.asarray(x[_local(context, rows)])
 
 
-def _take_rows(operation: TakeRows, context: Context) -> Array:
-    x = context.inputs["x"]
-    if operation.rows is None:
-        return x
-    taken: Array = x[_own_rows(context, operation.rows)]
-    return taken
+def rows_of_data(context: Context, rows: Array) -> tuple[Array, Array, Array]:
+    """Return those rows of X that are in this part: indptr, indices and values."""
+    return context.data.take_rows(_local(context, rows))
 
 
-def _take_data(operation: TakeData, context: Context) -> tuple[Array, Array, Array]:
-    assert context.data is not None
-    return context.data.take_rows(_own_rows(context, operation.rows))
+def _local(context: Context, rows: Array) -> Array:
+    here = context.partition.rows(context.part)
+    return np.asarray(rows[(rows >= here.start) & (rows < here.stop)] - here.start)
+
+
+# ---- row problems --------------------------------------------------------------------------------
+
+
+def _update(operation: Update, context: Context) -> tuple[Array, Outcome]:
+    x = context.inputs[0].copy()
+    values, kkt = np.empty(context.size), np.empty(context.size)
+    if context.size:
+        A, c = _fixed(operation, context)
+        settings = (operation.l2, operation.rule, context.n_threads)
+        update_piece(_piece(context), x, A, c, *settings, values, kkt)
+    given = values if operation.rule.gives_value else None
+    return x, _outcome(context, given, kkt, facts(context, x))
+
+
+def _evaluate(operation: Evaluate, context: Context) -> Outcome:
+    x = context.inputs[0]
+    values, kkt = np.empty(context.size), np.empty(context.size)
+    if context.size:
+        A, c = _fixed(operation, context)
+        settings = (operation.l2, operation.want_residual, context.n_threads)
+        evaluate_piece(_piece(context), x, A, c, *settings, values, kkt)
+    return _outcome(context, values, kkt, None)
+
+
+def _piece(context: Context) -> Piece:
+    return next(iter(context.data.pieces()))
+
+
+def _fixed(operation: Update | Evaluate, context: Context) -> tuple[Array, Array]:
+    """Return A and the slopes."""
+    assert context.fixed is not None
+    (A, sums), c = context.fixed, operation.c
+    return A, sums + c if np.ndim(c) == 0 else np.asarray(c)
+
+
+def _outcome(
+    context: Context, values: Array | None, kkt: Array, new_facts: Facts | None
+) -> Outcome:
+    pieces = None
+    if values is not None:
+        pieces = context.partition.pieces(context.part, values, _core.blocked_sum)
+    assert context.fixed is not None
+    A, sums = context.fixed
+    is_first = context.part == 0
+    squares = column_squares(A) if is_first and context.wants.squares else None
+    return Outcome(
+        pieces, float(kkt.max(initial=0.0)), new_facts, sums if is_first else None, squares
+    )

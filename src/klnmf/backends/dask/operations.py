@@ -1,12 +1,13 @@
-"""What the driver may ask of the workers: small, picklable, and the same again when repeated.
+"""What the driver asks of the workers: small, picklable, with the same result when repeated.
 
-A *version* is a factor that never changes: each operation makes a new one, each worker its parts.
+A *version* is a factor that never changes. Operations make new ones; each worker makes its parts.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy.typing as npt
 
@@ -24,7 +25,7 @@ class Wants(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """What a worker tells about its part of a version."""
+    """What a worker says about its part of a version."""
 
     zeros: int
     sums: Pieces | None
@@ -38,6 +39,7 @@ class Put:
     mode: int
     rows: dict[int, Any]  # by part
     out: int
+    sources: ClassVar[tuple[int, ...]] = ()
 
     def of_parts(self, parts: list[int]) -> Put:
         """Return the same for these parts alone."""
@@ -45,57 +47,34 @@ class Put:
 
 
 @dataclass(frozen=True)
-class Extrapolate:
-    """``max(newest + weight · (newest − previous), keep · newest)``."""
+class Derive:
+    """A new version from others, each part by itself: see the functions in ``kernels``."""
 
     mode: int
-    newest: int
-    previous: int
-    weight: float
-    keep: float
+    function: Callable[..., Array]  # of the context, the rows of the sources, and the settings
+    sources: tuple[int, ...]
+    settings: tuple[Any, ...]
     out: int
 
 
 @dataclass(frozen=True)
-class Scale:
-    """Columns times ``scales``."""
+class Look:
+    """What the driver wants to know of versions or of X; makes no version."""
 
     mode: int
-    x: int
-    scales: Array
-    out: int
-
-
-@dataclass(frozen=True)
-class Merge:
-    """One column becomes a weighted sum of two, the other is replaced."""
-
-    mode: int
-    x: int
-    pair: tuple[int, int]
-    weights: tuple[float, float]
-    column: Array | None
-    out: int
-
-
-@dataclass(frozen=True)
-class Convert:
-    """The same in another type."""
-
-    mode: int
-    x: int
-    dtype: Any
-    out: int
+    function: Callable[..., Any]  # as in Derive
+    sources: tuple[int, ...] = ()
+    settings: tuple[Any, ...] = ()
 
 
 @dataclass(frozen=True)
 class Update:
-    """A rule on every row of x with A fixed. ``slopes`` is c, or the L1 weight that makes it."""
+    """A rule on every row of x with A fixed; ``c`` is the slopes, or the L1 weight."""
 
     mode: int
-    x: int
+    sources: tuple[int]  # x
     A: int
-    slopes: Array | float
+    c: Array | float
     l2: float
     rule: Rule
     out: int
@@ -106,70 +85,23 @@ class Evaluate:
     """Values and residuals at x."""
 
     mode: int
-    x: int
+    sources: tuple[int]  # x
     A: int
-    slopes: Array | float
+    c: Array | float
     l2: float
     want_residual: bool
 
 
 @dataclass(frozen=True)
-class Describe:
-    """The facts of a version."""
-
-    mode: int
-    x: int
-
-
-@dataclass(frozen=True)
-class SumInOwnUnits:
-    """Column sums and sums of squares of rows, as the penalties count them."""
-
-    mode: int
-    x: int
-
-
-@dataclass(frozen=True)
-class TakeRows:
-    """Some rows of a version; all of them if ``rows`` is None."""
-
-    mode: int
-    x: int
-    rows: Array | None
-
-
-@dataclass(frozen=True)
-class TakeData:
-    """Some rows of X: indptr, indices and values."""
-
-    mode: int
-    rows: Array
-
-
-@dataclass(frozen=True)
 class Keep:
-    """Hold copies of the parts of a neighbour, so that they outlive it."""
+    """Hold copies of the parts of another worker, so that they are not lost with it."""
 
     mode: int
-    x: int
+    sources: tuple[int]
 
 
-Operation = (
-    Put
-    | Extrapolate
-    | Scale
-    | Merge
-    | Convert
-    | Update
-    | Evaluate
-    | Describe
-    | SumInOwnUnits
-    | TakeRows
-    | TakeData
-    | Keep
-)
-# Those that make a version.
-MAKERS = (Put, Extrapolate, Scale, Merge, Convert, Update)
+Operation = Put | Derive | Look | Update | Evaluate | Keep
+MAKERS = (Put, Derive, Update)  # of versions
 
 
 @dataclass(frozen=True)
@@ -193,13 +125,13 @@ class Round:
 
     number: int
     operations: list[Operation]
-    drops: list[int]  # versions that nobody needs after it
+    drops: list[int]  # versions that are not needed after it
     wants: Wants
 
 
 @dataclass(frozen=True)
 class Reset:
-    """A new layout. Of the versions only those listed stay, fetched from where they still are."""
+    """A new layout. Only the versions listed stay, fetched from workers that still have them."""
 
     layout: Layout
     versions: dict[int, int]  # with their modes
@@ -208,7 +140,7 @@ class Reset:
 
 @dataclass(frozen=True)
 class Ping:
-    """Nothing but the question what a worker holds."""
+    """Asks what a worker holds."""
 
 
 @dataclass(frozen=True)
@@ -231,7 +163,7 @@ class Outcome(NamedTuple):
 
 @dataclass
 class Answer:
-    """Of one worker: for every operation what its parts say."""
+    """Answer of one worker: for every operation, the results of its parts."""
 
     by_operation: list[dict[int, Any]] = field(default_factory=list)
     bytes_received: int = 0

@@ -1,4 +1,4 @@
-"""Rows of a factor on their way to another worker: dense, or without their zeros if smaller."""
+"""Rows of a factor as they are sent to another worker: dense, or without zeros if smaller."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Array = npt.NDArray[Any]
 
 # Packed rows are sent if they are smaller than this share of the dense ones.
 PACKED_SHARE = 0.9
-# Entries at a time, a multiple of 8: what is worked on stays in the cache.
+# Entries at a time, a multiple of 8, few enough for the cache.
 ENTRIES = 1 << 15
 
 

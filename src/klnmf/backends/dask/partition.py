@@ -1,8 +1,8 @@
-"""How the rows of a mode are cut into parts, and how sums over parts keep their bits.
+"""How the rows of a mode are cut into parts, and how sums over parts stay exactly the same.
 
 Every sum over rows is a sum of blocks of ``ROWS_PER_SUM`` rows. A part returns the sums of the
-blocks that it has as a whole; of a block that is cut by a border it returns the rows themselves, so
-that whoever adds up can add this block as one machine would have.
+blocks that it has as a whole. Of a block that is cut by a border it returns the rows themselves, so
+that this block can be summed as on one machine.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from klnmf.data.sparse_data import ROWS_PER_SUM
+from klnmf.data.sums import ROWS_PER_SUM
 from klnmf.support.caching import cached_property
 
 Array = npt.NDArray[Any]
 
-# A border is moved to the nearest border of blocks if that is at most this share of a part off.
+# A border is moved to the nearest border of blocks if that is within this share of a part.
 ALIGNED_WITHIN = 0.03
 # What a row costs beside its nonzeros, in nonzeros; and how much more a nonzero costs in long rows,
 # which use more components. Measured on Zipf columns, with the cost in rows of up to 1,300 as 1:
@@ -30,7 +30,7 @@ LONG_ROW_COSTS = 2.5
 
 
 class Pieces(NamedTuple):
-    """What a part has to say to a sum over all rows."""
+    """What a part adds to a sum over all rows."""
 
     head: Array  # rows of the block that begins in an earlier part
     whole: list[Any]  # sums of whole blocks
@@ -110,7 +110,7 @@ class Partition:
 
 
 def balanced(costs: Array, shares: Sequence[float]) -> Partition:
-    """Cut rows so that the parts' costs are as the shares, at borders of blocks where these do.
+    """Cut rows into parts with these shares of the cost, at borders of blocks where possible.
 
     Parameters
     ----------
@@ -141,7 +141,7 @@ def balanced(costs: Array, shares: Sequence[float]) -> Partition:
 
 
 def costs_of_rows(lengths: Array) -> Array:
-    """Return what rows with so many nonzeros cost, in nonzeros of a short row."""
+    """Return the costs of rows with these numbers of nonzeros, in nonzeros of a short row."""
     of_a_nonzero = 1 + np.minimum(lengths / LONG_ROW, LONG_ROW_COSTS)
     return np.asarray(lengths * of_a_nonzero + COST_OF_ROW)
 
@@ -151,7 +151,7 @@ def cut_both(
 ) -> tuple[Partition, Partition]:
     """Partition of each mode from its indptr; the same one for a square X.
 
-    Nothing would tell the factors of a square X apart that were cut in different ways.
+    The back-end finds out the mode of a factor by its rows, so both modes of a square X must match.
     """
     costs = [costs_of_rows(np.diff(indptr)) for indptr in (by_rows, by_columns)]
     if len(costs[0]) == len(costs[1]):

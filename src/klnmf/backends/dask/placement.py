@@ -1,10 +1,10 @@
-"""Which worker has which parts, and who holds copies of them."""
+"""Which worker has which parts, and which one holds copies of them."""
 
 from __future__ import annotations
 
 
 def homes_for(old: tuple[str, ...], workers: list[str]) -> tuple[str, ...]:
-    """By part, its worker: the old one if it is there still, and none idle beside a crowd.
+    """By part, its worker: the old one if it still exists; idle workers take over from others.
 
     Examples
     --------
@@ -29,7 +29,7 @@ def homes_for(old: tuple[str, ...], workers: list[str]) -> tuple[str, ...]:
 
 
 def keepers_for(homes: tuple[str, ...]) -> tuple[str | None, ...]:
-    """By part, the worker that holds its copies: on another machine where there is one."""
+    """By part, the worker that holds its copies: on another machine if there is one."""
 
     def host(address: str) -> str:
         return address.rpartition(":")[0]

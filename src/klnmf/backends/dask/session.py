@@ -1,9 +1,8 @@
 """The driver's side: rounds of messages to all workers, and what to do when one is lost.
 
-Versions of factors never change, and what made them is in a journal. From time to time every worker
-lends its parts of all living versions to another one. When a worker is lost, the parts that are
-still somewhere are brought together, and the rounds since then are done again: same inputs, same
-bits.
+Versions of factors never change, and a journal says how they were made. From time to time every
+worker copies its parts of all versions to another one. When a worker is lost, the copies are
+brought together, and the rounds since then are repeated: same inputs, same result.
 """
 
 from __future__ import annotations
@@ -43,11 +42,11 @@ from klnmf.backends.dask.placement import homes_for, keepers_for
 
 Result = TypeVar("Result")
 
-# Seconds before it is looked again whether a worker that was lost is there again.
+# Seconds between two checks whether a lost worker has come back.
 SECONDS_BETWEEN_WELCOMES = 2.0
 # Seconds to wait after a loss, times the losses in a row before it; 1 s at most.
 SECONDS_BETWEEN_LOSSES = 0.1
-# Copies are made when the time since the last ones is so many times what these took.
+# Copies are made when the time since the last ones is this many times what those took.
 COPIES_EVERY = 40.0
 SECONDS_BEFORE_COPIES = 0.5
 
@@ -62,7 +61,7 @@ class PlacedParts(Protocol):
         """Return a future of a part that is, or will be, on that worker."""
 
     def release(self) -> None:
-        """Let go of what is on workers."""
+        """Release the data on workers."""
 
 
 class Entry(NamedTuple):
@@ -73,15 +72,7 @@ class Entry(NamedTuple):
 
 
 class Session:
-    """One fit on a cluster.
-
-    Parameters
-    ----------
-    cluster : Cluster
-        Where.
-    data : PlacedParts
-        X.
-    """
+    """One fit on a cluster."""
 
     def __init__(self, cluster: Cluster, data: PlacedParts) -> None:
         from klnmf.backends.dask.calls import on_worker  # needs distributed
@@ -110,7 +101,7 @@ class Session:
             raise
 
     def _begin(self) -> None:
-        """Cut X for the workers that are there, and give each its part."""
+        """Cut X for the present workers, and give each its part."""
         threads = self._cluster.wait_for_workers(1)
         self._n_workers = len(threads)
         self.partitions = self._data.partitions([float(n) for n in threads.values()])
@@ -123,11 +114,11 @@ class Session:
     # ---- rounds ----------------------------------------------------------------------------------
 
     def drop(self, version: int) -> None:
-        """Say that nobody needs a version any more; from any thread, at any time."""
+        """Mark a version as no longer needed; from any thread, at any time."""
         self._dropped.append(version)
 
     def ask(self, operations: list[Operation]) -> list[dict[int, Any]]:
-        """Do the operations on all workers; by operation and part, what they answer."""
+        """Do the operations on all workers; return their answers by operation and part."""
         drops = []
         for _ in range(len(self._dropped)):
             version = self._dropped.popleft()
@@ -171,7 +162,7 @@ class Session:
         return merged
 
     def _send(self, message: Message) -> list[Answer]:
-        """Send a message to the workers of the layout, and return what they all answer."""
+        """Send a message to the workers of the layout, and return all answers."""
         wanted = dict.fromkeys(self._layout.homes)
         if isinstance(message, Round) and any(isinstance(op, Put) for op in message.operations):
             found = self._run_each(
@@ -186,13 +177,13 @@ class Session:
         ]
         for problem in problems:
             if isinstance(problem, Exception) and not isinstance(problem, OSError):
-                raise problem  # an error of ours, not a worker that was lost
+                raise problem  # an error in a worker, not a lost worker
         if problems:
             raise WorkerLostError("; ".join(map(str, problems)))
         return [found[address] for address in wanted]
 
     def _own_part(self, message: Round, address: str) -> Round:
-        """Return the message with the rows that this worker is sent, and not those of others."""
+        """Return the message with the rows for this worker only."""
         parts = self._layout.parts_at(address)
         operations = [
             operation.of_parts(parts) if isinstance(operation, Put) else operation
@@ -201,12 +192,12 @@ class Session:
         return Round(message.number, operations, message.drops, message.wants)
 
     def _run(self, message: Message) -> dict[str, Any]:
-        """Run a message on all workers that there are; by address, its answer or an error."""
+        """Run a message on all workers; return by address its answer or an error."""
         # Not by address: Dask would wait for a worker that is gone.
         return self._answers([message])[0]
 
     def _run_each(self, messages: dict[str, Message]) -> dict[str, Any]:
-        """Run a message of its own on each of these workers."""
+        """Run a different message on each of these workers."""
         answers = self._answers(list(messages.values()), list(messages))
         return {address: found for answer in answers for address, found in answer.items()}
 
@@ -272,7 +263,7 @@ class Session:
                     if isinstance(answer, Answer) and answer.held is not None
                 }
                 if set(holders) >= set(self._layout.homes):
-                    self._futures.clear()  # all are there, so it was X that was not
+                    self._futures.clear()  # all workers are there, so a part of X was lost
                 sources = self._sources(holders)
                 entries = self._journal[self._copied_until :]
                 if sources is None:  # from the beginning
@@ -286,7 +277,7 @@ class Session:
                 error = another
 
     def _sources(self, holders: dict[str, Any]) -> dict[int, str] | None:
-        """By part, a worker that holds the copied versions; None if one is nowhere any more."""
+        """By part, a worker that holds the copied versions; None if a part is lost everywhere."""
         sources = {}
         for part in range(len(self._layout.homes)):
             wanted = {(version, part) for version in self._copied}
@@ -299,7 +290,7 @@ class Session:
     def _move_to(
         self, workers: list[str], versions: dict[int, int], sources: dict[int, str]
     ) -> None:
-        """Give every part a worker, with X, and tell all of them."""
+        """Give every part a worker, with X, and send all of them the layout."""
         old = self._layout
         homes = homes_for(old.homes, workers)
         for mode, (part, home) in itertools.product((0, 1), enumerate(homes)):
@@ -344,7 +335,9 @@ class Session:
             return
         versions = dict(self.modes)
         new: list[Operation] = [
-            Keep(mode, version) for version, mode in versions.items() if version not in self._copied
+            Keep(mode, (version,))
+            for version, mode in versions.items()
+            if version not in self._copied
         ]
         moved = self.bytes_moved
         try:
@@ -364,7 +357,7 @@ class Session:
         self._futures.clear()
         self._data.release()
         if self._client.status != "running":
-            return  # if nobody is there any more, nobody holds anything
-        # A client hears a moment later than a message that its scheduler is gone.
+            return  # no worker holds anything any more
+        # The client may not have noticed yet that its scheduler is gone.
         with contextlib.suppress(ClusterLostError, WorkerLostError):
             self._run(Close())

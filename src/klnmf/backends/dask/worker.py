@@ -1,7 +1,7 @@
 """What runs on a worker: it holds its parts of X and of the factors, and computes with them.
 
 A worker answers *rounds* of the driver and requests of its peers for parts of factors. Nothing that
-it holds ever changes, so that a round that is repeated gives the same bits.
+it holds ever changes, so a round that is repeated gives exactly the same result.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from distributed.core import send_recv
 from distributed.diagnostics.plugin import WorkerPlugin
 from distributed.protocol import to_serialize
 
+from klnmf.backends.cpu import column_sums
 from klnmf.backends.dask import kernels
 from klnmf.backends.dask.operations import (
     MAKERS,
@@ -31,8 +32,6 @@ from klnmf.backends.dask.operations import (
     Operation,
     Reset,
     Round,
-    SumInOwnUnits,
-    TakeData,
     Update,
 )
 from klnmf.backends.dask.packing import Packed, pack, unpack
@@ -42,19 +41,19 @@ from klnmf.data.sparse_data import RowView
 Array = npt.NDArray[Any]
 Place = tuple[int, int]  # version and part
 
-# A peer that has not heard of a round so many seconds after this worker has is not there any more.
+# A peer that has not heard of a round this many seconds after this worker has is lost.
 PATIENCE = 30.0
-# A request for a part that is not there yet is answered after so many seconds at most.
+# A request for a part that does not exist yet is answered after at most this many seconds.
 LONGEST_WAIT = 5.0
 SECONDS_TO_CONNECT = 5.0
-# Before all rounds: what is wanted is there, or will not be.
+# Before all rounds: the part exists, or never will.
 NO_ROUND = -1
 # Workers of one machine copy faster than they pack.
 PACK_ON_ONE_MACHINE = False
 
 
 class PartMissingError(RuntimeError):
-    """Something that this worker needs is not where it should be: a worker was lost."""
+    """A part that this worker needs is not where it should be: a worker was lost."""
 
 
 class Parcel(NamedTuple):
@@ -110,7 +109,7 @@ class FitOnWorker(WorkerPlugin):
         self._news = asyncio.Event()
 
     def inventory(self) -> frozenset[tuple[int, int]] | None:
-        """Versions and parts that this worker holds; None if it has not heard of the fit yet."""
+        """Versions and parts that this worker holds; None before the first layout."""
         return None if self.layout is None else frozenset(self._parts)
 
     @property
@@ -120,7 +119,7 @@ class FitOnWorker(WorkerPlugin):
     # ---- rounds ----------------------------------------------------------------------------------
 
     async def reset(self, message: Reset) -> None:
-        """Take over a layout, and fetch what it says that this worker holds."""
+        """Adopt a layout, and fetch the parts that this worker is to hold."""
         layout = self.layout = message.layout
         self._whole, self._parcels, self._modes = {}, {}, dict(message.versions)
         self._parts = {place: x for place, x in self._parts.items() if place[0] in self._modes}
@@ -138,7 +137,7 @@ class FitOnWorker(WorkerPlugin):
         """Do the operations of a round."""
         layout = self.layout
         if layout is None:
-            raise PartMissingError(f"{self._address} knows nothing of this fit")
+            raise PartMissingError(f"{self._address} does not take part in this fit")
         if message.number <= self._round:
             raise PartMissingError(f"round {message.number} was given up")
         self._round = message.number
@@ -187,24 +186,18 @@ class FitOnWorker(WorkerPlugin):
         whole: Whole | None,
         message: Round,
     ) -> kernels.Context:
-        inputs = {
-            name: self._own(getattr(operation, name), part)
-            for name in ("x", "newest", "previous")
-            if hasattr(operation, name)
-        }
-        needs_data = isinstance(operation, Update | Evaluate | TakeData | SumInOwnUnits)
         return kernels.Context(
             partition=layout.partitions[operation.mode],
             part=part,
             n_threads=int(self.worker.state.nthreads),
             wants=message.wants,
-            inputs=inputs,
-            data=self._data[operation.mode, part] if needs_data else None,
+            inputs=[self._own(version, part) for version in operation.sources],
+            data=self._data[operation.mode, part],
             fixed=None if whole is None else (whole.rows, whole.sums),
         )
 
     def _hold_data(self, layout: Layout) -> None:
-        """Hold the own parts of X, whatever Dask does with its copies of them."""
+        """Hold the parts of X, whatever Dask does with its copies of them."""
         self._data = {}
         for part, mode in itertools.product(layout.parts_at(self._address), (0, 1)):
             key = layout.keys[mode][part]
@@ -238,7 +231,7 @@ class FitOnWorker(WorkerPlugin):
         round: int = 0,
         may_pack: bool = False,
     ) -> dict[str, Any]:
-        """Give a peer a part, as soon as it is there."""
+        """Send a part to a peer as soon as it exists."""
         deadline = time.monotonic() + LONGEST_WAIT
         while (version, part) not in self._parts:
             if self._failed >= round or self.layout is None:
@@ -265,7 +258,7 @@ class FitOnWorker(WorkerPlugin):
         return parcel
 
     async def _request(self, address: str, version: int, part: int) -> Parcel:
-        """Ask a peer for a part until it is there, or the peer is gone."""
+        """Ask a peer for a part until it exists or the peer is lost."""
         return await requested(self.worker, self.name, address, self._round, version, part)
 
     async def _assembled(self, version: int, mode: int, layout: Layout, answer: Answer) -> Whole:
@@ -302,13 +295,14 @@ class FitOnWorker(WorkerPlugin):
         return whole
 
     async def _keep(self, operation: Keep, layout: Layout, answer: Answer) -> None:
-        """Hold copies of the parts of which this worker is the keeper."""
+        """Hold copies of the parts that this worker keeps for others."""
+        (version,) = operation.sources
         for part, keeper in enumerate(layout.keepers):
-            place = (operation.x, part)
+            place = (version, part)
             if keeper == self._address and place not in self._parts:
                 parcel = await self._request(layout.homes[part], *place)
                 answer.bytes_received += parcel.rows.nbytes
-                self._modes[operation.x] = operation.mode
+                self._modes[version] = operation.mode
                 self._put(*place, await self._in_thread(unpacked, parcel.rows))
 
 
@@ -335,7 +329,7 @@ async def requested(
 
 
 async def _called(worker: Worker, address: str, **message: Any) -> Any:
-    # A worker that is gone is tried again for half a minute, unless somebody says stop.
+    # Without a limit, a worker that is gone is tried again for half a minute.
     comm = await asyncio.wait_for(worker.rpc.connect(address), SECONDS_TO_CONNECT)
     try:
         return await send_recv(comm, **message)
@@ -351,7 +345,7 @@ def unpacked(rows: Array | Packed) -> Array:
 
 
 async def _all_or_none(jobs: list[Any]) -> None:
-    """Wait for all; if one fails the others are given up, so that none goes on unseen."""
+    """Wait for all jobs; if one fails, cancel the others."""
     tasks = [asyncio.ensure_future(job) for job in jobs]
     try:
         await asyncio.gather(*tasks)
@@ -367,7 +361,7 @@ def _dtype(rows: Array | Packed) -> np.dtype[Any]:
 
 
 def _block_sums(rows: Array, partition: Partition, part: int) -> list[Array]:
-    return partition.pieces(part, rows, kernels.column_sums).whole
+    return partition.pieces(part, rows, column_sums).whole
 
 
 def _parcel(rows: Array, partition: Partition, part: int, may_pack: bool) -> Parcel:
@@ -375,7 +369,7 @@ def _parcel(rows: Array, partition: Partition, part: int, may_pack: bool) -> Par
 
 
 def _total_sums(rows: Array, partition: Partition, sums: dict[int, list[Array]]) -> Array:
-    """Column sums of a whole factor: the blocks' sums are known, but for those that are cut."""
+    """Column sums of a whole factor, from the sums of blocks; blocks that are cut are added up."""
 
     def pieces(part: int) -> Pieces:
         own = rows[partition.rows(part)]
@@ -383,5 +377,5 @@ def _total_sums(rows: Array, partition: Partition, sums: dict[int, list[Array]])
         return partition.pieces(part, own, lambda block: next(known))
 
     every = map(pieces, range(partition.n_parts))
-    total: Array = partition.total(every, kernels.column_sums, np.zeros(rows.shape[1]))
+    total: Array = partition.total(every, column_sums, np.zeros(rows.shape[1]))
     return total

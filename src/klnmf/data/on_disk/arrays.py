@@ -69,15 +69,6 @@ class MappedArray:
     """A vector in an ``.npy`` file, read piece by piece, or as a whole through a memory map.
 
     The file stays open: replacing it does not change what is read here.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-    dtype : dtype
-        Type of its entries.
-    length : int
-        Number of entries.
     """
 
     def __init__(self, path: Path, dtype: npt.DTypeLike, length: int) -> None:

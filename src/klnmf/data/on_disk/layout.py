@@ -39,9 +39,6 @@ CHUNK = 1 << 22
 def npy_header(dtype: np.dtype[Any], length: int) -> bytes:
     """Return the first 128 bytes of an ``.npy`` file with a vector of that length.
 
-    Examples
-    --------
-    >>> import numpy as np
     >>> len(npy_header(np.dtype("<f4"), 10**15))
     128
     """
@@ -99,13 +96,7 @@ def is_prepared(path: Path) -> bool:
 
 
 def read_header(folder: Path) -> dict[str, Any]:
-    """Header of a prepared matrix.
-
-    Raises
-    ------
-    ReadError
-        If there is none, or it is damaged or from a newer version.
-    """
+    """Header of a prepared matrix; a ReadError if it is missing, damaged or of a newer version."""
     path = folder / HEADER
     if not path.is_file():
         hint = ""
@@ -138,13 +129,7 @@ def read_header(folder: Path) -> dict[str, Any]:
 
 
 def check_facts(facts: dict[str, Any]) -> None:
-    """Check the types of the facts about a matrix whose rows are written.
-
-    Raises
-    ------
-    ValueError, KeyError, TypeError
-        If one has a wrong type.
-    """
+    """Check the types of the facts about a matrix whose rows are written."""
     n, m = facts["shape"]
     sizes = [n, m, facts["nonzeros"]]
     if any(type(size) is not int or size < 0 for size in sizes) or not n or not m:

@@ -23,7 +23,8 @@ from klnmf.data.on_disk.layout import (
 from klnmf.data.on_disk.sizes import parse_bytes
 from klnmf.data.on_disk.verification import check_contents, check_indptr, is_verified
 from klnmf.data.on_disk.views import MappedView, open_rows
-from klnmf.data.sparse_data import ROWS_PER_SUM, CountData, DataConstraints
+from klnmf.data.sparse_data import CountData, DataConstraints
+from klnmf.data.sums import ROWS_PER_SUM
 from klnmf.support.input_files import ReadError, read_names
 
 Array = npt.NDArray[Any]

@@ -11,17 +11,8 @@ _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
 def parse_bytes(size: str | int, *, least: int = 1 << 20) -> int:
-    """Return a number of bytes.
+    """Return a number of bytes, given as a whole number or with a unit: "512M", "2G", "1.5 GB".
 
-    Parameters
-    ----------
-    size : str or int
-        A whole number, or one with a unit: "512M", "2G", "1.5 GB".
-    least : int, default=1048576
-        Smallest size.
-
-    Examples
-    --------
     >>> parse_bytes("2G") == 2 * 1024**3
     True
     >>> parse_bytes("512 MB")

@@ -33,7 +33,7 @@ from klnmf.data.on_disk.layout import (
     write_json,
 )
 from klnmf.data.on_disk.views import Entries, MappedRows, open_rows
-from klnmf.data.sparse_data import DivergenceConstant, blocked_sum, is_exact_in_float32
+from klnmf.data.sums import DivergenceConstant, blocked_sum, is_exact_in_float32
 from klnmf.data.validation import check_value_range
 from klnmf.support.input_files import ReadError
 from klnmf.support.untrusted_json import read_json
@@ -52,12 +52,7 @@ def check_contents(folder: Path, header: dict[str, Any]) -> None:
     """Read every file: its checksum, and whether all files are one matrix; record the outcome.
 
     Checksums show damage by a disk or a copy. They do not show who wrote the files, and compiled
-    code will follow the indices in them.
-
-    Raises
-    ------
-    ReadError
-        With the name of the file that is damaged.
+    code will follow the indices in them. A ReadError names the file that is damaged.
     """
     states = _states(folder, header)
     for name, about in header["files"].items():
@@ -81,13 +76,7 @@ def check_contents(folder: Path, header: dict[str, Any]) -> None:
 
 
 def check_rows(folder: Path, facts: dict[str, Any]) -> None:
-    """Check the rows of a matrix that was half written, against the facts about it.
-
-    Raises
-    ------
-    ValueError, KeyError, TypeError
-        If they are not the rows of such a matrix.
-    """
+    """Check the rows of a matrix that was half written, against the facts about it."""
     check_facts(facts)
     arrays = arrays_in(facts)
     check_arrays(folder, {name: arrays[name] for name in ROW_FILES})
@@ -179,9 +168,10 @@ def check_indptr(path: Path, stored: MappedRows) -> None:
 def measured_facts(folder: Path, stored: MappedRows) -> dict[str, Any]:
     """Return what a header says about the values, by the code that measures them in memory."""
     constant, is_exact = DivergenceConstant(), stored.values.dtype == np.float64
-    for entries in stored.entries(_ENTRIES):
-        constant.add(entries.values)
-        is_exact = is_exact and is_exact_in_float32(entries.values)
+    for start in range(0, stored.nnz, _ENTRIES):
+        values = stored.values.read(start, min(start + _ENTRIES, stored.nnz))
+        constant.add(values)
+        is_exact = is_exact and is_exact_in_float32(values)
     checksum = 0  # of the same matrix in memory, see CountData.fingerprint
     for part in ("indptr", "indices", "values"):
         skipped = NPY_HEADER

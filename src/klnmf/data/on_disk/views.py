@@ -14,13 +14,8 @@ import numpy.typing as npt
 from klnmf.data.on_disk.arrays import MappedArray
 from klnmf.data.on_disk.layout import MODES, arrays_of
 from klnmf.data.row_constraints import RowConstraints
-from klnmf.data.sparse_data import (
-    InMemoryView,
-    Piece,
-    RowView,
-    row_ranges,
-    sums_of_rows,
-)
+from klnmf.data.sparse_data import InMemoryView, Piece, RowView
+from klnmf.data.sums import row_ranges, sums_of_rows
 
 Array = npt.NDArray[Any]
 
@@ -80,19 +75,7 @@ def open_rows(
 
 
 class MappedView(RowView):
-    """One mode of a matrix on disk.
-
-    Parameters
-    ----------
-    stored : MappedRows
-        Its files.
-    row_sums : ndarray
-        Sum of each row.
-    piece_bytes : int
-        Size of the pieces in which it is read.
-    row_constraints : RowConstraints or None
-        Of its rows.
-    """
+    """One mode of a matrix on disk, read in pieces of ``piece_bytes``."""
 
     def __init__(
         self,

@@ -1,0 +1,100 @@
+"""A new back-end is one class and one line in the table: nothing else has to be changed."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from commands import outcome
+from klnmf import KLNMF, MiniBatchKLNMF, backends
+from klnmf.backends import Backend, backend_named, make_backend
+from klnmf.backends.base import MultiplicativeRule, RowTotals, Rule, SolveRule
+from klnmf.backends.numpy_factors import NumpyFactors
+from klnmf.data.sparse_data import CountData, InMemoryData
+from klnmf.model_selection import select_rank
+from strategies import fit_quietly
+
+COUNTS = 1.0 + np.random.default_rng(0).poisson(2.0, (30, 20))
+
+
+class DenseBackend(NumpyFactors):
+    """Multiplicative updates with dense matrices, for data without penalties and constraints."""
+
+    name: ClassVar[str] = "dense"
+    summary: ClassVar[str] = "dense matrices"
+    rules: ClassVar[frozenset[type]] = frozenset({MultiplicativeRule, SolveRule})
+    missing_part: ClassVar[str | None] = None
+
+    def __init__(self, data: CountData, n_threads: int | None = None) -> None:
+        self.data = data
+
+    @classmethod
+    def available(cls) -> str | None:
+        return cls.missing_part
+
+    def update_rows(self, mode: int, x: Any, A: Any, c: Any, l2: float, rule: Rule) -> RowTotals:
+        X, c = self.data.view(mode).whole().as_csr().toarray(), self.slopes(A, c)
+        if isinstance(rule, SolveRule) and rule.cold:
+            x[:] = (X.sum(axis=1) / c.sum())[:, None]
+        kkt = self.evaluate(mode, x, A, c, l2).kkt
+        for _ in range(500 if isinstance(rule, SolveRule) else 1):
+            x *= (X / (x @ A.T)) @ A / c
+        return RowTotals(float("nan"), kkt)
+
+    def evaluate(
+        self, mode: int, x: Any, A: Any, c: Any, l2: float, want_residual: bool = True
+    ) -> RowTotals:
+        X, c, y = self.data.view(mode).whole().as_csr().toarray(), self.slopes(A, c), x @ A.T
+        gradient = c - (X / y) @ A
+        residuals = np.abs(np.minimum(x * c / X.sum(axis=1, keepdims=True), gradient / c))
+        return RowTotals(float((x @ c).sum() - (X * np.log(y)).sum()), float(residuals.max()))
+
+
+@pytest.fixture
+def table(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One line, the first of the table: what "auto" takes."""
+    line = {"dense": (__name__, "DenseBackend")}
+    monkeypatch.setattr(backends, "BACKENDS", line | backends.BACKENDS)
+
+
+@pytest.mark.usefixtures("table")
+def test_one_class_and_one_line_are_enough_to_fit(capsys: Any) -> None:
+    assert isinstance(make_backend("auto", InMemoryData(sp.csr_array(COUNTS))), DenseBackend)
+    _, model = fit_quietly(COUNTS, model=KLNMF(3, solver="mu", random_state=0, max_iter=30))
+    _, expected = fit_quietly(
+        COUNTS, model=KLNMF(3, solver="mu", random_state=0, max_iter=30, backend="reference")
+    )
+    np.testing.assert_allclose(model.components_, expected.components_, rtol=1e-9)
+    assert model.divergence_ == pytest.approx(expected.divergence_, rel=1e-4)
+    rates, expected_rates = (m.inverse_transform(m.transform(COUNTS)) for m in (model, expected))
+    np.testing.assert_allclose(rates, expected_rates, rtol=0.05)
+    assert "dense" in outcome(capsys, "info")[1]
+
+
+@pytest.mark.usefixtures("table")
+def test_what_it_cannot_do_is_said_by_name() -> None:
+    with pytest.raises(ValueError, match="solver='srcd' needs GuardedRule, which backend='dense'"):
+        KLNMF(3).fit(COUNTS)
+
+
+@pytest.mark.usefixtures("table")
+def test_a_back_end_that_is_not_available(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    """It says why, and "auto" takes the next one."""
+    reason = "no dense matrices on this machine: buy some"
+    monkeypatch.setattr(DenseBackend, "missing_part", reason)
+    assert backend_named("auto").name == "cpu"
+    with pytest.raises(ImportError, match=f"backend='dense' is not available here: {reason}"):
+        backend_named("dense")
+    assert f"no: {reason}" in outcome(capsys, "info")[1]
+    KLNMF(3, max_iter=200, random_state=0).fit(COUNTS)
+    MiniBatchKLNMF(2, random_state=0).fit(COUNTS)
+    select_rank(COUNTS, [1, 2], n_splits=1, random_state=0, progress=False)
+
+
+def test_a_back_end_that_lacks_a_verb_is_refused() -> None:
+    lacking = type("Lacking", (Backend,), {"__init__": lambda self, data: None})
+    with pytest.raises(TypeError, match=r"abstract.*update_rows"):
+        lacking(None)
