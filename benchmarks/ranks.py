@@ -28,7 +28,7 @@ from klnmf.data.validation import check_counts
 from klnmf.model_selection import RankSelection, select_rank
 from klnmf.model_selection.deviance import BACKGROUNDS
 from klnmf.model_selection.growth import descended
-from klnmf.model_selection.thinning import ThinnedSplit, thinned
+from klnmf.model_selection.hold_out import ThinnedSplit, thinned
 from klnmf.objective import Penalties
 from klnmf.simulate import simulate_counts
 from klnmf.solvers.base import Problem

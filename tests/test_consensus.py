@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from klnmf import KLNMF
 from klnmf.data.sparse_data import InMemoryData
 from klnmf.model_selection import Consensus, consensus
-from klnmf.model_selection.clusters import clustered, distances, mean_distance_to_neighbours
+from klnmf.model_selection.consensus_runs import clustered, distances, mean_distance_to_neighbours
 from klnmf.objective import kl_divergence
 from klnmf.simulate import simulate_counts
 from klnmf.topics import match_components

@@ -12,8 +12,8 @@ from scipy.stats import false_discovery_control, kstest, norm
 
 from klnmf import KLNMF, MiniBatchKLNMF
 from klnmf.simulate import draw_counts
-from klnmf.uncertainty import DifferentialFeatures, differential_features, regressions
-from klnmf.uncertainty.regressions import (
+from klnmf.uncertainty import DifferentialFeatures, comparison, differential_features
+from klnmf.uncertainty.comparison import (
     log_likelihoods,
     log_share_covariances,
     moderated_shares,
@@ -93,7 +93,7 @@ def test_moderated_shares_are_positive_and_maximise_the_penalised_likelihood() -
 def test_information_is_the_curvature_of_the_likelihood(
     entries_at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(regressions, "_ENTRIES_AT_ONCE", entries_at_once)
+    monkeypatch.setattr(comparison, "_ENTRIES_AT_ONCE", entries_at_once)
     counts, L, pseudo = small_problem()
     x = moderated_shares(sp.csr_array(counts), L, pseudo, 1)
     covariances = np.concatenate(

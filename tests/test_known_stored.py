@@ -207,7 +207,7 @@ def test_components_in_any_form_can_be_saved(make: Any, tmp_path: Path) -> None:
             lambda c: c.content["parameters"]["fixed_components"].update(first_components=9),
             "9 of 4",
         ),
-        (lambda c: c.content["fitted"].update(known_names_=[3]), "must be names, got"),
+        (lambda c: c.content["fitted"].update(known_names_=[3]), "must be strings, got"),
         (
             lambda c: c.content["fitted"].update(n_fixed_W_=5),
             "n_fixed_W must be from 0 to 4, got 5",

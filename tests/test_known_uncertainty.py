@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from klnmf import KLNMF
 from klnmf.simulate import simulate_counts
 from klnmf.uncertainty import bootstrap, differential_features
-from klnmf.uncertainty.replicates import _matched
+from klnmf.uncertainty.parametric_bootstrap import _matched
 
 PLANTED = simulate_counts(60, 25, 3, counts_per_sample=300, random_state=0)
 X = PLANTED.X

@@ -13,8 +13,7 @@ from klnmf.data.sparse_data import InMemoryData
 from klnmf.data.validation import check_counts
 from klnmf.model_selection import select_rank
 from klnmf.model_selection.deviance import Cells, deviances, feature_shares
-from klnmf.model_selection.speckles import SpeckledSplit, n_hidden, random_cells
-from klnmf.model_selection.thinning import thinned
+from klnmf.model_selection.hold_out import SpeckledSplit, n_hidden, random_cells, thinned
 from rank_checks import counts
 
 # ---- hold-out ------------------------------------------------------------------------------------

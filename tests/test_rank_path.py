@@ -12,10 +12,9 @@ import scipy.sparse as sp
 from klnmf import KLNMF
 from klnmf.backends import make_backend
 from klnmf.data.sparse_data import InMemoryData
-from klnmf.model_selection.choice import compared
 from klnmf.model_selection.growth import descended, one_component, resized
-from klnmf.model_selection.search import Plan, Search
-from klnmf.model_selection.thinning import ThinnedSplit
+from klnmf.model_selection.hold_out import ThinnedSplit
+from klnmf.model_selection.search import Plan, Search, compared
 from klnmf.objective import Penalties, kl_divergence
 from klnmf.solvers.base import Problem
 from rank_checks import counts

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from klnmf import KLNMF, RunOptions, objective
 from klnmf.data.sparse_data import InMemoryData
 from klnmf.data.validation import check_counts
-from klnmf.estimators.begin import TRIAL_ITERATIONS
+from klnmf.estimators.fitting import TRIAL_ITERATIONS
 from klnmf.simulate import simulate_counts
 from klnmf.solvers import SOLVERS
 from klnmf.starts.initialization import STARTS

@@ -12,8 +12,7 @@ if TYPE_CHECKING:
     from klnmf.data.not_counts import NotCountsWarning
     from klnmf.data.on_disk.matrix import open_matrix
     from klnmf.data.validation import EmptySamplesWarning, ManyComponentsWarning
-    from klnmf.estimators.kl_nmf import KLNMF
-    from klnmf.estimators.loading import load_model
+    from klnmf.estimators.kl_nmf import KLNMF, load_model
     from klnmf.estimators.mini_batch import MiniBatchKLNMF
     from klnmf.estimators.run_options import RunOptions
     from klnmf.preparing import prepare
@@ -42,7 +41,7 @@ _HOMES = {
     "MiniBatchKLNMF": "klnmf.estimators.mini_batch",
     "NotCountsWarning": "klnmf.data.not_counts",
     "RunOptions": "klnmf.estimators.run_options",
-    "load_model": "klnmf.estimators.loading",
+    "load_model": "klnmf.estimators.kl_nmf",
     "open_matrix": "klnmf.data.on_disk.matrix",
     "prepare": "klnmf.preparing",
 }

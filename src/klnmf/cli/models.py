@@ -12,7 +12,7 @@ from klnmf.cli.data import OpenedTable
 from klnmf.cli.messages import CommandError, say
 from klnmf.cli.metadata import stored_reading
 from klnmf.data.validation import empty_samples_message, warn_caller
-from klnmf.estimators.loading import load_model
+from klnmf.estimators.kl_nmf import load_model
 from klnmf.named_features import (
     FeatureOverlap,
     match_features,

@@ -14,9 +14,7 @@ R = TypeVar("R")
 
 PLACES = {
     **{name: f"klnmf.KLNMF({name}=...)" for name in ComponentConstraints.__annotations__},
-    **{
-        name: f"klnmf.KLNMF(run=klnmf.RunOptions({name}=...))" for name in RunOptions().get_params()
-    },
+    **{name: f"klnmf.KLNMF(run=klnmf.RunOptions({name}=...))" for name in vars(RunOptions())},
     **{name: f"fit(X, {name}=...)" for name in FitConstraints.__annotations__},
 }
 
@@ -24,12 +22,10 @@ PLACES = {
 def check_arguments(given: Iterable[str], function: str, taken: Iterable[str]) -> None:
     """Refuse arguments that a function does not take, and say which one does."""
     for name in given:
-        if name in taken:
-            continue
-        advice = f"By name it takes {', '.join(taken)}."
-        if name in PLACES:
-            advice = f"Use {PLACES[name]}."
-        raise TypeError(f"{function} does not take the argument {name!r}. {advice}")
+        if name not in taken:
+            names = f"By name it takes {', '.join(taken)}."
+            advice = f"Use {PLACES[name]}." if name in PLACES else names
+            raise TypeError(f"{function} does not take the argument {name!r}. {advice}")
 
 
 def explains_misplaced(function: Callable[P, R]) -> Callable[P, R]:

@@ -1,4 +1,4 @@
-"""What all estimators share: everything that a model with components can do."""
+"""`FactorModel`: the methods that all estimators share."""
 
 from __future__ import annotations
 
@@ -21,13 +21,7 @@ from klnmf.constraints.names import check_sample_order, names_seen_in_fit, sampl
 from klnmf.data.matrix_checks import checked_matrix, is_dask_array
 from klnmf.data.not_counts import warn_if_not_counts
 from klnmf.data.on_disk.matrix import OnDiskMatrix
-from klnmf.data.sparse_data import (
-    CountData,
-    FindConstraints,
-    FitInput,
-    InMemoryData,
-    view_of,
-)
+from klnmf.data.sparse_data import CountData, FindConstraints, FitInput, InMemoryData, view_of
 from klnmf.data.validation import (
     check_counts,
     checked_input,
@@ -54,10 +48,10 @@ TRANSFORM_ARGUMENTS = tuple(SampleConstraints.__annotations__)
 
 
 class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """An estimator with ``components_``: it can transform, transform back, and be scored.
+    """An estimator with ``components_``: it has transform, inverse_transform and score.
 
     Its parameters include ``n_components``, ``tol``, ``dtype``, ``sparse_output``, ``backend`` and
-    ``n_threads``. Its fitted attributes are those of ``_set_components``.
+    ``n_threads``.
     """
 
     n_components: int
@@ -86,9 +80,8 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
                 (n_samples, n_features)
             Counts, or other nonnegative data.
         **constraints
-            Constraints on these samples: ``exposure``, ``missing``, ``fixed_W`` and ``zero_W``, as
-            in ``KLNMF.fit``. A model that was fitted with ``fixed_W`` needs these columns for the
-            new samples too.
+            ``exposure``, ``missing``, ``fixed_W`` and ``zero_W`` of these samples, as in
+            ``KLNMF.fit``. A model that was fitted with ``fixed_W`` needs it here too.
 
         Returns
         -------
@@ -106,7 +99,7 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         return self._as_output(self._transformed(self._data(X, cells, reset=False), given))
 
     def inverse_transform(self, X: Any) -> Any:
-        """Return the estimated rates W Hᵀ: a dense array of n_samples × n_features numbers.
+        """Return the estimated rates W Hᵀ as a dense array.
 
         Parameters
         ----------
@@ -130,15 +123,13 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
     def score(self, X: Any, y: Any = None, missing: Any = None) -> float:
         """Return the held-out log-likelihood by document completion: higher is better.
 
-        Each count of X falls into one of two halves at random, with a fixed seed. W is estimated
-        from one half with the components fixed. The score is the Poisson log-likelihood of the
-        other half, averaged over the samples. 1 % of each sample's rate is spread evenly over the
-        features, so that a feature that no component uses costs much, but not everything.
+        The counts of X are split into two halves at random, with a fixed seed. W is estimated from
+        one half with the components fixed. The score is the Poisson log-likelihood of the other
+        half per sample. 1 % of each sample's rate is spread evenly over the features, so that a
+        feature that no component uses does not cost everything.
 
-        Values are always taken as counts. The fraction of a value falls into one half as a whole,
-        so that 2.9 and 3.1 score nearly as 3 does. In other units, such as counts per million, the
-        halves vary less than counts would, and the score does not show when there are too many
-        components.
+        Values are always taken as counts, and 2.9 and 3.1 score nearly as 3 does. In other units,
+        such as counts per million, the score does not show when there are too many components.
 
         Parameters
         ----------
@@ -147,14 +138,13 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         y : Ignored
             For scikit-learn's API.
         missing : {sparse, array-like} of shape (n_samples, n_features), default=None
-            True (or not 0) where a cell was not observed: it is in neither half. A model that was
-            fitted with ``missing`` needs it here too; if nothing is missing now, pass a pattern
-            without any True. scikit-learn's searches pass it on under metadata routing.
+            True (or not 0) where a cell was not observed: it is in neither half. Required if the
+            model was fitted with it; if nothing is missing now, pass a pattern without any True.
+            scikit-learn's searches pass it on under metadata routing.
 
         Returns
         -------
         float
-            Mean log-likelihood of the held-out halves.
         """
         check_is_fitted(self, "components_")
         if missing is None and "missing" in self.constraint_names_:
@@ -174,22 +164,12 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
 
     # ---- inside ----------------------------------------------------------------------------------
 
-    def _set_components(
-        self,
-        components: Any,
-        *,
-        constraint_names: list[str],
-        n_fixed_W: int = 0,
-        feature_weight: Array | None = None,
-        data_checksum: int | None = None,
-    ) -> None:
-        """Set the fitted attributes that all methods here need."""
+    def _set_attributes(self, components: Any, **others: Any) -> None:
+        """Set ``components_``, the attributes that follow from it, and others by their names."""
         self.components_ = components
         self.n_components_, self.n_features_in_ = map(int, components.shape)
-        self.constraint_names_ = constraint_names
-        self.n_fixed_W_ = n_fixed_W
-        self.feature_weight_ = feature_weight
-        self.data_checksum_ = data_checksum
+        for name, value in others.items():
+            setattr(self, f"{name}_", value)
 
     def _missing_cells(self, X: Any, missing: Any, *, reset: bool = False) -> sp.csr_array | None:
         """Missing cells of X, in its order; None: there are none."""

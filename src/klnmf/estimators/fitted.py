@@ -1,4 +1,4 @@
-"""The fitted attributes of a KLNMF: set by a fit, or from their parts."""
+"""The fitted attributes of a KLNMF, and models made from components."""
 
 from __future__ import annotations
 
@@ -56,17 +56,13 @@ class FittedModel(FactorModel):
         feature_names : sequence of str, default=None
             Names of the features: ``feature_names_in_``.
         divergence, kkt_residual : float, default=NaN
-            ``divergence_`` and ``kkt_residual_``.
+            ``divergence_`` and ``kkt_residual_``; NaN if unknown.
         converged : bool, default=None
             ``converged_``; None compares ``kkt_residual`` with ``tol``.
         history : sequence of dict, default=()
             Records of the iterations: ``history_``, and their number ``n_iter_``.
-        constraint_names : sequence of str, default=()
-            Constraints of the fit: ``constraint_names_``.
-        n_fixed_W : int, default=0
-            Number of columns of W that were fixed: ``n_fixed_W_``.
-        data_checksum : int, default=None
-            Checksum of the data: ``data_checksum_``.
+        constraint_names, n_fixed_W, data_checksum : sequence of str, int, int or None
+            ``constraint_names_``, ``n_fixed_W_`` and ``data_checksum_``; nothing by default.
         **parameters
             Parameters of the constructor. ``n_components`` is the number of rows by default, and
             ``feature_weight`` becomes ``feature_weight_``.
@@ -74,7 +70,6 @@ class FittedModel(FactorModel):
         Returns
         -------
         KLNMF
-            The fitted model.
 
         Examples
         --------
@@ -101,10 +96,10 @@ class FittedModel(FactorModel):
         weights = in_feature_order(model.feature_weight, "feature_weight", names)
         model._set_fitted(
             components,
+            list(history),
             divergence=divergence,
             kkt_residual=kkt_residual,
             converged=bool(kkt_residual <= model.tol) if converged is None else converged,
-            history=list(history),
             constraint_names=list(constraint_names),
             n_fixed_W=n_fixed_W,
             feature_weight=checked_weights(weights, "feature_weight", n_features, components.dtype),
@@ -112,21 +107,7 @@ class FittedModel(FactorModel):
         )
         return model
 
-    def _set_fitted(
-        self,
-        components: Any,
-        *,
-        divergence: float,
-        kkt_residual: float,
-        converged: bool,
-        history: list[Record],
-        **of_any_model: Any,
-    ) -> None:
-        """Set all fitted attributes but the names of the features."""
-        self._set_components(components, **of_any_model)
-        self.divergence_ = divergence
-        self.kkt_residual_ = kkt_residual
-        self.converged_ = converged
-        self.history_ = history
-        self.n_iter_ = len(history)
+    def _set_fitted(self, components: Any, history: list[Record], **others: Any) -> None:
+        """Set all fitted attributes except for the names of the features."""
+        self._set_attributes(components, history=history, n_iter=len(history), **others)
         self._saved_state = None

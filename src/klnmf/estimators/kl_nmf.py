@@ -1,7 +1,8 @@
-"""The scikit-learn estimator: parameters, fitted attributes and methods, and no mathematics."""
+"""`KLNMF`: parameters, fitted attributes and methods."""
 
 from __future__ import annotations
 
+import os
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self, Unpack
 
@@ -16,7 +17,7 @@ from klnmf.estimators.fitted import FittedModel
 from klnmf.estimators.fitting import fit_model
 from klnmf.estimators.run_options import RunOptions
 from klnmf.objective import Penalties
-from klnmf.saved.models import SavedToFiles
+from klnmf.saved.models import SavedModel, SavedToFiles, read_model
 from klnmf.solvers import SOLVERS, Solver
 from klnmf.starts.initialization import STARTS
 
@@ -46,10 +47,10 @@ class KLNMF(SavedToFiles, FittedModel):
     n_components : int, default=10
         Number of components r.
     solver : {"srcd", "srcd-paper", "ccd", "mu", "bmme"} or Solver, default="srcd"
-        "srcd" is sparse randomised coordinate descent that never raises the objective. At equal
-        cost it ends lower than the others on the text sets measured (``benchmarks/solvers.py``,
-        docs/performance.md). The others are for comparison: the SRCD paper's algorithm as printed,
-        cyclic descent on the dense product, multiplicative updates, and those with extrapolation.
+        "srcd" is sparse randomised coordinate descent that never raises the objective. The others
+        are for comparison and end higher at equal cost (docs/performance.md): the SRCD paper's
+        algorithm as printed, cyclic descent on the dense product, multiplicative updates, and those
+        with extrapolation.
     fixed_components : array-like of shape (k, n_features), default=None
         The first k rows of ``components_``, kept exactly as given; the other ``n_components − k``
         are learned. Constraints need the solver "srcd", "mu" or "bmme". If X is a DataFrame,
@@ -62,27 +63,25 @@ class KLNMF(SavedToFiles, FittedModel):
         unless H is penalised.
     init : {"samples", "random", "nndsvd"}, default="samples"
         Where the fit starts, unless ``W`` or ``H`` are passed to ``fit``. "samples" averages a few
-        samples for each component, similar ones where X has many. It is one to three iterations
-        ahead of "random", noise scaled to the row and column sums of X; both end alike
-        (docs/performance.md). "nndsvd" starts from a truncated SVD and hardly depends on
-        ``random_state``. From each of these, "srcd" also tries to leave local optima by swapping
-        components; from a start that you pass it does not.
+        samples for each component. It is one to three iterations ahead of "random", noise scaled to
+        the row and column sums of X; both end alike (docs/performance.md). "nndsvd" starts from a
+        truncated SVD and hardly depends on ``random_state``. From each of these, "srcd" also tries
+        to leave local optima by swapping components; from a start that you pass it does not.
     n_init : int, default=1
         Number of starts to try: each is improved for 20 iterations, and the one with the lowest
-        objective continues. ``history_`` is of that one, but its seconds include all of them. Has
-        no effect if the start is given or the fit continues an earlier one.
+        objective continues. The seconds in ``history_`` include all of them. Has no effect if the
+        start is given or the fit continues an earlier one.
     l1_W, l2_W, l1_H, l2_H : float, default=0
         Penalties on the factors. A penalty on one factor only has no effect in the end, because the
         factor shrinks while the other grows; it is allowed with a warning. L1 acts on the mass of a
         component and removes whole components; single entries become exactly 0 without any penalty.
     max_iter : int, default=500
         Maximum number of iterations. On the text sets measured (docs/performance.md) most fits come
-        within 0.1 % of the final objective in 12 to 40 and reach ``tol`` in 90 to 230. Swaps that
-        are tried (see ``init``) belong to the iteration that follows them.
+        within 0.1 % of the final objective in 12 to 40 and reach ``tol`` in 90 to 230.
     tol : float, default=1e-3
-        The fit has converged when the KKT residual at the returned factors is at most this. The
-        residual is relative: at 1e-3, no entry's share of its sample and no gradient (relative to
-        its positive part) is off by more than a thousandth.
+        The fit has converged when the KKT residual at the returned factors is at most this: at
+        1e-3, no entry's share of its sample and no gradient (relative to its positive part) is off
+        by more than a thousandth.
     n_threads : int, default=None
         Number of threads. None follows OMP_NUM_THREADS, or uses all CPUs this process may use;
         negative numbers count from the end. The result is the same for any number, bit for bit. In
@@ -103,8 +102,7 @@ class KLNMF(SavedToFiles, FittedModel):
         workers of a Dask cluster, with exactly the same result: those of the current
         ``distributed.Client``, or else ``n_threads`` processes on this machine, for the duration of
         the fit (docs/guide/large_data.md; in a script, put the fit under
-        ``if __name__ == "__main__":``). It has all solvers but "ccd". "reference" is slow NumPy,
-        which the tests compare with.
+        ``if __name__ == "__main__":``). It has all solvers but "ccd". "reference" is slow NumPy.
     run : RunOptions, default=None
         Checkpoints, progress bar and callback, see :class:`~klnmf.RunOptions`. None uses its
         defaults: no checkpoint, and a progress bar on a terminal.
@@ -116,18 +114,16 @@ class KLNMF(SavedToFiles, FittedModel):
     n_iter_ : int
         Iterations of the last fit.
     divergence_ : float
-        KL divergence of X from W Hᵀ, without penalties: over the cells that are not missing, each
-        with its weight, of the rates times the exposures. NaN if it is not known.
+        KL divergence of X from W Hᵀ, without penalties, with weights, exposures and missing cells.
+        NaN if unknown.
     kkt_residual_ : float
         Largest violation of the optimality conditions at the returned W and H; 0 is a stationary
-        point. NaN if it is not known.
+        point. NaN if unknown.
     converged_ : bool
         Whether ``kkt_residual_`` is at most ``tol``.
     history_ : list of dict
         One record per iteration: iteration, seconds (solver time so far), divergence, objective
         (with penalties), kkt_residual (met on the way), zeros_W, zeros_H (share of exact zeros).
-    n_components_ : int
-        Number of components.
     constraint_names_ : list of str
         Names of the constraints of the fit.
     n_fixed_W_ : int
@@ -136,9 +132,9 @@ class KLNMF(SavedToFiles, FittedModel):
         Weights of the features, in the order of the columns of X; None if all are 1.
     data_checksum_ : int or None
         Checksum of the row and column sums of X, by which ``klnmf.uncertainty`` recognises the X of
-        the fit. None if it is not known.
-    n_features_in_ : int
-        Number of features seen in ``fit``.
+        the fit. None if unknown.
+    n_components_, n_features_in_ : int
+        Number of components, and of features seen in ``fit``.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of the features, if X had string column names.
 
@@ -243,7 +239,6 @@ class KLNMF(SavedToFiles, FittedModel):
             Counts, or other nonnegative data. With ``backend="dask"`` also a Dask array with dense
             or sparse blocks, which is never brought to one place.
         y : Ignored
-            For scikit-learn's API.
         W : array-like of shape (n_samples, n_components), default=None
             Where to start; solved for from H if only H is given.
         H : array-like of shape (n_components, n_features), default=None
@@ -253,8 +248,8 @@ class KLNMF(SavedToFiles, FittedModel):
 
             sample_weight : array-like of shape (n_samples,)
                 Weights w: the divergence is Σ w_i KL(X_ij, (W Hᵀ)_ij). A sample of weight 2 counts
-                like two, with its penalty. One of weight 0 has no effect on the fit; its row of W
-                is that of ``transform``.
+                like two, with its penalty. One of weight 0 has no effect; its W is that of
+                ``transform``.
             exposure : array-like of shape (n_samples,)
                 Positive e: the rates are e_i (W Hᵀ)_ij, and W is per unit of exposure.
             missing : {sparse, array-like} of shape (n_samples, n_features)
@@ -266,10 +261,9 @@ class KLNMF(SavedToFiles, FittedModel):
             zero_W : {sparse, array-like} of shape (n_samples, n_components)
                 True (or not 0) where an entry of W must be 0.
 
-            They are matched with X row by row, and refused if their index has the samples of X in
-            another order. All of them but ``sample_weight`` and ``exposure`` without penalties need
-            the solver "srcd", "mu" or "bmme". If X is a Dask array, its blocks must have known
-            sizes, and constraints are brought to this process.
+            Their rows are those of X; an index with the same samples in another order is an error.
+            All of them but ``sample_weight`` and ``exposure`` without penalties need the solver
+            "srcd", "mu" or "bmme". If X is a Dask array, its blocks must have known sizes.
 
         Returns
         -------
@@ -278,8 +272,7 @@ class KLNMF(SavedToFiles, FittedModel):
         Warns
         -----
         klnmf.ManyComponentsWarning
-            If as many components are learned as there are samples or features. Fixed ones do not
-            count.
+            If as many components are learned as there are samples or features.
         klnmf.EmptySamplesWarning
             If samples have no counts.
         klnmf.NotCountsWarning
@@ -323,9 +316,8 @@ class KLNMF(SavedToFiles, FittedModel):
         Returns
         -------
         ndarray or CSR array of shape (n_samples, n_components)
-            W, solved for as ``transform`` does with the final components. For a Dask array, a Dask
-            array with blocks of the same rows, which stay on the workers of your cluster; if the
-            cluster was started for the fit, they are in this process.
+            W, as ``transform`` returns it. For a Dask array, a Dask array with blocks of the same
+            rows, on the workers of your cluster, or in this process if the fit started a cluster.
         """
         check_arguments(constraints, "fit_transform", FIT_ARGUMENTS)
         return fit_model(self, X, W, H, constraints, wants_W=True)
@@ -337,3 +329,40 @@ class KLNMF(SavedToFiles, FittedModel):
             return Penalties(*map(float, (self.l1_W, self.l2_W, self.l1_H, self.l2_H)))
         except OverflowError as error:
             raise ValueError(f"A penalty is larger than a float can be: {error}.") from error
+
+
+def load_model(path: str | os.PathLike[str]) -> SavedModel:
+    """Load a file that :meth:`KLNMF.save` wrote: the model, W, names and metadata.
+
+    Parameters
+    ----------
+    path : str or path
+        The file.
+
+    Returns
+    -------
+    SavedModel
+
+    Raises
+    ------
+    klnmf.saved.SavedFileError
+        If the file is damaged, from a newer version, or not a model. It is a ValueError.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import klnmf
+    >>> from klnmf.datasets import load_bible
+    >>> bible = load_bible()
+    >>> model = klnmf.KLNMF(5, random_state=0)
+    >>> W = model.fit_transform(bible.data)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "bible.klnmf")
+    ...     model.save(
+    ...         path, W=W, sample_names=bible.sample_names, metadata={"text": "King James Bible"}
+    ...     )
+    ...     saved = klnmf.load_model(path)
+    >>> saved.W.shape, saved.sample_names[0], saved.metadata["text"]
+    ((1189, 5), 'Genesis 1', 'King James Bible')
+    """
+    return read_model(path, KLNMF)

@@ -1,4 +1,4 @@
-"""The estimator for streams: learning batch by batch, and no mathematics."""
+"""`MiniBatchKLNMF`: the estimator that learns batch by batch."""
 
 from __future__ import annotations
 
@@ -34,8 +34,7 @@ class MiniBatchKLNMF(FactorModel):
     On 20 Newsgroups (18,774 samples), reading each batch once comes within about 2 % of the
     objective of :class:`~klnmf.KLNMF`, and ``fit`` within 1 % (``benchmarks/online.py``). If X fits
     into memory, :class:`~klnmf.KLNMF` is faster and continues to convergence. Here the objective
-    may rise from one batch to the next, because H follows the batches. ``transform`` always solves
-    to its tolerance.
+    may rise from one batch to the next. ``transform`` always solves to its tolerance.
 
     Parameters
     ----------
@@ -59,11 +58,9 @@ class MiniBatchKLNMF(FactorModel):
     random_state : int, RandomState instance or None, default=None
         Seed of the start and of the order of the samples in ``fit``.
     n_threads : int, default=None
-        Number of threads. None follows OMP_NUM_THREADS, or uses all CPUs this process may use;
-        negative numbers count from the end. The result is the same for any number, bit for bit.
+        As in :class:`~klnmf.KLNMF`.
     dtype : None, numpy.float32 or numpy.float64, default=None
-        Type to compute in. None keeps float32 and float64; integers become float32 when every value
-        is below 2²⁴. In ``partial_fit``, the first batch decides.
+        As in :class:`~klnmf.KLNMF`. In ``partial_fit``, the first batch decides.
     sparse_output : bool, default=False
         Return W and ``components_`` as CSR arrays; their zeros are exact.
     backend : {"auto", "cpu", "reference"}, default="auto"
@@ -83,15 +80,12 @@ class MiniBatchKLNMF(FactorModel):
         One record for each pass of ``fit``, or each call of ``partial_fit``: iteration, seconds,
         divergence (summed over the batches, each at the components *before* the batch was used in
         that pass), zeros_H (share of exact zeros).
-    n_components_ : int
-        Number of components.
     constraint_names_, n_fixed_W_, feature_weight_ : list, int, None
-        As in :class:`~klnmf.KLNMF`: empty, 0 and None, because there are no constraints here.
+        As in :class:`~klnmf.KLNMF`; always empty, 0 and None.
     data_checksum_ : int or None
-        Checksum of the row and column sums of X, by which ``klnmf.uncertainty`` recognises the X of
-        the fit; None after ``partial_fit``.
-    n_features_in_ : int
-        Number of features seen in ``fit``.
+        As in :class:`~klnmf.KLNMF`; None after ``partial_fit``.
+    n_components_, n_features_in_ : int
+        Number of components, and of features seen in ``fit``.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of the features, if X had string column names.
 
@@ -101,14 +95,13 @@ class MiniBatchKLNMF(FactorModel):
 
     Notes
     -----
-    ``fit`` starts with 20 iterations of the full solver on four random batches. That costs as much
-    as several passes and, with few passes, takes most of the time. The first ``partial_fit`` does
-    so on its batch, which should have many more samples than there are components. ``fit`` counts
-    how often each feature occurs before it starts, visits the samples in random order, and keeps W
-    between passes, so that it differs from calls of ``partial_fit`` with pieces of X. After
-    ``fit``, ``partial_fit`` continues from there. ``fit`` needs memory for the nonzeros of X twice
-    and for W; ``partial_fit`` for its batch, and three numbers per feature besides H. A model that
-    is saved with ``joblib.dump`` and loaded again continues exactly as it would have.
+    ``fit`` starts with 20 iterations of the full solver on four random batches, which costs as much
+    as several passes. The first ``partial_fit`` does so on its batch, which should have many more
+    samples than there are components. ``fit`` visits the samples in random order and keeps W
+    between passes, so that its result differs from that of ``partial_fit`` on pieces of X.
+    ``partial_fit`` continues from there. ``fit`` needs memory for the nonzeros of X twice and for
+    W; ``partial_fit`` for its batch and H. A model that is saved with ``joblib.dump`` and loaded
+    again continues exactly as it would have.
 
     Examples
     --------
@@ -178,7 +171,6 @@ class MiniBatchKLNMF(FactorModel):
         X : {array-like, sparse matrix or array, DataFrame} of shape (n_samples, n_features)
             Counts, or other nonnegative data.
         y : Ignored
-            For scikit-learn's API.
 
         Returns
         -------
@@ -199,7 +191,7 @@ class MiniBatchKLNMF(FactorModel):
         Returns
         -------
         ndarray or CSR array of shape (n_samples, n_components)
-            W, solved for with the final components: what ``transform`` returns.
+            W, as ``transform`` returns it.
         """
         counts = self._fit(X)
         return self._as_output(self._solve_W(counts, self._H()))
@@ -208,15 +200,14 @@ class MiniBatchKLNMF(FactorModel):
     def partial_fit(self, X: Any, y: Any = None) -> Self:
         """Learn from one more batch; the first one also decides where to start.
 
-        Batches may have different numbers of samples, and features that did not occur before. A
-        batch without counts changes nothing.
+        Batches may differ in size and in the features that occur. A batch without counts changes
+        nothing.
 
         Parameters
         ----------
         X : {array-like, sparse matrix or array, DataFrame} of shape (n_samples, n_features)
-            Counts, or other nonnegative data. Always the same features, though they need not occur.
+            Counts, or other nonnegative data, always with the same features.
         y : Ignored
-            For scikit-learn's API.
 
         Returns
         -------
@@ -306,8 +297,9 @@ class MiniBatchKLNMF(FactorModel):
         else:
             components = np.array(self._memory.components().T, order="C")
             self.n_revived_ = self._memory.n_revived
+        no_constraints = {"constraint_names": [], "n_fixed_W": 0, "feature_weight": None}
         output = self._as_output(components)
-        self._set_components(output, constraint_names=[], data_checksum=checksum)
+        self._set_attributes(output, data_checksum=checksum, **no_constraints)
         self.n_iter_ += 1
         before = self.history_[-1]["seconds"] if self.history_ else 0.0
         self.history_.append(

@@ -24,8 +24,8 @@ class RunOptions(BaseEstimator):
     checkpoint : str or path, default=None
         File to which a fit writes its progress: at the start, every ``checkpoint_every`` seconds,
         at the end, and on Ctrl-C, which then waits for the end of the iteration (press it twice to
-        stop at once). A fit that was killed continues from there and ends with exactly the same
-        result. Use a different file for each fit, and delete it when you no longer need it.
+        stop at once). A fit that was killed continues from there to exactly the same result. Use a
+        different file for each fit.
     checkpoint_every : float, default=60.0
         Seconds between two checkpoints; 0 writes one before each iteration.
     resume : {"auto"} or bool, default="auto"

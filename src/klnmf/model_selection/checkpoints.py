@@ -15,8 +15,7 @@ from sklearn.utils import check_random_state
 
 from klnmf.data.sparse_data import InMemoryData
 from klnmf.model_selection.growth import Factors
-from klnmf.model_selection.restarts import Fit
-from klnmf.model_selection.search import Held, Plan, Search
+from klnmf.model_selection.search import Plan, Search, Step
 from klnmf.saved.arrays import FLOATS, INDICES, array_named, nonnegative, shaped_array
 from klnmf.saved.checkpoints import should_resume
 from klnmf.saved.container import Container, SavedFileError, read_container
@@ -77,6 +76,13 @@ class WorkFile(PeriodicFile[Work]):
 
 
 # ---- consensus -----------------------------------------------------------------------------------
+
+
+class Fit(NamedTuple):
+    """The result of a run."""
+
+    components: Array  # n_components × n_features, float32, each of Euclidean length 1
+    objective: float
 
 
 class Runs(NamedTuple):
@@ -145,11 +151,11 @@ class SearchFile(WorkFile[Search]):
     def packed(self, work: Search) -> Container:
         """See :class:`PeriodicFile`."""
         splits = sorted(work.current)
-        held = [work.current[split] for split in splits]
+        steps = [work.current[split] for split in splits]
         values = {name: getattr(work, name) for name in _OF_RANKS} | {
-            "current": [fit.deviances for fit in held],
-            "current_objectives": [fit.objective for fit in held],
-            "current_seconds": [fit.seconds for fit in held],
+            "current": [step.deviances for step in steps],
+            "current_objectives": [step.objective for step in steps],
+            "current_seconds": [step.seconds for step in steps],
         }
         arrays: dict[str, Array] = {
             name: np.array(values[name]).reshape(shape)
@@ -193,16 +199,17 @@ class SearchFile(WorkFile[Search]):
                 _factors(plan, arrays, f"top_{{}}{split}", plan.ranks[done - 1])
                 for split in range(plan.n_splits)
             ]
-        by_split = found["current"].reshape(len(splits), len(plan.backgrounds), plan.X.shape[0])
-        numbers = (found[f"current_{name}"].tolist() for name in ("objectives", "seconds"))
-        search.current = dict(zip(splits, map(Held, by_split, *numbers), strict=True))
         for split in range(plan.n_splits):
             if search.back is None:
-                position = done - 1 + (split in search.current)
+                position = done - 1 + (split in splits)
             else:
-                position = search.back + (split not in search.current)
+                position = search.back + (split not in splits)
             if position >= 0:
                 search.factors[split] = _factors(plan, arrays, f"{{}}{split}", plan.ranks[position])
+        by_split = found["current"].reshape(len(splits), len(plan.backgrounds), plan.X.shape[0])
+        numbers = (found[f"current_{name}"].tolist() for name in ("objectives", "seconds"))
+        steps = map(Step, (search.factors[split] for split in splits), by_split, *numbers)
+        search.current = dict(zip(splits, steps, strict=True))
         return search
 
 

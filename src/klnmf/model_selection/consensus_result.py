@@ -38,13 +38,11 @@ class Consensus:
     kkt_residual : float
         Distance from a stationary point, see `klnmf.KLNMF`. Medians are not stationary.
     stability : ndarray of shape (n_components,)
-        Mean cosine similarity of the runs' components with the consensus component; 1 if all runs
-        find the same.
+        Mean cosine similarity of the runs' components with the consensus component.
     run_share : ndarray of shape (n_components,)
         Share of the runs that found the component.
     silhouette : ndarray of shape (n_components,)
-        Mean silhouette of the runs' components: near 1 if they are much closer to each other than
-        to any other group, 0 or less if they are not.
+        Mean silhouette of the runs' components; near 1 if they are far from all other groups.
     run_objectives : ndarray of shape (n_runs,)
         KL divergence at the end of each run.
     spectra : ndarray of float32, shape (n_runs · n_components, n_features)
@@ -95,14 +93,12 @@ class Consensus:
     def to_model(self) -> KLNMF:
         """Return a fitted model with these components, for ``transform``, saving or a report.
 
-        To refine the components further, use
-        ``KLNMF(n_components).fit(X, H=result.components)`` instead.
+        To refine the components, use ``KLNMF(n_components).fit(X, H=result.components)`` instead.
 
         Returns
         -------
         KLNMF
-            ``n_iter_`` is 0, and ``converged_`` is True only if ``kkt_residual`` is at most
-            ``tol``.
+            ``converged_`` is True only if ``kkt_residual`` is at most ``tol``.
 
         Examples
         --------
@@ -152,10 +148,10 @@ class Consensus:
             If the file is damaged or not a consensus. It is a ValueError.
         """
         container = read_container(Path(path), "consensus")
-        content, arrays = Fields(container.content, "content"), container.arrays
+        content = Fields(container.content, "content")
         try:
             numbers: dict[str, Any] = {name: content.number(name) for name in _NUMBERS}
-            return cls(**numbers, **_checked_arrays(arrays))
+            return cls(**numbers, **_checked_arrays(container.arrays))
         except SavedFileError as error:
             raise SavedFileError(f"{path} cannot be read: {error}") from error
 
@@ -182,15 +178,11 @@ class Consensus:
             f"{k:9d} {100 * share:5.1f}% {stability:10.3f} {100 * runs:7.0f}% {silhouette:11.3f}"
             for k, share, stability, runs, silhouette in zip(*self.table().values(), strict=True)
         ]
-        n_runs = len(self.run_objectives)
-        return "\n".join(
-            [
-                *lines,
-                "",
-                f"{n_runs} runs; {self.n_left_out} of their {len(self.labels)} components are far "
-                "from all others and were left out.",
-            ]
+        left_out = (
+            f"{len(self.run_objectives)} runs; {self.n_left_out} of their {len(self.labels)} "
+            "components are far from all others and were left out."
         )
+        return "\n".join([*lines, "", left_out])
 
 
 def _checked_arrays(arrays: dict[str, npt.NDArray[Any]]) -> dict[str, Any]:

@@ -6,11 +6,10 @@ features in proportion to the training data,
 
     y'_ij = (1 − ε) y_ij + ε (t_i + 1) q_j,    t_i = Σ_j y_ij,    q_j = (Σ_i X_ij + 1) / (ΣX + m).
 
-With one component y is nearly t q, and this changes little. Any fixed ε would influence the choice
-of the rank: larger models need a larger ε, especially if there are few counts. So ε is chosen for
-each rank by the held-out deviance itself, which is one of a few numbers against all held-out
-counts. It is at most one half: near 1, all models would be nearly equal to the one with one
-component, and chance differences would count as gains.
+Any fixed ε would influence the choice of the rank: larger models need a larger ε, especially if
+there are few counts. So ε is chosen for each rank by the held-out deviance itself. It is at most
+one half: near 1, all models would be nearly equal to the one with one component, and chance
+differences would count as gains.
 """
 
 from __future__ import annotations

@@ -34,12 +34,9 @@ CANDIDATES = 6
 
 def one_component(data: CountData) -> Factors:
     """Return the best fit with one component: row sums and column shares."""
-    shares = data.view(1).row_sums / (data.total or 1.0)
-    return _as_column(data.view(0).row_sums, data.dtype), _as_column(shares, data.dtype)
-
-
-def _as_column(values: Array, dtype: np.dtype[Any]) -> Array:
-    return np.ascontiguousarray(values[:, None], dtype=dtype)
+    margins = data.view(0).row_sums, data.view(1).row_sums / (data.total or 1.0)
+    W, H = (np.ascontiguousarray(values[:, None], dtype=data.dtype) for values in margins)
+    return W, H
 
 
 def resized(problem: Problem, factors: Factors, n_components: int, seed: list[int]) -> Factors:
@@ -63,7 +60,7 @@ def _with_one_more(problem: Problem, factors: Factors, generator: np.random.Gene
     W, H = factors
     columns = problem.backend.data.view(1)
     sample = draw_sample(problem.backend.data.view(0), W.shape[1] + 1, generator)
-    scales = _column_sums(H)
+    scales = column_sums(H)
     found = propose_addition(sample.X, *_sampled(sample, factors, scales), generator, CANDIDATES)
     new = np.zeros(len(H))
     if found is None:  # nothing improves the fit, so use the column sums
@@ -78,7 +75,7 @@ def _with_one_more(problem: Problem, factors: Factors, generator: np.random.Gene
 
 def _with_one_less(problem: Problem, factors: Factors, generator: np.random.Generator) -> Factors:
     W, H = factors
-    scales = _column_sums(H)
+    scales = column_sums(H)
     masses = W.sum(axis=0, dtype=np.float64) * scales
     sample = draw_sample(problem.backend.data.view(0), W.shape[1], generator)
     found = propose_merge(sample.X, *_sampled(sample, factors, scales), masses)
@@ -98,8 +95,8 @@ def _with_one_less(problem: Problem, factors: Factors, generator: np.random.Gene
     )
 
 
-def _column_sums(H: Array) -> Array:
-    """Column sums of H, with 1 for columns of zeros."""
+def column_sums(H: Array) -> Array:
+    """Return the column sums of H, with 1 for columns of zeros."""
     sums = H.sum(axis=0, dtype=np.float64)
     return np.where(sums > 0, sums, 1.0)
 

@@ -35,8 +35,7 @@ class RankSelection:
     Attributes
     ----------
     best_rank : int
-        The chosen rank: the smallest one whose deviance is within one standard error of the lowest
-        deviance.
+        The chosen rank: the smallest one within one standard error of the lowest deviance.
     lowest_rank : int
         The rank with the lowest held-out deviance.
     ranks : ndarray of int
@@ -46,9 +45,9 @@ class RankSelection:
     difference, standard_error : ndarray of float
         Deviance minus that of ``lowest_rank``, and the standard error of this difference.
     stability : ndarray of float
-        Mean cosine similarity of matched components from two splits; 1 means identical, NaN that
-        there was only one split. Because splits share most of their counts, new data would agree
-        less. Where the stability drops, the data no longer determine the components.
+        Mean cosine similarity of matched components from two splits; NaN for a single split. New
+        data would agree less, because splits share most of their counts. Where the stability drops,
+        the data no longer determine the components.
     background : ndarray of float
         Share of the rates that is spread over all features, for each rank.
     seconds : ndarray of float

@@ -21,10 +21,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from klnmf.model_selection.choice import RISEN_RANKS, Comparison, compared
 from klnmf.model_selection.growth import Factors
-from klnmf.model_selection.speckles import SpeckledSplit
-from klnmf.model_selection.thinning import ThinnedSplit
+from klnmf.model_selection.hold_out import SpeckledSplit, ThinnedSplit
 from klnmf.topics import match_components
 
 FloatArray = npt.NDArray[np.float64]
@@ -35,6 +33,10 @@ METHODS = {"thinning": ThinnedSplit, "speckled": SpeckledSplit}
 # drawn again for each fit.
 KEPT_BYTES = 1 << 30
 _BYTES_PER_NONZERO = 40
+# The search stops when this many ranks in a row are worse than the best one by more than this many
+# standard errors.
+RISEN_RANKS = 3
+RISEN_ERRORS = 2.0
 
 
 def is_small(X: sp.csr_array, n_splits: int) -> bool:
@@ -48,14 +50,6 @@ class Step(NamedTuple):
     factors: Factors
     deviances: FloatArray  # held-out, for each background and sample
     objective: float  # on the training data
-    seconds: float
-
-
-class Held(NamedTuple):
-    """Results of a fit of the current rank, kept until all splits are fitted."""
-
-    deviances: FloatArray
-    objective: float
     seconds: float
 
 
@@ -79,7 +73,7 @@ class Search:
 
     plan: Plan
     factors: list[Factors | None]  # the last fit of each split
-    current: dict[int, Held] = field(default_factory=dict)  # of this rank, by split
+    current: dict[int, Step] = field(default_factory=dict)  # of this rank, by split
     of_samples: list[FloatArray] = field(default_factory=list)  # of each rank, mean over the splits
     of_splits: list[FloatArray] = field(default_factory=list)  # of each rank, mean over the samples
     seconds: list[FloatArray] = field(default_factory=list)  # of each rank and split
@@ -159,32 +153,34 @@ class Search:
     def accept(self, split: int, step: Step) -> None:
         """Add the result of a step; the last split completes the rank."""
         self.factors[split] = step.factors
-        self.current[split] = Held(*step[1:])
+        self.current[split] = step
         self.n_fits += 1
         if self.splits_to_do:
             return
-        held = [self.current[split] for split in range(self.plan.n_splits)]
-        objective = sum(each.objective for each in held)
-        seconds = np.array([each.seconds for each in held])
+        steps = [self.current[split] for split in range(self.plan.n_splits)]
+        objective = sum(each.objective for each in steps)
+        seconds = np.array([each.seconds for each in steps])
         self.current = {}
         if self.back is None:
-            self._note(self.n_ranks_done, held, objective, seconds)
+            self._note(self.n_ranks_done, steps, objective, seconds)
             return
-        before = self.seconds[self.back]
+        seconds += self.seconds[self.back]
         if objective < self.objectives[self.back]:
-            self._note(self.back, held, objective, before + seconds)
+            self._note(self.back, steps, objective, seconds)
         else:
-            self.seconds[self.back] = before + seconds
+            self.seconds[self.back] = seconds
         self.back -= 1
         if self.back < self.end_of_way_back:
             self.back, self.factors, self.top = None, self.top, []
 
-    def _note(self, position: int, held: list[Held], objective: float, seconds: FloatArray) -> None:
+    def _note(
+        self, position: int, steps: list[Step], objective: float, seconds: FloatArray
+    ) -> None:
         """Store the results of a rank in place of earlier ones."""
-        by_background = np.array([each.deviances for each in held]).swapaxes(0, 1)
+        by_background = np.array([each.deviances for each in steps]).swapaxes(0, 1)
         best = int(np.argmin(by_background.mean(axis=(1, 2))))
         deviances = by_background[best]
-        models = [pair[1].T for pair in self.factors if pair is not None]
+        models = [each.factors[1].T for each in steps]
         for column, value in (
             (self.backgrounds, self.plan.backgrounds[best]),
             (self.of_samples, deviances.mean(axis=0)),
@@ -232,3 +228,62 @@ def agreement(models: list[npt.NDArray[Any]]) -> float:
     if not pairs:
         return float("nan")
     return float(np.mean([match_components(*pair).similarity.mean() for pair in pairs]))
+
+
+# ---- choice of a rank ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Each rank compared with the one of lowest deviance; arrays have one entry per rank."""
+
+    deviance: FloatArray  # mean over samples and splits
+    difference: FloatArray  # deviance − lowest deviance
+    standard_error: FloatArray  # of the difference; 0 for the lowest itself
+    lowest: int  # index of the lowest deviance
+    chosen: int  # index of the chosen rank
+
+    @property
+    def has_clearly_risen(self) -> bool:
+        """Whether the last ranks are all clearly worse than an earlier one."""
+        last = slice(-RISEN_RANKS, None)
+        return bool(
+            len(self.difference) - self.lowest > RISEN_RANKS
+            and np.all(self.difference[last] > RISEN_ERRORS * self.standard_error[last])
+        )
+
+
+def compared(of_samples: FloatArray, of_splits: FloatArray) -> Comparison:
+    """Choose the smallest rank within one standard error of the lowest deviance.
+
+    A new study has new samples. So the standard error of the difference between two ranks comes
+    from the differences of the individual samples, averaged over the splits: splits of one matrix
+    agree better with each other than two studies do. The variance between splits is added, because
+    fits may end in different optima.
+
+    ``of_samples`` (n_ranks × n_samples) are held-out deviances averaged over the splits,
+    ``of_splits`` (n_ranks × n_splits) are averaged over the samples.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> of_samples = np.array([[5.0, 6.0, 7.0], [4.0, 4.2, 4.1], [4.1, 4.1, 4.05]])
+    >>> compared(of_samples, of_samples.mean(axis=1, keepdims=True)).chosen
+    1
+    """
+    deviance = of_samples.mean(axis=1)
+    lowest = int(np.argmin(deviance))
+    between_samples = _squared_error(of_samples - of_samples[lowest])
+    between_splits = _squared_error(of_splits - of_splits[lowest])
+    standard_error = np.sqrt(between_samples + between_splits)
+    difference = deviance - deviance[lowest]
+    chosen = int(np.flatnonzero(difference <= standard_error)[0])
+    return Comparison(deviance, difference, standard_error, lowest, chosen)
+
+
+def _squared_error(values: FloatArray) -> FloatArray:
+    """Squared standard error of the row means; 0 if there is only one column."""
+    n = values.shape[1]
+    if n < 2:
+        return np.zeros(len(values))
+    return np.asarray(values.var(axis=1, ddof=1) / n)

@@ -47,19 +47,17 @@ def select_rank(
 ) -> RankSelection:
     """Choose the number of components by how well the model predicts held-out counts.
 
-    Each count is split at random into training and test counts (binomial thinning). For Poisson
-    counts the two parts are independent. Models of increasing rank are fitted to the training
-    counts, each starting from the previous one. Components are then merged again, down to the
-    smallest rank, and each rank keeps the better fit to the training counts. The score of a rank is
-    the Poisson deviance of the test counts: with too few components a model misses structure, with
-    too many it fits noise, and both predict worse.
+    Each count is split at random into training and test counts (binomial thinning), which are
+    independent for Poisson counts. Models of increasing rank are fitted to the training counts,
+    each starting from the previous one. Components are then merged again, down to the smallest
+    rank, and each rank keeps the better fit. The score of a rank is the Poisson deviance of the
+    test counts: too few components miss structure, too many fit noise, and both predict worse.
 
     The chosen rank is the smallest one whose deviance is within one standard error of the lowest
-    deviance. The standard error is that of the difference between the two ranks, from the
-    differences of the individual samples and splits.
+    deviance: the standard error of the difference, over samples and splits.
 
     Only whole counts can be thinned. For other data, random cells (zeros included) are held out
-    instead, with a warning, and predicted from a fit to the other cells.
+    instead, with a warning.
 
     Parameters
     ----------
@@ -74,16 +72,14 @@ def select_rank(
         components.
     background : "best" or float, default="best"
         Share of each sample's rate that is spread over all features, in proportion to how often
-        they occur in the training data. It keeps the deviance finite where an estimated rate is 0.
-        "best" tries eight values from 0.001 to 0.5 for each rank and takes the one with the lowest
-        deviance. A single value for all ranks affects the choice: the smaller it is, the fewer
-        components are chosen.
+        they occur. It keeps the deviance finite where an estimated rate is 0. "best" takes the one
+        of eight values from 0.001 to 0.5 with the lowest deviance, for each rank. The smaller a
+        single value for all ranks, the fewer components are chosen.
     early_stop : bool, default=True
         Stop when three ranks in a row are worse than the best by more than two standard errors.
     n_jobs : int, default=None
-        Number of splits to fit at the same time, in threads; -1 is all CPUs. None uses one thread
-        for each CPU, or a single one if the data are too large for several copies. The result does
-        not depend on it.
+        Number of splits to fit at the same time; -1 is all CPUs. None is the same, or 1 if the data
+        are too large for several copies. The result does not depend on it.
     n_threads : int, default=None
         Threads of each fit. None divides the available CPUs among the jobs.
     random_state : int, RandomState instance or None, default=None
@@ -95,8 +91,7 @@ def select_rank(
         ranks, without early stopping; None if not yet known), n_done, n_fits.
     checkpoint : str or path, default=None
         File to save the progress of the search to. If the search is interrupted, call the function
-        again with the same arguments to resume it; the result is the same. The file is not deleted
-        at the end.
+        again with the same arguments to resume it; the result is the same.
     checkpoint_every : float, default=60.0
         Seconds between checkpoints; 0 writes one after each fit.
     resume : {"auto"} or bool, default="auto"
@@ -106,14 +101,12 @@ def select_rank(
     Returns
     -------
     RankSelection
-        The choice, ``best_rank``, with the scores of all ranks. It prints as a table and can be
-        plotted and saved.
+        The choice, ``best_rank``, with the scores of all ranks.
 
     Notes
     -----
-    The best rank depends on the amount of data: with more counts, finer components become visible.
-    On simulated counts the true rank is found within 1 if the components differ enough; see
-    ``benchmarks/ranks.py``.
+    With more counts, finer components become visible, and the best rank is larger. On simulated
+    counts the true rank is found within 1 if components differ enough (``benchmarks/ranks.py``).
 
     Examples
     --------
@@ -129,7 +122,9 @@ def select_rank(
     """
     counts, method = _checked_data(X)
     n_splits = checked_whole("n_splits", n_splits)
-    jobs = _checked_jobs(n_jobs, 1 if not is_small(counts, n_splits) else n_splits)
+    jobs = effective_threads(n_jobs, "n_jobs")
+    if n_jobs is None:
+        jobs = min(jobs, n_splits) if is_small(counts, n_splits) else 1
     cpus = effective_threads(None)
     threads = effective_threads(n_threads) if n_threads is not None else max(1, cpus // jobs)
     is_bar_wanted(progress)  # an invalid value is an error before any work
@@ -187,9 +182,6 @@ def _result(search: Search) -> RankSelection:
     )
 
 
-# ---- arguments -----------------------------------------------------------------------------------
-
-
 def _checked_data(X: Any) -> tuple[sp.csr_array, str]:
     """Return the counts, and the method to hold data out."""
     name = "select_rank"
@@ -223,8 +215,3 @@ def _checked_backgrounds(background: Any) -> tuple[float, ...]:
     if isinstance(background, str):
         raise ValueError(f'background must be "best" or between 0 and 1; got {background!r}.')
     return (checked_fraction("background", background),)
-
-
-def _checked_jobs(n_jobs: Any, most: int) -> int:
-    jobs = effective_threads(n_jobs, "n_jobs")
-    return jobs if n_jobs is not None else min(most, jobs)

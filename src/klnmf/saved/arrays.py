@@ -7,6 +7,7 @@ Each ``pack_…`` puts arrays into a dictionary and returns an entry for the hea
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -112,14 +113,13 @@ def unpack_names(arrays: dict[str, Array], name: str, n_names: int) -> Array:
     """Return the names as an array of Python strings."""
     text = array_named(arrays, f"{name}.text", [np.uint8], 1)
     ends = array_named(arrays, f"{name}.ends", [np.int64], 1)
-    starts = np.concatenate([np.zeros(1, dtype=np.int64), ends])
-    if len(ends) != n_names or starts[-1] != len(text) or (starts[1:] < starts[:-1]).any():
+    bounds = np.concatenate([np.zeros(1, dtype=np.int64), ends])
+    if len(ends) != n_names or bounds[-1] != len(text) or (bounds[1:] < bounds[:-1]).any():
         raise SavedFileError(f"{name} is not a list of {n_names} names.")
     whole = text.tobytes()
     names = np.empty(n_names, dtype=object)
     try:
-        for number, (start, end) in enumerate(zip(starts[:-1], ends, strict=True)):
-            names[number] = whole[start:end].decode()
+        names[:] = [whole[start:end].decode() for start, end in pairwise(bounds)]
     except UnicodeDecodeError as error:
         raise SavedFileError(f"{name} is not text in UTF-8: {error}.") from error
     return names

@@ -203,17 +203,17 @@ def _check_factors(arrays: dict[str, Array], problem: Problem, n_components: int
 
 def should_resume(path: Path | None, resume: str | bool) -> bool:
     """Whether to resume from this file: "auto" if it exists; True requires it to exist."""
-    is_automatic = isinstance(resume, str) and resume == "auto"
-    if not is_automatic and not isinstance(resume, bool | np.bool_):
+    is_flag = isinstance(resume, bool | np.bool_)
+    if not is_flag and not (isinstance(resume, str) and resume == "auto"):
         raise ValueError(f"resume must be 'auto', True or False; got {resume!r}.")
+    is_required = is_flag and bool(resume)
     if path is None:
-        if not is_automatic and resume:
+        if is_required:
             raise ValueError("resume=True needs a file to resume from: pass checkpoint='PATH'.")
         return False
-    exists = path.exists()
-    if not exists and not is_automatic and resume:
+    if is_required and not path.exists():
         raise FileNotFoundError(
             f"There is no checkpoint {path}. Use resume='auto' to start from the beginning if the "
             "file does not exist."
         )
-    return bool(resume) and exists
+    return bool(resume) and path.exists()

@@ -1,4 +1,4 @@
-"""Fitted models in files: what ``KLNMF.save`` writes and ``KLNMF.load`` reads."""
+"""Model files: `KLNMF.save` and `KLNMF.load`."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ from klnmf.saved.fields import Fields, number_to_json, shortened
 from klnmf.saved.parameters import parameters_from_json, parameters_to_json
 
 Array = npt.NDArray[Any]
-# Beyond these, products with data that can be fitted (validation.VALUE_RANGE) may not be finite.
+# With other sums, products with valid data (validation.VALUE_RANGE) may not be finite.
 COMPONENT_SUMS = {"float32": (1e-20, 1e20), "float64": (1e-150, 1e150)}
 
 
 @dataclass(frozen=True)
 class SavedModel:
-    """Everything that a model file holds.
+    """The content of a model file.
 
     Attributes
     ----------
     model : KLNMF
         The fitted estimator.
     W : ndarray or CSR array of shape (n_samples, n_components), or None
-        The factor of the samples, if it was saved.
+        W, if it was saved.
     sample_names, feature_names : ndarray of str, or None
-        Names, if they were saved (or, for the features, seen in ``fit``).
+        Names, if they were saved or, for the features, seen in ``fit``.
     metadata : dict
         The ``metadata`` passed to ``save``.
     not_stored : list of str
-        Parameters that were set but are not stored; the model has their defaults.
+        Parameters that were set but not saved; the model has their defaults.
     klnmf_version : str
-        Version that wrote the file.
+        Version of klnmf that wrote the file.
     """
 
     model: Any
@@ -71,28 +71,25 @@ class SavedToFiles:
     ) -> None:
         """Save the fitted model to a file, in klnmf's open format (docs/format.md).
 
-        The file holds the parameters, the components (sparse ones stay sparse) and the other fitted
-        attributes, and no code. It appears under its name once it is complete, and replaces a file
-        of that name. It does not hold X, the run options, a ``random_state`` that is a RandomState
-        instance, or the state from which ``warm_start=True`` continues exactly: a loaded model
-        continues from its components.
+        The file contains the parameters, the components and the other fitted attributes, but no
+        code. An existing file is replaced only when the new one is complete. X, the run options, a
+        ``random_state`` that is a RandomState instance and the state for ``warm_start=True`` are
+        not saved: a loaded model continues from its components.
 
         Parameters
         ----------
         path : str or path
-            File to write; ``.klnmf`` is the usual ending.
+            File to write, usually with the ending ``.klnmf``.
         W : {ndarray, sparse matrix or array} of shape (n_samples, n_components), default=None
-            The factor of the samples, to keep it with the model.
-        sample_names : sequence of str, default=None
-            Names of the samples.
-        feature_names : sequence of str, default=None
-            Names of the features; ``feature_names_in_`` is saved anyway.
+            W to save with the model.
+        sample_names, feature_names : sequence of str, default=None
+            Names to save with the model; ``feature_names_in_`` is always saved.
         metadata : dict, default=None
-            Anything that JSON holds, for instance about the data.
+            Anything that JSON can represent, for example a description of the data.
 
         See Also
         --------
-        klnmf.load_model : Read all of it back.
+        klnmf.load_model : Load all of it.
 
         Examples
         --------
@@ -108,15 +105,14 @@ class SavedToFiles:
         >>> bool((loaded.transform(X) == model.transform(X)).all())
         True
         """
-        container = _pack(self, W, sample_names, feature_names, metadata)
-        write_container(Path(path), container)
+        write_container(Path(path), _pack(self, W, sample_names, feature_names, metadata))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Load a model that ``save`` wrote; it computes exactly the same.
+        """Load a model from a file written by ``save``; it gives exactly the same results.
 
-        Files from strangers are safe to load: nothing in them is run, and a damaged or forged file
-        gives an error.
+        Files from untrusted sources are safe to load: no code in them is run, and a damaged or
+        forged file gives an error.
 
         Parameters
         ----------
@@ -126,7 +122,6 @@ class SavedToFiles:
         Returns
         -------
         KLNMF
-            The fitted estimator.
 
         Raises
         ------
@@ -174,22 +169,21 @@ def _pack(
         "history": packed.pack_history(arrays, model.history_),
         "metadata": _checked_metadata({} if metadata is None else metadata),
     }
-    seen = names_seen_in_fit(model)
+    fitted, seen = content["fitted"], names_seen_in_fit(model)
     if model.constraint_names_:
-        content["fitted"]["known_names_"] = list(model.constraint_names_)
+        fitted["known_names_"] = list(model.constraint_names_)
     if model.n_fixed_W_:
-        content["fitted"]["n_fixed_W_"] = int(model.n_fixed_W_)
+        fitted["n_fixed_W_"] = int(model.n_fixed_W_)
     if model.data_checksum_ is not None:
-        content["fitted"]["data_checksum_"] = int(model.data_checksum_)
+        fitted["data_checksum_"] = int(model.data_checksum_)
     if model.feature_weight_ is not None:
         arrays["feature_weight"] = np.asarray(model.feature_weight_, dtype=np.float64)
     zeros = in_feature_order(model.zero_components, "zero_components", seen)
     zeros = checked_pattern(zeros, "zero_components", components.shape)
     if zeros is not None:
-        about = packed.pack_matrix(arrays, "zero_components", zeros.astype(np.float32))
-        content["zero_components"] = about
-    if feature_names is None:
-        feature_names = seen
+        zeros = zeros.astype(np.float32)
+        content["zero_components"] = packed.pack_matrix(arrays, "zero_components", zeros)
+    feature_names = seen if feature_names is None else feature_names
     if feature_names is not None:
         names = _checked_names(feature_names, int(model.n_features_in_), "feature_names")
         if seen is not None and names != list(seen):
@@ -213,18 +207,18 @@ def _checked_metadata(metadata: Any) -> dict[str, Any]:
     try:
         copy = json.loads(json.dumps(metadata, allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:
-        raise ValueError(f"metadata must be something that JSON can hold: {error}.") from error
+        raise ValueError(f"metadata cannot be written as JSON: {error}.") from error
     if not isinstance(metadata, dict) or copy != metadata:
         raise ValueError(
-            "metadata must be a dict with strings as keys, of strings, numbers, True, False, None, "
-            f"lists and dicts of this kind; got {shortened(metadata)}."
+            "metadata must be a dict with strings as keys and, as values, strings, numbers, True, "
+            f"False, None, lists or such dicts; got {shortened(metadata)}."
         )
     return metadata
 
 
 def _checked_names(names: Sequence[str], expected: int | None, what: str) -> list[str]:
     if isinstance(names, str):
-        raise TypeError(f"{what} must be a sequence of names, got the one string {names!r}.")
+        raise TypeError(f"{what} must be a sequence of names; got the string {names!r}.")
     listed = [str(name) for name in names]
     if expected is not None and len(listed) != expected:
         raise ValueError(f"{what} has {len(listed)} names for {expected}.")
@@ -246,7 +240,7 @@ def _checked_samples(W: Any, n_components: int) -> Any:
 
 
 def read_model(path: str | os.PathLike[str], estimator: Any) -> SavedModel:
-    """Read a model file whose model is of this class, or raise a SavedFileError."""
+    """Read the file of a model of this class, or raise a SavedFileError."""
     container = read_container(Path(path), "model")
     try:
         return _unpack(container, estimator)
@@ -269,7 +263,7 @@ def _unpack(container: Container, estimator: Any) -> SavedModel:
     if len(history) != fitted.whole("n_iter_") or min(shape) < 1:
         raise SavedFileError(
             f"{len(history)} records, n_iter_={fitted.whole('n_iter_')} and components of shape "
-            f"{shape} do not belong together."
+            f"{shape} do not fit together."
         )
     feature_names, seen = None, False
     if "feature_names" in content:
@@ -293,26 +287,20 @@ def _unpack(container: Container, estimator: Any) -> SavedModel:
     except (TypeError, ValueError) as error:
         raise SavedFileError(str(error)) from error
     W, sample_names = _unpack_samples(content, arrays, shape[0])
-    return SavedModel(
-        model,
-        W,
-        sample_names,
-        feature_names,
-        content.take("metadata", dict),
-        _names(content, "not_stored"),
-        container.klnmf_version,
-    )
+    metadata, not_stored = content.take("metadata", dict), _names(content, "not_stored")
+    writer = container.klnmf_version
+    return SavedModel(model, W, sample_names, feature_names, metadata, not_stored, writer)
 
 
 def _names(fields: Fields, name: str) -> list[str]:
     names = fields.take(name, list)
     if not all(isinstance(each, str) for each in names):
-        raise SavedFileError(f"{fields.name}.{name} must be names, got {shortened(names)}.")
+        raise SavedFileError(f"{fields.name}.{name} must be strings, got {shortened(names)}.")
     return names
 
 
 def _check_scale(components: Any) -> None:
-    """Refuse components of a size that no fit gives: quotients would be infinite."""
+    """Refuse components that are so large or small that quotients would be infinite."""
     low, high = COMPONENT_SUMS[components.dtype.name]
     sums = np.asarray(components.sum(axis=1, dtype=np.float64)).ravel()
     wrong = sums[(sums != 0) & ~((sums >= low) & (sums <= high))]
@@ -331,7 +319,8 @@ def _parameters(
     unknown = set(parameters) - set(estimator().get_params(deep=False))
     if unknown:
         raise SavedFileError(
-            f"this version does not know the parameters {sorted(unknown)}. Install a newer klnmf."
+            f"it has parameters that this version does not have: {sorted(unknown)}. Install a "
+            "newer klnmf."
         )
     if isinstance(stored.members.get("fixed_components"), dict):
         n_fixed = stored.fields("fixed_components").whole("first_components")
@@ -340,8 +329,8 @@ def _parameters(
         first = components[:n_fixed]
         parameters["fixed_components"] = first.toarray() if sp.issparse(first) else np.array(first)
     if "feature_weight" in arrays:
-        weights = packed.array_named(arrays, "feature_weight", [np.float64], 1)
-        parameters["feature_weight"] = weights
+        name = "feature_weight"
+        parameters[name] = packed.array_named(arrays, name, [np.float64], 1)
     if "zero_components" in content:
         about = content.fields("zero_components")
         zeros = packed.unpack_matrix(arrays, "zero_components", about, components.shape)

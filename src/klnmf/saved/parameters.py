@@ -1,4 +1,4 @@
-"""Parameters of an estimator as JSON: numbers, words, types, and solvers with their settings."""
+"""Parameters of an estimator as JSON: numbers, strings, types and solvers."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from klnmf.saved.fields import Fields, number_from_json, number_to_json, shorten
 from klnmf.solvers import SOLVERS, Solver
 from klnmf.solvers.extrapolation import ExtrapolationWeights
 
-# How a fit is run belongs to the machine that runs it. Callbacks are code, and a fit of a loaded
-# model must not write to a path that a stranger chose.
+# Run options depend on the machine. Callbacks are code, and a fit of a loaded model must not write
+# to a path from an untrusted file.
 NEVER_STORED = ("run", "callback", "checkpoint")
 # Run options that older versions stored as parameters of the model.
 NO_LONGER_STORED = ("progress", "checkpoint_every", "resume")
@@ -26,7 +26,7 @@ NESTED: dict[str, type] = {"extrapolation": ExtrapolationWeights}
 
 
 def parameters_to_json(parameters: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Return what can be stored, and the names of what was set and cannot be."""
+    """Return the parameters for the file, and the names of those that were set but not stored."""
     stored, left_out = {}, []
     for name, value in parameters.items():
         if name in NEVER_STORED or isinstance(value, np.random.RandomState):
@@ -40,22 +40,25 @@ def parameters_to_json(parameters: dict[str, Any]) -> tuple[dict[str, Any], list
             stored[name] = _solver_to_json(value)
         elif name == "fixed_components" and value is not None:
             n_fixed = 1 if np.ndim(value) == 1 else np.shape(value)[0]
-            stored[name] = {"first_components": int(n_fixed)}  # the model has them
+            stored[name] = {"first_components": int(n_fixed)}
         else:
             stored[name] = _plain_to_json(name, value)
     return stored, left_out
 
 
 def parameters_from_json(stored: Fields) -> dict[str, Any]:
-    """Undo ``parameters_to_json``; that the values make sense is for the estimator to check."""
+    """Reverse ``parameters_to_json``; the estimator checks the values."""
     parameters: dict[str, Any] = {}
     for name, value in stored.members.items():
         if name in NEVER_STORED:
-            raise SavedFileError(f"it has a value for {name}, which files do not hold.")
+            raise SavedFileError(f"it has a value for {name}, which is never saved.")
         if name in NO_LONGER_STORED:
             continue
         if isinstance(value, dict) and "dtype" in value:
-            parameters[name] = _type_from_json(value["dtype"])
+            if value["dtype"] not in list(TYPES):
+                found = shortened(value["dtype"])
+                raise SavedFileError(f"dtype must be one of {list(TYPES)}, got {found}.")
+            parameters[name] = TYPES[value["dtype"]]
         elif isinstance(value, dict) and "solver" in value:
             parameters[name] = _solver_from_json(stored.fields(name))
         elif isinstance(value, dict) and "first_components" in value:
@@ -81,17 +84,11 @@ def _plain_from_json(name: str, value: Any) -> Any:
     return value if value is None or isinstance(value, str) else number_from_json(value, name)
 
 
-def _type_from_json(name: Any) -> Any:
-    if not isinstance(name, str) or name not in TYPES:
-        raise SavedFileError(f"dtype must be one of {list(TYPES)}, got {shortened(name)}.")
-    return TYPES[name]
-
-
 def _solver_to_json(solver: Solver) -> dict[str, Any]:
     if type(solver) is not SOLVERS.get(solver.name):
         raise TypeError(
-            f"The solver {shortened(solver)} is not one of klnmf's solvers ({list(SOLVERS)}): a "
-            "file holds no code, so it cannot hold the class. Before saving, set solver to one of "
+            f"The solver {shortened(solver)} is not one of klnmf's solvers ({list(SOLVERS)}), and "
+            "files contain no code, so it cannot be saved. Before saving, set solver to one of "
             "these; transform does not depend on it."
         )
     return {"solver": solver.name, "settings": _settings_to_json(solver)}
@@ -101,29 +98,27 @@ def _settings_to_json(settings: Any) -> dict[str, Any]:
     stored = {}
     for field in dataclasses.fields(settings):
         value = getattr(settings, field.name)
-        nested = NESTED.get(field.name)
-        if nested is not None and type(value) is nested:
-            stored[field.name] = _settings_to_json(value)
-        else:
-            stored[field.name] = _plain_to_json(field.name, value)
+        is_nested = type(value) is NESTED.get(field.name)
+        to_json = _settings_to_json(value) if is_nested else _plain_to_json(field.name, value)
+        stored[field.name] = to_json
     return stored
 
 
 def _solver_from_json(stored: Fields) -> Solver:
     name = stored.take("solver", str)
     if name not in SOLVERS:
-        raise SavedFileError(f"the solver {shortened(name)} is none of {list(SOLVERS)}.")
+        raise SavedFileError(f"the solver {shortened(name)} is not one of {list(SOLVERS)}.")
     solver: Solver = _settings_from_json(stored.fields("settings"), SOLVERS[name])
     return solver
 
 
 def _settings_from_json(stored: Fields, kind: Any) -> Any:
-    """Object of a class with settings, each of the type that its default has."""
+    """Return an object with settings, each of which must have the type of its default."""
     defaults, settings = kind(), dict[str, Any]()
     known = [field.name for field in dataclasses.fields(kind)]
     for name, value in stored.members.items():
         if name not in known:
-            raise SavedFileError(f"{stored.name}.{shortened(name)} is none of {known}.")
+            raise SavedFileError(f"{stored.name}.{shortened(name)} is not one of {known}.")
         if name in NESTED:
             settings[name] = (
                 None if value is None else _settings_from_json(stored.fields(name), NESTED[name])

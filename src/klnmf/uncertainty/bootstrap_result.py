@@ -61,19 +61,12 @@ class Draws:
             np.empty((n_runs, n_components), np.float32),
         )
 
-    def put(
-        self, run: int, components: FloatArray, proportions: FloatArray, sizes: FloatArray
-    ) -> None:
-        """Store a run."""
-        self.components[run], self.proportions[run] = components, proportions
-        self.sizes[run] = sizes[0]
-
 
 @dataclass(frozen=True, eq=False)
 class Bootstrap:
     """Intervals for the parts of a model, as returned by `klnmf.uncertainty.bootstrap`.
 
-    It prints as a table with one row per component, followed by warnings if there are any.
+    It prints as a table with one row per component, and warnings.
 
     Attributes
     ----------
@@ -93,10 +86,8 @@ class Bootstrap:
         KL divergence of the simulated data from the model refitted to them.
     n_converged : int
         Number of refits that converged.
-    level : float
-        Level of the intervals.
-    feature_names : list of str or None
-        Names of the features.
+    level, feature_names
+        As passed to `bootstrap`.
     draws : Draws or None
         Shares of all runs, if ``keep_draws=True``.
     """
@@ -123,7 +114,7 @@ class Bootstrap:
         """Divergence of the data, divided by the mean divergence of the runs.
 
         It is near 1 for Poisson counts and a correct model (up to 1.04 in simulations). If it is
-        well above 1, the data vary more than the model allows and the intervals are too short.
+        well above 1, the intervals are too short.
         """
         mean = float(self.run_divergences.mean())
         return self.divergence / mean if mean > 0.0 else 1.0
@@ -155,8 +146,7 @@ class Bootstrap:
         Returns
         -------
         pandas.DataFrame
-            One row per component and feature: component, feature, share, lower, upper,
-            standard_error, is_interior.
+            One row per component and feature, with these two and the numbers of `table`.
         """
         n_components = len(self.components.estimate)
         return _frame(self.components, component=np.arange(n_components), feature=self._names())
@@ -167,23 +157,18 @@ class Bootstrap:
         Returns
         -------
         pandas.DataFrame
-            One row per sample and component: sample, component, share, lower, upper,
-            standard_error, is_interior.
+            One row per sample and component, with these two and the numbers of `table`.
         """
         n_components = self.proportions.estimate.shape[1]
         return _frame(self.proportions, sample=self.samples, component=np.arange(n_components))
 
     def plot(self, *, n_top: int = 8, select: Sequence[int] | None = None, axes: Any = None) -> Any:
-        """Plot the leading features of each component with `klnmf.plots.plot_intervals`.
+        """Plot the leading features of each component.
 
         Parameters
         ----------
-        n_top : int, default=8
-            Features per component.
-        select : sequence of int, optional
-            Components to draw, in this order; all of them by default.
-        axes : array of matplotlib Axes, optional
-            One for each component drawn; a new figure by default.
+        n_top, select, axes
+            As in `klnmf.plots.plot_intervals`.
 
         Returns
         -------

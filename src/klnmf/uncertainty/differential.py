@@ -27,17 +27,15 @@ Alternative = Literal["greater", "two-sided"]
 class DifferentialFeatures:
     """Differences between components, as returned by `klnmf.uncertainty.differential_features`.
 
-    All results are conditional on W. The arrays have one row per tested component and one column
-    per feature. Entries are NaN if there is nothing to compare, for example for a feature that does
-    not occur.
+    It prints as a table. All results are conditional on W. The arrays have one row per tested
+    component and one column per feature, with NaN if there is nothing to compare.
 
     Attributes
     ----------
     components : ndarray of int, shape (n_tested,)
         Components that were tested, in the order of the rows.
     log2_fold_change : ndarray
-        Log₂ of the share in the component divided by the share in the reference. It is moderated:
-        always finite, and small counts do not give large changes.
+        Log₂ of the share in the component divided by the share in the reference, moderated.
     lower, upper, standard_error : ndarray
         Interval of the fold change at ``level``, and its standard error.
     z, p_value, q_value : ndarray
@@ -48,14 +46,8 @@ class DifferentialFeatures:
         the reference.
     reference : ndarray of int
         Component used as the reference; −1 for all others together, or if nothing was compared.
-    against : str or int
-        The kind of reference: "nearest", "others" or a component.
-    alternative : {"greater", "two-sided"}
-        The alternative hypothesis of the p-values.
-    level : float
-        Level of the intervals.
-    feature_names : list of str or None
-        Names of the features.
+    against, alternative, level, feature_names
+        As passed to `differential_features`.
     """
 
     components: npt.NDArray[np.intp]
@@ -86,16 +78,18 @@ class DifferentialFeatures:
         n_top : int or None, default=10
             Largest number of features; None returns all of them.
         max_q : float, default=0.05
-            False discovery rate: only features with at most this q-value are listed. 1 lists all
-            features that were tested.
+            Largest q-value of the listed features; 1 lists all that were tested.
 
         Returns
         -------
         dict of ndarray
-            feature, and one column for each array of the class, in decreasing order of the lower
-            end of the fold change, so that uncertain changes come last.
+            feature, and one column for each array of the class, in decreasing order of ``lower``.
         """
-        row = self._row(component)
+        rows = np.flatnonzero(self.components == component)
+        if len(rows) == 0:
+            tested = ", ".join(map(str, self.components))
+            raise ValueError(f"component must be one of those tested: {tested}; got {component}.")
+        row = int(rows[0])
         listed = np.flatnonzero(self.q_value[row] <= max_q)
         listed = listed[np.argsort(-self.lower[row, listed], kind="stable")][:n_top]
         return {"feature": self._names()[listed], **self._entries(row, listed)}
@@ -134,22 +128,11 @@ class DifferentialFeatures:
             )
             n_found = int(np.sum(self.q_value[row] <= 0.05))
             lines.append(f"{component:9d} {n_found:9d}  {leading or '(none)'}")
-        n_tests = int(np.isfinite(self.p_value).sum())
-        return "\n".join(
-            [
-                *lines,
-                "",
-                f"{n_tests} tests, valid for Poisson counts and conditional on W: the errors do "
-                "not include the uncertainty of W.",
-            ]
+        remark = (
+            f"{np.isfinite(self.p_value).sum()} tests, valid for Poisson counts and conditional on "
+            "W: the errors do not include the uncertainty of W."
         )
-
-    def _row(self, component: int) -> int:
-        rows = np.flatnonzero(self.components == component)
-        if len(rows) == 0:
-            listed = ", ".join(map(str, self.components))
-            raise ValueError(f"component must be one of those tested: {listed}; got {component}.")
-        return int(rows[0])
+        return "\n".join([*lines, "", remark])
 
     def _entries(self, rows: Any, columns: Any) -> dict[str, npt.NDArray[Any]]:
         arrays = {field.name: getattr(self, field.name) for field in fields(self)}
@@ -174,20 +157,18 @@ def differential_features(
     """Find features with a larger share in a component than in the other components.
 
     For each component and feature, this compares the share of the feature in the component with its
-    share in the reference: the log₂ fold change with an interval, and a test of equal shares, with
-    q-values over all tests.
+    share in the reference: the log₂ fold change with an interval, and a test of equal shares.
 
-    **All results are conditional on W**: the amounts of the components in the samples are taken as
-    given. W was estimated from the same counts, and the errors do not include that. This hardly
-    matters if samples have many counts. If they have few, there may be twice as many false
-    discoveries as the q-values suggest; docs/performance.md has measured rates. For counts that
+    **All results are conditional on W**: the errors do not include that W was estimated from the
+    same counts. This hardly matters if samples have many counts. If they have few, there may be
+    twice as many false discoveries as the q-values suggest (docs/performance.md). For counts that
     vary more than Poisson counts the p-values are too small; see ``dispersion`` of `bootstrap`.
 
     Given W, each feature is a Poisson regression with nonnegative coefficients. The test is a
-    likelihood-ratio test of equal shares, and ``z`` is its signed root. It is also valid for shares
-    of 0. Fold changes are moderated: on average half a count per component is added to each
-    feature. This keeps them finite and shrinks those of rare features towards 0. Their standard
-    errors come from the Fisher information.
+    likelihood-ratio test, also valid for shares of 0, and ``z`` is its signed root. Fold changes
+    are moderated: on average half a count per component is added to each feature, which keeps them
+    finite and shrinks those of rare features. Their standard errors come from the Fisher
+    information.
 
     Parameters
     ----------
@@ -196,9 +177,9 @@ def differential_features(
     X : {array-like, sparse matrix or array, DataFrame} of shape (n_samples, n_features)
         The counts of the fit, or other counts together with their W.
     against : {"nearest", "others"} or int, default="nearest"
-        The reference. "nearest" takes, for each feature, the other component that is hardest to
-        distinguish, so that significant features are specific to the component. "others" takes all
-        other components together, in proportion to their sizes. A number takes that component.
+        The reference: for each feature the other component that is hardest to distinguish, so that
+        significant features are specific to the component; all other components together, in
+        proportion to their sizes; or the component of this number.
     components : sequence of int, default=None
         Components to test; None tests all of them. ``components=[2], against=5`` compares one pair.
     alternative : {"greater", "two-sided"}, default="greater"
@@ -212,13 +193,11 @@ def differential_features(
     feature_names : sequence of str, default=None
         Names for the printed result. None uses the names seen in ``fit``.
     n_threads : int, default=None
-        Number of threads. None follows OMP_NUM_THREADS, or uses all CPUs. The result does not
-        depend on it.
+        Number of threads, as in `klnmf.KLNMF`. The result does not depend on it.
 
     Returns
     -------
     DifferentialFeatures
-        Arrays of components × features. It prints as a table and can be converted to a DataFrame.
 
     Examples
     --------
@@ -236,11 +215,8 @@ def differential_features(
     level = checked_fraction("level", level)
     counts = checked_whole_counts(model, X)
     if W is None:
-        check_is_data_of_fit(
-            model,
-            counts,
-            "Pass the X of the fit. For other samples, also pass W=model.transform(X).",
-        )
+        way_out = "Pass the X of the fit. For other samples, also pass W=model.transform(X)."
+        check_is_data_of_fit(model, counts, way_out)
     names = names_of_features(model, feature_names)
     chosen = _chosen_components(components, against, alternative, model.n_components_)
     threads = effective_threads(n_threads)

@@ -16,9 +16,18 @@ from klnmf.topics.checks import Names, checked_names
 
 
 def checked_whole_counts(model: FactorModel, X: Any) -> sp.csr_array:
-    """Return the counts in the type of the components; other data than counts are refused."""
+    """Return the counts in the type of the components; refuse other data and other models."""
     check_is_fitted(model, "components_")
-    _refuse_other_models(model)
+    supported = {"fixed_components"}
+    if not any(model._penalties().penalised_modes):
+        supported.add("exposure")  # it scales rows of W and does not change shares
+    others = [name for name in model.constraint_names_ if name not in supported]
+    if others:
+        raise ValueError(
+            f"The model was fitted with {', '.join(others)}. bootstrap and differential_features "
+            "do not support this. Fit a model without it. They do support fixed_components, and "
+            "exposure without penalties."
+        )
     counts = model._check(X, reset=False)
     if not is_integer_valued(counts):
         raise ValueError(
@@ -33,10 +42,8 @@ def check_is_data_of_fit(model: FactorModel, counts: sp.csr_array, way_out: str)
 
     Models from older files, from streams and from components alone have none.
     """
-    of_fit = model.data_checksum_
-    if of_fit is not None and of_fit != counts_checksum(counts):
-        n, m = counts.shape
-        total = float(counts.sum(dtype=np.float64))
+    if model.data_checksum_ not in (None, counts_checksum(counts)):
+        (n, m), total = counts.shape, float(counts.sum(dtype=np.float64))
         raise ValueError(
             f"X ({n:,} samples × {m:,} features, {total:,.0f} counts) is not the data that the "
             f"model was fitted to. {way_out}"
@@ -49,20 +56,6 @@ def n_fixed_components(model: FactorModel) -> int:
     if fixed is None:
         return 0
     return 1 if np.ndim(fixed) == 1 else int(np.shape(fixed)[0])
-
-
-def _refuse_other_models(model: FactorModel) -> None:
-    """Refuse models with weights, missing cells or constraints that the methods do not support."""
-    harmless = {"fixed_components"}
-    if not any(model._penalties().penalised_modes):
-        harmless.add("exposure")  # it scales rows of W and does not change shares
-    others = [name for name in model.constraint_names_ if name not in harmless]
-    if others:
-        raise ValueError(
-            f"The model was fitted with {', '.join(others)}. bootstrap and differential_features "
-            "do not support this. Fit a model without it. They do support fixed_components, and "
-            "exposure without penalties."
-        )
 
 
 def names_of_features(model: FactorModel, feature_names: Names | None) -> list[str] | None:

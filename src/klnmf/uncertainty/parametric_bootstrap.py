@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import warnings
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
+from sklearn.base import clone
 from sklearn.utils import check_random_state
 from threadpoolctl import threadpool_limits
 
@@ -16,11 +20,13 @@ from klnmf.backends import make_backend
 from klnmf.backends.cpu import effective_threads
 from klnmf.data.sparse_data import InMemoryData
 from klnmf.estimators.kl_nmf import KLNMF
+from klnmf.estimators.run_options import RunOptions
 from klnmf.objective import Penalties
+from klnmf.simulate import draw_counts
 from klnmf.solvers.base import Problem
 from klnmf.support.number_checks import checked_fraction, checked_whole
 from klnmf.support.progress import Bar, is_bar_wanted
-from klnmf.topics import component_shares, plsi_probabilities
+from klnmf.topics import component_shares, match_components, plsi_probabilities
 from klnmf.topics.checks import Names
 from klnmf.uncertainty.bootstrap_result import Bootstrap, Draws
 from klnmf.uncertainty.inputs import (
@@ -29,9 +35,7 @@ from klnmf.uncertainty.inputs import (
     n_fixed_components,
     names_of_features,
 )
-from klnmf.uncertainty.intervals import RunningMoments, interior, share_intervals
-from klnmf.uncertainty.limits import upper_limits
-from klnmf.uncertainty.replicates import replicates
+from klnmf.uncertainty.intervals import RunningMoments, interior, share_intervals, upper_limits
 
 Array = npt.NDArray[Any]
 FloatArray = npt.NDArray[np.float64]
@@ -53,19 +57,17 @@ def bootstrap(
     """Compute intervals for components and sample proportions by the parametric bootstrap.
 
     Each run draws counts from the fitted model, X* ~ Poisson(W Hᵀ), and refits the model to them,
-    starting from the fitted factors. The refitted components are matched to those of the model. The
-    spread of the refits shows how accurate the estimates are if the model is correct.
+    starting from the fitted factors. The spread of the refits shows how accurate the estimates are
+    if the model is correct.
 
     The intervals are centred on the estimate, with the standard deviation over the runs as standard
-    error. About 100 runs are enough; percentile intervals would need several hundred. Entries near
-    0 or 1 (where ``is_interior`` is False) have one-sided intervals, which also use the likelihood.
-    Components that were fixed in the fit stay fixed in all runs, and their intervals have length 0.
-    The measured coverage is in docs/performance.md.
+    error. Entries near 0 or 1 (where ``is_interior`` is False) have one-sided intervals, which also
+    use the likelihood. Components that were fixed in the fit stay fixed, and their intervals have
+    length 0. The measured coverage is in docs/performance.md.
 
-    The intervals do not show whether the model is correct. They do not cover counts that vary more
-    than Poisson counts, a wrong number of components, or other local optima. Components that the
-    data do not determine may be off by more. The result compares the divergence of the data with
-    that of the runs, and prints a warning if the data vary more than the model allows.
+    The intervals do not cover counts that vary more than Poisson counts, a wrong number of
+    components, or other local optima. The printed result has a warning if the data vary more than
+    the model allows.
 
     Parameters
     ----------
@@ -81,8 +83,8 @@ def bootstrap(
         Samples whose proportions are returned: row numbers or a mask. None selects all samples, an
         empty list none. The memory needed is that of five arrays of these samples × components.
     keep_draws : bool, default=False
-        Whether to keep the shares of all runs, in float32, for further computation. This takes
-        ``n_runs`` × (n_features + n_samples) × n_components numbers, at most 4 GiB.
+        Whether to keep the shares of all runs, in float32: ``n_runs`` × (n_features + n_samples) ×
+        n_components numbers, at most 4 GiB.
     feature_names : sequence of str, default=None
         Names for the printed result and plots. None uses the names seen in ``fit``.
     n_jobs : int, default=None
@@ -96,8 +98,7 @@ def bootstrap(
     Returns
     -------
     Bootstrap
-        `Intervals` for ``components``, ``proportions`` and ``sizes``. It prints as a table and can
-        be plotted.
+        `Intervals` for ``components``, ``proportions`` and ``sizes``.
 
     Examples
     --------
@@ -121,12 +122,11 @@ def bootstrap(
     level = checked_fraction("level", level)
     is_bar_wanted(progress)  # an invalid value is an error before any work
     counts = checked_whole_counts(model, X)
-    check_is_data_of_fit(
-        model,
-        counts,
+    way_out = (
         "Pass the complete X of the fit (samples= selects the proportions to return), or fit a "
-        "model to this X.",
+        "model to this X."
     )
+    check_is_data_of_fit(model, counts, way_out)
     names = names_of_features(model, feature_names)
     chosen = _chosen_samples(samples, counts.shape[0])
     jobs = min(effective_threads(n_jobs, "n_jobs"), n_runs)
@@ -150,7 +150,7 @@ def bootstrap(
             for moment, values in zip(moments, shares, strict=True):
                 moment.add(values)
             if draws is not None:
-                draws.put(run, *shares)
+                draws.components[run], draws.proportions[run], draws.sizes[run] = shares
             refits.append((refit.similarity, refit.divergence, refit.converged))
             bar.advance()
     similarity, divergences, converged = (np.array(column) for column in zip(*refits, strict=True))
@@ -178,6 +178,74 @@ def bootstrap(
     )
 
 
+class Replicate(NamedTuple):
+    """A refit, with its components in the order of the model."""
+
+    W: Array
+    components: Array
+    similarity: Array  # cosine similarity of each component with the model's
+    divergence: float
+    converged: bool
+
+
+def replicates(
+    model: KLNMF, W: Array, components: Array, n_runs: int, seed: int, n_jobs: int
+) -> Iterator[Replicate]:
+    """Yield refits with the parameters of the model, in the order of the runs.
+
+    Data are drawn from the factors W and components, and the refits start there. Run i depends on
+    (seed, i) alone. At most ``n_jobs`` refits are in memory.
+    """
+    n_fixed = n_fixed_components(model)
+    rates = [factor.astype(np.float64) for factor in (W, components)]
+    estimator = clone(model).set_params(
+        n_init=1,
+        n_threads=1,
+        sparse_output=False,
+        warm_start=False,
+        backend="reference" if model.backend == "reference" else "auto",
+        run=RunOptions(progress=False),
+        # A table of fixed components may have its columns in another order than X.
+        fixed_components=components[:n_fixed] if n_fixed else None,
+    )
+
+    def replicate(run: int) -> Replicate:
+        generator = np.random.default_rng([seed, run])
+        drawn = draw_counts(rates[0], rates[1], generator).astype(components.dtype)
+        refit = clone(estimator).set_params(random_state=int(generator.integers(2**31 - 1)))
+        new_W = refit.fit_transform(drawn, W=W, H=components)
+        order, similarity = _matched(components, refit.components_, n_fixed)
+        return Replicate(
+            new_W[:, order],
+            refit.components_[order],
+            similarity,
+            float(refit.divergence_),
+            bool(refit.converged_),
+        )
+
+    with ThreadPoolExecutor(n_jobs) as pool:
+        waiting: deque[Future[Replicate]] = deque()
+        try:
+            for run in range(n_runs):
+                waiting.append(pool.submit(replicate, run))
+                if len(waiting) == n_jobs:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _matched(components: Array, refitted: Array, n_fixed: int) -> tuple[Array, Array]:
+    """Order and similarity of a refit's components; the first ones are fixed and stay first."""
+    order, similarity = np.arange(len(components)), np.ones(len(components))
+    if n_fixed < len(components):
+        match = match_components(components[n_fixed:], refitted[n_fixed:])
+        order[n_fixed:] = n_fixed + match.second
+        similarity[n_fixed:] = match.similarity
+    return order, similarity
+
+
 def _divergence(counts: sp.csr_array, W: Array, H: Array, n_threads: int) -> float:
     problem = Problem(make_backend("auto", InMemoryData(counts), n_threads), Penalties())
     with closing(problem.backend) as backend:
@@ -187,12 +255,8 @@ def _divergence(counts: sp.csr_array, W: Array, H: Array, n_threads: int) -> flo
 def _shares(W: Array, components: Array, samples: Array) -> tuple[FloatArray, ...]:
     """P(feature | component), P(component | sample) for these samples, and P(component)."""
     mixture = plsi_probabilities(W[samples], components)
-    sizes = component_shares(components, W)
-    return (
-        mixture.feature_given_component,
-        mixture.component_given_sample,
-        sizes[np.newaxis, :],
-    )
+    sizes = component_shares(components, W)[np.newaxis, :]
+    return mixture.feature_given_component, mixture.component_given_sample, sizes
 
 
 def _rooms(
@@ -215,8 +279,8 @@ def _rooms(
     ]
     outside[0][:n_fixed] = False
     alpha = 1.0 - level
-    by_feature = sp.csr_array(counts.T)
-    of_H = upper_limits(by_feature, H, W, np.ascontiguousarray(outside[0].T), alpha).T
+    of_features = np.ascontiguousarray(outside[0].T)
+    of_H = upper_limits(sp.csr_array(counts.T), H, W, of_features, alpha).T
     of_W = upper_limits(counts[samples], W[samples], H, outside[1], alpha)
     masses = H.sum(axis=0, dtype=np.float64)
     totals = W[samples].astype(np.float64) @ masses

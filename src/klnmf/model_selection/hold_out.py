@@ -1,11 +1,13 @@
-"""Hold-out for data that are not counts: random cells, including zeros, are hidden from the fit.
+"""Two ways to hold data out: thinned counts, and hidden cells for data that are not counts.
 
-The fit to the visible cells is a fit to a matrix with missing entries. The EM algorithm finds it:
-it fills each hidden cell with its current estimate, improves the factors on the filled matrix, and
-repeats. With y° the filled-in estimates, the objective of the filled matrix exceeds that of the
-visible cells by Σ_hidden d(y°, y) ≥ 0, and equals it at y = y°. So a step that lowers the first
-lowers the second at least as much, the objective of the visible cells never rises, and both have
-the same stationary points. Time and memory grow with the nonzeros and the hidden cells.
+Thinning splits each count into training and test counts, which is exact for Poisson data.
+
+Hidden cells, which include zeros, are missing entries for the fit. The EM algorithm fills each of
+them with its current estimate, improves the factors on the filled matrix, and repeats. With y° the
+filled-in estimates, the objective of the filled matrix exceeds that of the visible cells by
+Σ_hidden d(y°, y) ≥ 0, and equals it at y = y°. So a step that lowers the first lowers the second at
+least as much, the objective of the visible cells never rises, and both have the same stationary
+points. Time and memory grow with the nonzeros and the hidden cells.
 """
 
 from __future__ import annotations
@@ -20,13 +22,8 @@ import scipy.sparse as sp
 from klnmf.backends import make_backend
 from klnmf.data.sparse_data import InMemoryData
 from klnmf.data.validation import VALUE_RANGE
-from klnmf.model_selection.deviance import (
-    Cells,
-    FloatArray,
-    deviances,
-    feature_shares,
-    products,
-)
+from klnmf.estimators.completion import split_by_values
+from klnmf.model_selection.deviance import Cells, FloatArray, deviances, feature_shares, products
 from klnmf.model_selection.growth import (
     ENOUGH,
     Factors,
@@ -45,6 +42,71 @@ CELLS_PER_NONZERO = 10
 CELLS_IN_ANY_CASE = 100_000
 ITERATIONS_A_ROUND = 4
 MOST_ROUNDS = 40
+
+
+def thinned(
+    X: sp.csr_array, train_fraction: float, generator: np.random.Generator
+) -> tuple[sp.csr_array, sp.csr_array]:
+    """Split counts at random into training and test counts, which sum to X.
+
+    Each unit of a count is training data with the probability f = ``train_fraction``. If X_ij is
+    Poisson with rate λ, the two parts are independent Poisson counts with rates f λ and (1 − f) λ.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import scipy.sparse as sp
+    >>> X = sp.csr_array(np.array([[100.0, 0.0], [3.0, 7.0]]))
+    >>> train, test = thinned(X, 0.9, np.random.default_rng(0))
+    >>> (train + test).toarray().tolist()
+    [[100.0, 0.0], [3.0, 7.0]]
+    """
+    return split_by_values(X, generator.binomial(X.data.astype(np.int64), train_fraction))
+
+
+class ThinnedSplit:
+    """One split of the counts, decided by the seed, and the fits to its training part."""
+
+    def __init__(
+        self, X: sp.csr_array, train_fraction: float, seed: list[int], n_threads: int | None
+    ) -> None:
+        train, self._test = thinned(X, train_fraction, np.random.default_rng(seed))
+        self._data = InMemoryData(train)
+        self._problem = Problem(make_backend("auto", self._data, n_threads), Penalties())
+        self._scale = (1.0 - train_fraction) / train_fraction
+
+    def fitted(self, factors: Factors | None, n_components: int, seed: list[int]) -> Factors:
+        """Return a fit with this many components, starting from a smaller one if there is one."""
+        self._data.prepare()
+        factors = one_component(self._data) if factors is None else factors
+        factors = resized(self._problem, factors, n_components, seed)
+        if n_components == 1 or self._data.nnz == 0:
+            return factors
+        return descended(self._problem, factors, _state_seed(seed))[0]
+
+    def merged(self, factors: Factors, n_components: int, seed: list[int]) -> Factors:
+        """Return a fit with this many components, starting from a larger one."""
+        self._data.prepare()
+        factors = resized(self._problem, factors, n_components, seed)
+        if self._data.nnz == 0:
+            return factors
+        return descended(self._problem, factors, _state_seed(seed), swap_failures=0)[0]
+
+    def objective(self, factors: Factors) -> float:
+        """KL divergence of the training data."""
+        return objective_of(self._problem, factors)
+
+    def deviances(self, factors: Factors, backgrounds: Sequence[float]) -> FloatArray:
+        """Held-out deviance for each background and sample."""
+        shares, cells = feature_shares(self._data), Cells.stored_in(self._test)
+        return deviances(cells, factors, shares, backgrounds, rest_is_zero=True, scale=self._scale)
+
+
+def _state_seed(seed: list[int]) -> int:
+    return int(np.random.default_rng([*seed, 1]).integers(2**31))
+
+
+# ---- hidden cells --------------------------------------------------------------------------------
 
 
 def n_hidden(shape: tuple[int, int], nnz: int, train_fraction: float) -> int:
