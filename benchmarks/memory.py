@@ -1,4 +1,4 @@
-"""Peak memory of a fit, above the process with X loaded, against the limit in docs/architecture.md.
+"""Peak memory of a fit above the process with X loaded, against docs/internals/promises.md.
 
 The limit is the nonzeros twice (a value and an index each), 4 (n + m) r entries of factors, and a
 tile of r columns for each thread. Prints the ratio of the peak to this limit; a ratio above 1.1 is
