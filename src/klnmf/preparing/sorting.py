@@ -25,9 +25,10 @@ def record_dtype(shape: tuple[int, int], values: npt.DTypeLike) -> np.dtype[Any]
     return np.dtype([("row", index), ("column", index), ("value", np.dtype(values).str)])
 
 
-def _records(entries: Entries, dtype: np.dtype[Any]) -> Array:
+def _records(entries: Entries, dtype: np.dtype[Any], order: Any = slice(None)) -> Array:
     records = np.empty(len(entries.rows), dtype=dtype)
-    records["row"], records["column"], records["value"] = entries
+    for name, values in zip(("row", "column", "value"), entries, strict=True):
+        records[name] = values[order]
     return records
 
 
@@ -50,18 +51,28 @@ def _bucketed(
     files = [folder / f"{key}.{number}.bucket" for number in range(len(ranges))]
     for file in files:
         file.write_bytes(b"")
+    _distribute(entries, key, starts, files, dtype)
+    for (start, stop), file in zip(ranges, files, strict=True):
+        yield start, stop, file
+        file.unlink()
+
+
+def _distribute(
+    entries: Iterable[Entries],
+    key: str,
+    starts: Array,
+    files: list[Path],
+    dtype: np.dtype[Any],
+) -> None:
+    """Append entries to the files of their keys."""
     for block in entries:
         keys = block.rows if key == "row" else block.columns
         bucket = np.searchsorted(starts, keys, side="right") - 1
-        order = np.argsort(bucket, kind="stable")
-        records = _records(Entries(*(array[order] for array in block)), dtype)
+        records = _records(block, dtype, np.argsort(bucket, kind="stable"))
         ends = np.concatenate([[0], np.cumsum(np.bincount(bucket, minlength=len(files)))])
         for number in np.flatnonzero(np.diff(ends)):
             with files[number].open("ab") as stream:  # closed again: there may be thousands
                 stream.write(records[ends[number] : ends[number + 1]].view(np.uint8).data)
-    for (start, stop), file in zip(ranges, files, strict=True):
-        yield start, stop, file
-        file.unlink()
 
 
 def _pieces(file: Path, dtype: np.dtype[Any], limit: int) -> Iterator[Entries]:
@@ -106,7 +117,8 @@ def row_blocks(stream: CountStream, limit: int, folder: Path) -> Iterator[sp.csr
     the matrix.
     """
     if stream.in_order:
-        yield from _whole_rows(stream.blocks(limit))
+        # A block, the rows made of it and their canonical form are in memory at the same time.
+        yield from _whole_rows(stream.blocks(max(1, limit // 4)))
         return
     spool, tally = folder / "entries.spool", Tally()
     with spool.open("wb") as file:

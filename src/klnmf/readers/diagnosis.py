@@ -23,7 +23,7 @@ FIELDS = ("integer", "unsigned-integer", "real", "double", "pattern")
 _NUMBER = re.compile(
     r"[+-]?(?:(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:e[+-]?[0-9]+)?|nan|inf(?:inity)?)", re.IGNORECASE
 )
-# Rows or columns that a file may claim whatever it holds; beyond, one entry must come to so many.
+# Rows or columns that any file may claim, and how many it may claim per entry beyond that.
 PLAUSIBLE_SIZE, PLAUSIBLE_EMPTY = 10_000_000, 100
 
 

@@ -205,7 +205,7 @@ class Array(_Item):
         return self[:]
 
     def check_numbers(self, n_dimensions: int, kinds: str = "biuf") -> None:
-        """Refuse anything but numbers of these kinds in so many dimensions."""
+        """Refuse anything but numbers of these kinds with this number of dimensions."""
         if self.dtype.kind not in kinds:
             wanted = "numbers" if "f" in kinds else "whole numbers"
             raise self.refuse(f"holds entries of the type {self.dtype}; expected {wanted}.")

@@ -23,7 +23,7 @@ from klnmf.support.input_files import ReadError
 Array = npt.NDArray[Any]
 Shape = tuple[int, int]
 # Entries per block when a whole file is read.
-_ENTRIES = 1 << 20
+_ENTRIES = 1 << 18
 _INT32 = np.dtype(np.int32)
 
 

@@ -129,7 +129,7 @@ def table_of_file(path: Path, *arguments: Any, hint: str = "", **named: Any) -> 
 
 
 def unique_features(given: Sequence[str] | Array, whose: str) -> Array:
-    """Names of features, of which repeated ones get -1, -2, ...; a line in the log says so.
+    """Make names of features unique: repeated ones get -1, -2, ..., and a warning says so.
 
     The first of each keeps its name, and no name that is there is given to another: the names are
     those of ``AnnData.var_names_make_unique``.

@@ -42,7 +42,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         try:
             with naming(given, instead_of=part):
                 yield part
-                os.fsync(descriptor)  # of the file, whoever wrote to it
+                os.fsync(descriptor)  # of the file, also if another descriptor wrote to it
                 os.replace(part, path)
         finally:
             part.unlink(missing_ok=True)
