@@ -19,12 +19,7 @@ import scipy.sparse as sp
 from klnmf.data.canonical import taken_rows
 from klnmf.data.cell_weights import CellWeights
 from klnmf.data.row_constraints import RowConstraints
-from klnmf.data.sums import (
-    DivergenceConstant,
-    blocked_sum,
-    is_exact_in_float32,
-    sums_of_rows,
-)
+from klnmf.data.sums import DivergenceConstant, blocked_sum, is_exact_in_float32, sums_of_rows
 from klnmf.data.validation import check_values
 from klnmf.support.caching import cached_property
 

@@ -46,7 +46,6 @@ def _go_over_heaps(path: Path, length_size: int, version: tuple[int, ...]) -> No
                 number, length = head(content, place)
                 n_left -= 1
                 if n_left < 0 or (not number and not length):
-                    raise ReadError(
-                        path, f"the HDF5 file is damaged: the heap at byte {start:,} has no end."
-                    )
+                    problem = f"the HDF5 file is damaged: the heap at byte {start:,} has no end."
+                    raise ReadError(path, problem)
                 place += _HEAD + -(-length // 8) * 8 if number else length

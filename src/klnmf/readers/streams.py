@@ -66,11 +66,10 @@ class CountStream:
 
         def outline() -> Outline:
             shape, about, dtype = self.outline()
-            swapped = {"row_names": "column_names", "column_names": "row_names"}
-            swapped["open_features"] = "open_features"
-            return Outline(
-                shape[::-1], {swapped[k]: v for k, v in about.items() if k in swapped}, dtype
-            )
+            other = {"row_names": "column_names", "column_names": "row_names"}
+            other["open_features"] = "open_features"
+            about = {other[name]: value for name, value in about.items() if name in other}
+            return Outline(shape[::-1], about, dtype)
 
         return replace(self, blocks=swapped(self.blocks), outline=outline, in_order=False)
 
@@ -146,6 +145,13 @@ def _checked_blocks(
         rows = csr_from_parts("csr", parts, (stop - start, shape[1]))
         numbers = np.repeat(np.arange(start, stop), np.diff(rows.indptr))
         yield Block(numbers, rows.indices, rows.data)
+
+
+def compressed_stream(blocks: Blocks, outline: Outline, form: str, hint: str = "") -> CountStream:
+    """Stream of blocks of rows; those of a CSC matrix are blocks of its transpose."""
+    is_csc = form == "csc"
+    ordered = swapped(blocks) if is_csc else blocks
+    return CountStream(ordered, lambda: outline, in_order=not is_csc, hint=hint)
 
 
 def swapped(blocks: Blocks) -> Blocks:

@@ -14,12 +14,7 @@ import scipy.sparse as sp
 
 from klnmf.data.observed_data import ObservedData
 from klnmf.data.on_disk.arrays import MappedArray
-from klnmf.data.on_disk.layout import (
-    MODES,
-    NAME_FILES,
-    check_files,
-    read_header,
-)
+from klnmf.data.on_disk.layout import MODES, NAME_FILES, check_files, read_header
 from klnmf.data.on_disk.sizes import parse_bytes
 from klnmf.data.on_disk.verification import check_contents, check_indptr, is_verified
 from klnmf.data.on_disk.views import MappedView, open_rows
