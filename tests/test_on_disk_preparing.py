@@ -245,7 +245,7 @@ def test_a_source_that_is_wrong_leaves_nothing(tmp_path):
         prepare(tmp_path / "empty.csv", tmp_path / "out")
     with pytest.raises(ValueError, match="row 0, column 1 holds nan"):
         prepare(np.array([[1.0, np.nan]]), tmp_path / "out")
-    with pytest.raises(ValueError, match="safe from"):
+    with pytest.raises(ValueError, match="safe only from"):
         prepare(np.array([[1.0, 1e-30]]), tmp_path / "out", dtype="float32")
     with pytest.raises(ValueError, match="it is empty"):
         prepare(np.zeros((0, 3)), tmp_path / "out")

@@ -114,10 +114,7 @@ def sizes_in(path: Path, line: bytes, number: int, width: int, what: str) -> lis
 
 
 def check_size(path: Path, sizes: list[int], line: int | None = None) -> None:
-    """Refuse a file that claims far more rows or columns than it has entries.
-
-    A matrix takes memory for each of its rows, empty or not: a few bytes must not claim it all.
-    """
+    """Refuse far more rows or columns than entries: even empty rows take memory."""
     n_rows, n_columns, n_entries = sizes
     if max(n_rows, n_columns) > max(PLAUSIBLE_SIZE, PLAUSIBLE_EMPTY * n_entries):
         claim = f"{n_rows:,} rows and {n_columns:,} columns for {n_entries:,} entries"

@@ -35,11 +35,7 @@ class _Documents(Format):
 
 
 class Texts(_Documents):
-    """Folder of text files, subfolders included.
-
-    Rows are named by the path below the folder. If every file is in a subfolder, the first
-    subfolder is its label.
-    """
+    """Folder of text files, named by path; if all are in subfolders, these are the labels."""
 
     name = "texts"
     is_folder = True

@@ -146,10 +146,7 @@ class H5ad(StreamedFormat):
             return stored_stream(parts.matrix, parts.names, parts.hint)
 
     def write(self, table: CountTable, path: Path) -> None:
-        """Write the counts as ``X``.
-
-        Labels become the column ``label`` of ``obs``, the ids of features ``gene_ids`` of ``var``.
-        """
+        """Write ``X``, labels as ``label`` of ``obs``, and ids as ``gene_ids`` of ``var``."""
         anndata = require("anndata", "Writing .h5ad files")
         pandas = require("pandas", "Writing .h5ad files")
         h5py = require("h5py", "Writing .h5ad files")

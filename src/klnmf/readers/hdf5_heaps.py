@@ -22,11 +22,7 @@ _NUMBER_AND_LENGTH = {2: Struct("<H6xH"), 4: Struct("<H6xI"), 8: Struct("<H6xQ")
 
 
 def check_heaps(path: Path, length_size: int) -> None:
-    """Refuse a file with a heap that has no end.
-
-    Heaps are found by their signature: one pass over the file, about a second for a gigabyte. A
-    file that is opened again is not gone over again, unless it has changed.
-    """
+    """Refuse a heap without an end, in a pass of about a second per gigabyte, once per file."""
     status = path.stat()
     version = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
     _go_over_heaps(path, length_size, version)

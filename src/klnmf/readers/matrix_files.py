@@ -85,10 +85,7 @@ class NamedBeside(Format):
         return found
 
     def files_beside(self, table: CountTable, path: Path) -> dict[Path, bytes]:
-        """Return the files of names to write, and their content.
-
-        Other files there that would be read as names of the matrix are an error.
-        """
+        """Return the files of names to write, and their content; refuse stale files of names."""
         files: dict[Path, bytes] = {}
         for what, endings in BESIDE.items():
             names = getattr(table, what)
@@ -236,10 +233,7 @@ def read_npy_header(member: IO[bytes]) -> tuple[np.dtype[Any], tuple[int, ...]]:
 
 
 def _check_archive(path: Path, stream: BinaryIO) -> None:
-    """Refuse a .npz file whose arrays claim other sizes than they have, or are out of proportion.
-
-    NumPy asks for all the memory that the head of an array claims.
-    """
+    """Refuse arrays that are not as large as they claim: NumPy asks for all that memory."""
     unpacked = 0
     with zipfile.ZipFile(stream) as archive:
         for entry in archive.infolist():

@@ -38,10 +38,7 @@ class Numbering:
 
 
 def triplet_stream(path: Path, blocks: Any) -> CountStream:
-    """Stream of ``blocks(rows, columns)``, which gives each new name a number.
-
-    A count of 0 makes its names known, too.
-    """
+    """Stream of ``blocks(rows, columns)``, which number names, those with a count of 0 too."""
     rows, columns = Numbering(), Numbering()
 
     def outline() -> Outline:

@@ -33,7 +33,7 @@ class OnDiskData(CountData):
         self.shape, self.dtype = tuple(header["shape"]), np.dtype(header["dtype"])
         self._views = []
         for mode, name in enumerate(MODES):
-            stored = open_rows(folder, mode, self.shape, header["nonzeros"], self.dtype)
+            stored = open_rows(folder, mode, header)
             sums = MappedArray(folder / f"{name}.sums.npy", "<f8", self.shape[mode])
             self._views.append(MappedView(stored, sums.read(0, sums.length), piece_bytes))
         self.total = float(header["total"])
