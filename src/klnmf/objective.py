@@ -17,7 +17,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from scipy.special import gammaln, xlogy
 
-from klnmf.data.canonical import canonical
+from klnmf.data.canonical import canonical, row_numbers
 from klnmf.data.matrix_checks import checked_matrix
 
 Array = npt.NDArray[Any]
@@ -70,14 +70,9 @@ def _nonzeros(X: Any) -> sp.csr_array:
     return canonical(sp.csr_array(checked_matrix(X)).astype(np.float64, copy=False))
 
 
-def _rows(X: sp.csr_array) -> Array:
-    """Row of every nonzero, in the order of ``X.data``."""
-    return np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
-
-
 def products_at_nonzeros(X: sp.csr_array, W: Array, H: Array) -> Array:
     """(W Hᵀ)_ij at the nonzeros of X, in the order of ``X.data``."""
-    rows = _rows(X)
+    rows = row_numbers(X.indptr)
     W64, H64 = np.asarray(W, dtype=np.float64), np.asarray(H, dtype=np.float64)
     return np.asarray(np.einsum("pk,pk->p", W64[rows], H64[X.indices]))
 
@@ -121,11 +116,13 @@ def kl_divergence(
     )
     W, H = np.asarray(W, dtype=np.float64) * e[:, None], np.asarray(H, dtype=np.float64)
     unseen = _nonzeros(sp.csr_array((n, m)) if missing is None else missing)
-    unseen.data = w[_rows(unseen)] * v[unseen.indices] * products_at_nonzeros(unseen, W, H)
+    unseen.data = (
+        w[row_numbers(unseen.indptr)] * v[unseen.indices] * products_at_nonzeros(unseen, W, H)
+    )
     fitted = _column_sums(w[:, None] * W) @ _column_sums(v[:, None] * H) - unseen.data.sum()
     if missing is not None:
         X = canonical(X - X.multiply(_nonzeros(missing).astype(bool)))
-    y, weights = products_at_nonzeros(X, W, H), w[_rows(X)] * v[X.indices]
+    y, weights = products_at_nonzeros(X, W, H), w[row_numbers(X.indptr)] * v[X.indices]
     counts = weights > 0
     x, y, weights = X.data[counts], y[counts], weights[counts]
     with np.errstate(divide="ignore"):
@@ -169,9 +166,8 @@ def _row_residuals(X: sp.csr_array, x: Array, A: Array, l1: float, l2: float) ->
     x, A = np.asarray(x, dtype=np.float64), np.asarray(A, dtype=np.float64)
     c = A.sum(axis=0) + l1
     with np.errstate(divide="ignore", invalid="ignore"):
-        ratios = sp.csr_array(
-            (X.data / products_at_nonzeros(X, x, A), X.indices, X.indptr), shape=X.shape
-        )
+        ratios = X.copy()
+        ratios.data /= products_at_nonzeros(X, x, A)
         gradient = c + l2 * x - ratios @ A
         totals = np.asarray(X.sum(axis=1)).reshape(-1, 1)
         residuals = np.abs(np.minimum(x * c / totals, gradient / c))

@@ -15,7 +15,7 @@ from klnmf.constraints.names import check_sample_order, feature_names_of, in_fea
 from klnmf.data.canonical import canonical
 from klnmf.data.cell_weights import shape_of
 from klnmf.data.matrix_checks import checked_matrix
-from klnmf.data.validation import VALUE_RANGE, warn_caller
+from klnmf.data.validation import VALUE_RANGE, refuse_first, warn_caller
 from klnmf.objective import NO_PENALTIES, Penalties
 from klnmf.support.option_names import option
 
@@ -95,13 +95,9 @@ def checked_weights(given: Any, name: str, size: int, dtype: np.dtype[Any]) -> A
     is_exposure = name == "exposure"
     bad = ~np.isfinite(values) | (values < 0) | (is_exposure & (values == 0))
     bad |= ((values > 0) & (values < low)) | (values > high)
-    if bad.any():
-        place = int(np.flatnonzero(bad)[0])
-        wanted = "positive" if is_exposure else "nonnegative"
-        raise ValueError(
-            f"{name} must be finite and {wanted}, and between {low:g} and {high:g} where it is not "
-            f"0, but {name}[{place}] = {values[place]}."
-        )
+    sign, limits = "positive" if is_exposure else "nonnegative", f"between {low:g} and {high:g}"
+    wanted = f"{name} must be finite and {sign}, and {limits} where it is not 0"
+    refuse_first(bad, values, name, wanted)
     if not values.any():
         raise ValueError(f"{name} is 0 everywhere: nothing would be left to fit.")
     return None if (values == 1).all() else values
@@ -124,12 +120,8 @@ def _fixed(
         raise TypeError(f"{name} must hold real numbers, got dtype {values.dtype}.")
     _, high = VALUE_RANGE[dtype.name]
     bad = ~(values <= np.float64(high)) | (values < 0)  # NaN too
-    if bad.any():
-        row, column = (int(i) for i in np.argwhere(bad)[0])
-        raise ValueError(
-            f"{name} must be finite, nonnegative and at most {high:g}, but {name}[{row}, {column}] "
-            f"= {values[row, column]}."
-        )
+    wanted_values = f"{name} must be finite, nonnegative and at most {high:g}"
+    refuse_first(bad, values, name, wanted_values)
     positive = values[values > 0]
     _check_smallest(f"{name} has", float(positive.min()) if positive.size else math.inf, dtype)
     columns = np.ascontiguousarray(values.T if by_rows else values, dtype=dtype)
@@ -188,11 +180,7 @@ def checked_pattern(given: Any, name: str, shape: tuple[int, int]) -> sp.csr_arr
 
 
 def missing_cells(X: Any, missing: Any, feature_names: Any = None) -> sp.csr_array | None:
-    """Return the missing cells of X in its order; None if there are none.
-
-    Both are as they were passed: an X that is not a matrix is refused later. ``feature_names`` are
-    for X without names.
-    """
+    """Return the missing cells of X in its order; an X that is no matrix is refused later."""
     check_sample_order({"missing": missing}, X)
     names = feature_names_of(X)
     ordered = in_feature_order(missing, "missing", feature_names if names is None else names)

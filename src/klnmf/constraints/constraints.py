@@ -149,10 +149,7 @@ class Constraints:
         return factor
 
     def original(self, mode: int, factor: Array) -> Array:
-        """Return a factor of the fit in the user's units; fixed entries are exactly as given.
-
-        Other entries in rows of scale 0 are 0.
-        """
+        """Return a factor in the user's units: fixed entries as given, others at scale 0 as 0."""
         scales, fixed = self.scales(mode), self.fixed[mode]
         if scales is not None:
             with np.errstate(divide="ignore"):

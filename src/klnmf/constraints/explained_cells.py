@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from klnmf.constraints.constraints import Constraints
+from klnmf.data.canonical import row_numbers
 from klnmf.data.sparse_data import CountData, Piece
 
 Array = npt.NDArray[Any]
@@ -48,7 +49,7 @@ def unexplained_in_piece(
     of_W: Array | None, of_H: Array | None, piece: Piece
 ) -> tuple[Array, Array]:
     """Nonzeros of a piece without a component whose bit is set both for the row and the column."""
-    rows = np.repeat(np.arange(piece.rows.start, piece.rows.stop), np.diff(piece.indptr))
+    rows = row_numbers(piece.indptr, piece.rows.start)
     covered = np.zeros(len(rows), dtype=bool)
     for byte in range(max(bits.shape[1] for bits in (of_W, of_H) if bits is not None)):
         common = np.full(len(rows), 255, dtype=np.uint8)

@@ -30,10 +30,7 @@ def sample_names_of(X: Any) -> Any:
 
 
 def in_feature_order(given: Any, name: str, feature_names: Any) -> Any:
-    """Columns of a DataFrame, or entries of a Series, in the order of X's columns.
-
-    Anything without names of features is returned unchanged.
-    """
+    """Put columns of a DataFrame, or entries of a Series, in X's order; others are unchanged."""
     if feature_names is None:
         return given
     names = feature_names_of(given)
@@ -56,10 +53,7 @@ def in_feature_order(given: Any, name: str, feature_names: Any) -> Any:
 
 
 def check_sample_order(given: dict[str, Any], X: Any) -> None:
-    """Refuse Series and DataFrames with the samples of X in another order.
-
-    An index with other labels than X's is ignored.
-    """
+    """Refuse Series and DataFrames that have the labels of X in another order."""
     if not hasattr(X, "iloc"):
         return
     for name in OF_SAMPLES:

@@ -42,6 +42,11 @@ def selected_ends(indptr: Array, kept: Array) -> Array:
     return ends
 
 
+def row_numbers(indptr: Array, first: int = 0) -> Array:
+    """Return the row of every stored entry."""
+    return np.repeat(np.arange(first, first + len(indptr) - 1), np.diff(indptr))
+
+
 def taken_rows(indptr: Array, rows: Array) -> tuple[Array, Array]:
     """Return ``indptr`` of some rows, by their numbers, and where their entries are."""
     lengths = np.diff(indptr)[rows]

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from klnmf.data.canonical import selected, selected_ends
+from klnmf.data.canonical import row_numbers, selected, selected_ends
 from klnmf.data.row_constraints import Pattern
 
 Array = npt.NDArray[Any]
@@ -62,9 +62,9 @@ class CellWeights:
         """Places among the nonzeros of those cells that are missing and have a value."""
         assert self.missing is not None
         n_columns = 1 + int(max(indices.max(initial=0), self.missing.columns.max(initial=0)))
-        rows = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
-        stored = rows * n_columns + indices  # rising, as the cells of the pattern are
-        missing = self.missing.row_numbers() * n_columns + self.missing.columns
+        # Both are rising.
+        stored = row_numbers(indptr) * n_columns + indices
+        missing = row_numbers(self.missing.starts) * n_columns + self.missing.columns
         places = np.searchsorted(stored, missing)
         found = places < len(stored)
         found[found] = stored[places[found]] == missing[found]
@@ -97,10 +97,8 @@ def _without_stored(X: sp.csr_array, cells: sp.csr_array) -> sp.csr_array:
     """X without the values that are stored in some cells, which may have several of them."""
     if X.has_canonical_format:
         return CellWeights(missing=Pattern.of(cells)).applied_to(X)
-    rows = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
-    pattern = cells.tocoo()
-    places = pattern.row.astype(np.int64) * X.shape[1] + pattern.col
-    return selected(X, ~np.isin(rows * X.shape[1] + X.indices, places))
+    stored, places = (row_numbers(A.indptr) * A.shape[1] + A.indices for A in (X, cells))
+    return selected(X, ~np.isin(stored, places))
 
 
 def shape_of(X: Any) -> tuple[int, ...]:

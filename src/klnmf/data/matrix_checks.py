@@ -49,10 +49,7 @@ def checked_matrix(X: Any, name: str = "X") -> Any:
 
 
 def csr_from_parts(format: str, parts: Parts, shape: Any, name: str = "X") -> sp.csr_array:
-    """Return a CSR array made of the parts of a sparse matrix, which may come from a file.
-
-    The parts have the names of the attributes of SciPy's matrices of this format.
-    """
+    """Return a CSR array of parts, named as SciPy's attributes, which may come from a file."""
     sizes = _checked_shape(shape, name)
     build = _BUILDERS.get(format)
     if build is None:

@@ -11,7 +11,6 @@ transformations that leave a trace in every sample and change the meaning of a f
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -73,23 +72,16 @@ def warn_if_not_counts(view: RowView) -> None:
 def warn_of(transformation: str | None) -> None:
     """Warn of what :func:`transformation_of` found, if anything."""
     if transformation is not None:
-        warn_caller(not_counts(transformation), NotCountsWarning)
-
-
-def not_counts(transformation: str) -> str:
-    """Say what the data look like, why that matters, and what to do."""
-    return (
-        f"X {transformation}. The model treats values as Poisson counts, where larger values are "
-        "more certain; a transformation changes that, and with it the components. Fit the raw "
-        "counts if you have them. If the transformation is intended, ignore this warning."
-    )
+        warn_caller(
+            f"X {transformation}. The model treats values as Poisson counts, where larger values "
+            "are more certain; a transformation changes that, and with it the components. Fit the "
+            "raw counts if you have them. If the transformation is intended, ignore this warning.",
+            NotCountsWarning,
+        )
 
 
 def warn_of_fractions(place: str, fraction: float, looks: str, where: str) -> None:
-    """Warn of fractions in a file or an object that may have the counts elsewhere.
-
-    ``looks`` is from :func:`transformation_of`, or `NOT_RAW`; ``where`` says where the counts are.
-    """
+    """Warn of fractions, by how they look, and say ``where`` the counts may be."""
     warn_caller(
         f"{place} holds fractions (for instance {fraction:.4g}) and {looks}. The model is for raw "
         f"counts. {where}",
@@ -136,40 +128,29 @@ def _some_samples(view: RowView) -> _Samples:
 def _scaling(samples: _Samples) -> str | None:
     sums = samples.per_row(np.add)
     if _are_the_same(sums):
-        return (
-            f"looks normalised: every sample sums to {sums.mean():.4g}, as in CPM, TPM or "
-            "proportions"
-        )
+        found = f"every sample sums to {sums.mean():.4g}"
+        return f"looks normalised: {found}, as in CPM, TPM or proportions"
     squares = samples._replace(values=samples.values**2).per_row(np.add)
     if _are_the_same(squares):
-        length = float(np.sqrt(squares.mean()))
-        return (
-            f"looks weighted: every sample has the Euclidean length {length:.4g}, as in tf-idf "
-            "weights"
-        )
+        found = f"every sample has the Euclidean length {np.sqrt(squares.mean()):.4g}"
+        return f"looks weighted: {found}, as in tf-idf weights"
     units = samples.per_row(np.minimum)
     # A factor that all samples have in common changes nothing but the scale of the components.
     is_shared = _near_whole(units / units.min())
     if _are_multiples_of_units(samples) and is_shared.sum() < _SHARE_NEAR_WHOLE * len(is_shared):
-        return (
-            "looks normalised: the values of each sample are whole numbers times a factor that "
-            "differs between samples"
-        )
+        found = "the values of each sample are whole numbers times a factor"
+        return f"looks normalised: {found} that differs between samples"
     return None
 
 
 def _logarithm(samples: _Samples) -> str | None:
     if samples.values.max() > _LARGEST_LOGARITHM or _are_multiples_of_units(samples):
         return None
-    inverses: list[tuple[str, Callable[[Array], Array]]] = [
-        ("log(1 + x)", np.expm1),
-        ("log2(1 + x)", lambda values: np.expm1(np.log(2.0) * values)),
-        ("log10(1 + x)", lambda values: np.expm1(np.log(10.0) * values)),
-    ]
-    for name, inverse in inverses:
-        before = samples._replace(values=inverse(samples.values))
+    for name, base in (("log", np.e), ("log2", 2.0), ("log10", 10.0)):
+        before = samples._replace(values=np.expm1(np.log(base) * samples.values))
         if _are_the_same(before.per_row(np.add)) or _are_multiples_of_units(before):
-            return f"looks log-transformed: the values are {name} of counts or of normalised counts"
+            found = f"the values are {name}(1 + x) of counts"
+            return f"looks log-transformed: {found} or of normalised counts"
     return None
 
 

@@ -21,10 +21,7 @@ Array = npt.NDArray[Any]
 
 
 class ObservedView(RowView):
-    """One mode of data whose pieces are weighted as they are read.
-
-    To make one takes a pass over the data, in which ``facts`` sees all values.
-    """
+    """One mode of data, weighted as it is read; making one takes a pass, which ``facts`` sees."""
 
     def __init__(
         self,

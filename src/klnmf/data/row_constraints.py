@@ -50,10 +50,6 @@ class Pattern:
         starts, places = taken_rows(self.starts, rows)
         return Pattern(starts, self.columns[places])
 
-    def row_numbers(self) -> Array:
-        """Row of every cell."""
-        return np.repeat(np.arange(len(self.starts) - 1), np.diff(self.starts))
-
 
 @dataclass(frozen=True)
 class RowConstraints:

@@ -19,12 +19,7 @@ import scipy.sparse as sp
 from klnmf.data.canonical import taken_rows
 from klnmf.data.cell_weights import CellWeights
 from klnmf.data.row_constraints import RowConstraints
-from klnmf.data.sums import (
-    DivergenceConstant,
-    blocked_sum,
-    is_exact_in_float32,
-    sums_of_rows,
-)
+from klnmf.data.sums import DivergenceConstant, blocked_sum, is_exact_in_float32, sums_of_rows
 from klnmf.data.validation import check_values
 from klnmf.support.caching import cached_property
 
@@ -209,10 +204,7 @@ class FitInput(ABC):
 
     @abstractmethod
     def with_constraints(self, find: FindConstraints) -> FitInput:
-        """Return the data as a fit with constraints sees them.
-
-        ``find`` is called as soon as the shape and the type of the data are known.
-        """
+        """Return the data as a fit sees them; ``find`` is called once shape and type are known."""
 
 
 class CountData(FitInput):
@@ -283,11 +275,7 @@ class CountData(FitInput):
 
 
 class InMemoryData(CountData):
-    """X by rows and, at the first use, by columns.
-
-    X is what :func:`klnmf.data.validation.check_counts` returns; it is not copied.
-    ``row_constraints`` are by mode.
-    """
+    """X from `check_counts`, which is not copied, by rows and, at the first use, by columns."""
 
     def __init__(
         self, X: sp.csr_array, row_constraints: Sequence[RowConstraints | None] = (None, None)

@@ -90,6 +90,3 @@ def is_exact_in_float32(values: Array) -> bool:
     pieces = (values[start : start + (1 << 16)] for start in range(0, len(values), 1 << 16))
     with np.errstate(over="ignore"):
         return all(np.array_equal(piece, piece.astype(np.float32)) for piece in pieces)
-
-
-# ---- one mode ------------------------------------------------------------------------------------

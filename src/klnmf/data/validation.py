@@ -234,6 +234,14 @@ def check_counts(
     return csr
 
 
+def refuse_first(bad: Array, values: Array, name: str, wanted: str) -> None:
+    """Refuse values of which some are bad, and show the first of these: ``name[3, 0] = -1.0``."""
+    if bad.any():
+        place = tuple(int(i) for i in np.argwhere(bad)[0])
+        where = f"{name}[{', '.join(map(str, place))}]"
+        raise ValueError(f"{wanted}, but {where} = {values[place]}.")
+
+
 def check_start(factor: Any, name: str, shape: tuple[int, int], dtype: np.dtype[Any]) -> Array:
     """Return a starting factor as a fresh C-contiguous array, or say what is wrong with it."""
     factor = checked_matrix(factor, name)
@@ -247,12 +255,7 @@ def check_start(factor: Any, name: str, shape: tuple[int, int], dtype: np.dtype[
     if dense.dtype.kind not in "biuf":
         raise TypeError(f"The start {name} must hold real numbers, got dtype {dense.dtype}.")
     bad = ~np.isfinite(dense) | (dense < 0)
-    if bad.any():
-        row, column = (int(i) for i in np.argwhere(bad)[0])
-        raise ValueError(
-            f"The start {name} must be finite and nonnegative, but {name}[{row}, {column}] = "
-            f"{dense[row, column]}."
-        )
+    refuse_first(bad, dense, name, f"The start {name} must be finite and nonnegative")
     low, high = VALUE_RANGE[dtype.name]
     largest = float(dense.max(initial=0))
     if largest > high or 0 < largest < low:

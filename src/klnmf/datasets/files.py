@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from klnmf.support.optional_packages import installed_version, require
 
 DATA_VARIABLE = "KLNMF_DATA"
+_CHUNK = 1 << 16  # bytes
+_TIMEOUT = 30.0  # seconds
 
 
 @dataclass(frozen=True)
@@ -27,10 +30,7 @@ class RemoteFile:
 
 
 def search_folders(data_home: str | os.PathLike[str] | None) -> list[Path]:
-    """Where files are looked for: ``data_home``, else the folder KLNMF_DATA and the cache.
-
-    The last one is where downloads go. Without pooch there is no cache, and no download.
-    """
+    """Return ``data_home``, else the folder KLNMF_DATA and the cache; downloads go to the last."""
     if data_home is not None:
         return [Path(os.path.expanduser(data_home))]
     named = os.environ.get(DATA_VARIABLE)
@@ -42,21 +42,14 @@ def search_folders(data_home: str | os.PathLike[str] | None) -> list[Path]:
 
 def find(names: Sequence[str], folders: Sequence[Path]) -> Path | None:
     """First file of one of these names."""
-    for folder in folders:
-        for name in names:
-            if (folder / name).is_file():
-                return folder / name
-    return None
+    files = (folder / name for folder in folders for name in names)
+    return next((file for file in files if file.is_file()), None)
 
 
 def obtain(
     file: RemoteFile, data_home: str | os.PathLike[str] | None, download_if_missing: bool
 ) -> Path:
-    """Path of a file: one that is there already, packed or not, is used; else it is downloaded.
-
-    A download that was cut off is taken up where it stopped; a file under the final name is
-    complete and has the right checksum. An OSError says which file is missing, and where to get it.
-    """
+    """Find a file, packed or not, else download it, from where a download was cut off."""
     folders = search_folders(data_home)
     found = find([file.name.removesuffix(".gz"), file.name], folders)
     if found is not None:
@@ -73,7 +66,7 @@ def obtain(
             known_hash=file.checksum,
             fname=file.name,
             path=target,
-            downloader=_ResumingDownload(target / f"{file.name}.part"),
+            downloader=partial(_download, target / f"{file.name}.part"),
         )
     except OSError as error:  # requests' errors are OSErrors
         raise OSError(
@@ -100,41 +93,29 @@ def _pooch() -> Any:
     return require("pooch", "Downloading data sets", extra="datasets")
 
 
-class _ResumingDownload:
-    """Downloader for pooch that goes on with what an earlier try left in a ``.part`` file."""
+def _download(part: Path, url: str, output_file: str, pooch: Any) -> None:
+    """Download a file for pooch, and go on with what an earlier try left in ``part``."""
+    import requests
 
-    def __init__(self, part: Path, chunk: int = 1 << 16, timeout: float = 30.0) -> None:
-        self.part, self.chunk, self.timeout = part, chunk, timeout
-
-    def __call__(self, url: str, output_file: str, pooch: Any) -> None:
-        import requests
-
-        done = self.part.stat().st_size if self.part.exists() else 0
-        # Not compressed on the way: the part's length must be a place in the file.
-        headers = {"Accept-Encoding": "identity"}
-        if done:
-            headers["Range"] = f"bytes={done}-"
-        with requests.get(url, headers=headers, stream=True, timeout=self.timeout) as response:
-            if response.status_code == requests.codes.requested_range_not_satisfiable:
-                if response.headers.get("Content-Range") == f"bytes */{done}":
-                    os.replace(self.part, output_file)  # everything was there already
-                    return
-                self.part.unlink()  # of another file: from the beginning
-                self(url, output_file, pooch)
+    done = part.stat().st_size if part.exists() else 0
+    # Not compressed on the way: the part's length must be a place in the file.
+    headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={done}-"} if done else {})
+    with requests.get(url, headers=headers, stream=True, timeout=_TIMEOUT) as response:
+        if response.status_code == requests.codes.requested_range_not_satisfiable:
+            if response.headers.get("Content-Range") == f"bytes */{done}":
+                os.replace(part, output_file)  # everything was there already
                 return
-            response.raise_for_status()
-            goes_on = response.status_code == requests.codes.partial_content
-            expected = _length(response, done if goes_on else 0)
-            with self.part.open("ab" if goes_on else "wb") as stream:
-                for piece in response.iter_content(self.chunk):
-                    stream.write(piece)
-        arrived = self.part.stat().st_size
-        if expected is not None and arrived < expected:
-            raise OSError(f"the connection ended after {arrived:,} of {expected:,} bytes")
-        os.replace(self.part, output_file)
-
-
-def _length(response: Any, done: int) -> int | None:
-    """Bytes that the whole file should have, if the server says so."""
-    length = response.headers.get("Content-Length")
-    return None if length is None else done + int(length)
+            part.unlink()  # of another file: from the beginning
+            _download(part, url, output_file, pooch)
+            return
+        response.raise_for_status()
+        goes_on = response.status_code == requests.codes.partial_content
+        # What the server says, if anything.
+        expected = int(response.headers.get("Content-Length", 0)) + (done if goes_on else 0)
+        with part.open("ab" if goes_on else "wb") as stream:
+            for piece in response.iter_content(_CHUNK):
+                stream.write(piece)
+    arrived = part.stat().st_size
+    if arrived < expected:
+        raise OSError(f"the connection ended after {arrived:,} of {expected:,} bytes")
+    os.replace(part, output_file)

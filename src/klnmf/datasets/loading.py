@@ -45,11 +45,7 @@ def load(
     download_if_missing: bool,
     tf_idf: bool = False,
 ) -> Bunch:
-    """Bunch of a data set, from ``NAME.npz`` if it is in a folder, else from the publisher's files.
-
-    ``read`` gets the paths of the files. What it returns is checked against the published size, and
-    kept so that the next call is quick.
-    """
+    """Load ``NAME.npz`` if it is in a folder, else the publisher's files, and keep the table."""
     folders = search_folders(data_home)
     kept = find([f"{data_set.name}.npz"], folders)
     if kept is not None:

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from klnmf.data.on_disk.layout import index_dtype
 from klnmf.data.on_disk.views import Entries, MappedRows
 from klnmf.data.sums import row_ranges
 from klnmf.readers.streams import Block, CountStream
@@ -21,7 +22,7 @@ _SPOOLED = np.dtype([("row", "<i8"), ("column", "<i8"), ("value", "<f8")])
 
 def record_dtype(shape: tuple[int, int], values: npt.DTypeLike) -> np.dtype[Any]:
     """How an entry lies in a temporary file."""
-    index = "<i4" if max(shape) <= np.iinfo(np.int32).max else "<i8"
+    index = index_dtype(max(shape))
     return np.dtype([("row", index), ("column", index), ("value", np.dtype(values).str)])
 
 
@@ -33,12 +34,7 @@ def _records(entries: Entries, dtype: np.dtype[Any], order: Any = slice(None)) -
 
 
 def _bucketed(
-    entries: Iterable[Entries],
-    key: str,
-    counts: Array,
-    limit: int,
-    dtype: np.dtype[Any],
-    folder: Path,
+    entries: Iterable[Entries], key: str, counts: Array, limit: int, dtype: Any, folder: Path
 ) -> Iterator[tuple[int, int, Path]]:
     """Write entries to a temporary file for each range of keys, and give one after the other.
 
@@ -164,11 +160,7 @@ def _csr(pieces: list[Block], done: int) -> sp.csr_array:
 def transposed_blocks(
     stored: MappedRows, counts: Array, limit: int, folder: Path
 ) -> Iterator[tuple[Array, Array]]:
-    """Entries of a matrix column after column: pieces of row numbers and of values.
-
-    ``counts`` are the nonzeros of each column. At most ``limit`` entries are in memory at a time;
-    temporary files in ``folder`` are as large as the matrix.
-    """
+    """Row numbers and values, column after column; ``counts`` has the nonzeros of each."""
     dtype = record_dtype((stored.n_rows, stored.n_columns), stored.values.dtype)
     entries = stored.entries(limit)
     for start, stop, bucket in _bucketed(entries, "column", counts, limit, dtype, folder):

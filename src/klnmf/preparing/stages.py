@@ -27,7 +27,7 @@ from klnmf.data.on_disk.layout import (
     write_json,
 )
 from klnmf.data.on_disk.verification import measured_facts, remember
-from klnmf.data.on_disk.views import MappedRows, open_rows
+from klnmf.data.on_disk.views import open_rows
 from klnmf.data.sparse_data import check_n_columns
 from klnmf.data.validation import EXACT_IN_FLOAT32, check_value_range, working_dtype
 from klnmf.preparing.sorting import Tally, row_blocks, transposed_blocks
@@ -42,10 +42,7 @@ Array = npt.NDArray[Any]
 def write_rows(
     partial: Path, stream: CountStream, limit: int, dtype: Any, place: Path | None
 ) -> dict[str, Any]:
-    """Write the rows, and where the columns will begin; return what is then known of the matrix.
-
-    ``place`` is the file that the data come from, if any, for the messages.
-    """
+    """Write the rows, and where columns begin; return the facts. Errors name the file ``place``."""
     rows = RowsSeen(place)
     with ExitStack() as stack:
         indptr = stack.enter_context(ArrayWriter(partial / "rows.indptr.npy", "<i8"))
@@ -154,14 +151,9 @@ class RowsSeen:
 # ---- columns and header --------------------------------------------------------------------------
 
 
-def _rows(partial: Path, facts: dict[str, Any], mode: int) -> MappedRows:
-    shape = tuple(facts["shape"])
-    return open_rows(partial, mode, shape, facts["nonzeros"], np.dtype(facts["dtype"]))
-
-
 def write_columns(partial: Path, facts: dict[str, Any], limit: int) -> None:
     """Write the same entries column after column."""
-    stored = _rows(partial, facts, 0)
+    stored = open_rows(partial, 0, facts)
     counts = np.diff(np.load(partial / "columns.indptr.npy", mmap_mode="r"))
     dtype = index_dtype(facts["shape"][0])
     for leftover in partial.glob("*.bucket"):
@@ -177,19 +169,19 @@ def write_columns(partial: Path, facts: dict[str, Any], limit: int) -> None:
 
 def write_header(partial: Path, facts: dict[str, Any]) -> None:
     """Write sums, then the header with the checksums of everything."""
-    shape = tuple(facts["shape"])
     for mode, name in enumerate(MODES):
         with ArrayWriter(partial / f"{name}.sums.npy", "<f8") as sums:
-            sums.append(_rows(partial, facts, mode).row_sums())
-    measured = measured_facts(partial, _rows(partial, facts, 0))
-    arrays = arrays_of(shape, facts["nonzeros"], np.dtype(facts["dtype"]))
-    names = [*arrays, *(file for file in NAME_FILES.values() if (partial / file).exists())]
+            sums.append(open_rows(partial, mode, facts).row_sums())
+    names = [
+        *arrays_of(facts),
+        *(name for name in NAME_FILES.values() if (partial / name).exists()),
+    ]
     files = {
         name: {"bytes": (partial / name).stat().st_size, "sha256": sha256(partial / name)}
         for name in names
     }
     header: dict[str, Any] = {"format": FORMAT, "version": VERSION, "klnmf": version("klnmf")}
-    content = {name: value for name, value in facts.items() if name != "sizes"}
-    header = {**header, **content, **measured, "files": files}
+    header |= {name: value for name, value in facts.items() if name != "sizes"}
+    header |= measured_facts(partial, open_rows(partial, 0, facts)) | {"files": files}
     write_json(partial / HEADER, header)
     remember(partial, header)

@@ -111,20 +111,17 @@ def prepare(
     if not target.parent.is_dir():
         raise FileNotFoundError(f"{target.parent}: there is no such folder to write to.")
     say = say or (lambda line: None)
-    reading: dict[str, Any] = {
-        "format": format,
-        "layer": layer,
-        "transpose": transpose,
-        "options": options,
-    }
+    reading: dict[str, Any] = {"format": format, "layer": layer, "transpose": transpose}
     partial = target.with_name(f"{target.name}.partial")
     with _held(partial):
-        identity = _identity(data, reading, dtype)
+        identity = _identity(data, reading | options, dtype)
         facts = _resumed(partial, identity)
         if facts is None:
-            _clear(partial)
+            for leftover in partial.iterdir():
+                leftover.unlink()
             place = Path(data) if isinstance(data, str | os.PathLike) else None
-            facts = write_rows(partial, _stream(data, say, **reading), limit, dtype, place)
+            stream = _stream(data, say, options, **reading)
+            facts = write_rows(partial, stream, limit, dtype, place)
             write_json(partial / PROGRESS, {"identity": identity, "facts": facts})
         else:
             say("continuing: the rows are complete")
@@ -148,16 +145,12 @@ def _held(partial: Path) -> Iterator[None]:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(descriptor)
-        raise FileExistsError(
-            f"{partial} is being written to by another process. Wait for it, or choose another "
-            "name."
-        ) from None
+        problem = f"{partial} is being written to by another process."
+        raise FileExistsError(f"{problem} Wait for it, or choose another name.") from None
     try:
         with naming(partial):
             yield
-    except KeyboardInterrupt:
-        raise  # what is there can be gone on with
-    except Exception:
+    except Exception:  # not KeyboardInterrupt: what is there can be gone on with
         if not (partial / PROGRESS).exists():
             shutil.rmtree(partial, ignore_errors=True)
         raise
@@ -173,12 +166,12 @@ def _identity(data: Any, reading: dict[str, Any], dtype: Any) -> dict[str, Any] 
     if not file.exists():
         raise FileNotFoundError(f"{file}: there is no such file or folder.")
     about = file.stat()
-    given = {k: v for k, v in reading.items() if k != "options"} | reading["options"]
+
     return {
         "file": str(file.resolve()),
         "bytes": about.st_size,
         "changed": about.st_mtime_ns,
-        "reading": {name: repr(value) for name, value in sorted(given.items())},
+        "reading": {name: repr(value) for name, value in sorted(reading.items())},
         "dtype": None if dtype is None else np.dtype(dtype).name,
         "klnmf": version("klnmf"),
     }
@@ -200,11 +193,6 @@ def _resumed(partial: Path, identity: dict[str, Any] | None) -> dict[str, Any] |
     return facts
 
 
-def _clear(partial: Path) -> None:
-    for entry in partial.iterdir():
-        entry.unlink()
-
-
 def _put_in_place(partial: Path, target: Path) -> None:
     (partial / PROGRESS).unlink()
     old = target.with_name(f"{target.name}.old")
@@ -221,11 +209,11 @@ def _put_in_place(partial: Path, target: Path) -> None:
 def _stream(
     data: Any,
     say: Say,
+    options: dict[str, Any],
     *,
     format: str | None,
     layer: str | None,
     transpose: bool,
-    options: dict[str, Any],
 ) -> CountStream:
     if isinstance(data, str | os.PathLike):
         file = Path(os.path.expanduser(data))

@@ -82,14 +82,11 @@ class Csv(StreamedFormat):
         if columns is not None:
             width, wanted, has_header = len(first), positions_of(path, columns, first), True
         else:
-            width, wanted = 3, [0, 1, 2]
-            has_header = (
-                header if header is not None else len(first) == 3 and not is_number(first[2])
-            )
+            is_names = len(first) == 3 and not is_number(first[2])
+            width, wanted, has_header = 3, [0, 1, 2], is_names if header is None else header
         lines = partial(_fields, path, delimiter, encoding)
-        return triplet_stream(
-            path, partial(_triplets, path, lines, records, has_header, width, wanted)
-        )
+        blocks = partial(_triplets, path, lines, records, has_header, width, wanted)
+        return triplet_stream(path, blocks)
 
     def write(self, table: CountTable, path: Path) -> None:
         """Write lines of row, column and count below the header ``row,column,count``."""
@@ -126,17 +123,15 @@ def _records(path: Path, delimiter: str, encoding: str) -> Iterator[Record]:
             if fields:
                 yield reader.line_num, fields
     except csv.Error as error:
-        raise ReadError(
-            path, f"{error}; perhaps a quotation mark is not closed.", reader.line_num
-        ) from error
+        problem = f"{error}; perhaps a quotation mark is not closed."
+        raise ReadError(path, problem, reader.line_num) from error
 
 
 def _is_triplets(head: list[Record]) -> bool:
     # The first record may be a header, unless it is all there is.
     rest = [fields for _, fields in (head[1:] or head) if len(fields) == 3]
-    return look_like_triplets((f[0] for f in rest), (f[1] for f in rest)) and any(
-        is_number(fields[2]) for fields in rest
-    )
+    has_counts = any(is_number(fields[2]) for fields in rest)
+    return has_counts and look_like_triplets([f[0] for f in rest], [f[1] for f in rest])
 
 
 def _triplets(
@@ -183,12 +178,8 @@ def _explain_triplets(
     for line, fields in islice(records, int(has_header), None):
         if len(fields) != width:
             what = "row, column, count" if width == 3 else "as many as the header has"
-            raise ReadError(
-                path,
-                f"expected {width} fields ({what}), found {len(fields)}: "
-                f"{shown(' | '.join(fields))}.",
-                line,
-            )
+            found = f"{len(fields)}: {shown(' | '.join(fields))}"
+            raise ReadError(path, f"expected {width} fields ({what}), found {found}.", line)
         if len(wanted) == 3:
             _check_count(path, line, fields[wanted[2]], "the count")
 
@@ -243,21 +234,15 @@ class _Table:
             self.column_names = list(map(from_cell, names))
             self.width = len(fields) if without_corner else len(header)
         if self.width == 1 and self.offset:
-            raise ReadError(
-                self.path,
-                f"there is no {self.delimiter!r} in {shown(fields[0])}. If the fields are "
-                f"separated by another character, name it, for example {option('delimiter', ';')}.",
-                line,
-            )
+            problem = f"there is no {self.delimiter!r} in {shown(fields[0])}. If another character "
+            problem += f"separates the fields, name it, for example {option('delimiter', ';')}."
+            raise ReadError(self.path, problem, line)
 
     def _nonzeros(self, fields: list[str], line: int) -> tuple[list[int], list[float]]:
         """Columns and counts of a line; the name of the row is kept."""
         if len(fields) != self.width:
-            raise ReadError(
-                self.path,
-                f"expected {self.width} fields, as in the lines above, found {len(fields)}.",
-                line,
-            )
+            problem = f"expected {self.width} fields, as in the lines above, found {len(fields)}."
+            raise ReadError(self.path, problem, line)
         if self.offset:
             self.row_names.append(from_cell(fields[0]))
         nonzero = [j for j in range(self.offset, self.width) if fields[j] not in _ZEROS]
@@ -274,14 +259,9 @@ class _Table:
 
 
 def _check_count(path: Path, line: int, field: str, where: str) -> None:
-    try:
-        count = float(field)
-    except ValueError:
-        what = "is empty" if not field.strip() else f"holds {shown(field)}"
-        raise ReadError(
-            path, f"{where} {what}; a count was expected, a number of 0 or more.", line
-        ) from None
-    if not is_count(count):
-        raise ReadError(
-            path, f"{where} holds {shown(field)}; counts are finite numbers of 0 or more.", line
-        )
+    what = f"holds {shown(field)}" if field.strip() else "is empty"
+    if not is_number(field):
+        problem = f"{where} {what}; a count was expected, a number of 0 or more."
+        raise ReadError(path, problem, line)
+    if not is_count(float(field)):
+        raise ReadError(path, f"{where} {what}; counts are finite numbers of 0 or more.", line)

@@ -44,9 +44,8 @@ def explain_svmlight(path: Path) -> None:
             if not is_count(value):
                 raise ReadError(path, f"{entry!r}: counts are finite numbers of 0 or more.", number)
             if int(index) <= last:
-                raise ReadError(
-                    path, f"index {index} comes after {last}; indices must increase.", number
-                )
+                problem = f"index {index} comes after {last}; indices must increase."
+                raise ReadError(path, problem, number)
             last = int(index)
 
 
@@ -71,9 +70,8 @@ def check_entries(path: Path, lines: Lines, file: EntryFile) -> None:
             if not 1 <= index <= largest:
                 raise ReadError(path, f"{what} {index} is not from 1 to {largest}.", number)
         if file.is_rising and row < last:
-            raise ReadError(
-                path, f"document {row} comes after {last}; documents must be in order.", number
-            )
+            problem = f"document {row} comes after {last}; documents must be in order."
+            raise ReadError(path, problem, number)
         if file.width == 3:
             _check_count(path, numbers[2], number, file.is_whole)
         last, found = row, found + 1
@@ -81,11 +79,8 @@ def check_entries(path: Path, lines: Lines, file: EntryFile) -> None:
             problem = f"the file announces {file.n_entries:,} entries but has more."
             raise ReadError(path, problem, number)
     if file.n_entries is not None and found < file.n_entries:
-        raise ReadError(
-            path,
-            f"the file ends here with {found:,} of {file.n_entries:,} entries: it is cut off.",
-            number,
-        )
+        problem = f"the file ends here with {found:,} of {file.n_entries:,} entries: it is cut off."
+        raise ReadError(path, problem, number)
 
 
 def check_values(path: Path, lines: Lines, file: EntryFile) -> None:
@@ -119,18 +114,12 @@ def sizes_in(path: Path, line: bytes, number: int, width: int, what: str) -> lis
 
 
 def check_size(path: Path, sizes: list[int], line: int | None = None) -> None:
-    """Refuse a file that claims far more rows or columns than it has entries.
-
-    A matrix takes memory for each of its rows, empty or not: a few bytes must not claim it all.
-    """
+    """Refuse far more rows or columns than entries: even empty rows take memory."""
     n_rows, n_columns, n_entries = sizes
     if max(n_rows, n_columns) > max(PLAUSIBLE_SIZE, PLAUSIBLE_EMPTY * n_entries):
-        raise ReadError(
-            path,
-            f"the file claims {n_rows:,} rows and {n_columns:,} columns for {n_entries:,} entries: "
-            "nearly all of them would be empty. Are these the right sizes?",
-            line,
-        )
+        claim = f"{n_rows:,} rows and {n_columns:,} columns for {n_entries:,} entries"
+        problem = "nearly all of them would be empty. Are these the right sizes?"
+        raise ReadError(path, f"the file claims {claim}: {problem}", line)
 
 
 def fields(line: bytes) -> list[bytes]:

@@ -35,11 +35,7 @@ class _Documents(Format):
 
 
 class Texts(_Documents):
-    """Folder of text files, subfolders included.
-
-    Rows are named by the path below the folder. If every file is in a subfolder, the first
-    subfolder is its label.
-    """
+    """Folder of text files, named by path; if all are in subfolders, these are the labels."""
 
     name = "texts"
     is_folder = True
@@ -97,9 +93,8 @@ class Jsonl(_Documents):
                     values.append(str(_field(path, line, record, name, str(wanted[name]))))
                 text = _field(path, line, record, "text_field", text_field)
                 if not isinstance(text, str):
-                    raise ReadError(
-                        path, f"field {text_field!r} holds {shown(repr(text))}, not a text.", line
-                    )
+                    problem = f"field {text_field!r} holds {shown(repr(text))}, not a text."
+                    raise ReadError(path, problem, line)
                 yield text
 
         X, words = _counted(path, documents(), options)
@@ -113,9 +108,8 @@ def _record(path: Path, line: int, content: str) -> dict[str, Any]:
     except ValueError as error:
         raise ReadError(path, f"{shown(content)} cannot be read as JSON: {error}.", line) from error
     if not isinstance(record, dict):
-        raise ReadError(
-            path, f"{shown(content)} is not an object; expected is {{...}} on each line.", line
-        )
+        problem = f"{shown(content)} is not an object; expected is {{...}} on each line."
+        raise ReadError(path, problem, line)
     return record
 
 
@@ -123,12 +117,9 @@ def _field(path: Path, line: int, record: dict[str, Any], name: str, field: str)
     """Value of the field that the option of this name says."""
     if field not in record:
         there = ", ".join(map(repr, record)) or "none"
-        raise ReadError(
-            path,
-            f"there is no field {field!r}; the fields are: {there}. Choose one of them with "
-            f"{option(name, next(iter(record), 'NAME'))}.",
-            line,
-        )
+        way_out = f"Choose one of them with {option(name, next(iter(record), 'NAME'))}."
+        problem = f"there is no field {field!r}; the fields are: {there}. {way_out}"
+        raise ReadError(path, problem, line)
     return record[field]
 
 
@@ -140,8 +131,6 @@ def _counted(path: Path, documents: Iterator[str], options: dict[str, Any]) -> t
         raise
     except (ValueError, re.error) as error:
         given = ", ".join(option(name, value) for name, value in options.items()) or "none"
-        problem = str(error).rstrip(".")
-        raise ReadError(
-            path, f"the words cannot be counted: {problem}. Options that were given: {given}."
-        ) from error
+        problem = f"the words cannot be counted: {str(error).rstrip('.')}."
+        raise ReadError(path, f"{problem} Options that were given: {given}.") from error
     return X, vectorizer.get_feature_names_out()

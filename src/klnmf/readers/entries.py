@@ -118,13 +118,17 @@ class EntryFile:
     def _is_right(self, text: bytes) -> bool:
         return any(lines.fullmatch(text) for lines in _LINES[self.width])
 
+    explain = staticmethod(check_entries)
+
     def _explain(self, path: Path) -> None:
         with closing(byte_lines(path)) as lines:
-            check_entries(path, islice(lines, self.n_lines, None), self)
+            self.explain(path, islice(lines, self.n_lines, None), self)
 
 
 class ArrayFile(EntryFile):
     """A Matrix Market file of all values, column after column; the nonzeros are its entries."""
+
+    explain = staticmethod(check_values)
 
     def _parsed(self, text: bytes, done: int) -> tuple[Block, int]:
         if not _VALUES.fullmatch(text):
@@ -133,10 +137,6 @@ class ArrayFile(EntryFile):
         nonzero = np.flatnonzero(values)
         columns, rows = np.divmod(nonzero + done, max(self.shape[0], 1))
         return Block(rows, columns, values[nonzero]), len(values)
-
-    def _explain(self, path: Path) -> None:
-        with closing(byte_lines(path)) as lines:
-            check_values(path, islice(lines, self.n_lines, None), self)
 
 
 def _check_counts(values: Array, is_whole: bool) -> None:
@@ -148,12 +148,9 @@ def _check_counts(values: Array, is_whole: bool) -> None:
 
 def _with_mirror_images(block: Block) -> Block:
     off = block.rows != block.columns
-    rows, columns, counts = block
-    return Block(
-        np.concatenate([rows, columns[off]]),
-        np.concatenate([columns, rows[off]]),
-        np.concatenate([counts, counts[off]]),
-    )
+    rows, columns, counts = (part[off] for part in block)
+    both = zip(block, (columns, rows, counts), strict=True)
+    return Block(*map(np.concatenate, both))
 
 
 # ---- heads ---------------------------------------------------------------------------------------
@@ -167,12 +164,9 @@ def matrix_market(path: Path) -> EntryFile:
         n_lines, line = next(rest, (number + 1, b""))
     words = banner.decode("latin-1").lower().split()
     if len(words) != 5 or words[:2] != ["%%matrixmarket", "matrix"]:
-        raise ReadError(
-            path,
-            'expected the first line of a Matrix Market file, such as "%%MatrixMarket matrix '
-            f'coordinate integer general"; found {shown(banner)}.',
-            number,
-        )
+        expected = '"%%MatrixMarket matrix coordinate integer general"'
+        problem = f"expected the first line of a Matrix Market file, such as {expected}"
+        raise ReadError(path, f"{problem}; found {shown(banner)}.", number)
     layout, field, symmetry = words[2:]
     for word, allowed in (
         (layout, ("coordinate", "array")),
@@ -184,9 +178,8 @@ def matrix_market(path: Path) -> EntryFile:
     sizes = sizes_in(path, line, n_lines, 3 if layout == "coordinate" else 2, "sizes")
     shape, is_whole = (sizes[0], sizes[1]), field.endswith("integer")
     if symmetry == "symmetric" and (layout == "array" or sizes[0] != sizes[1]):
-        raise ReadError(
-            path, f"a matrix of {sizes[0]} × {sizes[1]} cannot be {layout} {symmetry}.", n_lines
-        )
+        problem = f"a matrix of {sizes[0]} × {sizes[1]} cannot be {layout} {symmetry}."
+        raise ReadError(path, problem, n_lines)
     if layout == "array":
         if field == "pattern":
             raise ReadError(path, "a matrix cannot be array pattern: it would have no values.", 1)

@@ -21,8 +21,6 @@ from klnmf.support.option_names import option, options_in_use
 from klnmf.support.whole_files import naming, replacing
 
 PathLike = str | os.PathLike[str]
-
-
 # A path has the first format that matches it.
 FORMATS: dict[str, Format] = {
     format.name: format
@@ -199,13 +197,13 @@ def format_to_write(path: Path, format: str | None = None) -> Format:
     writable = {name: known for name, known in FORMATS.items() if known.is_writable}
     if format is not None:
         return writable[_checked_name(format, writable)]
-    found = next((known for known in writable.values() if known.matches(path)), None)
-    if found is None:
-        raise ValueError(
-            f"{path}: the format to write cannot be inferred from the name. Use one of the "
-            f"endings {_endings(writable)}."
-        )
-    return found
+    for known in writable.values():
+        if known.matches(path):
+            return known
+    raise ValueError(
+        f"{path}: the format to write cannot be inferred from the name. Use one of the endings "
+        f"{_endings(writable)}."
+    )
 
 
 def format_to_read(path: Path, format: str | None, options: dict[str, Any]) -> Format:
@@ -256,7 +254,5 @@ def check_options(format: str, options: dict[str, Any]) -> None:
     unknown = sorted(set(options) - available)
     if unknown:
         listed = ", ".join(options_in_use(sorted(available))) or "none"
-        raise TypeError(
-            f"{option(unknown[0])} cannot be used with the format {format!r}. Its options: "
-            f"{listed}."
-        )
+        problem = f"{option(unknown[0])} cannot be used with the format {format!r}"
+        raise TypeError(f"{problem}. Its options: {listed}.")

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from klnmf.data.matrix_checks import native_numbers
 from klnmf.readers.format import StreamedFormat
 from klnmf.readers.hdf5_items import Array, Group, check_nonzeros, opened
-from klnmf.readers.streams import Block, CountStream, Outline, compressed_blocks, swapped
+from klnmf.readers.streams import Block, CountStream, Outline, compressed_blocks, compressed_stream
 from klnmf.readers.table import CountTable
 from klnmf.support.input_files import ReadError
 from klnmf.support.option_names import option
@@ -79,9 +79,7 @@ def stored_stream(stored: Array | Compressed, about: dict[str, Any], hint: str =
                 yield from compressed(file.group(place), form, shape).blocks(limit)
 
     dtype = stored.dtype if isinstance(stored, Array) else stored.data.dtype
-    is_csc, outline = form == "csc", Outline(shape, about, dtype)
-    ordered = swapped(blocks) if is_csc else blocks
-    return CountStream(ordered, lambda: outline, in_order=not is_csc, hint=hint)
+    return compressed_stream(blocks, Outline(shape, about, dtype), form, hint)
 
 
 def _dense_blocks(array: Array) -> Iterator[Block]:
@@ -148,10 +146,7 @@ class H5ad(StreamedFormat):
             return stored_stream(parts.matrix, parts.names, parts.hint)
 
     def write(self, table: CountTable, path: Path) -> None:
-        """Write the counts as ``X``.
-
-        Labels become the column ``label`` of ``obs``, the ids of features ``gene_ids`` of ``var``.
-        """
+        """Write ``X``, labels as ``label`` of ``obs``, and ids as ``gene_ids`` of ``var``."""
         anndata = require("anndata", "Writing .h5ad files")
         pandas = require("pandas", "Writing .h5ad files")
         h5py = require("h5py", "Writing .h5ad files")
@@ -286,16 +281,13 @@ class Loom(StreamedFormat):
         """Read some genes at a time."""
         with opened(path) as file:
             if any(name not in file for name in ("matrix", "row_attrs", "col_attrs")):
-                raise ReadError(
-                    path, "this is not a loom file: it lacks matrix, row_attrs, col_attrs."
-                )
-            layers = file.group("layers") if "layers" in file else None
-            there = [] if layers is None else layers.names()
+                problem = "this is not a loom file: it lacks matrix, row_attrs, col_attrs."
+                raise ReadError(path, problem)
+            there = file.group("layers").names() if "layers" in file else []
             if layer is not None and layer not in there:
-                raise ReadError(
-                    path, f"there is no layer {layer!r}. It has: {', '.join(there) or 'none'}."
-                )
-            dense = file.array("matrix") if layers is None or layer is None else layers.array(layer)
+                problem = f"there is no layer {layer!r}. It has: {', '.join(there) or 'none'}."
+                raise ReadError(path, problem)
+            dense = file.array("matrix") if layer is None else file.group("layers").array(layer)
             dense.check_numbers(2)
             names = {
                 "row_names": _first_attribute(file.group("row_attrs"), _LOOM_GENES),

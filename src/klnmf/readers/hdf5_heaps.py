@@ -22,11 +22,7 @@ _NUMBER_AND_LENGTH = {2: Struct("<H6xH"), 4: Struct("<H6xI"), 8: Struct("<H6xQ")
 
 
 def check_heaps(path: Path, length_size: int) -> None:
-    """Refuse a file with a heap that has no end.
-
-    Heaps are found by their signature: one pass over the file, about a second for a gigabyte. A
-    file that is opened again is not gone over again, unless it has changed.
-    """
+    """Refuse a heap without an end, in a pass of about a second per gigabyte, once per file."""
     status = path.stat()
     version = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
     _go_over_heaps(path, length_size, version)
@@ -46,7 +42,6 @@ def _go_over_heaps(path: Path, length_size: int, version: tuple[int, ...]) -> No
                 number, length = head(content, place)
                 n_left -= 1
                 if n_left < 0 or (not number and not length):
-                    raise ReadError(
-                        path, f"the HDF5 file is damaged: the heap at byte {start:,} has no end."
-                    )
+                    problem = f"the HDF5 file is damaged: the heap at byte {start:,} has no end."
+                    raise ReadError(path, problem)
                 place += _HEAD + -(-length // 8) * 8 if number else length

@@ -146,11 +146,8 @@ class Group(_Item):
                 raise ReadError(self.path, f"it has no {where!r}.")
             link = parent.get(part, getlink=True)
             if isinstance(link, h5py.ExternalLink):
-                raise ReadError(
-                    self.path,
-                    f"{where} is a link to another file ({link.filename}), which is not followed. "
-                    "Copy the data into this file.",
-                )
+                problem = f"{where} is a link to another file ({link.filename}), which is not"
+                raise ReadError(self.path, f"{problem} followed. Copy the data into this file.")
             if not isinstance(link, h5py.SoftLink):
                 parent = parent[part]
                 continue

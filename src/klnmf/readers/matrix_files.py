@@ -18,7 +18,6 @@ from typing import IO, Any, BinaryIO
 
 import numpy as np
 import numpy.lib.format as npy
-import numpy.typing as npt
 import scipy.io
 import scipy.sparse as sp
 
@@ -26,7 +25,7 @@ from klnmf.data.matrix_checks import csr_from_parts
 from klnmf.readers.diagnosis import check_size, explain_svmlight
 from klnmf.readers.entries import EntryFile, docword, matrix_market
 from klnmf.readers.format import Format, StreamedFormat
-from klnmf.readers.streams import Block, CountStream, Outline, compressed_blocks, swapped
+from klnmf.readers.streams import Block, CountStream, Outline, compressed_blocks, compressed_stream
 from klnmf.readers.table import CountTable, first_wrong, table_of_file
 from klnmf.support.input_files import (
     ReadError,
@@ -49,6 +48,7 @@ BESIDE = {
 }
 # Arrays of a sparse matrix in a .npz file; which of them there are depends on its format.
 SPARSE_PARTS = ("data", "indices", "indptr", "offsets", "coords", "row", "col")
+_NOT_SPARSE = "this is not a matrix that scipy.sparse.save_npz wrote"
 
 
 # ---- names beside --------------------------------------------------------------------------------
@@ -85,10 +85,7 @@ class NamedBeside(Format):
         return found
 
     def files_beside(self, table: CountTable, path: Path) -> dict[Path, bytes]:
-        """Return the files of names to write, and their content.
-
-        Other files there that would be read as names of the matrix are an error.
-        """
+        """Return the files of names to write, and their content; refuse stale files of names."""
         files: dict[Path, bytes] = {}
         for what, endings in BESIDE.items():
             names = getattr(table, what)
@@ -158,11 +155,9 @@ class Npz(NamedBeside):
             return super().stream(path, row_names=row_names, column_names=column_names)
         if dtype.kind not in "biuf":
             raise ReadError(path, f"Counts must be real numbers; got the type {dtype}.")
-        outline = Outline(shape, self.names_beside(path, shape, row_names, column_names), dtype)
+        names = self.names_beside(path, shape, row_names, column_names)
         blocks = partial(_npz_blocks, path, kind, shape)
-        if kind == "csr":
-            return CountStream(blocks, lambda: outline, in_order=True)
-        return CountStream(swapped(blocks), lambda: outline)
+        return compressed_stream(blocks, Outline(shape, names, dtype), kind)
 
     def write(self, table: CountTable, path: Path) -> None:
         """Write the matrix alone, with ``scipy.sparse.save_npz``."""
@@ -182,12 +177,9 @@ def _npz_blocks(path: Path, form: str, shape: tuple[int, int], limit: int) -> It
         if len(n_indices) != 1 or n_indices != n_values:
             raise ReadError(path, f"indices have the shape {n_indices}, and values {n_values}.")
 
-        def take(first: int, last: int) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-            found = [
-                np.frombuffer(member.read((last - first) * kind.itemsize), kind)
-                for member, kind in zip(members, (index_type, dtype), strict=True)
-            ]
-            return found[0], found[1]
+        def take(first: int, last: int) -> Any:
+            for member, kind in zip(members, (index_type, dtype), strict=True):
+                yield np.frombuffer(member.read((last - first) * kind.itemsize), kind)
 
         yield from compressed_blocks(path, shape, indptr, take, limit, form=form)
 
@@ -195,7 +187,7 @@ def _npz_blocks(path: Path, form: str, shape: tuple[int, int], limit: int) -> It
 @contextmanager
 def opened_npz(path: Path) -> Iterator[Any]:
     """Archive of NumPy's arrays; whatever goes wrong while it is open is an error of the file."""
-    problem = "this is not a matrix that scipy.sparse.save_npz wrote, or it is cut off"
+    problem = f"{_NOT_SPARSE}, or it is cut off"
     with parsed_by_others(path, problem), path.open("rb") as stream:
         _check_archive(path, stream)
         with np.load(stream, allow_pickle=False) as archive:
@@ -208,22 +200,17 @@ def npz_header(path: Path, archive: Any) -> tuple[str, tuple[int, int]]:
     if not {"format", "shape"} <= set(names):
         shapes = {name: npy_header(archive, name)[1] for name in names[:3]}
         held = ", ".join(f"{name} of shape {shape}" for name, shape in shapes.items())
+        problem = f"{_NOT_SPARSE}, but NumPy's arrays ({held or 'none'}). Save a two-dimensional X"
         raise ReadError(
-            path,
-            "this is not a matrix that scipy.sparse.save_npz wrote, but NumPy's arrays "
-            f"({held or 'none'}). Save a two-dimensional X with scipy.sparse.save_npz(path, "
-            "scipy.sparse.csr_array(X)).",
+            path, f"{problem} with scipy.sparse.save_npz(path, scipy.sparse.csr_array(X))."
         )
     kind, shape = archive["format"], archive["shape"]
     is_valid = kind.shape == () and kind.dtype.kind in "SU" and shape.dtype.kind in "iu"
     if not is_valid or (shape < 0).any():
         raise ReadError(path, f"the format {kind} or the shape {shape} of the matrix is not valid.")
     if shape.shape != (2,):
-        raise ReadError(
-            path,
-            f"its shape is {tuple(shape.ravel().tolist())}; counts have two dimensions, samples × "
-            "features.",
-        )
+        found = f"its shape is {tuple(shape.ravel().tolist())}"
+        raise ReadError(path, f"{found}; counts have two dimensions, samples × features.")
     n_rows, n_columns = (int(size) for size in shape)
     check_size(path, [n_rows, n_columns, math.prod(npy_header(archive, "data")[1])])
     return str(kind.astype("U")), (n_rows, n_columns)
@@ -246,10 +233,7 @@ def read_npy_header(member: IO[bytes]) -> tuple[np.dtype[Any], tuple[int, ...]]:
 
 
 def _check_archive(path: Path, stream: BinaryIO) -> None:
-    """Refuse a .npz file whose arrays claim other sizes than they have, or are out of proportion.
-
-    NumPy asks for all the memory that the head of an array claims.
-    """
+    """Refuse arrays that are not as large as they claim: NumPy asks for all that memory."""
     unpacked = 0
     with zipfile.ZipFile(stream) as archive:
         for entry in archive.infolist():
@@ -314,11 +298,9 @@ def _vocabulary_of(path: Path) -> Path:
     words = path.with_name(beside)
     if "docword" not in path.name or not words.is_file():
         expected = beside if "docword" in path.name else "vocab.NAME.txt"
-        raise ReadError(
-            path,
-            f"its words should be beside it in {expected}, which does not exist. If they are in "
-            f"another file, add {option('column_names', 'FILE')}.",
-        )
+        way_out = f"If they are in another file, add {option('column_names', 'FILE')}."
+        problem = f"its words should be beside it in {expected}, which does not exist. {way_out}"
+        raise ReadError(path, problem)
     return words
 
 

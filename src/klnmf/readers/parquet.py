@@ -129,10 +129,9 @@ def _is_triplets(file: Any, pyarrow: Any) -> bool:
     if index is not None:
         return False
     names = [field.name for field in columns[:2]]
-    first = next(file.iter_batches(batch_size=PEEK, columns=names), None)
-    return first is not None and look_like_triplets(
-        first.column(names[0]).to_pylist(), first.column(names[1]).to_pylist()
-    )
+    for first in file.iter_batches(batch_size=PEEK, columns=names):
+        return look_like_triplets(*(first.column(name).to_pylist() for name in names))
+    return False
 
 
 def _batches(file: Any, width: int, columns: Any = None) -> Iterator[tuple[int, Any]]:
@@ -204,20 +203,17 @@ def _numbered(path: Path, column: Any, name: str, start: int, number: Numbering)
 def _counts(path: Path, column: Any, name: str, start: int, pyarrow: Any) -> Any:
     column = column.dictionary_decode() if hasattr(column, "dictionary") else column
     if not _is_number(column.type, pyarrow):  # dates can be made into numbers, and are no counts
-        raise ReadError(
-            path, f"column {name!r} is of the type {column.type}; counts were expected."
-        )
+        problem = f"column {name!r} is of the type {column.type}; counts were expected."
+        raise ReadError(path, problem)
     _refuse_nulls(path, column, name, start)
     values = column.to_numpy(zero_copy_only=False)
     if values.dtype.kind not in "biuf":
         values = values.astype(np.float64)  # decimal numbers
     wrong = first_wrong(values)
     if wrong is not None:
-        raise ReadError(
-            path,
-            f"row {start + wrong}, column {name!r} holds {values[wrong]}; counts are finite "
-            "numbers of 0 or more.",
-        )
+        place = f"row {start + wrong}, column {name!r}"
+        problem = f"{place} holds {values[wrong]}; counts are finite numbers of 0 or more."
+        raise ReadError(path, problem)
     return values.astype(np.float64, copy=False)
 
 

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from klnmf.data.canonical import row_numbers
 from klnmf.data.matrix_checks import checked_indptr, csr_from_parts
 from klnmf.data.sums import row_ranges
 from klnmf.readers.table import CountTable, table_of_file
@@ -66,11 +67,10 @@ class CountStream:
 
         def outline() -> Outline:
             shape, about, dtype = self.outline()
-            swapped = {"row_names": "column_names", "column_names": "row_names"}
-            swapped["open_features"] = "open_features"
-            return Outline(
-                shape[::-1], {swapped[k]: v for k, v in about.items() if k in swapped}, dtype
-            )
+            other = {"row_names": "column_names", "column_names": "row_names"}
+            other["open_features"] = "open_features"
+            about = {other[name]: value for name, value in about.items() if name in other}
+            return Outline(shape[::-1], about, dtype)
 
         return replace(self, blocks=swapped(self.blocks), outline=outline, in_order=False)
 
@@ -105,7 +105,7 @@ def stream_of_table(read: Callable[[], CountTable]) -> CountStream:
 def _blocks_of(csr: sp.csr_array, limit: int) -> Iterator[Block]:
     for start, stop in row_ranges(csr.indptr, limit):
         entries = slice(csr.indptr[start], csr.indptr[stop])
-        rows = np.repeat(np.arange(start, stop), np.diff(csr.indptr[start : stop + 1]))
+        rows = row_numbers(csr.indptr[start : stop + 1], start)
         yield Block(rows, csr.indices[entries], csr.data[entries])
 
 
@@ -144,8 +144,14 @@ def _checked_blocks(
             raise ValueError(f"indptr ends at {indptr[-1]:,}, beyond the entries. It is cut off.")
         parts = {"data": data, "indices": indices, "indptr": indptr[start : stop + 1] - first}
         rows = csr_from_parts("csr", parts, (stop - start, shape[1]))
-        numbers = np.repeat(np.arange(start, stop), np.diff(rows.indptr))
-        yield Block(numbers, rows.indices, rows.data)
+        yield Block(row_numbers(rows.indptr, start), rows.indices, rows.data)
+
+
+def compressed_stream(blocks: Blocks, outline: Outline, form: str, hint: str = "") -> CountStream:
+    """Stream of blocks of rows; those of a CSC matrix are blocks of its transpose."""
+    is_csc = form == "csc"
+    ordered = swapped(blocks) if is_csc else blocks
+    return CountStream(ordered, lambda: outline, in_order=not is_csc, hint=hint)
 
 
 def swapped(blocks: Blocks) -> Blocks:
@@ -181,11 +187,7 @@ def _fit_int32(values: Array) -> bool:
 
 
 def collected(blocks: Iterable[Block], shape: Callable[[], Shape], in_order: bool = False) -> Any:
-    """Sparse array of all entries; those of the same place are not summed yet.
-
-    At any time the entries so far, 8 or 12 bytes each for counts, and one block are in memory.
-    ``shape`` is called after the last block.
-    """
+    """Sparse array of all entries, not summed; ``shape`` is called after the last block."""
     rows, columns, counts = _GrowingArray(), _GrowingArray(), _GrowingArray()
     lengths: list[tuple[int, Array]] = []  # first row of a block, and the entries per row
     for block in blocks:

@@ -95,9 +95,8 @@ class CountTable:
 
     def transposed(self) -> CountTable:
         """Table with rows and columns exchanged; labels and ids are left out."""
-        return CountTable(
-            self.X.T, self.column_names, self.row_names, open_features=self.open_features
-        )
+        names = self.column_names, self.row_names
+        return CountTable(self.X.T, *names, open_features=self.open_features)
 
     def __repr__(self) -> str:
         names = ("row_names", "column_names", "column_ids", "labels")
@@ -151,9 +150,8 @@ def unique_features(given: Sequence[str] | Array, whose: str) -> Array:
         example = example or f"a second {name!r} is now {unique[position]!r}"
     if example:
         n_changed = int((unique != names).sum())
-        LOGGER.warning(
-            "%s: %s repeated feature names were made unique (%s)", whose, f"{n_changed:,}", example
-        )
+        message = "%s: %s repeated feature names were made unique (%s)"
+        LOGGER.warning(message, whose, f"{n_changed:,}", example)
     return unique
 
 

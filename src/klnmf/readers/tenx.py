@@ -51,8 +51,8 @@ class TenX(StreamedFormat):
         """Whether it is such a folder, or the matrix in one."""
         if path.is_dir():
             return bool(matrices_in(path))
-        beside = path.name.endswith(MATRIX_NAMES) and companion(path, ("features", "genes"))
-        return bool(beside)
+        is_matrix = path.name.endswith(MATRIX_NAMES)
+        return is_matrix and companion(path, ("features", "genes")) is not None
 
     def stream(
         self, path: Path, *, feature_names: str = "name", feature_type: str | None = None
@@ -67,7 +67,8 @@ class TenX(StreamedFormat):
         ids, names, types = (
             [fields[min(position, len(fields) - 1)] for fields in features] for position in range(3)
         )
-        columns = {"id": ids, "name": names} | ({"type": types} if _have_types(features) else {})
+        have_types = bool(features) and all(len(fields) >= 3 for fields in features)
+        columns = {"id": ids, "name": names} | ({"type": types} if have_types else {})
 
         def outline() -> Outline:
             of_what = f"of {path.name} (features × cells)"
@@ -116,14 +117,11 @@ class TenXH5(StreamedFormat):
 
 def _matrix_of(folder: Path) -> Path:
     found = matrices_in(folder)
-    if len(found) != 1:
-        problem = (
-            "there is no matrix.mtx or matrix.mtx.gz in this folder."
-            if not found
-            else f"it has several matrices ({', '.join(f.name for f in found)}): pass the path "
-            "of one of them."
-        )
-        raise ReadError(folder, problem)
+    if not found:
+        raise ReadError(folder, "there is no matrix.mtx or matrix.mtx.gz in this folder.")
+    if len(found) > 1:
+        several = f"several matrices ({', '.join(file.name for file in found)})"
+        raise ReadError(folder, f"it has {several}: pass the path of one of them.")
     return found[0]
 
 
@@ -131,14 +129,13 @@ def _genome(file: Group) -> Group:
     """Group of the one genome of a file."""
     items = {name: file.item(name) for name in file.names()}
     groups = {k: v for k, v in items.items() if isinstance(v, Group) and "barcodes" in v}
-    if len(groups) != 1:
-        problem = (
-            f"{len(groups)} genomes ({', '.join(groups)}); a file with one is expected."
-            if groups
-            else "no group has barcodes, as in the .h5 files of Cell Ranger. If this is an "
-            f"AnnData or loom file, add {option('format', 'h5ad')} or {option('format', 'loom')}."
-        )
-        raise ReadError(file.path, problem)
+    if not groups:
+        formats = f"{option('format', 'h5ad')} or {option('format', 'loom')}"
+        problem = "no group has barcodes, as in the .h5 files of Cell Ranger."
+        raise ReadError(file.path, f"{problem} If this is an AnnData or loom file, add {formats}.")
+    if len(groups) > 1:
+        found = f"{len(groups)} genomes ({', '.join(groups)})"
+        raise ReadError(file.path, f"{found}; a file with one is expected.")
     return next(iter(groups.values()))
 
 
@@ -151,9 +148,8 @@ def _with_features(
 ) -> CountStream:
     """Stream of cells × features, of the features of one type, with their names."""
     if feature_names not in ("name", "id"):
-        raise ValueError(
-            f"{option('feature_names')} must be 'name' or 'id'; got {feature_names!r}."
-        )
+        problem = f"must be 'name' or 'id'; got {feature_names!r}."
+        raise ValueError(f"{option('feature_names')} {problem}")
     ids = columns.get("id")
     kept = _features_of_type(path, np.array(columns.get("type", []), dtype=object), feature_type)
     about = {"column_names": columns.get(feature_names, ids), "column_ids": ids}
@@ -171,10 +167,9 @@ def _with_features(
             yield Block(rows[chosen], place[features[chosen]], counts[chosen])
 
     def outline() -> Outline:
-        shape, of_cells, dtype = cells.outline()
-        return Outline(
-            (shape[0], len(kept)) if kept is not None else shape, of_cells | about, dtype
-        )
+        (n_cells, n_features), of_cells, dtype = cells.outline()
+        n_kept = n_features if kept is None else len(kept)
+        return Outline((n_cells, n_kept), of_cells | about, dtype)
 
     return replace(cells, blocks=blocks, outline=outline)
 
@@ -187,12 +182,8 @@ def _features_of_type(
     if wanted == ALL_TYPES or (wanted is None and len(there) < 2):
         return None
     if wanted is None and GENES not in there:
-        LOGGER.warning(
-            "%s: features of several types are read together: %s; choose one with %s",
-            path,
-            _listed(there),
-            option("feature_type"),
-        )
+        message = "%s: features of several types are read together: %s; choose one with %s"
+        LOGGER.warning(message, path, _listed(there), option("feature_type"))
         return None
     kept = np.flatnonzero(types == (wanted or GENES))
     if not kept.size:
@@ -206,9 +197,8 @@ def _features_of_type(
 
 
 def _listed(types: Counter[str]) -> str:
-    return ", ".join(
-        f"{n:,} feature{'s' * (n != 1)} of type {name!r}" for name, n in sorted(types.items())
-    )
+    numbers = ((name, f"{n:,} feature{'s' * (n != 1)}") for name, n in sorted(types.items()))
+    return ", ".join(f"{number} of type {name!r}" for name, number in numbers)
 
 
 def _needed(matrix: Path, *kinds: str) -> Path:
@@ -221,7 +211,3 @@ def _needed(matrix: Path, *kinds: str) -> Path:
 
 def _fields(path: Path) -> list[list[str]]:
     return [line.rstrip("\r\n").split("\t") for _, line in text_lines(path)]
-
-
-def _have_types(features: list[list[str]]) -> bool:
-    return bool(features) and all(len(fields) >= 3 for fields in features)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -38,10 +38,7 @@ class Numbering:
 
 
 def triplet_stream(path: Path, blocks: Any) -> CountStream:
-    """Stream of ``blocks(rows, columns)``, which gives each new name a number.
-
-    A count of 0 makes its names known, too.
-    """
+    """Stream of ``blocks(rows, columns)``, which number names, those with a count of 0 too."""
     rows, columns = Numbering(), Numbering()
 
     def outline() -> Outline:
@@ -54,16 +51,14 @@ def triplet_stream(path: Path, blocks: Any) -> CountStream:
     return CountStream(lambda limit: blocks(rows, columns), outline)
 
 
-def look_like_triplets(firsts: Iterable[Any], seconds: Iterable[Any]) -> bool:
+def look_like_triplets(firsts: list[Any], seconds: list[Any]) -> bool:
     """Whether three columns, the last of them numbers, are triplets and not a table.
 
     They are if the second column has no numbers, which a table of counts would have, or if a name
     in the first column appears again.
     """
-    firsts, seconds = list(firsts), list(seconds)
-    if not firsts:
-        return False
-    return len(set(firsts)) < len(firsts) or not any(map(is_number, seconds))
+    is_repeated = len(set(firsts)) < len(firsts)
+    return bool(firsts) and (is_repeated or not any(map(is_number, seconds)))
 
 
 def is_number(field: Any) -> bool:
@@ -95,9 +90,8 @@ def positions_of(path: Path, columns: Sequence[str], header: Sequence[str]) -> l
         )
     missing = [name for name in columns if name not in header]
     if missing:
-        raise ReadError(
-            path, f"there is no column {missing[0]!r}; the columns are: {', '.join(header)}."
-        )
+        problem = f"there is no column {missing[0]!r}; the columns are: {', '.join(header)}."
+        raise ReadError(path, problem)
     return [list(header).index(name) for name in columns]
 
 
@@ -132,12 +126,10 @@ def triplet_blocks(table: CountTable) -> Iterator[tuple[list[str], list[str], li
 def _unique(names: Any, size: int, what: str) -> npt.NDArray[Any]:
     if names is None:
         return np.array([str(i) for i in range(size)], dtype=object)
-    seen: set[str] = set()
-    for name in names:
-        if name in seen:
-            raise ValueError(
-                f"{what} has {name!r} more than once, and triplets would add the counts of both. "
-                "Make the names unique, or write .npz, .mtx or .h5ad."
-            )
-        seen.add(name)
+    repeated = [name for name, times in Counter(names).items() if times > 1]
+    if repeated:
+        raise ValueError(
+            f"{what} has {repeated[0]!r} more than once, and triplets would add the counts of "
+            "both. Make the names unique, or write .npz, .mtx or .h5ad."
+        )
     return np.asarray(names, dtype=object)

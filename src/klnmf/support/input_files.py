@@ -81,11 +81,7 @@ def parsed_by_others(
 
 
 def check_unpacked(path: Path, packed: int, unpacked: int, times: int = 500) -> None:
-    """Refuse bytes of a file that are few and would be a great many in memory.
-
-    Counts are rarely compressed to less than a twentieth; what is far beyond that is a mistake or
-    an attack.
-    """
+    """Refuse bytes that unpack to far more than counts do: a mistake or an attack."""
     if unpacked > max(UNPACKED_LIMIT, times * packed):
         raise ReadError(
             path,
@@ -173,10 +169,7 @@ def line_blocks(stream: BinaryIO, size: int) -> Iterator[bytes]:
 
 
 def text_blocks(path: Path, encoding: str | None = None) -> Iterator[io.StringIO]:
-    """Text of a file in blocks of whole lines, without a byte-order mark.
-
-    Iterating over a block gives its lines, cut at line feeds alone, line ends included.
-    """
+    """Text in blocks of whole lines, cut at line feeds alone, without a byte-order mark."""
     line = 1
     with open_binary(path) as stream:
         try:
@@ -210,10 +203,7 @@ def text_lines(path: Path, encoding: str | None = None) -> Iterator[tuple[int, s
 
 
 def decoded(path: Path, content: bytes, encoding: str | None = None, line: int = 1) -> str:
-    """Text of bytes that begin at ``line``; an error names the line that cannot be decoded.
-
-    ``encoding`` is None for files that are always UTF-8.
-    """
+    """Decode bytes that begin at ``line``; ``encoding`` is None for files that must be UTF-8."""
     try:
         return content.decode(encoding or "utf-8")
     except UnicodeDecodeError as error:

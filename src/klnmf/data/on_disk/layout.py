@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +32,6 @@ NAME_FILES = {
 ROW_FILES = ("rows.indptr.npy", "rows.indices.npy", "rows.values.npy", "columns.indptr.npy")
 # Bytes before the entries of every array.
 NPY_HEADER = 128
-CHUNK = 1 << 22
 
 
 def npy_header(dtype: np.dtype[Any], length: int) -> bytes:
@@ -52,10 +50,9 @@ def index_dtype(n_columns: int) -> np.dtype[Any]:
     return np.dtype("<i4" if n_columns <= np.iinfo(np.int32).max else "<i8")
 
 
-def arrays_of(
-    shape: tuple[int, int], nonzeros: int, dtype: np.dtype[Any]
-) -> dict[str, tuple[np.dtype[Any], int]]:
-    """Type and length of each array, by the name of its file."""
+def arrays_of(facts: dict[str, Any]) -> dict[str, tuple[np.dtype[Any], int]]:
+    """Type and length of each array, by the name of its file, from the facts about a matrix."""
+    shape, nonzeros, dtype = facts["shape"], facts["nonzeros"], np.dtype(facts["dtype"])
     arrays: dict[str, tuple[np.dtype[Any], int]] = {}
     for mode, name in enumerate(MODES):
         arrays[f"{name}.indptr.npy"] = (np.dtype("<i8"), shape[mode] + 1)
@@ -65,19 +62,10 @@ def arrays_of(
     return arrays
 
 
-def chunks(path: Path) -> Iterator[bytes]:
-    """Bytes of a file, a few megabytes at a time."""
-    with path.open("rb") as stream:
-        while piece := stream.read(CHUNK):
-            yield piece
-
-
 def sha256(path: Path) -> str:
     """Checksum of a whole file, as the command ``sha256sum`` prints it."""
-    checksum = hashlib.sha256()
-    for piece in chunks(path):
-        checksum.update(piece)
-    return checksum.hexdigest()
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
@@ -102,9 +90,8 @@ def read_header(folder: Path) -> dict[str, Any]:
         hint = ""
         if folder.with_name(f"{folder.name}.partial").is_dir() and not folder.exists():
             hint = f" {folder.name}.partial exists: `klnmf prepare` was interrupted, run it again."
-        raise ReadError(
-            folder, f"this folder was not written by `klnmf prepare`: it has no {HEADER}.{hint}"
-        )
+        problem = f"this folder was not written by `klnmf prepare`: it has no {HEADER}.{hint}"
+        raise ReadError(folder, problem)
     try:
         header = read_json(path, HEADER_LIMIT)
         if not isinstance(header, dict) or header.get("format") != FORMAT:
@@ -113,19 +100,21 @@ def read_header(folder: Path) -> dict[str, Any]:
         if type(number) is not int or number < 1:
             raise ValueError(f"its version is {number!r}")
         if number > VERSION:
-            raise ReadError(
-                path,
-                f"version {number} of the format; this klnmf reads versions up to {VERSION}. "
-                "Install a newer klnmf, or prepare the matrix again.",
-            )
+            problem = f"version {number} of the format; this klnmf reads versions up to {VERSION}."
+            way_out = "Install a newer klnmf, or prepare the matrix again."
+            raise ReadError(path, f"{problem} {way_out}")
         _check_fields(header)
     except ReadError:
         raise
     except (ValueError, KeyError, TypeError) as error:
-        raise ReadError(
-            path, f"the header is damaged ({error}). Prepare the matrix again."
-        ) from error
+        problem = f"the header is damaged ({error}). Prepare the matrix again."
+        raise ReadError(path, problem) from error
     return header
+
+
+def damaged(path: Path, problem: str) -> ReadError:
+    """Return the error of a file that does not hold what was written."""
+    return ReadError(path, f"{problem}. Copy it again, or prepare the matrix again.")
 
 
 def check_facts(facts: dict[str, Any]) -> None:
@@ -156,7 +145,7 @@ def _check_fields(header: dict[str, Any]) -> None:
     _check_types(header, numbers=numbers, flags=("exact_in_float32",))
     if type(header["checksum"]) is not int:
         raise ValueError("checksum is not a whole number")
-    arrays = arrays_in(header)
+    arrays = arrays_of(header)
     possible = {*arrays, *NAME_FILES.values()}
     if type(header["files"]) is not dict or not set(arrays) <= set(header["files"]) <= possible:
         raise ValueError("it does not list the files of a matrix")
@@ -174,17 +163,9 @@ def check_files(folder: Path, header: dict[str, Any]) -> None:
         found = path.stat().st_size
         if found != about["bytes"]:
             cut = "cut off" if found < about["bytes"] else "too long"
-            raise ReadError(
-                path,
-                f"the file is {cut}: {found:,} bytes, but the header says {about['bytes']:,}. "
-                "Copy it again, or prepare the matrix again.",
-            )
-    check_arrays(folder, arrays_in(header))
-
-
-def arrays_in(facts: dict[str, Any]) -> dict[str, tuple[np.dtype[Any], int]]:
-    """Type and length of each array, from the facts about a matrix."""
-    return arrays_of(tuple(facts["shape"]), facts["nonzeros"], np.dtype(facts["dtype"]))
+            problem = f"the file is {cut}: {found:,} bytes, but the header says {about['bytes']:,}"
+            raise damaged(path, problem)
+    check_arrays(folder, arrays_of(header))
 
 
 def check_arrays(folder: Path, arrays: dict[str, tuple[np.dtype[Any], int]]) -> None:
@@ -194,8 +175,5 @@ def check_arrays(folder: Path, arrays: dict[str, tuple[np.dtype[Any], int]]) -> 
             start, found = stream.read(NPY_HEADER), os.fstat(stream.fileno()).st_size
         size = NPY_HEADER + length * dtype.itemsize
         if start != npy_header(dtype, length) or found != size:
-            raise ReadError(
-                folder / name,
-                f"it is not an array of {length:,} numbers of the type {dtype.name}, as the header "
-                "says. Prepare the matrix again.",
-            )
+            problem = f"it is not an array of {length:,} numbers of the type {dtype.name}, as the"
+            raise ReadError(folder / name, f"{problem} header says. Prepare the matrix again.")

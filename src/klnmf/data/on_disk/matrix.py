@@ -14,12 +14,7 @@ import scipy.sparse as sp
 
 from klnmf.data.observed_data import ObservedData
 from klnmf.data.on_disk.arrays import MappedArray
-from klnmf.data.on_disk.layout import (
-    MODES,
-    NAME_FILES,
-    check_files,
-    read_header,
-)
+from klnmf.data.on_disk.layout import MODES, NAME_FILES, check_files, read_header
 from klnmf.data.on_disk.sizes import parse_bytes
 from klnmf.data.on_disk.verification import check_contents, check_indptr, is_verified
 from klnmf.data.on_disk.views import MappedView, open_rows
@@ -38,7 +33,7 @@ class OnDiskData(CountData):
         self.shape, self.dtype = tuple(header["shape"]), np.dtype(header["dtype"])
         self._views = []
         for mode, name in enumerate(MODES):
-            stored = open_rows(folder, mode, self.shape, header["nonzeros"], self.dtype)
+            stored = open_rows(folder, mode, header)
             sums = MappedArray(folder / f"{name}.sums.npy", "<f8", self.shape[mode])
             self._views.append(MappedView(stored, sums.read(0, sums.length), piece_bytes))
         self.total = float(header["total"])

@@ -25,10 +25,10 @@ from klnmf.data.on_disk.layout import (
     MODES,
     NPY_HEADER,
     ROW_FILES,
-    arrays_in,
+    arrays_of,
     check_arrays,
     check_facts,
-    chunks,
+    damaged,
     sha256,
     write_json,
 )
@@ -44,6 +44,7 @@ STAMP = "verified.json"
 # A stamp with another number is from a version that verified something else.
 VERIFIED = 2
 _ENTRIES = 1 << 20  # that are checked at a time
+_CHUNK = 1 << 22  # bytes that are read at a time
 # Sums may be rounded differently on another machine, and were taken before values became float32.
 _ROUNDING = 1e-6
 
@@ -57,18 +58,16 @@ def check_contents(folder: Path, header: dict[str, Any]) -> None:
     states = _states(folder, header)
     for name, about in header["files"].items():
         if sha256(folder / name) != about["sha256"]:
-            raise _damaged(folder / name, "the file has changed since it was written (checksum)")
-    facts = (tuple(header["shape"]), header["nonzeros"], np.dtype(header["dtype"]))
-    modes = [open_rows(folder, mode, *facts) for mode in (0, 1)]
+            raise damaged(folder / name, "the file has changed since it was written (checksum)")
+    modes = [open_rows(folder, mode, header) for mode in (0, 1)]
     keys = np.frombuffer(secrets.token_bytes(32), np.uint64) | np.uint64(1)
     checked = [_Checked(folder, mode, keys) for mode in (0, 1)]
     for stored, entries in zip(modes, checked, strict=True):
         entries.check(stored)
         entries.check_sums(stored)
     if checked[0].digest != checked[1].digest:
-        raise _damaged(
-            folder / "columns.indices.npy", "the columns do not have the entries of the rows"
-        )
+        problem = "the columns do not have the entries of the rows"
+        raise damaged(folder / "columns.indices.npy", problem)
     _check_facts(folder, header, checked[0].facts | measured_facts(folder, modes[0]))
     _check_range(folder, header)
     if states == _states(folder, header):
@@ -78,10 +77,9 @@ def check_contents(folder: Path, header: dict[str, Any]) -> None:
 def check_rows(folder: Path, facts: dict[str, Any]) -> None:
     """Check the rows of a matrix that was half written, against the facts about it."""
     check_facts(facts)
-    arrays = arrays_in(facts)
+    arrays = arrays_of(facts)
     check_arrays(folder, {name: arrays[name] for name in ROW_FILES})
-    shape = tuple(facts["shape"])
-    stored = open_rows(folder, 0, shape, facts["nonzeros"], np.dtype(facts["dtype"]))
+    stored = open_rows(folder, 0, facts)
     checked = _Checked(folder, 0, np.ones(4, np.uint64))
     checked.check(stored)
     _check_facts(folder, facts, checked.facts)
@@ -91,7 +89,7 @@ def check_rows(folder: Path, facts: dict[str, Any]) -> None:
         counts += np.bincount(entries.columns, minlength=m)
     ends = MappedArray(folder / "columns.indptr.npy", "<i8", m + 1).read(0, m + 1)
     if ends[0] != 0 or not np.array_equal(np.diff(ends), counts):
-        raise _damaged(folder / "columns.indptr.npy", "it does not belong to the rows")
+        raise damaged(folder / "columns.indptr.npy", "it does not belong to the rows")
 
 
 class _Checked:
@@ -119,7 +117,7 @@ class _Checked:
         """Compare the sums of the rows with those that are stored."""
         sums = MappedArray(self._file("sums"), "<f8", stored.n_rows).read(0, stored.n_rows)
         if not np.allclose(sums, stored.row_sums(), rtol=_ROUNDING, atol=0):
-            raise _damaged(self._file("sums"), "a sum differs from that of the values")
+            raise damaged(self._file("sums"), "a sum differs from that of the values")
 
     def _file(self, part: str) -> Path:
         return self.folder / f"{MODES[self.mode]}.{part}.npy"
@@ -128,15 +126,15 @@ class _Checked:
         rows, indices = entries.rows, entries.columns
         if indices.min() < 0 or indices.max() >= n_columns:
             problem = f"an index is not from 0 to {n_columns - 1:,}"
-            raise _damaged(self._file("indices"), problem)
+            raise damaged(self._file("indices"), problem)
         rises = (indices[1:] > indices[:-1]) | (rows[1:] > rows[:-1])
         if not rises.all() or (int(rows[0]), int(indices[0])) <= last:
-            raise _damaged(self._file("indices"), "the indices of a row do not rise")
+            raise damaged(self._file("indices"), "the indices of a row do not rise")
 
     def _check_values(self, values: Array) -> None:
         smallest, largest = float(values.min()), float(values.max())
         if not (smallest > 0 and largest < np.inf):  # NaN neither
-            raise _damaged(self._file("values"), "a value is not positive and finite")
+            raise damaged(self._file("values"), "a value is not positive and finite")
         self.facts = {
             "smallest": min(self.facts["smallest"], smallest),
             "largest": max(self.facts["largest"], largest),
@@ -162,7 +160,7 @@ def check_indptr(path: Path, stored: MappedRows) -> None:
     starts = range(0, len(indptr) - 1, _ENTRIES)
     rises = all((np.diff(indptr[s : s + _ENTRIES + 1]) >= 0).all() for s in starts)
     if indptr[0] != 0 or indptr[-1] != nnz or not rises:
-        raise _damaged(path, f"it does not rise from 0 to the number of nonzeros, {nnz:,}")
+        raise damaged(path, f"it does not rise from 0 to the number of nonzeros, {nnz:,}")
 
 
 def measured_facts(folder: Path, stored: MappedRows) -> dict[str, Any]:
@@ -174,10 +172,10 @@ def measured_facts(folder: Path, stored: MappedRows) -> dict[str, Any]:
         is_exact = is_exact and is_exact_in_float32(values)
     checksum = 0  # of the same matrix in memory, see CountData.fingerprint
     for part in ("indptr", "indices", "values"):
-        skipped = NPY_HEADER
-        for piece in chunks(folder / f"{MODES[0]}.{part}.npy"):
-            checksum = zlib.crc32(piece[skipped:], checksum)
-            skipped = 0
+        with (folder / f"{MODES[0]}.{part}.npy").open("rb") as stream:
+            stream.seek(NPY_HEADER)
+            while piece := stream.read(_CHUNK):
+                checksum = zlib.crc32(piece, checksum)
     return {
         "total": blocked_sum(stored.row_sums()),
         "divergence_constant": constant.total,
@@ -199,7 +197,7 @@ def _check_facts(folder: Path, header: dict[str, Any], found: dict[str, Any]) ->
         else:
             is_right = said == value
         if not is_right:
-            raise _damaged(folder / HEADER, f"{name} is {said}, but the values say {value}")
+            raise damaged(folder / HEADER, f"{name} is {said}, but the values say {value}")
 
 
 def _check_range(folder: Path, header: dict[str, Any]) -> None:
@@ -209,10 +207,6 @@ def _check_range(folder: Path, header: dict[str, Any]) -> None:
         check_value_range(smallest, largest, total, np.dtype(header["dtype"]))
     except ValueError as error:
         raise ReadError(folder / HEADER, str(error)) from error
-
-
-def _damaged(path: Path, problem: str) -> ReadError:
-    return ReadError(path, f"{problem}. Copy it again, or prepare the matrix again.")
 
 
 def is_verified(folder: Path, header: dict[str, Any]) -> bool:

@@ -62,16 +62,14 @@ class MappedRows:
             yield Entries(rows, self.indices.read(start, stop), self.values.read(start, stop))
 
 
-def open_rows(
-    folder: Path, mode: int, shape: tuple[int, int], nonzeros: int, dtype: np.dtype[Any]
-) -> MappedRows:
-    """Open the files of one mode in a folder."""
-    arrays = arrays_of(shape, nonzeros, dtype)
+def open_rows(folder: Path, mode: int, facts: dict[str, Any]) -> MappedRows:
+    """Open the files of one mode in a folder, by the facts about the matrix."""
+    arrays = arrays_of(facts)
     indptr, indices, values = (
         MappedArray(folder / name, *arrays[name])
         for name in (f"{MODES[mode]}.{part}.npy" for part in ("indptr", "indices", "values"))
     )
-    return MappedRows(indptr.read(0, indptr.length), indices, values, shape[1 - mode])
+    return MappedRows(indptr.read(0, indptr.length), indices, values, facts["shape"][1 - mode])
 
 
 class MappedView(RowView):
