@@ -214,3 +214,12 @@ def test_a_component_that_is_zero_in_a_factor_keeps_its_scale() -> None:
     scales = best_scales(weights, (w, h), (w**2, h**2))
     assert scales[:3].tolist() == [1, 1, 1]
     assert 0 < scales[3] < 1
+
+
+def test_missing_cells_may_hold_nan() -> None:
+    X = np.array([[2.0, np.nan], [0.0, 2.0]])
+    ones = np.ones((2, 1))
+    filled = np.nan_to_num(X)
+    for form in (X, sp.csr_array(X)):
+        found = kl_divergence(form, ones, ones, missing=np.isnan(X))
+        assert found == kl_divergence(filled, ones, ones, missing=np.isnan(X))

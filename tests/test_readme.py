@@ -53,7 +53,7 @@ def test_begins_with_what_it_is_and_two_commands() -> None:
     title, description, invitation, *_ = README.split("\n\n")
     assert title == "# klnmf"
     assert len(description.splitlines()) == 3
-    assert invitation.endswith("two commands do all the set-up:")
+    assert invitation.endswith("two commands set everything up:")
     language, commands = BLOCKS[0]
     assert language == "sh"
     assert [line.split("#")[0].strip() for line in commands.splitlines()] == [

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 import sklearn
 from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_validate
 from sklearn.pipeline import make_pipeline
 
@@ -61,7 +62,7 @@ def test_run_options_work_in_pipelines_and_searches() -> None:
 def test_run_options_in_other_places_are_sent_to_theirs(name: str) -> None:
     place = rf"Use klnmf\.KLNMF\(run=klnmf\.RunOptions\({name}=\.\.\.\)\)\."
     for call in (KLNMF, KLNMF().set_params, lambda **given: KLNMF(2).fit(SQUARE, **given)):
-        with pytest.raises(TypeError, match=f"does not take the argument '{name}'. {place}"):
+        with pytest.raises((TypeError, ValueError), match=f"does not take the argument '{name}'. {place}"):
             call(**{name: None})
 
 
@@ -167,6 +168,53 @@ def test_a_model_from_components_keeps_what_is_given() -> None:
 def test_parts_that_do_not_fit_are_refused(components: Any, given: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         KLNMF.from_components(components, **given)
+
+
+def test_a_model_of_components_does_not_share_their_array() -> None:
+    components = np.array([[0.75, 0.25, 0], [0, 0.5, 0.5]])
+    model = KLNMF.from_components(components)
+    before = model.transform([[9, 7, 4]])
+    components *= 2
+    assert (model.transform([[9, 7, 4]]) == before).all()
+    assert sp.issparse(KLNMF.from_components(components, sparse_output=True).components_)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"n_components": 7}, "n_components=7, but components has 2 rows"),
+        ({"tol": -1}, "'tol' parameter of KLNMF"),
+        ({"constraint_names": "missing"}, "must be a list of names, got 'missing'"),
+    ],
+)
+def test_parameters_that_contradict_the_components_are_refused(given: Any, message: str) -> None:
+    with pytest.raises((ValueError, TypeError), match=message):
+        KLNMF.from_components(np.ones((2, 3)), **given)
+
+
+def test_run_options_can_be_set_on_a_model_without_any() -> None:
+    model = KLNMF().set_params(run__checkpoint="fit.checkpoint", n_components=3)
+    assert (model.run.checkpoint, model.n_components) == ("fit.checkpoint", 3)
+    with pytest.raises(ValueError, match=r"checkpoint.*RunOptions\(checkpoint="):
+        KLNMF().set_params(checkpoint="fit.checkpoint")
+
+
+def test_a_fit_that_is_cut_short_is_not_the_one_to_continue() -> None:
+    X = np.random.default_rng(0).poisson(3.0, (30, 12))
+
+    def fail(record: Any) -> None:
+        raise RuntimeError("no")
+
+    model = KLNMF(3, random_state=0, warm_start=True, tol=0, max_iter=3)
+    with pytest.warns(ConvergenceWarning):
+        model.fit(X)
+    components = model.components_.copy()
+    with pytest.raises(RuntimeError, match="no"):
+        model.set_params(run__callback=fail).fit(X)
+    assert (model.components_ == components).all()
+    with pytest.warns(ConvergenceWarning):
+        model.set_params(run__callback=None).fit(X)
+    assert model.n_iter_ == 3  # from the components, not from the state of the failed fit
 
 
 # ---- names ---------------------------------------------------------------------------------------

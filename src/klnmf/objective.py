@@ -18,6 +18,7 @@ import scipy.sparse as sp
 from scipy.special import gammaln, xlogy
 
 from klnmf.data.canonical import canonical, row_numbers
+from klnmf.data.cell_weights import without_cells
 from klnmf.data.matrix_checks import checked_matrix
 
 Array = npt.NDArray[Any]
@@ -108,20 +109,20 @@ def kl_divergence(
     >>> round(kl_divergence(X, ones, ones, missing=[[0, 1], [1, 0]]), 6)  # 4 log 2 − 2
     0.772589
     """
-    X = _nonzeros(X)
+    cells = None if missing is None else _nonzeros(missing).astype(bool)
+    # NaN may stand in missing cells.
+    X = _nonzeros(X if cells is None else without_cells(checked_matrix(X), cells))
     n, m = X.shape
     w, v, e = (
         np.ones(size) if weights is None else np.asarray(weights, dtype=np.float64)
         for weights, size in ((sample_weight, n), (feature_weight, m), (exposure, n))
     )
     W, H = np.asarray(W, dtype=np.float64) * e[:, None], np.asarray(H, dtype=np.float64)
-    unseen = _nonzeros(sp.csr_array((n, m)) if missing is None else missing)
+    unseen = sp.csr_array((n, m)) if cells is None else cells.astype(np.float64)
     unseen.data = (
         w[row_numbers(unseen.indptr)] * v[unseen.indices] * products_at_nonzeros(unseen, W, H)
     )
     fitted = _column_sums(w[:, None] * W) @ _column_sums(v[:, None] * H) - unseen.data.sum()
-    if missing is not None:
-        X = canonical(X - X.multiply(_nonzeros(missing).astype(bool)))
     y, weights = products_at_nonzeros(X, W, H), w[row_numbers(X.indptr)] * v[X.indices]
     counts = weights > 0
     x, y, weights = X.data[counts], y[counts], weights[counts]

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 SUMMARY = "fit from many starts and save the components that the runs agree on"
 EXAMPLES = """\
   klnmf consensus counts.npz -r 20 --plot consensus.png
-  klnmf consensus counts.npz -r 20 --runs 200 -o m.klnmf   run again to continue after Ctrl-C
+  klnmf consensus counts.npz -r 20 --runs 200 -o m.klnmf   # run again to continue after Ctrl-C
 """
 
 

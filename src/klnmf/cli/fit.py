@@ -32,7 +32,7 @@ SUMMARY = "learn components from a file of counts and save the model"
 EXAMPLES = """\
   klnmf fit counts.npz -r 20 -o model.klnmf
   klnmf fit docs.jsonl -r 30 --min-df 5 --stop-words english --report r.html
-  klnmf fit big.npz -r 50 -o big.klnmf --resume      continue after Ctrl-C or a crash
+  klnmf fit big.npz -r 50 -o big.klnmf --resume      # continue after Ctrl-C or a crash
 """
 SOLVERS = ("srcd", "srcd-paper", "ccd", "mu", "bmme")
 # Options that are parameters of KLNMF under the same name.

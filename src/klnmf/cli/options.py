@@ -60,8 +60,11 @@ def add_data(parser: argparse.ArgumentParser, **more: Any) -> None:
     add("--id-field", metavar="NAME", help="field of a .jsonl file with the document names")
     add("--label-field", metavar="NAME", help="field of a .jsonl file with the labels")
     add("--pattern", help="names of the files to read in a folder of texts (default: *.txt)")
-    for name, which in (("--min-df", "fewer"), ("--max-df", "more")):
-        text = f"ignore words in {which} documents than this number (50) or share (0.05)"
+    for name, which, number, share in (
+        ("--min-df", "fewer", 5, 0.01),
+        ("--max-df", "more", 500, 0.5),
+    ):
+        text = f"ignore words in {which} documents than this number ({number}) or share ({share})"
         add(name, type=share_or_count, help=text)
     add("--max-features", type=natural, help="keep only the N most frequent words")
     add("--stop-words", choices=("english",), help="ignore the common words of a language")

@@ -21,7 +21,7 @@ SUMMARY = "choose the number of components by predicting held-out counts"
 EXAMPLES = """\
   klnmf rank counts.npz
   klnmf rank counts.npz --ranks 5,10,20,40 --plot rank.png
-  klnmf rank big.npz -o rank.json                  run again to continue after Ctrl-C
+  klnmf rank big.npz -o rank.json                # run again to continue after Ctrl-C
 """
 
 

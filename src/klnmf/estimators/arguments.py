@@ -6,6 +6,8 @@ import functools
 from collections.abc import Callable, Iterable
 from typing import Any, ParamSpec, TypeVar
 
+from sklearn.base import BaseEstimator
+
 from klnmf.constraints.constraints import ComponentConstraints, FitConstraints
 from klnmf.estimators.run_options import RunOptions
 
@@ -40,3 +42,11 @@ def explains_misplaced(function: Callable[P, R]) -> Callable[P, R]:
         return function(*args, **arguments)
 
     return explaining
+
+
+def set_checked_params(model: Any, **parameters: Any) -> None:
+    """Set parameters, with a ValueError, as scikit-learn has it, that says where others belong."""
+    try:
+        explains_misplaced(BaseEstimator.set_params)(model, **parameters)
+    except TypeError as error:
+        raise ValueError(str(error)) from error

@@ -52,7 +52,7 @@ class FittedModel(FactorModel):
         Parameters
         ----------
         components : {array-like, sparse} of shape (n_components, n_features)
-            Nonnegative numbers: ``components_``.
+            Nonnegative numbers: ``components_``, which is a copy.
         feature_names : sequence of str, default=None
             Names of the features: ``feature_names_in_``.
         divergence, kkt_residual : float, default=NaN
@@ -85,9 +85,17 @@ class FittedModel(FactorModel):
         values = components.data if sp.issparse(components) else components
         if values.min(initial=0) < 0:
             raise ValueError(f"components must be nonnegative; the least is {values.min():g}.")
+        if isinstance(constraint_names, str):
+            raise TypeError(f"constraint_names must be a list of names, got {constraint_names!r}.")
         if not 0 <= n_fixed_W <= n_components:
             raise ValueError(f"n_fixed_W must be from 0 to {n_components}, got {n_fixed_W}.")
         model = cls(**{"n_components": n_components, **parameters})
+        model._validate_params()
+        if model.n_components != n_components:
+            raise ValueError(
+                f"n_components={model.n_components}, but components has {n_components} rows. "
+                "Leave n_components out."
+            )
         names = None if feature_names is None else list(feature_names)
         if names is not None:
             if len(names) != n_features or not all(isinstance(name, str) for name in names):
@@ -95,7 +103,7 @@ class FittedModel(FactorModel):
             model.feature_names_in_ = np.array(names, dtype=object)
         weights = in_feature_order(model.feature_weight, "feature_weight", names)
         model._set_fitted(
-            components,
+            model._as_output(components.copy()),  # the caller may change the array later
             list(history),
             divergence=divergence,
             kkt_residual=kkt_residual,

@@ -260,6 +260,7 @@ def _warm_state(model: KLNMF, problem: Problem, solver: Solver, W: Any, H: Any) 
     state: State = saved[1]
     # A model that joblib loaded as a memory map cannot be written to: the components are its start.
     is_mapped = any(isinstance(x, np.ndarray) and not x.flags.writeable for x in state.factors)
+    model._saved_state = None  # the fit changes it; if that is cut short, it is not the last fit's
     return None if is_mapped else state
 
 

@@ -7,12 +7,12 @@ from numbers import Integral, Real
 from typing import Any, ClassVar, Self, Unpack
 
 import numpy as np
-from sklearn.base import BaseEstimator, _fit_context
+from sklearn.base import _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from klnmf.backends import BACKENDS
 from klnmf.constraints.constraints import FitConstraints, SampleConstraints
-from klnmf.estimators.arguments import check_arguments, explains_misplaced
+from klnmf.estimators.arguments import check_arguments, explains_misplaced, set_checked_params
 from klnmf.estimators.fitted import FittedModel
 from klnmf.estimators.fitting import fit_model
 from klnmf.estimators.run_options import RunOptions
@@ -63,8 +63,9 @@ class KLNMF(SavedToFiles, FittedModel):
         unless H is penalised.
     init : {"samples", "random", "nndsvd"}, default="samples"
         Where the fit starts, unless ``W`` or ``H`` are passed to ``fit``. "samples" averages a few
-        samples for each component. It is one to three iterations ahead of "random", noise scaled to
-        the row and column sums of X; both end alike (docs/performance.md). "nndsvd" starts from a
+        samples for each component, similar ones if X has many samples. It is one to three
+        iterations ahead of "random", noise scaled to
+        the row and column sums of X; both end at about the same objective. "nndsvd" starts from a
         truncated SVD and hardly depends on ``random_state``. From each of these, "srcd" also tries
         to leave local optima by swapping components; from a start that you pass it does not.
     n_init : int, default=1
@@ -84,8 +85,8 @@ class KLNMF(SavedToFiles, FittedModel):
         by more than a thousandth.
     n_threads : int, default=None
         Number of threads. None follows OMP_NUM_THREADS, or uses all CPUs this process may use;
-        negative numbers count from the end. The result is the same for any number, bit for bit. In
-        a Dask cluster of yours, each worker's kernels use as many threads as the worker has.
+        −1 means all CPUs, −2 all but one. The result is the same for any number, bit for bit. On
+        your own Dask cluster, each worker's kernels use as many threads as the worker has.
     random_state : int, RandomState instance or None, default=None
         Seed of the start and of the order in which coordinates are visited.
     dtype : None, numpy.float32 or numpy.float64, default=None
@@ -102,7 +103,8 @@ class KLNMF(SavedToFiles, FittedModel):
         workers of a Dask cluster, with exactly the same result: those of the current
         ``distributed.Client``, or else ``n_threads`` processes on this machine, for the duration of
         the fit (docs/guide/large_data.md; in a script, put the fit under
-        ``if __name__ == "__main__":``). It has all solvers but "ccd". "reference" is slow NumPy.
+        ``if __name__ == "__main__":``). It supports every solver except "ccd". "reference" is slow
+        NumPy.
     run : RunOptions, default=None
         Checkpoints, progress bar and callback, see :class:`~klnmf.RunOptions`. None uses its
         defaults: no checkpoint, and a progress bar on a terminal.
@@ -120,7 +122,7 @@ class KLNMF(SavedToFiles, FittedModel):
         Largest violation of the optimality conditions at the returned W and H; 0 is a stationary
         point. NaN if unknown.
     converged_ : bool
-        Whether ``kkt_residual_`` is at most ``tol``.
+        Whether the fit reached ``tol``. False if it was interrupted or if that is not known.
     history_ : list of dict
         One record per iteration: iteration, seconds (solver time so far), divergence, objective
         (with penalties), kkt_residual (met on the way), zeros_W, zeros_H (share of exact zeros).
@@ -242,7 +244,8 @@ class KLNMF(SavedToFiles, FittedModel):
         W : array-like of shape (n_samples, n_components), default=None
             Where to start; solved for from H if only H is given.
         H : array-like of shape (n_components, n_features), default=None
-            Where to start, as in ``components_``.
+            Where to start: the transpose of the factor H, as ``components_`` is. The name follows
+            scikit-learn's NMF.
         **constraints
             Constraints on the samples, by these names:
 
@@ -322,7 +325,12 @@ class KLNMF(SavedToFiles, FittedModel):
         check_arguments(constraints, "fit_transform", FIT_ARGUMENTS)
         return fit_model(self, X, W, H, constraints, wants_W=True)
 
-    set_params = explains_misplaced(BaseEstimator.set_params)
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters, also those of ``run``, such as ``run__checkpoint``."""
+        if self.run is None and any(name.startswith("run__") for name in params):
+            self.run = RunOptions()
+        set_checked_params(self, **params)
+        return self
 
     def _penalties(self) -> Penalties:
         try:

@@ -200,8 +200,8 @@ class MiniBatchKLNMF(FactorModel):
     def partial_fit(self, X: Any, y: Any = None) -> Self:
         """Learn from one more batch; the first one also decides where to start.
 
-        Batches may differ in size and in the features that occur. A batch without counts changes
-        nothing.
+        Batches may differ in size and in the features that occur. A batch without counts does
+        not change the components.
 
         Parameters
         ----------

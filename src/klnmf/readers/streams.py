@@ -181,8 +181,8 @@ class _GrowingArray:
 def _fit_int32(values: Array) -> bool:
     if not len(values):
         return True
-    # NaN fails every comparison.
-    is_small = bool(values.min() >= 0 and values.max() <= np.iinfo(np.int32).max)
+    # NaN fails every comparison. In float32, 2³¹ is not above the largest number of int32.
+    is_small = bool(values.min() >= 0 and values.max() < 2**31)
     return is_small and (values.dtype.kind != "f" or bool((values == np.rint(values)).all()))
 
 

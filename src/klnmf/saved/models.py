@@ -270,6 +270,9 @@ def _unpack(container: Container, estimator: Any) -> SavedModel:
         feature_names = packed.unpack_names(arrays, "feature_names", shape[1])
         seen = content.fields("feature_names").take("were_seen_in_fit", bool)
     try:
+        parameters = _parameters(content, arrays, components, estimator)
+        # It may have been set after the fit, for the next one.
+        n_components = parameters.pop("n_components", components.shape[0])
         model = estimator.from_components(
             components,
             feature_names=feature_names if seen else None,
@@ -281,8 +284,9 @@ def _unpack(container: Container, estimator: Any) -> SavedModel:
             n_fixed_W=fitted.whole("n_fixed_W_") if "n_fixed_W_" in fitted else 0,
             # Files of older versions do not have it.
             data_checksum=fitted.whole("data_checksum_") if "data_checksum_" in fitted else None,
-            **_parameters(content, arrays, components, estimator),
+            **parameters,
         )
+        model.n_components = n_components
         model._validate_params()
     except (TypeError, ValueError) as error:
         raise SavedFileError(str(error)) from error
