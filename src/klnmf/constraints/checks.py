@@ -65,10 +65,8 @@ def check_constraints(
     )
     _check_scaled_values(constraints, dtype)
     zero_W = checked_pattern(given.get("zero_W"), "zero_W", (n, n_components))
-    zero_components = checked_pattern(
-        given.get("zero_components"), "zero_components", (n_components, m)
-    )
-    zero_H = None if zero_components is None else sp.csr_array(zero_components.T)
+    zero_H = checked_pattern(given.get("zero_components"), "zero_components", (n_components, m))
+    zero_H = None if zero_H is None else sp.csr_array(zero_H.T)
     zeros = (_free_zeros(constraints, 0, zero_W), _free_zeros(constraints, 1, zero_H))
     constraints = dataclasses.replace(constraints, zeros=zeros)
     _check_scaled_penalties(constraints, dtype)
@@ -120,8 +118,7 @@ def _fixed(
         raise TypeError(f"{name} must hold real numbers, got dtype {values.dtype}.")
     _, high = VALUE_RANGE[dtype.name]
     bad = ~(values <= np.float64(high)) | (values < 0)  # NaN too
-    wanted_values = f"{name} must be finite, nonnegative and at most {high:g}"
-    refuse_first(bad, values, name, wanted_values)
+    refuse_first(bad, values, name, f"{name} must be finite, nonnegative and at most {high:g}")
     positive = values[values > 0]
     _check_smallest(f"{name} has", float(positive.min()) if positive.size else math.inf, dtype)
     columns = np.ascontiguousarray(values.T if by_rows else values, dtype=dtype)

@@ -130,18 +130,15 @@ class Constraints:
     def in_fit(self, mode: int, factor: Array) -> Array:
         """Return a factor in the user's units as the fit has it, with its constraints."""
         scales = self.scales(mode)
-        scaled = (
-            factor.copy() if scales is None else (factor * scales[:, None]).astype(factor.dtype)
-        )
-        return self.imposed_on(mode, scaled)
+        scaled = factor.copy() if scales is None else factor * scales[:, None]
+        return self.imposed_on(mode, scaled.astype(factor.dtype, copy=False))
 
     def imposed_on(self, mode: int, factor: Array) -> Array:
         """Set fixed entries and zeros of a factor in the fit's units, in place; returns it."""
         fixed, scales = self.fixed[mode], self.scales(mode)
         if fixed is not None:
-            factor[:, self._fixed_columns(mode)] = (
-                fixed if scales is None else fixed * scales[:, None]
-            )
+            scaled = fixed if scales is None else fixed * scales[:, None]
+            factor[:, self._fixed_columns(mode)] = scaled
         zeros = self.zeros[mode]
         if zeros is not None:
             cells = zeros.tocoo()

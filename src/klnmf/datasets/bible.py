@@ -61,14 +61,8 @@ def load_bible() -> Bunch:
     # Read as bytes, not through a file name: the package may sit inside a zip archive.
     packed = resources.files("klnmf").joinpath("datasets", "embedded", "kjv.npz").read_bytes()
     with np.load(io.BytesIO(packed), allow_pickle=False) as archive:
-        counts = sparse.csr_matrix(
-            (
-                archive["data"].astype(np.int32),
-                archive["indices"].astype(np.int32),
-                archive["indptr"].astype(np.int32),
-            ),
-            shape=tuple(int(size) for size in archive["shape"]),
-        )
+        parts = (archive[name].astype(np.int32) for name in ("data", "indices", "indptr"))
+        counts = sparse.csr_matrix(tuple(parts), shape=tuple(archive["shape"].tolist()))
         counts.has_canonical_format = True  # written sorted and without duplicates
         return Bunch(
             data=counts,

@@ -76,20 +76,14 @@ def damaged(path: Path, what: str) -> Iterator[None]:
 
 
 def _check(data_set: DataSet, table: CountTable, where: str) -> None:
-    found, expected = (table.shape, table.X.nnz), (data_set.shape, data_set.nnz)
-    if any(e is not None and f != e for f, e in zip(found, expected, strict=True)):
-        raise ValueError(
-            f"{data_set.name}: {where} is {found[0][0]:,} × {found[0][1]:,} with {found[1]:,} "
-            f"nonzeros; expected are {_size(data_set)}. It is another version, or damaged."
-        )
+    found, expected = (*table.shape, table.X.nnz), (*(data_set.shape or ()), data_set.nnz)
+    if data_set.shape is not None and found != expected:
+        sizes = ["{:,} × {:,} with {:,} nonzeros".format(*size) for size in (found, expected)]
+        problem = f"{where} is {sizes[0]}; expected are {sizes[1]}."
+        raise ValueError(f"{data_set.name}: {problem} It is another version, or damaged.")
     largest = table.X.data.max(initial=0)
     if largest > np.iinfo(np.int32).max:
         raise ValueError(f"{data_set.name}: {where} has the count {largest}: it is damaged.")
-
-
-def _size(data_set: DataSet) -> str:
-    shape = f"{data_set.shape[0]:,} × {data_set.shape[1]:,}" if data_set.shape else "any shape"
-    return shape + (f" with {data_set.nnz:,} nonzeros" if data_set.nnz is not None else "")
 
 
 def _bunch(table: CountTable, description: str, tf_idf: bool) -> Bunch:

@@ -74,6 +74,7 @@ class EntryFile:
     is_symmetric: bool = False  # whether entries off the diagonal stand for two
     is_rising: bool = False  # whether rows come in order
     kind: str = "Matrix Market"
+    explain = staticmethod(check_entries)  # raises the error of the first wrong line
 
     def blocks(self) -> Iterator[Block]:
         """All entries, some at a time; a ReadError names the first line that is wrong."""
@@ -117,8 +118,6 @@ class EntryFile:
 
     def _is_right(self, text: bytes) -> bool:
         return any(lines.fullmatch(text) for lines in _LINES[self.width])
-
-    explain = staticmethod(check_entries)
 
     def _explain(self, path: Path) -> None:
         with closing(byte_lines(path)) as lines:

@@ -146,8 +146,9 @@ class Group(_Item):
                 raise ReadError(self.path, f"it has no {where!r}.")
             link = parent.get(part, getlink=True)
             if isinstance(link, h5py.ExternalLink):
-                problem = f"{where} is a link to another file ({link.filename}), which is not"
-                raise ReadError(self.path, f"{problem} followed. Copy the data into this file.")
+                other = f"another file ({link.filename})"
+                problem = f"{where} is a link to {other}, which is not followed."
+                raise ReadError(self.path, f"{problem} Copy the data into this file.")
             if not isinstance(link, h5py.SoftLink):
                 parent = parent[part]
                 continue

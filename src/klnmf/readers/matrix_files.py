@@ -200,10 +200,9 @@ def npz_header(path: Path, archive: Any) -> tuple[str, tuple[int, int]]:
     if not {"format", "shape"} <= set(names):
         shapes = {name: npy_header(archive, name)[1] for name in names[:3]}
         held = ", ".join(f"{name} of shape {shape}" for name, shape in shapes.items())
-        problem = f"{_NOT_SPARSE}, but NumPy's arrays ({held or 'none'}). Save a two-dimensional X"
-        raise ReadError(
-            path, f"{problem} with scipy.sparse.save_npz(path, scipy.sparse.csr_array(X))."
-        )
+        problem = f"{_NOT_SPARSE}, but NumPy's arrays ({held or 'none'}). Save a two-dimensional X "
+        problem += "with scipy.sparse.save_npz(path, scipy.sparse.csr_array(X))."
+        raise ReadError(path, problem)
     kind, shape = archive["format"], archive["shape"]
     is_valid = kind.shape == () and kind.dtype.kind in "SU" and shape.dtype.kind in "iu"
     if not is_valid or (shape < 0).any():

@@ -83,11 +83,10 @@ def parsed_by_others(
 def check_unpacked(path: Path, packed: int, unpacked: int, times: int = 500) -> None:
     """Refuse bytes that unpack to far more than counts do: a mistake or an attack."""
     if unpacked > max(UNPACKED_LIMIT, times * packed):
-        raise ReadError(
-            path,
-            f"{packed:,} bytes of this file become {unpacked:,}, more than {times} times as many. "
-            "Files of counts do not compress so well. If it is one, unpack it yourself first.",
-        )
+        sizes = f"{packed:,} bytes of this file become {unpacked:,}"
+        problem = f"{sizes}, more than {times} times as many."
+        hint = "Files of counts do not compress so well. If it is one, unpack it yourself first."
+        raise ReadError(path, f"{problem} {hint}")
 
 
 # ---- streams -------------------------------------------------------------------------------------
@@ -103,12 +102,10 @@ class _Lines(io.BufferedReader):
     def readline(self, size: int | None = -1) -> bytes:  # iteration calls it, too
         line = super().readline(LONGEST_LINE + 1 if size is None or size < 0 else size)
         if len(line) > LONGEST_LINE:
-            raise ReadError(
-                self.path,
-                f"the line has more than {LONGEST_LINE:,} bytes, the most that is read. Is this a "
-                "file of another format, or are its line ends missing?",
-                self._number_at(self.tell() - len(line)),
-            )
+            problem = f"the line has more than {LONGEST_LINE:,} bytes, the most that is read."
+            hint = "Is this a file of another format, or are its line ends missing?"
+            number = self._number_at(self.tell() - len(line))
+            raise ReadError(self.path, f"{problem} {hint}", number)
         return line
 
     def _number_at(self, place: int) -> int:
@@ -155,11 +152,8 @@ def byte_lines(path: Path) -> Generator[tuple[int, bytes], None, None]:
             for number, line in enumerate(stream, 1):
                 yield number, line
         except DAMAGED as error:
-            raise ReadError(
-                path,
-                f"the compressed data are damaged or cut off: {error}. Get the file again.",
-                number + 1,
-            ) from error
+            problem = f"the compressed data are damaged or cut off: {error}. Get the file again."
+            raise ReadError(path, problem, number + 1) from error
 
 
 def line_blocks(stream: BinaryIO, size: int) -> Iterator[bytes]:
@@ -189,11 +183,9 @@ def whole_text(path: Path, encoding: str | None = None) -> str:
         blocks.append(block.getvalue())
         length += len(blocks[-1])
         if length > LONGEST_LINE:
-            raise ReadError(
-                path,
-                f"the text has more than {LONGEST_LINE:,} characters, the most that a document may "
-                "have. Split it into several documents.",
-            )
+            most = f"{LONGEST_LINE:,} characters, the most that a document may have"
+            problem = f"the text has more than {most}. Split it into several documents."
+            raise ReadError(path, problem)
     return "".join(blocks)
 
 
@@ -215,11 +207,9 @@ def decoded(path: Path, content: bytes, encoding: str | None = None, line: int =
                 f"{option('encoding', 'latin-1')}. If this one alone is, convert it to "
                 f"{encoding}, for example with iconv."
             )
-        raise ReadError(
-            path,
-            f"{bad!r} is not {encoding or 'utf-8'} text. {advice}",
-            line + content.count(b"\n", 0, error.start),
-        ) from error
+        problem = f"{bad!r} is not {encoding or 'utf-8'} text. {advice}"
+        number = line + content.count(b"\n", 0, error.start)
+        raise ReadError(path, problem, number) from error
     except LookupError:
         raise ValueError(
             f"{option('encoding')} must name an encoding of text, such as utf-8 or latin-1; got "

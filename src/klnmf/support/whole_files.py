@@ -33,9 +33,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
             "another path."
         )
     if path.exists() and not path.is_file():
-        raise OSError(
-            f"{given} is a folder or a device. Only files are written: choose another path."
-        )
+        problem = f"{given} is a folder or a device. Only files are written: choose another path."
+        raise OSError(problem)
     with naming(given):
         _remove_leftovers(path)
         part, descriptor = _new_part(path)

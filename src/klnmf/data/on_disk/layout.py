@@ -175,5 +175,6 @@ def check_arrays(folder: Path, arrays: dict[str, tuple[np.dtype[Any], int]]) -> 
             start, found = stream.read(NPY_HEADER), os.fstat(stream.fileno()).st_size
         size = NPY_HEADER + length * dtype.itemsize
         if start != npy_header(dtype, length) or found != size:
-            problem = f"it is not an array of {length:,} numbers of the type {dtype.name}, as the"
-            raise ReadError(folder / name, f"{problem} header says. Prepare the matrix again.")
+            problem = f"it is not an array of {length:,} numbers of the type {dtype.name}"
+            way_out = "Prepare the matrix again."
+            raise ReadError(folder / name, f"{problem}, as the header says. {way_out}")

@@ -125,8 +125,7 @@ class _Checked:
     def _check_indices(self, entries: Entries, last: tuple[int, int], n_columns: int) -> None:
         rows, indices = entries.rows, entries.columns
         if indices.min() < 0 or indices.max() >= n_columns:
-            problem = f"an index is not from 0 to {n_columns - 1:,}"
-            raise damaged(self._file("indices"), problem)
+            raise damaged(self._file("indices"), f"an index is not from 0 to {n_columns - 1:,}")
         rises = (indices[1:] > indices[:-1]) | (rows[1:] > rows[:-1])
         if not rises.all() or (int(rows[0]), int(indices[0])) <= last:
             raise damaged(self._file("indices"), "the indices of a row do not rise")
