@@ -209,12 +209,12 @@ def test_dense_hdf5_is_read_in_whole_chunks_a_few_at_a_time(
 ) -> None:
     found = []
 
-    class Watched(hdf5_items.Array):
+    class Watched(hdf5_items.StoredArray):
         def __getitem__(self, places: Any) -> Any:
             found.append(super().__getitem__(places))
             return found[-1]
 
-    monkeypatch.setattr(hdf5_items, "Array", Watched)
+    monkeypatch.setattr(hdf5_items, "StoredArray", Watched)
     monkeypatch.setattr(hdf5, "DENSE_BLOCK", 12)
     with h5py.File(tmp_path / "a.loom", "w") as file:
         file.create_dataset("matrix", data=np.eye(10, 4), chunks=chunks)

@@ -62,7 +62,8 @@ def test_run_options_work_in_pipelines_and_searches() -> None:
 def test_run_options_in_other_places_are_sent_to_theirs(name: str) -> None:
     place = rf"Use klnmf\.KLNMF\(run=klnmf\.RunOptions\({name}=\.\.\.\)\)\."
     for call in (KLNMF, KLNMF().set_params, lambda **given: KLNMF(2).fit(SQUARE, **given)):
-        with pytest.raises((TypeError, ValueError), match=f"does not take the argument '{name}'. {place}"):
+        message = f"does not take the argument '{name}'. {place}"
+        with pytest.raises((TypeError, ValueError), match=message):
             call(**{name: None})
 
 

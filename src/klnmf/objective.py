@@ -13,15 +13,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 from scipy.special import gammaln, xlogy
 
 from klnmf.data.canonical import canonical, row_numbers
 from klnmf.data.cell_weights import without_cells
 from klnmf.data.matrix_checks import checked_matrix
-
-Array = npt.NDArray[Any]
+from klnmf.support.array_types import Array
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-FloatArray = npt.NDArray[np.float64]
+from klnmf.support.array_types import FloatArray
+
 RandomLike = int | np.integer | np.random.RandomState | np.random.Generator | None
 
 # Draws held at once: 4 million (row, column) pairs are 64 MB, whatever the total count.

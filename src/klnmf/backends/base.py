@@ -6,11 +6,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numpy.typing as npt
-
 from klnmf.data.sparse_data import CountData
-
-Array = npt.NDArray[Any]
+from klnmf.support.array_types import Array
 
 
 class Rule:

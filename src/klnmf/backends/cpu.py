@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 
 import joblib
 import numpy as np
-import numpy.typing as npt
 from sklearn.utils._openmp_helpers import (
     _openmp_effective_n_threads,
     _openmp_parallelism_enabled,
@@ -26,8 +25,7 @@ from klnmf.backends.base import (
 from klnmf.backends.numpy_factors import NumpyFactors
 from klnmf.data.row_constraints import Pattern, RowConstraints
 from klnmf.data.sparse_data import CountData, Piece
-
-Array = npt.NDArray[Any]
+from klnmf.support.array_types import Array
 
 # More than any machine has. OpenMP could not start more.
 MAX_THREADS = 1024

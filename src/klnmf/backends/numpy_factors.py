@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from klnmf.backends.base import Backend
 from klnmf.data.row_constraints import RowConstraints
 from klnmf.data.sums import ROWS_PER_SUM, blocked_sum
-
-Array = npt.NDArray[Any]
+from klnmf.support.array_types import Array
 
 
 def weighted_powers(rows: Array, penalty_shares: Array) -> Array:

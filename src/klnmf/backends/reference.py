@@ -6,10 +6,9 @@ Sums are in the type of the data, as in the C++ core, except where the core uses
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from klnmf import _core
 from klnmf.backends.base import (
@@ -26,8 +25,7 @@ from klnmf.backends.reference_newton import newton_step, newton_steps, products,
 from klnmf.data.row_constraints import RowConstraints
 from klnmf.data.sparse_data import CountData, InMemoryView
 from klnmf.data.sums import blocked_sum
-
-Array = npt.NDArray[Any]
+from klnmf.support.array_types import Array
 
 # As in the core: rows with more nonzeros than its tile move by a step of Newton's method instead of
 # sweeps, unless more components than this are active.

@@ -6,12 +6,9 @@ slopes are 1. The formulas are derived in docs/maths.md.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
-Array = npt.NDArray[Any]
+from klnmf.support.array_types import Array
 
 # As in the core: sweeps over the model at most, and the share of the first sweep's largest move
 # below which they end, sooner in the first model of a row; tries along a way that leads too far.

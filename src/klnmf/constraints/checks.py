@@ -7,7 +7,6 @@ import math
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 
 from klnmf.constraints.constraints import Constraints
@@ -17,9 +16,8 @@ from klnmf.data.cell_weights import shape_of
 from klnmf.data.matrix_checks import checked_matrix
 from klnmf.data.validation import VALUE_RANGE, refuse_first, warn_caller
 from klnmf.objective import NO_PENALTIES, Penalties
+from klnmf.support.array_types import Array
 from klnmf.support.option_names import option
-
-Array = npt.NDArray[Any]
 
 # Constraints with a column, or an entry, for each feature.
 OF_FEATURES = ("fixed_components", "feature_weight", "missing", "zero_components")

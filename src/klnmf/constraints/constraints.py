@@ -17,14 +17,12 @@ from dataclasses import dataclass, replace
 from typing import Any, TypedDict
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 
 from klnmf.data.cell_weights import CellWeights
 from klnmf.data.row_constraints import Pattern, RowConstraints, checksum_of
 from klnmf.objective import NO_PENALTIES, Penalties
-
-Array = npt.NDArray[Any]
+from klnmf.support.array_types import Array
 
 
 class ComponentConstraints(TypedDict, total=False):

@@ -7,16 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from klnmf.constraints.constraints import Constraints
 from klnmf.data.canonical import row_numbers
 from klnmf.data.sparse_data import CountData, Piece
-
-Array = npt.NDArray[Any]
+from klnmf.support.array_types import Array
 
 
 def check_explained(constraints: Constraints, data: CountData) -> None:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 
-Array = npt.NDArray[Any]
+from klnmf.support.array_types import Array
 
 
 def canonical(X: sp.csr_array) -> sp.csr_array:

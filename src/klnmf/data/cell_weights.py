@@ -6,13 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 
 from klnmf.data.canonical import row_numbers, selected, selected_ends
 from klnmf.data.row_constraints import Pattern
-
-Array = npt.NDArray[Any]
+from klnmf.support.array_types import Array
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,10 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 
-Array = npt.NDArray[Any]
+from klnmf.support.array_types import Array
+
 Shape = tuple[int, int]
 Parts = Mapping[str, Any]
 

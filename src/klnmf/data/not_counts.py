@@ -11,15 +11,13 @@ transformations that leave a trace in every sample and change the meaning of a f
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from klnmf.data.sparse_data import RowView
 from klnmf.data.validation import warn_caller
-
-Array = npt.NDArray[Any]
+from klnmf.support.array_types import Array
 
 # Rows that are checked, spread evenly over X; fewer where they are long.
 _MOST_ROWS = 128

@@ -7,17 +7,15 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from klnmf.data.cell_weights import CellWeights
 from klnmf.data.row_constraints import RowConstraints
 from klnmf.data.sparse_data import CountData, DataConstraints, InMemoryView, Piece, RowView
 from klnmf.data.sums import DivergenceConstant, is_exact_in_float32, sums_of_rows
 from klnmf.data.validation import check_value_range
+from klnmf.support.array_types import Array
 from klnmf.support.caching import cached_property
 from klnmf.support.option_names import option
-
-Array = npt.NDArray[Any]
 
 
 class ObservedView(RowView):

@@ -16,12 +16,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 
 from klnmf.data.canonical import taken_rows
-
-Array = npt.NDArray[Any]
+from klnmf.support.array_types import Array
 
 
 @dataclass(frozen=True)

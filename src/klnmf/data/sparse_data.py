@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 
 from klnmf.data.canonical import taken_rows
@@ -21,9 +20,8 @@ from klnmf.data.cell_weights import CellWeights
 from klnmf.data.row_constraints import RowConstraints
 from klnmf.data.sums import DivergenceConstant, blocked_sum, is_exact_in_float32, sums_of_rows
 from klnmf.data.validation import check_values
+from klnmf.support.array_types import Array
 from klnmf.support.caching import cached_property
-
-Array = npt.NDArray[Any]
 
 # ---- one mode ------------------------------------------------------------------------------------
 

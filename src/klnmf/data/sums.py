@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import xlogy
 
-Array = npt.NDArray[Any]
+from klnmf.support.array_types import Array
 
 # Rows per partial sum. Every total is a sum of such blocks, by row number, so that it depends
 # neither on threads nor on how rows are stored; blocks on disk and partitions are multiples of it.

@@ -7,7 +7,6 @@ import warnings
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
@@ -15,9 +14,8 @@ from sklearn.utils.validation import validate_data
 from klnmf.data.canonical import canonical, selected
 from klnmf.data.cell_weights import without_cells
 from klnmf.data.matrix_checks import checked_matrix, native_numbers
+from klnmf.support.array_types import Array
 from klnmf.support.option_names import option
-
-Array = npt.NDArray[Any]
 
 EXACT_IN_FLOAT32 = 2**24  # integers below this are
 EXAMPLES = 5  # rows that a message names

@@ -9,7 +9,6 @@ from importlib.util import find_spec
 from typing import Any, ClassVar, Unpack
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -34,9 +33,8 @@ from klnmf.estimators.completion import completed, observed_blocks
 from klnmf.objective import Penalties
 from klnmf.solvers.base import Problem
 from klnmf.solvers.row_solve import RowSolve, solved_rows
+from klnmf.support.array_types import Array
 from klnmf.support.option_names import option
-
-Array = npt.NDArray[Any]
 
 # Imported now and not in the first fit: a process that is forked during an import cannot finish it
 # (`klnmf` makes forks wait for its imports). scikit-learn has callbacks since version 1.9.

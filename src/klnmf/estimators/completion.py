@@ -10,19 +10,18 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 from scipy.special import gammaln
 
 from klnmf.constraints.constraints import Constraints
 from klnmf.data.cell_weights import without_cells
 from klnmf.data.sums import ROWS_PER_SUM
+from klnmf.support.array_types import Array
 
 if TYPE_CHECKING:
     from klnmf.data.on_disk.matrix import OnDiskMatrix
     from klnmf.estimators.base import FactorModel
 
-Array = npt.NDArray[Any]
 Block = tuple[sp.csr_array, sp.csr_array | None]  # counts of some samples, and missing cells
 
 # Share of every sample's rate that is spread evenly over all features, so that a feature which no

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 from sklearn.utils import check_random_state
 
 from klnmf.data.sparse_data import InMemoryData
@@ -21,8 +20,8 @@ from klnmf.saved.checkpoints import should_resume
 from klnmf.saved.container import Container, SavedFileError, read_container
 from klnmf.saved.fields import Fields, shortened
 from klnmf.saved.periodic_file import PeriodicFile, data_identity
+from klnmf.support.array_types import Array
 
-Array = npt.NDArray[Any]
 Work = TypeVar("Work")
 
 # Largest absolute value of deviances, objectives and seconds, and their rounding errors below 0.

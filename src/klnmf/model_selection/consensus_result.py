@@ -14,8 +14,8 @@ from klnmf.estimators.kl_nmf import KLNMF
 from klnmf.saved.arrays import FLOATS, INDICES, array_named, nonnegative, shaped_array
 from klnmf.saved.container import Container, SavedFileError, read_container, write_container
 from klnmf.saved.fields import Fields, number_to_json
+from klnmf.support.array_types import FloatArray
 
-FloatArray = npt.NDArray[np.float64]
 IndexArray = npt.NDArray[np.int64]
 
 _NUMBERS = ("divergence", "kkt_residual", "density_threshold")

@@ -30,14 +30,12 @@ from klnmf.solvers.loop import MaxIterations, Run, SmallGain
 from klnmf.solvers.row_solve import RowSolve, solved_rows
 from klnmf.solvers.start import start_state
 from klnmf.starts.initialization import STARTS, cover_columns
+from klnmf.support.array_types import Array, FloatArray
 from klnmf.support.number_checks import checked_positive, checked_whole
 from klnmf.support.option_names import option
 from klnmf.support.progress import is_bar_wanted
 from klnmf.support.threads import run_in_threads
 from klnmf.topics.checks import checked_choice
-
-Array = npt.NDArray[Any]
-FloatArray = npt.NDArray[np.float64]
 
 ROW_SOLVE = RowSolve(tolerance=1e-5)
 # Number of neighbours as a share of the runs: each run should hold one of them.

@@ -15,17 +15,14 @@ differences would count as gains.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 from scipy.special import xlogy
 
 from klnmf.data.sparse_data import CountData
-
-Array = npt.NDArray[Any]
-FloatArray = npt.NDArray[np.float64]
+from klnmf.support.array_types import Array, FloatArray
 
 BACKGROUNDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.2, 0.3, 0.5)
 

@@ -8,18 +8,15 @@ from more components often end lower than those that come from fewer.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
 from klnmf.data.sparse_data import CountData
 from klnmf.solvers.base import Problem, State
 from klnmf.solvers.coordinate_descent import SparseCoordinateDescent
 from klnmf.solvers.loop import MaxIterations, Run, SmallGain
 from klnmf.solvers.swaps import Sample, draw_sample, propose_addition, propose_merge
+from klnmf.support.array_types import Array
 
-Array = npt.NDArray[Any]
 Factors = tuple[Array, Array]  # W and H, both tall, downloaded from the back-end
 
 # A descent ends when an iteration gains less than this share of the objective, and no swap helps.

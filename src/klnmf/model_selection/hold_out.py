@@ -13,17 +13,15 @@ points. Time and memory grow with the nonzeros and the hidden cells.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 
 from klnmf.backends import make_backend
 from klnmf.data.sparse_data import InMemoryData
 from klnmf.data.validation import VALUE_RANGE
 from klnmf.estimators.completion import split_by_values
-from klnmf.model_selection.deviance import Cells, FloatArray, deviances, feature_shares, products
+from klnmf.model_selection.deviance import Cells, deviances, feature_shares, products
 from klnmf.model_selection.growth import (
     ENOUGH,
     Factors,
@@ -34,8 +32,7 @@ from klnmf.model_selection.growth import (
 )
 from klnmf.objective import Penalties
 from klnmf.solvers.base import Problem
-
-Array = npt.NDArray[Any]
+from klnmf.support.array_types import Array, FloatArray
 
 # Largest number of hidden cells per nonzero, and the number that is always allowed.
 CELLS_PER_NONZERO = 10

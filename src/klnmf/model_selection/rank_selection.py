@@ -15,10 +15,9 @@ import numpy.typing as npt
 
 from klnmf.saved.container import SavedFileError
 from klnmf.saved.fields import Fields
+from klnmf.support.array_types import FloatArray
 from klnmf.support.untrusted_json import read_json
 from klnmf.support.whole_files import writing
-
-FloatArray = npt.NDArray[np.float64]
 
 FORMAT = "klnmf rank selection"
 VERSION = 1

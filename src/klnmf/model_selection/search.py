@@ -23,9 +23,8 @@ import scipy.sparse as sp
 
 from klnmf.model_selection.growth import Factors
 from klnmf.model_selection.hold_out import SpeckledSplit, ThinnedSplit
+from klnmf.support.array_types import FloatArray
 from klnmf.topics import match_components
-
-FloatArray = npt.NDArray[np.float64]
 
 METHODS = {"thinning": ThinnedSplit, "speckled": SpeckledSplit}
 

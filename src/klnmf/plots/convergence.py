@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 
 from klnmf.plots.style import LINE_COLOURS, axes_or_new, light_frame, percent, title
-from klnmf.topics.checks import FloatArray, checked_choice
+from klnmf.support.array_types import FloatArray
+from klnmf.topics.checks import checked_choice
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

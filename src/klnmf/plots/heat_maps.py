@@ -19,8 +19,9 @@ from klnmf.plots.style import (
     percent,
     title,
 )
+from klnmf.support.array_types import FloatArray
 from klnmf.topics import component_similarity, label_proportions
-from klnmf.topics.checks import FloatArray, Names
+from klnmf.topics.checks import Names
 from klnmf.topics.matching import Similarity
 
 if TYPE_CHECKING:

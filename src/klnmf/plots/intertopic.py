@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from klnmf.plots.style import BLUE, axes_or_new, size_in_points, title
+from klnmf.support.array_types import FloatArray
 from klnmf.topics import component_shares, jensen_shannon_distances
-from klnmf.topics.checks import FloatArray
 from klnmf.topics.distances import classical_scaling
 
 if TYPE_CHECKING:

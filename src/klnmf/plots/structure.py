@@ -20,8 +20,8 @@ from klnmf.plots.style import (
     size_in_points,
     title,
 )
+from klnmf.support.array_types import FloatArray
 from klnmf.topics.checks import (
-    FloatArray,
     IndexArray,
     Names,
     checked_choice,

@@ -14,8 +14,8 @@ from klnmf.data.on_disk.layout import index_dtype
 from klnmf.data.on_disk.views import Entries, MappedRows
 from klnmf.data.sums import row_ranges
 from klnmf.readers.streams import Block, CountStream
+from klnmf.support.array_types import Array
 
-Array = npt.NDArray[Any]
 # Entries of a matrix whose size is not known yet.
 _SPOOLED = np.dtype([("row", "<i8"), ("column", "<i8"), ("value", "<f8")])
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 
 from klnmf.data.canonical import canonical
@@ -34,9 +33,8 @@ from klnmf.preparing.sorting import Tally, row_blocks, transposed_blocks
 from klnmf.readers.matrix_files import one_per_line
 from klnmf.readers.streams import CountStream
 from klnmf.readers.table import as_names, refuse_wrong_counts, unique_features
+from klnmf.support.array_types import Array
 from klnmf.support.input_files import ReadError
-
-Array = npt.NDArray[Any]
 
 
 def write_rows(

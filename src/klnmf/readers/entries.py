@@ -14,10 +14,9 @@ from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
-import numpy.typing as npt
 import scipy.io
 
 from klnmf.readers.diagnosis import (
@@ -31,6 +30,7 @@ from klnmf.readers.diagnosis import (
 )
 from klnmf.readers.streams import Block
 from klnmf.readers.table import first_wrong
+from klnmf.support.array_types import Array
 from klnmf.support.input_files import (
     ReadError,
     byte_lines,
@@ -39,7 +39,6 @@ from klnmf.support.input_files import (
     parsed_by_others,
 )
 
-Array = npt.NDArray[Any]
 # Bytes of a text that are made into numbers at a time.
 _TEXT = 1 << 22
 

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 
 from klnmf.data.matrix_checks import native_numbers
 from klnmf.readers.format import StreamedFormat
-from klnmf.readers.hdf5_items import Array, Group, check_nonzeros, opened
+from klnmf.readers.hdf5_items import Group, StoredArray, check_nonzeros, opened
 from klnmf.readers.streams import Block, CountStream, Outline, compressed_blocks, compressed_stream
 from klnmf.readers.table import CountTable
 from klnmf.support.input_files import ReadError
@@ -38,9 +38,9 @@ class Compressed(NamedTuple):
     group: Group
     form: str  # "csr" or "csc"
     shape: tuple[int, int]
-    data: Array
-    indices: Array
-    indptr: Array
+    data: StoredArray
+    indices: StoredArray
+    indptr: StoredArray
 
     def blocks(self, limit: int) -> Iterator[Block]:
         """Entries by rows; those of a CSC matrix are by rows of its transpose."""
@@ -65,10 +65,14 @@ def compressed(group: Group, form: str, shape: tuple[int, int]) -> Compressed:
     return Compressed(group, form, shape, data, indices, indptr)
 
 
-def stored_stream(stored: Array | Compressed, about: dict[str, Any], hint: str = "") -> CountStream:
+def stored_stream(
+    stored: StoredArray | Compressed, about: dict[str, Any], hint: str = ""
+) -> CountStream:
     """Stream of a matrix that was looked up in a file, which is opened again for the entries."""
-    is_dense = isinstance(stored, Array)
-    item, form = (stored, "dense") if isinstance(stored, Array) else (stored.group, stored.form)
+    is_dense = isinstance(stored, StoredArray)
+    item, form = (
+        (stored, "dense") if isinstance(stored, StoredArray) else (stored.group, stored.form)
+    )
     shape, path, place = (stored.shape[0], stored.shape[1]), item.path, item.place
 
     def blocks(limit: int) -> Iterator[Block]:
@@ -78,11 +82,11 @@ def stored_stream(stored: Array | Compressed, about: dict[str, Any], hint: str =
             else:
                 yield from compressed(file.group(place), form, shape).blocks(limit)
 
-    dtype = stored.dtype if isinstance(stored, Array) else stored.data.dtype
+    dtype = stored.dtype if isinstance(stored, StoredArray) else stored.data.dtype
     return compressed_stream(blocks, Outline(shape, about, dtype), form, hint)
 
 
-def _dense_blocks(array: Array) -> Iterator[Block]:
+def _dense_blocks(array: StoredArray) -> Iterator[Block]:
     """Nonzeros of a dense array, row after row; each stored piece of it is unpacked once."""
     n_rows, n_columns = array.shape
     if not n_rows or not n_columns:
@@ -100,7 +104,7 @@ def _dense_blocks(array: Array) -> Iterator[Block]:
         yield block
 
 
-def _nonzeros(array: Array, top: int, left: int, height: int, width: int) -> Block:
+def _nonzeros(array: StoredArray, top: int, left: int, height: int, width: int) -> Block:
     tile = native_numbers(array[top : top + height, left : left + width])
     rows, columns = np.nonzero(tile)
     return Block(rows + top, columns + left, tile[rows, columns])
@@ -119,7 +123,7 @@ def _tile(n_columns: int, chunk: tuple[int, ...]) -> tuple[int, int]:
 class H5adParts(NamedTuple):
     """A matrix of an open AnnData file, and what belongs to it."""
 
-    matrix: Array | Compressed
+    matrix: StoredArray | Compressed
     names: dict[str, Any]  # row_names, column_names, labels, column_ids
     others: list[str]  # the other matrices of the file, by the layers that read them
 
@@ -197,10 +201,10 @@ def h5ad_parts(path: Path, layer: str | None, labels: str | None) -> Iterator[H5
         yield H5adParts(_matrix(holder, name, (len(rows), len(columns))), names, others)
 
 
-def _matrix(holder: Group, name: str, shape: tuple[int, int]) -> Array | Compressed:
+def _matrix(holder: Group, name: str, shape: tuple[int, int]) -> StoredArray | Compressed:
     """Dense or sparse matrix, which has as many rows and columns as there are names."""
     group = holder.item(name)
-    if isinstance(group, Array):
+    if isinstance(group, StoredArray):
         dense = holder.array(name)
         dense.check_numbers(2)
         if dense.shape != shape:
@@ -215,20 +219,20 @@ def _matrix(holder: Group, name: str, shape: tuple[int, int]) -> Array | Compres
     return compressed(group, _SPARSE[kind], shape)
 
 
-def _other_shape(item: Array | Group, said: Any, shape: tuple[int, int]) -> ReadError:
+def _other_shape(item: StoredArray | Group, said: Any, shape: tuple[int, int]) -> ReadError:
     return item.refuse(f"has the shape {said}; there are names of {shape[0]:,} × {shape[1]:,}.")
 
 
-def _columns(frame: Array | Group) -> list[str]:
+def _columns(frame: StoredArray | Group) -> list[str]:
     """Names of the columns that can be read, which those of old versions cannot."""
-    if isinstance(frame, Array):  # one compound data set, before anndata 0.7
+    if isinstance(frame, StoredArray):  # one compound data set, before anndata 0.7
         return []
     return [n for n in frame.names() if n not in (frame.text("_index"), "__categories")]
 
 
-def _index(frame: Array | Group) -> list[str]:
+def _index(frame: StoredArray | Group) -> list[str]:
     """Names of the rows of a data frame."""
-    if isinstance(frame, Array):
+    if isinstance(frame, StoredArray):
         frame.check_stored()
         return frame.strings()
     name = frame.text("_index")
@@ -237,9 +241,9 @@ def _index(frame: Array | Group) -> list[str]:
     return _values(frame, name)
 
 
-def _column(frame: Array | Group, name: str) -> list[str]:
+def _column(frame: StoredArray | Group, name: str) -> list[str]:
     there = _columns(frame)
-    if isinstance(frame, Array) or name not in there:
+    if isinstance(frame, StoredArray) or name not in there:
         raise frame.refuse(f"has no column {name!r}. It has: {', '.join(there) or 'none'}.")
     return _values(frame, name)
 
@@ -260,7 +264,7 @@ def _values(frame: Group, name: str) -> list[str]:
     return frame.array(name).strings()
 
 
-def _decoded(codes: Array, categories: Array) -> list[str]:
+def _decoded(codes: StoredArray, categories: StoredArray) -> list[str]:
     codes.check_list()
     numbers, texts = codes.numbers("iu").astype(np.int64), categories.strings()
     if len(numbers) and numbers.max() >= len(texts):

@@ -106,13 +106,13 @@ class Group(_Item):
         """Whether there is anything of this name; AnnData stores None as an array without shape."""
         return _has(self._found, name) and not _is_null(self._found, name)
 
-    def item(self, name: str) -> Group | Array:
+    def item(self, name: str) -> Group | StoredArray:
         """Fetch what has this name; it must lie in this file."""
         h5py = require("h5py", "Reading HDF5 files")
         place = f"{self.place}/{name}" if self.place else name
         found = self._followed(name)
         if isinstance(found, h5py.Dataset):
-            return Array(self.path, place, found)
+            return StoredArray(self.path, place, found)
         if isinstance(found, h5py.Group):
             return Group(self.path, place, found)
         raise ReadError(self.path, f"{place} is neither an array nor a group.")
@@ -124,10 +124,10 @@ class Group(_Item):
             raise found.refuse("is an array where a group was expected.")
         return found
 
-    def array(self, name: str, shape: tuple[int, ...] | None = None) -> Array:
+    def array(self, name: str, shape: tuple[int, ...] | None = None) -> StoredArray:
         """Fetch an array, of this shape or else as large as what is stored of it may be."""
         found = self.item(name)
-        if not isinstance(found, Array):
+        if not isinstance(found, StoredArray):
             raise found.refuse("is a group where an array was expected.")
         if shape is None:
             found.check_stored()
@@ -160,7 +160,7 @@ class Group(_Item):
         return parent
 
 
-class Array(_Item):
+class StoredArray(_Item):
     """Data set of an HDF5 file; a slice of it is read when it is asked for."""
 
     def __init__(self, path: Path, place: str, found: Any) -> None:
@@ -277,7 +277,7 @@ class Array(_Item):
                 )
 
 
-def check_nonzeros(number: int, *arrays: Array) -> None:
+def check_nonzeros(number: int, *arrays: StoredArray) -> None:
     """Refuse more nonzeros than these arrays can hold in the bytes that are stored."""
     stored = sum(array.stored for array in arrays)
     if number > max(_FEW_NONZEROS, _NONZEROS_PER_BYTE * stored):

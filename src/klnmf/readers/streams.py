@@ -12,16 +12,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 
 from klnmf.data.canonical import row_numbers
 from klnmf.data.matrix_checks import checked_indptr, csr_from_parts
 from klnmf.data.sums import row_ranges
 from klnmf.readers.table import CountTable, table_of_file
+from klnmf.support.array_types import Array
 from klnmf.support.input_files import ReadError
 
-Array = npt.NDArray[Any]
 Shape = tuple[int, int]
 # Entries per block when a whole file is read.
 _ENTRIES = 1 << 18

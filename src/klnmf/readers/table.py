@@ -15,9 +15,9 @@ import scipy.sparse as sp
 
 from klnmf.data.canonical import canonical, type_of_sums
 from klnmf.data.matrix_checks import checked_matrix
+from klnmf.support.array_types import Array
 from klnmf.support.input_files import ReadError
 
-Array = npt.NDArray[Any]
 Names = Sequence[str] | npt.NDArray[Any] | None
 AbsentFeatures = Literal["unobserved", "zero"]
 

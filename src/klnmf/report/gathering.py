@@ -23,11 +23,10 @@ from klnmf.report.measures import (
     typical_samples,
     word_scores,
 )
+from klnmf.support.array_types import Array
 from klnmf.topics import Probabilities, plsi_probabilities
 from klnmf.topics.checks import checked_components, checked_names, checked_representation, dense
 from klnmf.topics.mixture import groups_of
-
-Array = npt.NDArray[Any]
 
 # Settings of the slider of the page, and the first one.
 RELEVANCE_WEIGHTS = np.arange(21) / 20

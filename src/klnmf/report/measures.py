@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 from scipy.special import entr
 
+from klnmf.support.array_types import Array, FloatArray
 from klnmf.topics import Probabilities, intertopic_coordinates
-from klnmf.topics.checks import FloatArray
-
-Array = npt.NDArray[Any]
 
 # Logarithms are rounded before they are ranked. So the page ranks the same numbers, and words that
 # only one topic has, which have the same lift, tie exactly.

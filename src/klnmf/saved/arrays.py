@@ -11,14 +11,12 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 
 from klnmf.data.matrix_checks import csr_from_parts
 from klnmf.saved.container import SavedFileError
 from klnmf.saved.fields import Fields
-
-Array = npt.NDArray[Any]
+from klnmf.support.array_types import Array
 
 FLOATS = (np.float32, np.float64)
 INDICES = (np.int32, np.int64)

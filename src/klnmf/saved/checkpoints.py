@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from klnmf.data.validation import check_start
 from klnmf.saved.arrays import FLOATS, array_named, is_factor, pack_history, unpack_history
@@ -20,9 +19,8 @@ from klnmf.solvers import Solver
 from klnmf.solvers.base import Problem, State, factor_name
 from klnmf.solvers.loop import Run, record_fields
 from klnmf.solvers.memory import StoredMemory
+from klnmf.support.array_types import Array
 from klnmf.support.option_names import option
-
-Array = npt.NDArray[Any]
 
 
 def fit_identity(

@@ -20,13 +20,11 @@ from typing import IO, Any
 
 import numpy as np
 import numpy.lib.format as npy
-import numpy.typing as npt
 
+from klnmf.support.array_types import Array
 from klnmf.support.option_names import option
 from klnmf.support.untrusted_json import parse_json
 from klnmf.support.whole_files import writing
-
-Array = npt.NDArray[Any]
 
 FORMAT = "klnmf"
 VERSION = 1  # this version and all earlier ones can be read

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
@@ -22,8 +21,8 @@ from klnmf.saved import arrays as packed
 from klnmf.saved.container import Container, SavedFileError, read_container, write_container
 from klnmf.saved.fields import Fields, number_to_json, shortened
 from klnmf.saved.parameters import parameters_from_json, parameters_to_json
+from klnmf.support.array_types import Array
 
-Array = npt.NDArray[Any]
 # With other sums, products with valid data (validation.VALUE_RANGE) may not be finite.
 COMPONENT_SUMS = {"float32": (1e-20, 1e20), "float64": (1e-150, 1e150)}
 

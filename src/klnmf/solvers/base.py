@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from klnmf.backends import Backend
 from klnmf.backends.base import CONSTRAINED_RULES, RowTotals, Rule, SolveRule
@@ -17,8 +16,7 @@ from klnmf.constraints.constraints import Constraints
 from klnmf.data.row_constraints import RowConstraints
 from klnmf.objective import Penalties
 from klnmf.solvers.memory import StoredMemory
-
-Array = npt.NDArray[Any]
+from klnmf.support.array_types import Array
 
 
 def factor_name(mode: int) -> str:

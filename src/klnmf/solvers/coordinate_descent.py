@@ -10,11 +10,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from klnmf.backends.base import GuardedRule, MultiplicativeRule, PaperRule
-from klnmf.solvers.base import Array, Problem, Solver, State, alternate, relative_gain
+from klnmf.solvers.base import Problem, Solver, State, alternate, relative_gain
 from klnmf.solvers.extrapolation import ExtrapolationWeights, Momentum
 from klnmf.solvers.memory import StoredMemory
 from klnmf.solvers.swaps import Swap, draw_sample, propose_swap
 from klnmf.starts.initialization import best_scales
+from klnmf.support.array_types import Array
 
 
 @dataclass(frozen=True)

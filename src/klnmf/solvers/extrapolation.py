@@ -16,8 +16,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from klnmf.backends.base import GuardedRule
-from klnmf.solvers.base import Array, HalfStep, Problem, State, factor_name
+from klnmf.solvers.base import HalfStep, Problem, State, factor_name
 from klnmf.solvers.memory import StoredMemory
+from klnmf.support.array_types import Array
 
 # An extrapolated entry keeps at least this share of its value: one that falls to 0 might be the
 # last cover of a nonzero, and an entry that wants to be 0 is set to 0 by the next half-step anyway.

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 
 from klnmf.backends import make_backend
@@ -25,8 +24,7 @@ from klnmf.solvers.coordinate_descent import SparseCoordinateDescent
 from klnmf.solvers.loop import MaxIterations, Run
 from klnmf.solvers.row_solve import RowSolve, solved_rows
 from klnmf.solvers.start import start_state
-
-Array = npt.NDArray[Any]
+from klnmf.support.array_types import Array
 
 # Step of a feature seen in v batches: (v + 1) ** −STEP_DECAY. Measured on text, 0.6 to 0.9 are
 # about as good.

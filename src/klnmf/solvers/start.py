@@ -5,15 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from klnmf.constraints.constraints import Constraints
 from klnmf.data.validation import check_start
 from klnmf.solvers.base import Problem, State
 from klnmf.solvers.row_solve import RowSolve, solved_rows
 from klnmf.starts.initialization import STARTS, cover_columns, cover_start
-
-Array = npt.NDArray[Any]
+from klnmf.support.array_types import Array
 
 # A factor that is solved for at the start need not be solved for exactly.
 ROUGHLY = RowSolve(tolerance=0.01, rounds=4)

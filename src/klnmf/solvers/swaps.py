@@ -8,15 +8,13 @@ with the data beyond a limit; whether the swap is kept, a few iterations must sh
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 
 from klnmf.data.sparse_data import RowView
-
-Array = npt.NDArray[Any]
+from klnmf.support.array_types import Array
 
 # The sample: this share of the nonzeros, within limits, and rows for every component.
 SAMPLE_SHARE = 1 / 16

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 from sklearn.utils.extmath import randomized_svd
 from threadpoolctl import threadpool_limits
@@ -17,8 +16,7 @@ from klnmf.constraints.explained_cells import unexplained_cells
 from klnmf.data.sparse_data import CountData, RowView
 from klnmf.objective import Penalties
 from klnmf.starts.sample_groups import group_means, shares_of_rows
-
-Array = npt.NDArray[Any]
+from klnmf.support.array_types import Array
 
 
 @dataclass(frozen=True)

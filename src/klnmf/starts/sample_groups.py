@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 
 from klnmf.data.sparse_data import RowView
-
-Array = npt.NDArray[Any]
+from klnmf.support.array_types import Array
 
 # Samples to look at for each group, and the largest share of all samples: this costs about one
 # multiplicative update of W, or three if every sample has most of the features. With fewer than

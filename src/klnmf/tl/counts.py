@@ -5,18 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 
 from klnmf.data.matrix_checks import checked_matrix
 from klnmf.data.not_counts import NOT_RAW, transformation_of, warn_of_fractions
 from klnmf.data.sparse_data import view_of
+from klnmf.support.array_types import Array
 from klnmf.support.optional_packages import require
 
 if TYPE_CHECKING:
     from anndata import AnnData
-
-Array = npt.NDArray[Any]
 
 # How much is read from disk at once: rows of a sparse matrix, numbers of a dense one.
 _ROWS_AT_ONCE = 4096

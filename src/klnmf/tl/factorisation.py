@@ -13,13 +13,12 @@ import scipy.sparse as sp
 
 from klnmf.data.not_counts import NotCountsWarning
 from klnmf.estimators.kl_nmf import KLNMF
+from klnmf.support.array_types import Array
 from klnmf.tl.counts import check_is_anndata, check_raw_counts, read_counts
 from klnmf.tl.fields import check_can_be_changed, keys_of, loadings, model_entries
 
 if TYPE_CHECKING:
     from anndata import AnnData
-
-Array = npt.NDArray[Any]
 
 _LOGGER = logging.getLogger(__name__)
 

@@ -6,19 +6,17 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 
 from klnmf.data.matrix_checks import checked_matrix
 from klnmf.estimators.kl_nmf import KLNMF
 from klnmf.readers.table import unique_features
 from klnmf.solvers import SOLVERS
+from klnmf.support.array_types import Array
 from klnmf.tl.counts import check_is_anndata
 
 if TYPE_CHECKING:
     from anndata import AnnData
-
-Array = npt.NDArray[Any]
 
 # Parameters that say what the model is. The others are about one run (threads, bar, callback), or
 # cannot be written to a file.

@@ -11,8 +11,8 @@ import scipy.sparse as sp
 
 from klnmf.data.canonical import canonical
 from klnmf.data.matrix_checks import checked_matrix
+from klnmf.support.array_types import FloatArray
 
-FloatArray = npt.NDArray[np.float64]
 IndexArray = npt.NDArray[np.intp]
 Names = Sequence[str] | npt.NDArray[np.str_]
 

@@ -8,7 +8,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from klnmf.data.matrix_checks import checked_matrix
-from klnmf.topics.checks import FloatArray, checked_choice
+from klnmf.support.array_types import FloatArray
+from klnmf.topics.checks import checked_choice
 from klnmf.topics.features import Ranking, leading_features
 
 Measure = Literal["npmi", "umass"]

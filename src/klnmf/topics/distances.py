@@ -8,13 +8,8 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils import gen_batches
 
-from klnmf.topics.checks import (
-    FloatArray,
-    checked_components,
-    dense,
-    positive_rows,
-    rows_scaled_to_one,
-)
+from klnmf.support.array_types import FloatArray
+from klnmf.topics.checks import checked_components, dense, positive_rows, rows_scaled_to_one
 
 _NUMBERS_AT_ONCE = 1 << 20  # entries of components that are compared at once
 

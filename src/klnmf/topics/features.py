@@ -11,8 +11,8 @@ from typing import Any, Literal, get_args
 import numpy as np
 from scipy.stats import rankdata
 
+from klnmf.support.array_types import FloatArray
 from klnmf.topics.checks import (
-    FloatArray,
     IndexArray,
     Names,
     checked_choice,

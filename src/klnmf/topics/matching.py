@@ -8,8 +8,8 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.optimize import linear_sum_assignment
 
+from klnmf.support.array_types import FloatArray
 from klnmf.topics.checks import (
-    FloatArray,
     IndexArray,
     Names,
     checked_choice,

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from klnmf.support.array_types import FloatArray
 from klnmf.topics.checks import (
-    FloatArray,
     checked_components,
     checked_representation,
     dense,

@@ -9,10 +9,9 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from klnmf.support.array_types import FloatArray
 from klnmf.topics.checks import checked_names
 from klnmf.uncertainty.intervals import Intervals
-
-FloatArray = npt.NDArray[np.float64]
 
 MOST_BYTES_OF_DRAWS = 4 * 2**30
 # Above this dispersion, the printed result warns that the data vary more than the model allows.

@@ -24,9 +24,7 @@ from klnmf.data.sums import row_ranges
 from klnmf.objective import Penalties
 from klnmf.solvers.base import Problem
 from klnmf.solvers.row_solve import RowSolve, solved_rows
-
-Array = npt.NDArray[Any]
-FloatArray = npt.NDArray[np.float64]
+from klnmf.support.array_types import Array, FloatArray
 
 # Counts that are added to every feature and component, on average over the components. They keep
 # fold changes finite, and those of small counts small.

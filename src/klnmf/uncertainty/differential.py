@@ -14,12 +14,12 @@ from scipy.stats import false_discovery_control, norm
 
 from klnmf.backends.cpu import effective_threads
 from klnmf.estimators.base import FactorModel
+from klnmf.support.array_types import FloatArray
 from klnmf.support.number_checks import checked_fraction
 from klnmf.topics.checks import Names, checked_choice, checked_names, checked_representation
 from klnmf.uncertainty.comparison import compared_shares
 from klnmf.uncertainty.inputs import check_is_data_of_fit, checked_whole_counts, names_of_features
 
-FloatArray = npt.NDArray[np.float64]
 Alternative = Literal["greater", "two-sided"]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,9 +11,8 @@ import scipy.sparse as sp
 from scipy.stats import t as student
 
 from klnmf.data.sums import row_ranges
+from klnmf.support.array_types import Array, FloatArray
 
-Array = npt.NDArray[Any]
-FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 
 # An entry is in the interior if it is this many standard errors from 0 and 1. A Poisson count

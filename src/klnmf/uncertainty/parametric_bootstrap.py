@@ -24,6 +24,7 @@ from klnmf.estimators.run_options import RunOptions
 from klnmf.objective import Penalties
 from klnmf.simulate import draw_counts
 from klnmf.solvers.base import Problem
+from klnmf.support.array_types import Array, FloatArray
 from klnmf.support.number_checks import checked_fraction, checked_whole
 from klnmf.support.progress import Bar, is_bar_wanted
 from klnmf.topics import component_shares, match_components, plsi_probabilities
@@ -36,9 +37,6 @@ from klnmf.uncertainty.inputs import (
     names_of_features,
 )
 from klnmf.uncertainty.intervals import RunningMoments, interior, share_intervals, upper_limits
-
-Array = npt.NDArray[Any]
-FloatArray = npt.NDArray[np.float64]
 
 
 def bootstrap(

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 
 from klnmf.data.cell_weights import CellWeights
@@ -17,8 +16,7 @@ from klnmf.data.row_constraints import RowConstraints
 from klnmf.data.sparse_data import InMemoryView, Piece, view_of
 from klnmf.data.sums import constant_of, is_exact_in_float32
 from klnmf.data.validation import check_counts
-
-Array = npt.NDArray[Any]
+from klnmf.support.array_types import Array
 
 
 class BlockFacts(NamedTuple):

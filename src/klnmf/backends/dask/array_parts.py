@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from klnmf.backends.dask.array_blocks import (
     BlockFacts,
@@ -38,8 +37,7 @@ from klnmf.data.row_constraints import RowConstraints
 from klnmf.data.sparse_data import Piece
 from klnmf.data.sums import NONZEROS_PER_PASS
 from klnmf.data.validation import check_value_range
-
-Array = npt.NDArray[Any]
+from klnmf.support.array_types import Array
 
 
 class PartsOfDaskArray:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 
 from klnmf.backends.dask import kernels
@@ -22,12 +21,11 @@ from klnmf.data.sparse_data import (
     Piece,
     RowView,
 )
+from klnmf.support.array_types import Array
 from klnmf.support.caching import cached_property
 
 if TYPE_CHECKING:
     from klnmf.backends.dask.array_parts import PartsOfDaskArray
-
-Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)

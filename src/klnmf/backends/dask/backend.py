@@ -6,7 +6,6 @@ import itertools
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from klnmf import _core
 from klnmf.backends.base import (
@@ -37,9 +36,8 @@ from klnmf.backends.dask.partition import Partition
 from klnmf.backends.dask.session import Session
 from klnmf.data.row_constraints import RowConstraints
 from klnmf.data.sparse_data import CountData, FitInput
+from klnmf.support.array_types import Array
 from klnmf.support.optional_packages import not_installed
-
-Array = npt.NDArray[Any]
 
 
 class Version:

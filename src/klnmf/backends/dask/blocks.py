@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 
 from klnmf.backends.base import Backend
@@ -18,8 +17,7 @@ from klnmf.constraints.constraints import Constraints
 from klnmf.constraints.names import OF_SAMPLES
 from klnmf.data.matrix_checks import checked_matrix, is_dask_array
 from klnmf.data.sparse_data import CountData, InMemoryData
-
-Array = npt.NDArray[Any]
+from klnmf.support.array_types import Array
 
 # Constraints that are patterns of cells.
 PATTERNS = ("missing", "zero_W", "zero_components")

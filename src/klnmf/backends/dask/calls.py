@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
-import numpy.typing as npt
 from distributed import Worker, get_worker
 
 from klnmf.backends.dask.operations import Answer, Close, Message, Ping, Reset
@@ -16,8 +14,7 @@ from klnmf.backends.dask.worker import (
     requested,
     unpacked,
 )
-
-Array = npt.NDArray[Any]
+from klnmf.support.array_types import Array
 
 
 async def on_worker(name: str, message: Message, dask_worker: Worker) -> Answer | str:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from klnmf import _core
 from klnmf.backends.cpu import column_squares, column_sums, evaluate_piece, update_piece
@@ -24,8 +23,7 @@ from klnmf.backends.dask.operations import (
 from klnmf.backends.dask.partition import Partition, Pieces
 from klnmf.backends.numpy_factors import NumpyFactors, weighted_powers
 from klnmf.data.sparse_data import Piece, RowView
-
-Array = npt.NDArray[Any]
+from klnmf.support.array_types import Array
 
 
 @dataclass(frozen=True)

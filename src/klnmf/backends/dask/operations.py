@@ -9,12 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
-import numpy.typing as npt
-
 from klnmf.backends.base import Rule
 from klnmf.backends.dask.partition import Partition, Pieces
-
-Array = npt.NDArray[Any]
+from klnmf.support.array_types import Array
 
 
 class Wants(NamedTuple):

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-Array = npt.NDArray[Any]
+from klnmf.support.array_types import Array
 
 # Packed rows are sent if they are smaller than this share of the dense ones.
 PACKED_SHARE = 0.9

@@ -12,12 +12,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from klnmf.data.sums import ROWS_PER_SUM
+from klnmf.support.array_types import Array
 from klnmf.support.caching import cached_property
-
-Array = npt.NDArray[Any]
 
 # A border is moved to the nearest border of blocks if that is within this share of a part.
 ALIGNED_WITHIN = 0.03

@@ -14,7 +14,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from distributed import Worker
 from distributed.comm.addressing import get_address_host
 from distributed.core import send_recv
@@ -37,8 +36,8 @@ from klnmf.backends.dask.operations import (
 from klnmf.backends.dask.packing import Packed, pack, unpack
 from klnmf.backends.dask.partition import Partition, Pieces
 from klnmf.data.sparse_data import RowView
+from klnmf.support.array_types import Array
 
-Array = npt.NDArray[Any]
 Place = tuple[int, int]  # version and part
 
 # A peer that has not heard of a round this many seconds after this worker has is lost.

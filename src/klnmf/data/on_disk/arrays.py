@@ -6,16 +6,15 @@ import mmap
 import os
 import weakref
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from klnmf.data.on_disk.layout import NPY_HEADER, npy_header
+from klnmf.support.array_types import Array
 from klnmf.support.caching import cached_property
 from klnmf.support.input_files import ReadError
 
-Array = npt.NDArray[Any]
 _PAGE = mmap.PAGESIZE
 _READ = 1 << 23  # bytes per read
 BLOCK = 1 << 18  # entries that are converted at a time

@@ -10,13 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from klnmf.support.input_files import ReadError
 from klnmf.support.untrusted_json import read_json
 from klnmf.support.whole_files import writing
-
-Array = npt.NDArray[Any]
 
 FORMAT = "klnmf-matrix"
 VERSION = 1

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 
 from klnmf.data.observed_data import ObservedData
@@ -20,9 +19,8 @@ from klnmf.data.on_disk.verification import check_contents, check_indptr, is_ver
 from klnmf.data.on_disk.views import MappedView, open_rows
 from klnmf.data.sparse_data import CountData, DataConstraints
 from klnmf.data.sums import ROWS_PER_SUM
+from klnmf.support.array_types import Array
 from klnmf.support.input_files import ReadError, read_names
-
-Array = npt.NDArray[Any]
 
 
 class OnDiskData(CountData):

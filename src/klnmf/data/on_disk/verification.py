@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from klnmf.data.on_disk.arrays import MappedArray
 from klnmf.data.on_disk.layout import (
@@ -35,10 +34,9 @@ from klnmf.data.on_disk.layout import (
 from klnmf.data.on_disk.views import Entries, MappedRows, open_rows
 from klnmf.data.sums import DivergenceConstant, blocked_sum, is_exact_in_float32
 from klnmf.data.validation import check_value_range
+from klnmf.support.array_types import Array
 from klnmf.support.input_files import ReadError
 from klnmf.support.untrusted_json import read_json
-
-Array = npt.NDArray[Any]
 
 STAMP = "verified.json"
 # A stamp with another number is from a version that verified something else.

@@ -9,15 +9,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from klnmf.data.on_disk.arrays import MappedArray
 from klnmf.data.on_disk.layout import MODES, arrays_of
 from klnmf.data.row_constraints import RowConstraints
 from klnmf.data.sparse_data import InMemoryView, Piece, RowView
 from klnmf.data.sums import row_ranges, sums_of_rows
-
-Array = npt.NDArray[Any]
+from klnmf.support.array_types import Array
 
 
 class Entries(NamedTuple):

@@ -1,0 +1,11 @@
+"""Types of arrays in annotations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+FloatArray = npt.NDArray[np.float64]
