@@ -1,7 +1,5 @@
 """``python -m klnmf``: the same as the command ``klnmf``."""
 
-from __future__ import annotations
-
 from klnmf.cli import main
 
 if __name__ == "__main__":

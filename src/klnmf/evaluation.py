@@ -1,7 +1,5 @@
 """Scores of a fitted model on new data, in one call."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any

@@ -4,8 +4,6 @@ W is an array by default. After ``set_output(transform="pandas")``, as in scikit
 DataFrame with the index of X and the columns ``klnmf0``, ``klnmf1``, ...
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

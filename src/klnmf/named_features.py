@@ -1,7 +1,5 @@
 """New samples with missing, additional or reordered features, which are matched by name."""
 
-from __future__ import annotations
-
 import logging
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence

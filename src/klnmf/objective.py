@@ -7,8 +7,6 @@ arguments.
 Notation: X (n × m) counts, W (n × r), H (m × r), X ≈ W Hᵀ.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Simulated counts with given factors, to test whether a method recovers them."""
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Where the row problems are solved; the one table of names."""
 
-from __future__ import annotations
-
 from importlib import import_module
 
 from klnmf.backends.base import Backend, ClusterLostError

@@ -1,7 +1,5 @@
 """What a back-end does: it holds the data and applies *rules* to the row problems of a mode."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar

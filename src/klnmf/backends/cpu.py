@@ -1,7 +1,5 @@
 """The C++ core on the CPUs of this machine."""
 
-from __future__ import annotations
-
 from numbers import Integral
 from typing import Any, ClassVar
 

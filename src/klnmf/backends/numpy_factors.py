@@ -1,7 +1,5 @@
 """The verbs that are the same for every back-end whose factors are NumPy arrays."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

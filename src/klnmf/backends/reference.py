@@ -3,8 +3,6 @@
 Sums are in the type of the data, as in the C++ core, except where the core uses double.
 """
 
-from __future__ import annotations
-
 import math
 from typing import ClassVar
 

@@ -4,8 +4,6 @@ In here a component is measured by its mass c_k x_k, and its column of A is divi
 slopes are 1. The formulas are derived in docs/maths.md.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from klnmf.support.array_types import Array

@@ -1,7 +1,5 @@
 """The command ``klnmf``: from a file of counts to a model, its topics and its report."""
 
-from __future__ import annotations
-
 from klnmf.cli.main import main
 
 __all__ = ["main"]

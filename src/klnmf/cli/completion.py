@@ -1,7 +1,5 @@
 """``klnmf completion``."""
 
-from __future__ import annotations
-
 import argparse
 from importlib.metadata import version
 

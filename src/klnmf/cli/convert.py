@@ -1,7 +1,5 @@
 """``klnmf convert``."""
 
-from __future__ import annotations
-
 import argparse
 
 from klnmf.cli.files import check_unused, check_writable

@@ -1,7 +1,5 @@
 """DATA of a command line, read with its options."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import shlex

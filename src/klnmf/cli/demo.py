@@ -1,7 +1,5 @@
 """``klnmf demo``."""
 
-from __future__ import annotations
-
 import argparse
 
 from klnmf.cli.files import PAGE, check_output

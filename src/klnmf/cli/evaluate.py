@@ -1,7 +1,5 @@
 """``klnmf evaluate``."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import math

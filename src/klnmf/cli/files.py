@@ -1,7 +1,5 @@
 """Files that a command reads or writes: their names are checked before the work starts."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import shlex

@@ -1,7 +1,5 @@
 """``klnmf info``."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import platform

@@ -1,7 +1,5 @@
 """What fit, rank and consensus share: lines about their progress, checkpoints, Ctrl-C, pictures."""
 
-from __future__ import annotations
-
 import argparse
 import shlex
 import sys

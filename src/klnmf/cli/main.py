@@ -1,7 +1,5 @@
 """Runs one command: its answer goes to stdout, everything else to stderr."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

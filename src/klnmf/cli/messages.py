@@ -1,7 +1,5 @@
 """What a command prints besides its answer: notes, warnings and errors, each on one line."""
 
-from __future__ import annotations
-
 import argparse
 import logging
 import os

@@ -1,7 +1,5 @@
 """MODEL of a command line, and new data matched to its features."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 from typing import Any

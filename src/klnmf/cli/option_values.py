@@ -1,7 +1,5 @@
 """Values of options, checked as they are parsed."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Callable
 from typing import Any, TypeVar

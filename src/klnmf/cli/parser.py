@@ -1,7 +1,5 @@
 """argparse with shorter help, suggestions for mistyped options, and options spelled out."""
 
-from __future__ import annotations
-
 import argparse
 import difflib
 import shlex

@@ -1,7 +1,5 @@
 """``klnmf prepare``."""
 
-from __future__ import annotations
-
 import argparse
 
 from klnmf.cli.messages import DONE, say

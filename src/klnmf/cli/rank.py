@@ -1,7 +1,5 @@
 """``klnmf rank``."""
 
-from __future__ import annotations
-
 import argparse
 from typing import Any
 

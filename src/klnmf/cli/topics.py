@@ -1,7 +1,5 @@
 """``klnmf topics``."""
 
-from __future__ import annotations
-
 import argparse
 import json
 from typing import Any

@@ -1,7 +1,5 @@
 """Every check of the constraints and penalties of a fit, and their messages."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from typing import Any

@@ -3,8 +3,6 @@
 A nonzero at which W Hᵀ is 0 has an infinite divergence.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import partial
 

@@ -1,7 +1,5 @@
 """Names of features and samples: constraints on features are reordered, samples must agree."""
 
-from __future__ import annotations
-
 from typing import Any
 
 # Constraints with a row, or an entry, for each sample.

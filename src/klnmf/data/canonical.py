@@ -1,7 +1,5 @@
 """Compressed rows: their one canonical form, and some of their entries or rows."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -4,8 +4,6 @@ SciPy's compiled conversions trust the index arrays. An index out of range makes
 memory that is not theirs, and checks afterwards come too late.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable, Mapping

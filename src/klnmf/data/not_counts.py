@@ -9,8 +9,6 @@ transformations that leave a trace in every sample and change the meaning of a f
 - logarithms log(1 + x), base e, 2 or 10, of whole numbers or of either kind above.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Sums over X that do not depend on threads or on how X is stored."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 import numpy as np

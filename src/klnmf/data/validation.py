@@ -1,7 +1,5 @@
 """Every check of the data and of starting factors, and their messages."""
 
-from __future__ import annotations
-
 import inspect
 import warnings
 from typing import Any

@@ -1,7 +1,5 @@
 """Small real data that comes with the package."""
 
-from __future__ import annotations
-
 import io
 from importlib import resources
 

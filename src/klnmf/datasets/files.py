@@ -1,7 +1,5 @@
 """Where the files of a data set are: in a folder of the user's, in the cache, or on the network."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Images as counts: the brightness of each pixel."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

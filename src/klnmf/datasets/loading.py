@@ -4,8 +4,6 @@ What was read is kept as ``NAME.npz`` beside the publisher's files, with its nam
 the form that :func:`klnmf.readers.write_counts` writes. A user may also put such files there.
 """
 
-from __future__ import annotations
-
 import inspect
 import os
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """Single-cell counts: molecules of each gene in each cell."""
 
-from __future__ import annotations
-
 import shutil
 import tarfile
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Text data sets: words counted in documents."""
 
-from __future__ import annotations
-
 import tarfile
 from pathlib import Path
 from typing import Any

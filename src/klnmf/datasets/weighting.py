@@ -1,7 +1,5 @@
 """tf-idf weights, in the form that the published text sets used for NMF have."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Where an argument belongs, for the error about one that was passed to the wrong function."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Iterable
 from typing import Any, ParamSpec, TypeVar

@@ -1,7 +1,5 @@
 """`FactorModel`: the methods that all estimators share."""
 
-from __future__ import annotations
-
 import copy
 from contextlib import closing
 from importlib import import_module

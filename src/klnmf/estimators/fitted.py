@@ -1,7 +1,5 @@
 """The fitted attributes of a KLNMF, and models made from components."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from typing import Any, Self

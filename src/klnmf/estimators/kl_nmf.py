@@ -1,7 +1,5 @@
 """`KLNMF`: parameters, fitted attributes and methods."""
 
-from __future__ import annotations
-
 import os
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self, Unpack

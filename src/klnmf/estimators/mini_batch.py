@@ -1,7 +1,5 @@
 """`MiniBatchKLNMF`: the estimator that learns batch by batch."""
 
-from __future__ import annotations
-
 import time
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self

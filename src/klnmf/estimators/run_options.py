@@ -1,7 +1,5 @@
 """How a fit is run: options that do not change what is fitted."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from numbers import Real

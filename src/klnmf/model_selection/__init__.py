@@ -1,7 +1,5 @@
 """Choose the number of components, and find components that many runs agree on."""
 
-from __future__ import annotations
-
 from klnmf.model_selection.consensus_result import Consensus
 from klnmf.model_selection.consensus_runs import consensus
 from klnmf.model_selection.rank_selection import RankSelection

@@ -1,7 +1,5 @@
 """Checkpoints of rank searches and of consensus runs, to resume them with the same result."""
 
-from __future__ import annotations
-
 import os
 from abc import abstractmethod
 from collections.abc import Iterator

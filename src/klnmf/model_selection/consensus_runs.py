@@ -1,7 +1,5 @@
 """`consensus`: find the components that many runs agree on."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from typing import Any, NamedTuple

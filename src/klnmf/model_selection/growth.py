@@ -6,8 +6,6 @@ local optimum. To remove a component, the two whose merger costs least are merge
 from more components often end lower than those that come from fewer.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from klnmf.data.sparse_data import CountData

@@ -10,8 +10,6 @@ least as much, the objective of the visible cells never rises, and both have the
 points. Time and memory grow with the nonzeros and the hidden cells.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

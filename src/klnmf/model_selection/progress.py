@@ -1,7 +1,5 @@
 """Progress of a rank search and of a consensus: a bar, a callback, and the time that is left."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """`select_rank`: choose the number of components."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterable
 from numbers import Integral

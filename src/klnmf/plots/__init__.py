@@ -4,8 +4,6 @@ Every function plots on the axes that it is given, or on those of a new figure, 
 ``plot_convergence(model.history_).figure.savefig("convergence.png")``.
 """
 
-from __future__ import annotations
-
 from klnmf.plots.convergence import plot_convergence, plot_kkt_residual, plot_zeros
 from klnmf.plots.features import plot_component_sizes, plot_intervals, plot_top_features
 from klnmf.plots.heat_maps import plot_component_similarity, plot_components_by_label

@@ -1,7 +1,5 @@
 """Components of image data as images."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Sorting more entries than fit into memory: into buckets of keys first, then each by itself."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The stages of preparing a matrix: rows, then from them columns, then the header."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from importlib.metadata import version

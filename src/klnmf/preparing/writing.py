@@ -4,8 +4,6 @@ Two stages, each of which writes whole files: the rows, then from them the colum
 rows are complete is gone on with.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 import shutil

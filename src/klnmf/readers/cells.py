@@ -5,8 +5,6 @@ line end. A name like that is written behind an apostrophe, as spreadsheets them
 reading takes the apostrophe away again. Numbers are written as they are.
 """
 
-from __future__ import annotations
-
 import csv
 import re
 from collections.abc import Iterable

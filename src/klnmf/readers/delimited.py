@@ -4,8 +4,6 @@ The file is read line by line and only nonzeros are kept, so that memory grows w
 one line, not with the size of the table.
 """
 
-from __future__ import annotations
-
 import csv
 from array import array
 from collections.abc import Callable, Iterator, Sequence

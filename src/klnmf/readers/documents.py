@@ -4,8 +4,6 @@ scikit-learn's CountVectorizer counts their words, with its own options. Documen
 time.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

@@ -5,8 +5,6 @@ reads ``1,5`` as 1, skips what follows a number, and crashes at a NUL. If a bloc
 `klnmf.readers.diagnosis` finds the line.
 """
 
-from __future__ import annotations
-
 import io
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What a file format is: a class that reads, streams and writes counts."""
 
-from __future__ import annotations
-
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Which format a path is, and the two functions that go by it."""
 
-from __future__ import annotations
-
 import os
 from contextlib import ExitStack
 from pathlib import Path

@@ -1,7 +1,5 @@
 """HDF5 files of single cells: AnnData (.h5ad) and loom, read without a dense copy."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path

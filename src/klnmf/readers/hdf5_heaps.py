@@ -4,8 +4,6 @@ HDF5's library goes through a heap when it reads the first text of it. A free pl
 no writer leaves, keeps it there for ever; nothing can stop it then.
 """
 
-from __future__ import annotations
-
 import mmap
 import re
 from functools import lru_cache

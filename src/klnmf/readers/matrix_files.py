@@ -5,8 +5,6 @@ Names are in files beside the matrix, one per line: ``NAME.rows.txt``, ``NAME.co
 is optional.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import zipfile

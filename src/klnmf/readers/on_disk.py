@@ -1,7 +1,5 @@
 """Folders that ``klnmf prepare`` wrote, read into memory."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from klnmf.readers.format import Format

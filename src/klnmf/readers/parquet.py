@@ -1,7 +1,5 @@
 """Parquet: a table of counts, or triplets of row, column and count, read in batches."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

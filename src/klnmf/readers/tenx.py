@@ -3,8 +3,6 @@
 Both hold features × cells; what is returned is cells × features.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace

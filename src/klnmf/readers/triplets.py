@@ -1,7 +1,5 @@
 """What tables and triplets of named counts have in common, in text and in Parquet."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What the page shows about a model, with bounds on its size."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

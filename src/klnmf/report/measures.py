@@ -1,7 +1,5 @@
 """The numbers behind the report: relevance of words, places on the map, typical samples."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Writes the report: template, style, scripts and data in a single HTML page."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

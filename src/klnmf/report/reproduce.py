@@ -1,7 +1,5 @@
 """How to run the fit again: the model's parameters as Python and as a command line."""
 
-from __future__ import annotations
-
 import inspect
 import shlex
 from collections.abc import Mapping

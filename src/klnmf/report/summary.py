@@ -1,7 +1,5 @@
 """Texts and numbers of the report: the fit, the data, the versions."""
 
-from __future__ import annotations
-
 import math
 import platform
 from datetime import UTC, datetime

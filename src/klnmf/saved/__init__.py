@@ -1,7 +1,5 @@
 """Files for fitted models and checkpoints, in one open format (docs/format.md)."""
 
-from __future__ import annotations
-
 from klnmf.saved.container import SavedFileError
 
 __all__ = ["SavedFileError"]

@@ -4,8 +4,6 @@ Each ``pack_…`` puts arrays into a dictionary and returns an entry for the hea
 ``unpack_…`` reverses this, or raises a SavedFileError.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any

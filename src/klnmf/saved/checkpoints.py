@@ -1,7 +1,5 @@
 """Checkpoints of fits, from which a fit continues to exactly the same result."""
 
-from __future__ import annotations
-
 import math
 import zlib
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ docs/format.md describes it. Files may come from untrusted sources: no code in t
 no more memory is allocated than the file has bytes.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

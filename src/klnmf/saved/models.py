@@ -1,7 +1,5 @@
 """Model files: `KLNMF.save` and `KLNMF.load`."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Parameters of an estimator as JSON: numbers, strings, types and solvers."""
 
-from __future__ import annotations
-
 import dataclasses
 from numbers import Integral, Real
 from typing import Any

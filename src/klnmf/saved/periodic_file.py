@@ -1,7 +1,5 @@
 """Checkpoints: files to which long work writes its state from time to time."""
 
-from __future__ import annotations
-
 import math
 import time
 from abc import ABC, abstractmethod

@@ -1,7 +1,5 @@
 """Algorithms, all on the same row problem and the same loop; the one table of names."""
 
-from __future__ import annotations
-
 from klnmf.solvers.base import Solver
 from klnmf.solvers.coordinate_descent import PaperCoordinateDescent, SparseCoordinateDescent
 from klnmf.solvers.dense_descent import DenseCyclicDescent

@@ -1,7 +1,5 @@
 """What a solver is: a way to do one iteration on the factors. The loop is in `solvers/loop.py`."""
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable

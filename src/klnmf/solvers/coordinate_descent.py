@@ -1,7 +1,5 @@
 """Coordinate descent on the nonzeros: ours, which never rises, and the paper's, for comparison."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field
 from numbers import Integral

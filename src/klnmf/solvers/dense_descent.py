@@ -1,7 +1,5 @@
 """Hsieh and Dhillon's cyclic coordinate descent, which keeps the dense product W Hᵀ."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass
 from pathlib import Path

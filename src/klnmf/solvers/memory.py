@@ -1,7 +1,5 @@
 """What a solver keeps from one iteration to the next, in a form that a file can hold."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar

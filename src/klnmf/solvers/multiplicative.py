@@ -1,7 +1,5 @@
 """Multiplicative updates, plain (Lee and Seung) and extrapolated (BMMe)."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import ClassVar

@@ -1,7 +1,5 @@
 """The solve for one factor with the others fixed: what `transform` does, and how a fit ends."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

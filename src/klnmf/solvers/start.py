@@ -1,7 +1,5 @@
 """The state that a fit begins with: drawn, given, or half given."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

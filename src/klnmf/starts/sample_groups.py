@@ -1,7 +1,5 @@
 """Groups of similar samples, found among few of them: what the components of a fit start from."""
 
-from __future__ import annotations
-
 import numpy as np
 import scipy.sparse as sp
 

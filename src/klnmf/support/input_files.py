@@ -1,7 +1,5 @@
 """What all readers share: errors with a place, streams with limits, and names."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import zlib

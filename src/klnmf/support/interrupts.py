@@ -1,7 +1,5 @@
 """Ctrl-C that waits until work in progress is complete."""
 
-from __future__ import annotations
-
 import signal
 import threading
 from collections.abc import Iterator

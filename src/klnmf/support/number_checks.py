@@ -1,7 +1,5 @@
 """Checks of numbers that users pass."""
 
-from __future__ import annotations
-
 from numbers import Integral, Real
 from typing import Any
 

@@ -1,7 +1,5 @@
 """How messages name an option: as a Python argument, or as an option of the command line."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar

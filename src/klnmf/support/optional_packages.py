@@ -1,7 +1,5 @@
 """Packages that only parts of klnmf need."""
 
-from __future__ import annotations
-
 import importlib.metadata
 from collections.abc import Iterable
 from importlib import import_module

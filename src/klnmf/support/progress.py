@@ -1,7 +1,5 @@
 """Progress bars for long work."""
 
-from __future__ import annotations
-
 import sys
 from typing import Any, Self
 

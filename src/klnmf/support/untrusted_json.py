@@ -1,7 +1,5 @@
 """JSON from files of strangers: bounded in size and depth, and ValueError for all that is wrong."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

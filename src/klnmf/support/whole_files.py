@@ -6,8 +6,6 @@ leaves its temporary file behind; the next one that writes NAME removes it. A lo
 leftovers from the file of a writer that is still at work: the system releases it with the process.
 """
 
-from __future__ import annotations
-
 import fcntl
 import gzip
 import os

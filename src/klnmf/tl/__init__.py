@@ -5,8 +5,6 @@
 >>> tl.project(new_cells, adata)  # doctest: +SKIP
 """
 
-from __future__ import annotations
-
 from klnmf.tl.factorisation import nmf
 from klnmf.tl.fields import fitted_model
 from klnmf.tl.transfer import project

@@ -1,7 +1,5 @@
 """Measures of a fitted model: probabilities, top features, coherence, similarity, distances."""
 
-from __future__ import annotations
-
 from klnmf.topics.co_occurrence import coherence
 from klnmf.topics.distances import intertopic_coordinates, jensen_shannon_distances
 from klnmf.topics.features import format_topics, top_features

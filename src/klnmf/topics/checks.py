@@ -1,7 +1,5 @@
 """Checks and sums of factors, dense or sparse."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 

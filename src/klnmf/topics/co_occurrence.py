@@ -1,7 +1,5 @@
 """Coherence: whether the top features of a component occur in the same samples."""
 
-from __future__ import annotations
-
 from typing import Any, Literal, get_args
 
 import numpy as np

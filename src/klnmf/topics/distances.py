@@ -1,7 +1,5 @@
 """Distances between components, and a map of them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

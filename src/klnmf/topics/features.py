@@ -1,7 +1,5 @@
 """The top features of components, as lists and as text."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass

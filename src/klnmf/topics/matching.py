@@ -1,7 +1,5 @@
 """Similarity of the components of two models, and the pairs that match best."""
 
-from __future__ import annotations
-
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np

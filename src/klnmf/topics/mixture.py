@@ -1,7 +1,5 @@
 """A fitted model as probabilities: PLSI, shares of components, proportions by label."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

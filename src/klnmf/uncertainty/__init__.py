@@ -1,7 +1,5 @@
 """Uncertainty of a fitted model: bootstrap intervals, and tests for differential features."""
 
-from __future__ import annotations
-
 from klnmf.uncertainty.bootstrap_result import Bootstrap, Draws
 from klnmf.uncertainty.differential import DifferentialFeatures, differential_features
 from klnmf.uncertainty.intervals import Intervals

@@ -1,7 +1,5 @@
 """`Bootstrap`: the result of `bootstrap`."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self

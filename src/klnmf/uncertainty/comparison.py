@@ -6,8 +6,6 @@ x_jk is its share of component k. The features are independent row problems, whi
 solves all at once.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from contextlib import closing

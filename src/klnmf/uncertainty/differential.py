@@ -1,7 +1,5 @@
 """`differential_features`: features with a larger share in one component than in others."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from numbers import Integral

@@ -1,7 +1,5 @@
 """Checks of the model, the counts and the names."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

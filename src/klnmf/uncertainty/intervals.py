@@ -1,7 +1,5 @@
 """Intervals for shares, from standard errors or, near 0 and 1, from the likelihood."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

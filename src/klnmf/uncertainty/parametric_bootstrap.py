@@ -1,7 +1,5 @@
 """`bootstrap`: intervals for the parts of a model, from refits to simulated data."""
 
-from __future__ import annotations
-
 import warnings
 from collections import deque
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What workers do with the blocks of a Dask array: check, cut, transpose, sum."""
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Callable
 from typing import Any, NamedTuple

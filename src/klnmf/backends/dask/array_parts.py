@@ -1,7 +1,5 @@
 """Parts of a Dask array on the workers, as the driver asks for them."""
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Callable
 from typing import Any

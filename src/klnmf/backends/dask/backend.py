@@ -1,7 +1,5 @@
 """The row problems on the workers of a Dask cluster, with the same results as on one machine."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any, ClassVar
 

@@ -1,7 +1,5 @@
 """Dask arrays that the estimators take, with their constraints, and return."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

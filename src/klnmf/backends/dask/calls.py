@@ -1,7 +1,5 @@
 """What the driver calls on workers: a message to all of them, or a task for one."""
 
-from __future__ import annotations
-
 import asyncio
 
 from distributed import Worker, get_worker

@@ -1,7 +1,5 @@
 """CRC-32 of two pieces together, from the checksums of each."""
 
-from __future__ import annotations
-
 # A zero bit appended is a linear map of the 32 bits: column i is what it makes of bit i.
 _POLYNOMIAL = 0xEDB88320
 _ONE_BIT = [_POLYNOMIAL, *(1 << i for i in range(31))]

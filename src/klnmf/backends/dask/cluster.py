@@ -5,8 +5,6 @@ A worker may die at any moment, and every contact may fail then. All contacts go
 without that worker, and in :class:`ClusterLostError` if no worker or scheduler is left.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Collection

@@ -1,7 +1,5 @@
 """X in parts: where they come from, and how they come to the workers."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, Protocol
 

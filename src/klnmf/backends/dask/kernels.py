@@ -1,7 +1,5 @@
 """The operations on one part, as functions that do not change their inputs."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

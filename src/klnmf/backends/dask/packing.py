@@ -1,7 +1,5 @@
 """Rows of a factor as they are sent to another worker: dense, or without zeros if smaller."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

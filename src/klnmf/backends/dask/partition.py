@@ -5,8 +5,6 @@ blocks that it has as a whole. Of a block that is cut by a border it returns the
 that this block can be summed as on one machine.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Which worker has which parts, and which one holds copies of them."""
 
-from __future__ import annotations
-
 
 def homes_for(old: tuple[str, ...], workers: list[str]) -> tuple[str, ...]:
     """By part, its worker: the old one if it still exists; idle workers take over from others.

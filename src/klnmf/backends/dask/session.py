@@ -5,8 +5,6 @@ worker copies its parts of all versions to another one. When a worker is lost, t
 brought together, and the rounds since then are repeated: same inputs, same result.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import itertools

@@ -4,8 +4,6 @@ A worker answers *rounds* of the driver and requests of its peers for parts of f
 it holds ever changes, so a round that is repeated gives exactly the same result.
 """
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import time

@@ -1,7 +1,5 @@
 """The folder of a prepared matrix: its files, its header, and quick checks; see docs/format.md."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """A prepared matrix: opened at once, and read in pieces by every half-step."""
 
-from __future__ import annotations
-
 import copy
 import os
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Sizes of memory, such as 512M."""
 
-from __future__ import annotations
-
 import re
 from numbers import Integral
 

@@ -5,8 +5,6 @@ right. While the states are the same, so are the contents: writing to a file cha
 A copy has other times, and is read again.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
