@@ -28,6 +28,12 @@ def stops(record: dict[str, Any]) -> bool:
     return bool(record["iteration"] == 2)
 
 
+def test_a_callback_cannot_change_the_history() -> None:
+    run = RunOptions(callback=lambda record: record.clear())
+    history = KLNMF(3, run=run, **SETTINGS).fit(SQUARE).history_
+    assert [record["iteration"] for record in history] == list(range(1, len(history) + 1))
+
+
 # ---- one parameter ------------------------------------------------------------------------------
 
 
@@ -186,6 +192,7 @@ def test_a_model_of_components_does_not_share_their_array() -> None:
         ({"n_components": 7}, "n_components=7, but components has 2 rows"),
         ({"tol": -1}, "'tol' parameter of KLNMF"),
         ({"constraint_names": "missing"}, "must be a list of names, got 'missing'"),
+        ({"feature_names": "abc"}, "must be a list of names, got 'abc'"),
     ],
 )
 def test_parameters_that_contradict_the_components_are_refused(given: Any, message: str) -> None:

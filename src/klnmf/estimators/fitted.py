@@ -83,8 +83,12 @@ class FittedModel(FactorModel):
         values = components.data if sp.issparse(components) else components
         if values.min(initial=0) < 0:
             raise ValueError(f"components must be nonnegative; the least is {values.min():g}.")
-        if isinstance(constraint_names, str):
-            raise TypeError(f"constraint_names must be a list of names, got {constraint_names!r}.")
+        for name, value in (
+            ("constraint_names", constraint_names),
+            ("feature_names", feature_names),
+        ):
+            if isinstance(value, str):
+                raise TypeError(f"{name} must be a list of names, got {value!r}.")
         if not 0 <= n_fixed_W <= n_components:
             raise ValueError(f"n_fixed_W must be from 0 to {n_components}, got {n_fixed_W}.")
         model = cls(**{"n_components": n_components, **parameters})

@@ -124,7 +124,8 @@ def _run(
 
         def on_record(record: Record) -> bool:
             bar.update(record)
-            return options.callback is not None and bool(options.callback(record))
+            # A copy, so that whatever the callback does to it leaves history_ alone.
+            return options.callback is not None and bool(options.callback(dict(record)))
 
         row_solve = model._row_solve()
         limit = MaxIterations(run.state.iteration - len(run.history) + model.max_iter)
@@ -276,10 +277,11 @@ def _warn_not_converged(history: list[Record], residual: float, max_iter: int, t
     """Warn of a fit that was stopped by its number of iterations."""
     last, before = history[-1], history[-2 if len(history) > 1 else -1]
     change = relative_gain(before["objective"], last["objective"])
+    fell = f"fell by {change:.1e} of its value" if change > 0 else "did not fall"
     warn_caller(
         f"The fit stopped at {option('max_iter', max_iter)} with a KKT residual of "
-        f"{residual:.2g}, above {option('tol', tol)}; in the last iteration the objective fell by "
-        f"{change:.1e} of its value. If that is not enough, increase {option('max_iter')} (in "
+        f"{residual:.2g}, above {option('tol', tol)}; in the last iteration the objective "
+        f"{fell}. If that is not enough, increase {option('max_iter')} (in "
         "Python, fits with warm_start=True continue where the last one stopped). If it is, "
         f"increase {option('tol')}.",
         ConvergenceWarning,
