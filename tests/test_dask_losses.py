@@ -70,19 +70,25 @@ def moments(n_in_start: int, n_in_all: int, duration: float) -> list[float]:
     return [SECONDS_OF_START * x**2 for x in start] + [duration * x for x in whole]
 
 
-def kill_later(seconds: float, find_victims: Callable[[], list[int]]) -> threading.Thread:
-    """Kill processes after a while, as soon as there are some."""
+def kill_later(seconds: float, find_victims: Callable[[], list[int]]) -> Callable[[], None]:
+    """Kill processes after a while, as soon as there are some; call the result after the fit."""
+    is_over = threading.Event()
 
     def kill_them() -> None:
         time.sleep(seconds)
         while not (victims := find_victims()):
-            time.sleep(0.01)
+            if is_over.wait(0.01):
+                return
         for victim in victims:
             os.kill(victim, signal.SIGKILL)
 
+    def finish() -> None:
+        is_over.set()
+        thread.join()
+
     thread = threading.Thread(target=kill_them)
     thread.start()
-    return thread
+    return finish
 
 
 @pytest.mark.parametrize(
@@ -105,9 +111,9 @@ def test_workers_killed_at_any_moment(
         victims: list[int] = []
         for moment in moments(n_in_start, n_in_all, time.monotonic() - started):
             victims = random.sample(killable_workers(client, 2, killed=victims), n_victims)
-            killer = kill_later(moment, lambda victims=victims: victims)
+            finish = kill_later(moment, lambda victims=victims: victims)
             W = fit(X)
-            killer.join()
+            finish()
             np.testing.assert_array_equal(W, expected, err_msg=f"killed after {moment:.3f} s")
 
 
@@ -122,9 +128,9 @@ def test_own_workers_killed_at_any_moment(expected: Any) -> None:
     started = time.monotonic()
     fit(COUNTS, n_threads=2)
     for moment in moments(2, 1, time.monotonic() - started - 1.0):
-        killer = kill_later(moment, own_workers)
+        finish = kill_later(moment, own_workers)
         W = fit(COUNTS, n_threads=2)
-        killer.join()
+        finish()
         np.testing.assert_array_equal(W, expected, err_msg=f"killed after {moment:.3f} s")
 
 
