@@ -40,7 +40,7 @@ class Format(ABC):
 
     def write(self, table: CountTable, path: Path) -> None:
         """Write counts to a new file; ``path`` has one of the endings."""
-        raise NotImplementedError(f"Counts cannot be written as {self.name}.")
+        raise ValueError(f"Counts cannot be written as {self.name}.")
 
     def files_beside(self, table: CountTable, path: Path) -> dict[Path, bytes]:
         """Return the other files to write beside ``path``, and their content."""

@@ -68,7 +68,7 @@ class _Item:
         return ReadError(self.path, f"{self.place or 'the file'} {problem}")
 
     def text(self, attribute: str) -> str | None:
-        """Attribute that is one text; None where there is none."""
+        """Return an attribute that must be a string, or None if it is absent."""
         value = self._attribute(attribute)
         value = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
         if value is not None and not isinstance(value, str):
@@ -76,7 +76,7 @@ class _Item:
         return value
 
     def shape_in(self, attribute: str) -> tuple[int, int] | None:
-        """Attribute that gives rows and columns; None where there is none."""
+        """Return an attribute that holds a number of rows and of columns, or None if it is absent."""
         value = self._attribute(attribute)
         if value is None:
             return None

@@ -39,8 +39,8 @@ def verdict(model: Any) -> Verdict:
             True,
             "The fit converged",
             f"After {iterations} and {seconds} the {residual}, at most tol = {model.tol:g}. To "
-            "this accuracy, small changes of the factors do not lower the objective. There are "
-            "many such solutions: another seed may give somewhat different topics.",
+            "this accuracy, no small change to the factors lowers the objective. Data often allow "
+            "several such solutions: another seed may give slightly different topics.",
         )
     if model.n_iter_ < model.max_iter:
         reason = "It was stopped by a callback or by the user "

@@ -96,7 +96,7 @@ def share_intervals(
 
 
 def _largest_other(values: FloatArray) -> FloatArray:
-    """Largest other entry of the same row; 0 if there is none."""
+    """For each entry, return the largest of the others in its row, or 0 in a single column."""
     if values.shape[1] < 2:
         return np.zeros_like(values)
     second, first = np.partition(values, -2, axis=1)[:, -2:].T[:, :, np.newaxis]
