@@ -76,7 +76,7 @@ class _Item:
         return value
 
     def shape_in(self, attribute: str) -> tuple[int, int] | None:
-        """Return an attribute that holds a number of rows and of columns, or None if it is absent."""
+        """Return an attribute that holds numbers of rows and columns, or None if it is absent."""
         value = self._attribute(attribute)
         if value is None:
             return None
