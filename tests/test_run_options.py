@@ -222,7 +222,8 @@ def test_a_fit_that_is_cut_short_is_not_the_one_to_continue() -> None:
     assert (model.components_ == components).all()
     with pytest.warns(ConvergenceWarning):
         model.set_params(run__callback=None).fit(X)
-    assert model.n_iter_ == 3  # from the components, not from the state of the failed fit
+    # From the components, not from the state that the failed fit changed.
+    assert [record["iteration"] for record in model.history_] == [1, 2, 3]
 
 
 # ---- names ---------------------------------------------------------------------------------------

@@ -13,7 +13,6 @@ import numpy as np
 
 from klnmf.data.sums import ROWS_PER_SUM
 from klnmf.support.array_types import Array
-from klnmf.support.caching import cached_property
 
 # A border is moved to the nearest border of blocks if that is within this share of a part.
 ALIGNED_WITHIN = 0.03
@@ -56,19 +55,6 @@ class Partition:
     def size(self, part: int) -> int:
         """Rows of a part."""
         return self.bounds[part + 1] - self.bounds[part]
-
-    @cached_property
-    def cut_blocks(self) -> list[slice]:
-        """Blocks that lie in more than one part, in order."""
-        starts = {bound // ROWS_PER_SUM * ROWS_PER_SUM for bound in self.bounds[1:-1]}
-        blocks = [slice(s, min(s + ROWS_PER_SUM, self.n_rows)) for s in sorted(starts)]
-        return [block for block in blocks if not self._is_whole_somewhere(block)]
-
-    def _is_whole_somewhere(self, block: slice) -> bool:
-        return any(
-            self.bounds[p] <= block.start and block.stop <= self.bounds[p + 1]
-            for p in range(self.n_parts)
-        )
 
     def _whole_blocks(self, part: int) -> tuple[int, int]:
         """First and last row (exclusive) of the blocks that a part has as a whole."""
