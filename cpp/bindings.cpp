@@ -93,7 +93,7 @@ klnmf::RowConstraints constraints_of(const BoundConstraints* bound, std::size_t 
 template <class D, class X>
 void check_sizes(const In1<std::int64_t>& indptr, const In1<std::int32_t>& indices,
                  const In1<D>& values, std::size_t rank, const In1<double>& c, const X& x,
-                 const Out1<double>& kkt) {
+                 const Out1<double>& kkt, const Out1<double>* gap = nullptr) {
     require(indptr.size() > 0, "indptr is empty");
     const std::size_t n_rows = indptr.size() - 1;
     const auto nnz = static_cast<std::size_t>(indptr.data()[n_rows]);
@@ -101,7 +101,8 @@ void check_sizes(const In1<std::int64_t>& indptr, const In1<std::int32_t>& indic
     require(x.shape(0) == n_rows && x.shape(1) == rank,
             "x must have a row for each row of the data");
     require(c.size() == rank, "c must have an entry for each column of A");
-    require(kkt.size() == n_rows, "kkt must have an entry for each row of the data");
+    require(kkt.size() == n_rows && (!gap || gap->size() == n_rows),
+            "kkt and gap must have an entry for each row of the data");
 }
 
 // Factors of type T, data of type D.
@@ -112,8 +113,8 @@ void bind_mixed_kernels(nb::module_& m) {
         [](In1<std::int64_t> indptr, In1<std::int32_t> indices, In1<D> values, In2<T> A,
            In1<double> c, double l2, In1<std::int32_t> order, int rounds, int sweeps,
            double tolerance, bool want_value, int n_threads, Out2<T> x, Out1<double> value,
-           Out1<double> kkt, const BoundConstraints* constraints) {
-            check_sizes(indptr, indices, values, A.shape(1), c, x, kkt);
+           Out1<double> kkt, Out1<double> gap, const BoundConstraints* constraints) {
+            check_sizes(indptr, indices, values, A.shape(1), c, x, kkt, &gap);
             require(order.size() == A.shape(1) && value.size() == kkt.size(),
                     "order needs an entry for each column of A, value one for each row");
             const klnmf::GuardedSettings settings{order.data(), rounds, sweeps, tolerance,
@@ -121,62 +122,66 @@ void bind_mixed_kernels(nb::module_& m) {
             klnmf::guarded_rows(rows_of<T>(indptr, indices, values), fixed_of(A, c), l2,
                                 static_cast<std::int64_t>(A.shape(0)),
                                 constraints_of(constraints, x.shape(0), x.shape(1)), settings,
-                                n_threads, x.data(), value.data(), kkt.data());
+                                n_threads, x.data(), value.data(), kkt.data(), gap.data());
         },
         "indptr"_a.noconvert(), "indices"_a.noconvert(), "values"_a.noconvert(), "A"_a.noconvert(),
         "c"_a.noconvert(), "l2"_a, "order"_a.noconvert(), "rounds"_a, "sweeps"_a, "tolerance"_a,
         "want_value"_a, "n_threads"_a, "x"_a.noconvert(), "value"_a.noconvert(),
-        "kkt"_a.noconvert(), "constraints"_a.none() = nb::none(), Unlocked(),
-        "One half-step of coordinate descent with steps that cannot overshoot; x, value, kkt are "
-        "out.");
+        "kkt"_a.noconvert(), "gap"_a.noconvert(), "constraints"_a.none() = nb::none(), Unlocked(),
+        "One half-step of coordinate descent with steps that cannot overshoot; x, value, kkt, gap "
+        "are out.");
     m.def(
         "newton_rows",
         [](In1<std::int64_t> indptr, In1<std::int32_t> indices, In1<D> values, In2<T> A,
            In1<double> c, double l2, bool cold, int relaxed, int rounds, double tolerance,
-           int n_threads, Out2<T> x, Out1<double> kkt, const BoundConstraints* constraints) {
-            check_sizes(indptr, indices, values, A.shape(1), c, x, kkt);
+           int n_threads, Out2<T> x, Out1<double> kkt, Out1<double> gap,
+           const BoundConstraints* constraints) {
+            check_sizes(indptr, indices, values, A.shape(1), c, x, kkt, &gap);
             const klnmf::NewtonSettings settings{cold, relaxed, rounds, tolerance};
             klnmf::newton_rows(rows_of<T>(indptr, indices, values), fixed_of(A, c), l2,
                                static_cast<std::int64_t>(A.shape(0)),
                                constraints_of(constraints, x.shape(0), x.shape(1)), settings,
-                               n_threads, x.data(), kkt.data());
+                               n_threads, x.data(), kkt.data(), gap.data());
         },
         "indptr"_a.noconvert(), "indices"_a.noconvert(), "values"_a.noconvert(), "A"_a.noconvert(),
         "c"_a.noconvert(), "l2"_a, "cold"_a, "relaxed"_a, "rounds"_a, "tolerance"_a, "n_threads"_a,
-        "x"_a.noconvert(), "kkt"_a.noconvert(), "constraints"_a.none() = nb::none(), Unlocked(),
-        "Every row problem solved to a residual; x and kkt are out.");
+        "x"_a.noconvert(), "kkt"_a.noconvert(), "gap"_a.noconvert(),
+        "constraints"_a.none() = nb::none(), Unlocked(),
+        "Every row problem solved to a residual; x, kkt and gap are out.");
     m.def(
         "multiplicative_rows",
         [](In1<std::int64_t> indptr, In1<std::int32_t> indices, In1<D> values, In2<T> A,
            In1<double> c, double l2, int relaxed, int n_threads, Out2<T> x, Out1<double> kkt,
-           const BoundConstraints* constraints) {
-            check_sizes(indptr, indices, values, A.shape(1), c, x, kkt);
+           Out1<double> gap, const BoundConstraints* constraints) {
+            check_sizes(indptr, indices, values, A.shape(1), c, x, kkt, &gap);
             klnmf::multiplicative_rows(rows_of<T>(indptr, indices, values), fixed_of(A, c), l2,
                                        static_cast<std::int64_t>(A.shape(0)),
                                        constraints_of(constraints, x.shape(0), x.shape(1)), relaxed,
-                                       n_threads, x.data(), kkt.data());
+                                       n_threads, x.data(), kkt.data(), gap.data());
         },
         "indptr"_a.noconvert(), "indices"_a.noconvert(), "values"_a.noconvert(), "A"_a.noconvert(),
         "c"_a.noconvert(), "l2"_a, "relaxed"_a, "n_threads"_a, "x"_a.noconvert(),
-        "kkt"_a.noconvert(), "constraints"_a.none() = nb::none(), Unlocked(),
-        "One half-step of multiplicative updates; x and kkt are out.");
+        "kkt"_a.noconvert(), "gap"_a.noconvert(), "constraints"_a.none() = nb::none(), Unlocked(),
+        "One half-step of multiplicative updates; x, kkt and gap are out.");
     m.def(
         "evaluate_rows",
         [](In1<std::int64_t> indptr, In1<std::int32_t> indices, In1<D> values, In2<T> A,
            In1<double> c, double l2, bool want_residual, int n_threads, In2<T> x,
-           Out1<double> value, Out1<double> kkt, const BoundConstraints* constraints) {
-            check_sizes(indptr, indices, values, A.shape(1), c, x, kkt);
+           Out1<double> value, Out1<double> kkt, Out1<double> gap,
+           const BoundConstraints* constraints) {
+            check_sizes(indptr, indices, values, A.shape(1), c, x, kkt, &gap);
             require(value.size() == kkt.size(),
                     "value must have an entry for each row of the data");
             klnmf::evaluate_rows(rows_of<T>(indptr, indices, values), fixed_of(A, c), l2,
                                  static_cast<std::int64_t>(A.shape(0)),
                                  constraints_of(constraints, x.shape(0), x.shape(1)), want_residual,
-                                 n_threads, x.data(), value.data(), kkt.data());
+                                 n_threads, x.data(), value.data(), kkt.data(), gap.data());
         },
         "indptr"_a.noconvert(), "indices"_a.noconvert(), "values"_a.noconvert(), "A"_a.noconvert(),
         "c"_a.noconvert(), "l2"_a, "want_residual"_a, "n_threads"_a, "x"_a.noconvert(),
-        "value"_a.noconvert(), "kkt"_a.noconvert(), "constraints"_a.none() = nb::none(), Unlocked(),
-        "Value and residual of every row at x, in double; value, kkt are out.");
+        "value"_a.noconvert(), "kkt"_a.noconvert(), "gap"_a.noconvert(),
+        "constraints"_a.none() = nb::none(), Unlocked(),
+        "Value, residual and gap of every row at x, in double; value, kkt, gap are out.");
 }
 
 template <class T>

@@ -35,15 +35,17 @@ struct BatchScratch {
 template <class T>
 KLNMF_INLINE void guarded_row_alone(const SparseRows<T>& data, const FixedFactor<T>& fixed,
                                     double l2, const GuardedSettings& settings, std::int64_t i,
-                                    bool want_kkt, RowScratch<T>& scratch, T* x, double* value,
-                                    double* kkt) {
+                                    bool is_first, RowScratch<T>& scratch, T* x, double* value,
+                                    double* kkt, double* gap) {
     T* x_row = x + i * fixed.rank;
     const RowOutcome outcome =
         guarded_row(load_row(data, i, fixed, l2, x_row, scratch), settings, scratch);
     store_row(scratch, fixed.rank, x_row);
     value[i] = outcome.value;
-    if (want_kkt)
+    if (is_first) {
         kkt[i] = outcome.kkt;
+        gap[i] = outcome.gap;
+    }
 }
 
 // One round for a batch of short rows: screening, sweeps, value. Rows that have not arrived stay in
@@ -52,7 +54,7 @@ template <class T>
 KLNMF_INLINE int guarded_batch(const SparseRows<T>& data, const FixedFactor<T>& fixed,
                                const GuardedSettings& settings, bool is_first, bool is_last,
                                std::int64_t* rows, int count, RowScratch<T>& scratch,
-                               RowBatch<T>& batch, T* x, double* value, double* kkt) {
+                               RowBatch<T>& batch, T* x, double* value, double* kkt, double* gap) {
     using Mask = typename Lanes<T>::Mask;
     constexpr int lanes = Lanes<T>::count;
     clear_batch(batch);
@@ -65,6 +67,8 @@ KLNMF_INLINE int guarded_batch(const SparseRows<T>& data, const FixedFactor<T>& 
             alone[l] = -1;
             continue;
         }
+        if (is_first)
+            gap[rows[l]] = gap_of_row(row, of_lane); // screening uses S up
         T residual;
         const int n_active = screen(row, settings.order, of_lane, residual);
         if (is_first)
@@ -83,7 +87,7 @@ KLNMF_INLINE int guarded_batch(const SparseRows<T>& data, const FixedFactor<T>& 
     for (int l = 0; l < count; ++l) {
         const std::int64_t i = rows[l];
         if (alone[l]) {
-            guarded_row_alone(data, fixed, 0.0, settings, i, is_first, scratch, x, value, kkt);
+            guarded_row_alone(data, fixed, 0.0, settings, i, is_first, scratch, x, value, kkt, gap);
             continue;
         }
         store_lane(batch, l);
@@ -121,7 +125,7 @@ KLNMF_CLONES void guarded_range(const SparseRows<T>& data, const FixedFactor<T>&
                                 std::int64_t n_cols, const RowConstraints& constraints,
                                 const GuardedSettings& settings, std::int64_t begin,
                                 std::int64_t end, RowScratch<T>& scratch, BatchScratch<T>& batches,
-                                T* x, double* value, double* kkt) {
+                                T* x, double* value, double* kkt, double* gap) {
     constexpr int lanes = Lanes<T>::count;
     const std::int64_t longest = l2 == 0 ? longest_batched_row : 0;
     std::vector<std::int64_t>& rows = batches.rows;
@@ -129,7 +133,7 @@ KLNMF_CLONES void guarded_range(const SparseRows<T>& data, const FixedFactor<T>&
     for (std::int64_t i = begin; i < end; ++i) {
         T* const x_row = x + i * fixed.rank;
         const bool plain = constraints.is_plain(i);
-        value[i] = kkt[i] = 0;
+        value[i] = kkt[i] = gap[i] = 0;
         if (settle_empty_row(data.length(i), fixed, x_row)) {
             if (fixed.held && settings.want_value) {
                 const auto [own, own_l2] =
@@ -140,7 +144,7 @@ KLNMF_CLONES void guarded_range(const SparseRows<T>& data, const FixedFactor<T>&
             rows.push_back(i);
         } else {
             const auto [own, own_l2] = factor_of_row(constraints, fixed, l2, n_cols, i, scratch);
-            guarded_row_alone(data, own, own_l2, settings, i, true, scratch, x, value, kkt);
+            guarded_row_alone(data, own, own_l2, settings, i, true, scratch, x, value, kkt, gap);
         }
     }
     if (rows.empty())
@@ -150,9 +154,9 @@ KLNMF_CLONES void guarded_range(const SparseRows<T>& data, const FixedFactor<T>&
         std::size_t left = 0;
         for (std::size_t first = 0; first < rows.size(); first += lanes) {
             const int count = static_cast<int>(std::min<std::size_t>(lanes, rows.size() - first));
-            const int kept =
-                guarded_batch(data, fixed, settings, round == 0, round == settings.rounds - 1,
-                              rows.data() + first, count, scratch, batches.batch, x, value, kkt);
+            const int kept = guarded_batch(data, fixed, settings, round == 0,
+                                           round == settings.rounds - 1, rows.data() + first, count,
+                                           scratch, batches.batch, x, value, kkt, gap);
             std::copy_n(rows.begin() + first, kept, rows.begin() + left);
             left += kept;
         }

@@ -16,24 +16,26 @@
 namespace klnmf {
 
 // One half-step of "srcd": every row of x (in/out) descends on its row problem. `value` (out)
-// receives f of each row where settings.want_value, `kkt` (out) the residual met before the step.
+// receives f of each row where settings.want_value, `kkt` and `gap` (out) the residual and the gap
+// met before the step.
 template <class T>
 void guarded_rows(const SparseRows<T>& data, const FixedFactor<T>& fixed, double l2,
                   std::int64_t n_cols, const RowConstraints& constraints,
-                  const GuardedSettings& settings, int n_threads, T* x, double* value, double* kkt);
+                  const GuardedSettings& settings, int n_threads, T* x, double* value, double* kkt,
+                  double* gap);
 
-// Solves every row problem to its end: x is in/out, or out alone where settings.cold; `kkt` (out)
-// receives the residual met before the first Newton step.
+// Solves every row problem to its end: x is in/out, or out alone where settings.cold; `kkt` and
+// `gap` (out) receive what was met before the first Newton step.
 template <class T>
 void newton_rows(const SparseRows<T>& data, const FixedFactor<T>& fixed, double l2,
                  std::int64_t n_cols, const RowConstraints& constraints,
-                 const NewtonSettings& settings, int n_threads, T* x, double* kkt);
+                 const NewtonSettings& settings, int n_threads, T* x, double* kkt, double* gap);
 
 // One half-step of "mu", with so many relaxed steps before the plain one.
 template <class T>
 void multiplicative_rows(const SparseRows<T>& data, const FixedFactor<T>& fixed, double l2,
                          std::int64_t n_cols, const RowConstraints& constraints, int relaxed,
-                         int n_threads, T* x, double* kkt);
+                         int n_threads, T* x, double* kkt, double* gap);
 
 // One half-step of "srcd-paper".
 template <class T>
@@ -48,11 +50,11 @@ void dense_rows(const SparseRows<T>& data, std::int64_t n_cols, const T* columns
                 const double* c, double l2, const DenseSettings& settings, bool by_columns,
                 int n_threads, T* x, double* P, double* kkt);
 
-// f and, where wanted, the residual of every row at x (in), in double.
+// f and, where wanted, the residual and the gap of every row at x (in), in double.
 template <class T>
 void evaluate_rows(const SparseRows<T>& data, const FixedFactor<T>& fixed, double l2,
                    std::int64_t n_cols, const RowConstraints& constraints, bool want_residual,
-                   int n_threads, const T* x, double* value, double* kkt);
+                   int n_threads, const T* x, double* value, double* kkt, double* gap);
 
 // Sums over blocks of this many rows, by row number, are what makes every total independent of
 // threads and of how the rows are stored or distributed.

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "parallel.hpp"
+#include "row_gap.hpp"
 #include "row_scratch.hpp"
 #include "sparse_view.hpp"
 #include "vector_lanes.hpp"
@@ -95,10 +96,12 @@ KLNMF_INLINE double entry_residual(double x, double c, double g, double total) {
 struct RowOutcome {
     double value; // f at the row's new x, where the rule computes it and was asked to
     double kkt;   // the largest violation met
+    double gap;   // how much lower f could be, at most, where the rule started
 };
 
-// f(x) and its residual for one row, with every sum in double; the residual is 0 where only the
-// value is wanted, which costs half. Components that are `frozen` (null: none is) have no residual.
+// f(x), its residual and its gap for one row, with every sum in double; the latter two are 0 where
+// only the value is wanted, which costs half. Components that are `frozen` (null: none is) do not
+// count for them.
 template <class T, class D>
 KLNMF_INLINE RowOutcome evaluate_values(const D* values, const std::int32_t* indices,
                                         std::int64_t length, const FixedFactor<T>& fixed,
@@ -107,7 +110,7 @@ KLNMF_INLINE RowOutcome evaluate_values(const D* values, const std::int32_t* ind
     constexpr double infinity = std::numeric_limits<double>::infinity();
     constexpr std::int64_t chunk = 128;
     const int rank = fixed.rank;
-    RowOutcome outcome{linear_and_quadratic(x, fixed.c, l2, rank), 0};
+    RowOutcome outcome{linear_and_quadratic(x, fixed.c, l2, rank), 0, 0};
     double total = 0;
     double y[chunk];
     double* S = scratch.S_exact;
@@ -122,7 +125,7 @@ KLNMF_INLINE RowOutcome evaluate_values(const D* values, const std::int32_t* ind
             for (int k = 0; k < rank; ++k)
                 product += static_cast<double>(a[k]) * static_cast<double>(x[k]);
             if (!(product > std::numeric_limits<double>::min()))
-                return {infinity, infinity}; // a nonzero without cover
+                return {infinity, infinity, infinity}; // a nonzero without cover
             y[i] = product;
             if (!want_residual)
                 continue;
@@ -141,6 +144,8 @@ KLNMF_INLINE RowOutcome evaluate_values(const D* values, const std::int32_t* ind
         const double residual = entry_residual(x[k], fixed.c[k], g, total);
         outcome.kkt = residual > outcome.kkt ? residual : outcome.kkt;
     }
+    if (want_residual)
+        outcome.gap = row_gap(fixed.c, l2, x, S, rank, frozen, total);
     return outcome;
 }
 

@@ -28,16 +28,17 @@ KLNMF_CLONES void multiplicative_range(const SparseRows<T>& data, const FixedFac
                                        double l2, std::int64_t n_cols,
                                        const RowConstraints& constraints, int relaxed,
                                        std::int64_t begin, std::int64_t end, RowScratch<T>& scratch,
-                                       T* x, double* kkt) {
+                                       T* x, double* kkt, double* gap) {
     for (std::int64_t i = begin; i < end; ++i) {
         T* x_row = x + i * fixed.rank;
-        kkt[i] = 0;
+        kkt[i] = gap[i] = 0;
         if (settle_empty_row(data.length(i), fixed, x_row))
             continue;
         const auto [own, own_l2] = factor_of_row(constraints, fixed, l2, n_cols, i, scratch);
-        kkt[i] =
-            multiplicative_row(load_row(data, i, own, own_l2, x_row, scratch), relaxed, scratch)
-                .kkt;
+        const RowOutcome outcome =
+            multiplicative_row(load_row(data, i, own, own_l2, x_row, scratch), relaxed, scratch);
+        kkt[i] = outcome.kkt;
+        gap[i] = outcome.gap;
         store_row(scratch, fixed.rank, x_row);
     }
 }
@@ -70,13 +71,15 @@ template <class T>
 KLNMF_CLONES void evaluate_range(const SparseRows<T>& data, const FixedFactor<T>& fixed, double l2,
                                  std::int64_t n_cols, const RowConstraints& constraints,
                                  bool want_residual, std::int64_t begin, std::int64_t end,
-                                 RowScratch<T>& scratch, const T* x, double* value, double* kkt) {
+                                 RowScratch<T>& scratch, const T* x, double* value, double* kkt,
+                                 double* gap) {
     for (std::int64_t i = begin; i < end; ++i) {
         const auto [own, own_l2] = factor_of_row(constraints, fixed, l2, n_cols, i, scratch);
         const RowOutcome outcome = evaluate_row(data, i, own, x + i * fixed.rank, own_l2,
                                                 want_residual, constraints.frozen, scratch);
         value[i] = outcome.value;
         kkt[i] = outcome.kkt;
+        gap[i] = outcome.gap;
     }
 }
 
@@ -96,8 +99,8 @@ void for_each_range_padded(const SparseRows<T>& data, const FixedFactor<T>& unpa
 template <class T>
 void guarded_rows(const SparseRows<T>& data, const FixedFactor<T>& unpadded, double l2,
                   std::int64_t n_cols, const RowConstraints& constraints,
-                  const GuardedSettings& settings, int n_threads, T* x, double* value,
-                  double* kkt) {
+                  const GuardedSettings& settings, int n_threads, T* x, double* value, double* kkt,
+                  double* gap) {
     const int threads = usable_threads(n_threads, data.nnz() * unpadded.rank);
     const PaddedFactor<T> padded(unpadded, n_cols, constraints.frozen, threads);
     const std::int64_t longest = data.longest_row();
@@ -108,14 +111,14 @@ void guarded_rows(const SparseRows<T>& data, const FixedFactor<T>& unpadded, dou
         batches.emplace_back(longest, (*padded).stride);
     for_each_task(data, threads, [&](std::int64_t begin, std::int64_t end, int thread) {
         guarded_range(data, *padded, l2, n_cols, constraints, settings, begin, end, pool[thread],
-                      batches[thread], x, value, kkt);
+                      batches[thread], x, value, kkt, gap);
     });
 }
 
 template <class T>
 void newton_rows(const SparseRows<T>& data, const FixedFactor<T>& unpadded, double l2,
                  std::int64_t n_cols, const RowConstraints& constraints,
-                 const NewtonSettings& settings, int n_threads, T* x, double* kkt) {
+                 const NewtonSettings& settings, int n_threads, T* x, double* kkt, double* gap) {
     const int threads = usable_threads(n_threads, data.nnz() * unpadded.rank);
     const PaddedFactor<T> padded(unpadded, n_cols, constraints.frozen, threads);
     const std::int64_t longest = data.longest_row();
@@ -131,7 +134,7 @@ void newton_rows(const SparseRows<T>& data, const FixedFactor<T>& unpadded, doub
         data, threads,
         [&](std::int64_t begin, std::int64_t end, int thread) {
             newton_range(data, *padded, l2, n_cols, constraints, settings, begin, end, pool[thread],
-                         batches[thread], x, kkt);
+                         batches[thread], x, kkt, gap);
         },
         threads == 1 ? 1 : tasks_per_thread);
 }
@@ -139,11 +142,11 @@ void newton_rows(const SparseRows<T>& data, const FixedFactor<T>& unpadded, doub
 template <class T>
 void multiplicative_rows(const SparseRows<T>& data, const FixedFactor<T>& unpadded, double l2,
                          std::int64_t n_cols, const RowConstraints& constraints, int relaxed,
-                         int n_threads, T* x, double* kkt) {
+                         int n_threads, T* x, double* kkt, double* gap) {
     for_each_range_padded(data, unpadded, n_cols, constraints.frozen, n_threads,
                           [&](const auto& fixed, auto begin, auto end, auto& scratch) {
                               multiplicative_range(data, fixed, l2, n_cols, constraints, relaxed,
-                                                   begin, end, scratch, x, kkt);
+                                                   begin, end, scratch, x, kkt, gap);
                           });
 }
 
@@ -188,25 +191,28 @@ void dense_rows(const SparseRows<T>& data, std::int64_t n_cols, const T* columns
 template <class T>
 void evaluate_rows(const SparseRows<T>& data, const FixedFactor<T>& fixed, double l2,
                    std::int64_t n_cols, const RowConstraints& constraints, bool want_residual,
-                   int n_threads, const T* x, double* value, double* kkt) {
+                   int n_threads, const T* x, double* value, double* kkt, double* gap) {
     const int threads = usable_threads(n_threads, data.nnz() * fixed.rank);
     ScratchPool<T> pool(threads, 0, fixed.rank, fixed.stride);
     for_each_task(data, threads, [&](std::int64_t begin, std::int64_t end, int thread) {
         evaluate_range(data, fixed, l2, n_cols, constraints, want_residual, begin, end,
-                       pool[thread], x, value, kkt);
+                       pool[thread], x, value, kkt, gap);
     });
 }
 
 #define KLNMF_INSTANTIATE(T)                                                                       \
     template void guarded_rows(const SparseRows<T>&, const FixedFactor<T>&, double, std::int64_t,  \
                                const RowConstraints&, const GuardedSettings&, int, T*, double*,    \
-                               double*);                                                           \
+                               double*, double*);                                                  \
     template void newton_rows(const SparseRows<T>&, const FixedFactor<T>&, double, std::int64_t,   \
-                              const RowConstraints&, const NewtonSettings&, int, T*, double*);     \
+                              const RowConstraints&, const NewtonSettings&, int, T*, double*,      \
+                              double*);                                                            \
     template void multiplicative_rows(const SparseRows<T>&, const FixedFactor<T>&, double,         \
-                                      std::int64_t, const RowConstraints&, int, int, T*, double*); \
+                                      std::int64_t, const RowConstraints&, int, int, T*, double*,  \
+                                      double*);                                                    \
     template void evaluate_rows(const SparseRows<T>&, const FixedFactor<T>&, double, std::int64_t, \
-                                const RowConstraints&, bool, int, const T*, double*, double*);     \
+                                const RowConstraints&, bool, int, const T*, double*, double*,      \
+                                double*);                                                          \
     template void paper_rows(const SparseRows<T>&, const FixedFactor<T>&, double, std::int64_t,    \
                              const PaperSettings&, int, T*, double*);                              \
     template void dense_rows(const SparseRows<T>&, std::int64_t, const T*, int, const double*,     \

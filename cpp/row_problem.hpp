@@ -11,6 +11,7 @@
 
 #include "objective.hpp"
 #include "parallel.hpp"
+#include "row_gap.hpp"
 #include "row_scratch.hpp"
 #include "sparse_view.hpp"
 #include "vector_lanes.hpp"
@@ -271,6 +272,13 @@ KLNMF_CLONES bool product_and_ratios(const Row<T>& row, RowScratch<T>& scratch) 
     default:
         return product_and_ratios_in<0>(row, scratch);
     }
+}
+
+// How much lower f could be than at x, at most, from S there.
+template <class T>
+KLNMF_INLINE double gap_of_row(const Row<T>& row, const RowScratch<T>& scratch) {
+    return row_gap(row.fixed.c, row.l2, scratch.x, scratch.S, row.fixed.rank, row.fixed.held,
+                   row.total);
 }
 
 // x becomes the same share of every live component, c_k x_k summing to the row's total: every

@@ -267,15 +267,17 @@ KLNMF_CLONES RowOutcome guarded_row(const Row<T>& row, const GuardedSettings& se
                                     RowScratch<T>& scratch) {
     constexpr double infinity = std::numeric_limits<double>::infinity();
     const T tolerance = static_cast<T>(settings.tolerance);
-    RowOutcome outcome{0, 0};
+    RowOutcome outcome{0, 0, 0};
     bool hopeless = false;
     int n_active = 0;
     bool gathered = false, has_value = false;
     for (int round = 0; round < settings.rounds; ++round) {
         if (product_and_ratios(row, scratch)) {
             hopeless |= restart_uncovered_row(row, scratch);
-            outcome.kkt = infinity;
+            outcome.kkt = outcome.gap = infinity;
             has_value = false;
+        } else if (round == 0) {
+            outcome.gap = gap_of_row(row, scratch);
         }
         T residual;
         n_active = screen(row, settings.order, scratch, residual);

@@ -32,13 +32,15 @@ KLNMF_INLINE double settle_dead_and_measure(const Row<T>& row, RowScratch<T>& sc
     return largest_lane(worst);
 }
 
-// The residual is the one met before the first step.
+// The residual and the gap are those met before the first step.
 template <class T>
 KLNMF_CLONES RowOutcome multiplicative_row(const Row<T>& row, int relaxed, RowScratch<T>& scratch) {
-    RowOutcome outcome{0, 0};
+    RowOutcome outcome{0, 0, 0};
     if (product_and_ratios(row, scratch)) {
         restart_uncovered_row(row, scratch);
-        outcome.kkt = std::numeric_limits<double>::infinity();
+        outcome.kkt = outcome.gap = std::numeric_limits<double>::infinity();
+    } else {
+        outcome.gap = gap_of_row(row, scratch);
     }
     const double residual = settle_dead_and_measure(row, scratch);
     outcome.kkt = residual > outcome.kkt ? residual : outcome.kkt;

@@ -151,6 +151,23 @@ KLNMF_INLINE typename Lanes<T>::Vector residuals(const NewtonBatch<T>& batch) {
     return worst;
 }
 
+// How much lower f could be than at x, at most, in every lane.
+template <class T>
+KLNMF_INLINE void gaps_of_lanes(const NewtonBatch<T>& batch, double* gaps) {
+    using V = typename Lanes<T>::Vector;
+    using Wide = typename Lanes<T>::Wide;
+    constexpr int lanes = Lanes<T>::count;
+    Wide masses{};
+    V steepest{};
+    for (int k = 0; k < batch.rank; ++k) {
+        const V S = load(batch.S.data() + k * lanes);
+        masses += __builtin_convertvector(load(batch.x.data() + k * lanes), Wide);
+        steepest = S > steepest ? S : steepest;
+    }
+    for (int l = 0; l < lanes; ++l)
+        gaps[l] = gap_of_sums(masses[l], batch.totals_of_lanes[l], steepest[l]);
+}
+
 // What the model says of the step to its minimum.
 template <class T>
 struct ModelStep {

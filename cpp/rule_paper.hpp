@@ -61,7 +61,7 @@ template <class T>
 KLNMF_INLINE RowOutcome paper_row(const Row<T>& row, const PaperSettings& settings,
                                   RowScratch<T>& scratch) {
     T* x = scratch.x;
-    RowOutcome outcome{0, 0};
+    RowOutcome outcome{0, 0, 0};
     const int rank = row.fixed.rank;
     product(row, x, scratch);
     const int group =

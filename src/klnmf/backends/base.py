@@ -16,6 +16,11 @@ class Rule:
         """Whether it also computes the value of the row problems at the new x."""
         return False
 
+    @property
+    def gives_gap(self) -> bool:
+        """Whether it also bounds how much lower the row problems could be than at the old x."""
+        return True
+
 
 @dataclass(frozen=True)
 class GuardedRule(Rule):
@@ -70,6 +75,11 @@ class PaperRule(Rule):
     signed_break: bool = False  # the break test as printed, without |·|
     max_newton: int = 100
 
+    @property
+    def gives_gap(self) -> bool:
+        """See :class:`Rule`. It would take a pass of its own."""
+        return False
+
 
 @dataclass(frozen=True)
 class DenseRule(Rule):
@@ -80,6 +90,11 @@ class DenseRule(Rule):
     floor: float = 1e-15  # no entry falls below it, so that P > 0
     max_newton: int = 100
 
+    @property
+    def gives_gap(self) -> bool:
+        """See :class:`Rule`. It would take a pass of its own."""
+        return False
+
 
 # Rules that respect the constraints of rows (``klnmf.data.row_constraints``).
 CONSTRAINED_RULES = frozenset({GuardedRule, SolveRule, MultiplicativeRule})
@@ -87,10 +102,14 @@ CONSTRAINED_RULES = frozenset({GuardedRule, SolveRule, MultiplicativeRule})
 
 @dataclass(frozen=True)
 class RowTotals:
-    """Sum of the row problems' values, and the largest residual, over all rows of a mode."""
+    """What is known of the row problems of a mode, over all rows.
 
-    value: float
-    kkt: float
+    The gap is a bound on how much lower their sum could be; see ``klnmf.objective.optimality_gap``.
+    """
+
+    value: float  # sum
+    kkt: float  # largest residual
+    gap: float  # sum; NaN if the rule does not give it
 
 
 class ClusterLostError(RuntimeError):
@@ -219,12 +238,12 @@ class Backend(ABC):
         Returns
         -------
         RowTotals
-            The value at the new x if ``rule.gives_value``, else NaN; and the largest residual met
-            on the way.
+            The value at the new x if ``rule.gives_value``, else NaN; the largest residual met on
+            the way; and the gap at the old x if ``rule.gives_gap``, else NaN.
         """
 
     @abstractmethod
     def evaluate(
         self, mode: int, x: Any, A: Any, c: Array | float, l2: float, want_residual: bool = True
     ) -> RowTotals:
-        """Value and, if wanted, residual at ``x``, with every sum in float64."""
+        """Value and, if wanted, residual and gap at ``x``, with every sum in float64."""

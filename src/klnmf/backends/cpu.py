@@ -1,7 +1,9 @@
 """The C++ core on the CPUs of this machine."""
 
+import math
+from dataclasses import dataclass
 from numbers import Integral
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import joblib
 import numpy as np
@@ -95,6 +97,29 @@ def core_constraints(constraints: RowConstraints | None) -> _core.RowConstraints
     )
 
 
+@dataclass(frozen=True)
+class RowResults:
+    """What the core says of every row; see `RowTotals`."""
+
+    values: Array
+    kkt: Array
+    gaps: Array
+
+    @classmethod
+    def empty(cls, n_rows: int) -> Self:
+        """Return room for so many rows."""
+        return cls(*(np.empty(n_rows) for _ in range(3)))
+
+    def of(self, rows: slice) -> Self:
+        """Return the part that belongs to some rows."""
+        return type(self)(self.values[rows], self.kkt[rows], self.gaps[rows])
+
+    @property
+    def worst(self) -> float:
+        """Largest residual."""
+        return float(self.kkt.max(initial=0.0))
+
+
 def update_piece(
     piece: Piece,
     x: Array,
@@ -103,24 +128,25 @@ def update_piece(
     l2: float,
     rule: Rule,
     n_threads: int,
-    values: Array,
-    kkt: Array,
+    results: RowResults,
 ) -> None:
     """Apply a rule to the rows of a piece, each independent of the others.
 
-    ``x`` is changed; ``values`` (if the rule computes them) and ``kkt`` are filled in.
+    ``x`` is changed; the results are filled in, as far as the rule computes them.
     """
     problem = (piece.indptr, piece.indices, piece.values, A, c, l2)
+    values, kkt, gaps = results.values, results.kkt, results.gaps
     constraints = core_constraints(piece.row_constraints)
     match rule:
         case GuardedRule():
             settings = (rule.order, rule.rounds, rule.sweeps, rule.tolerance, rule.want_value)
-            _core.guarded_rows(*problem, *settings, n_threads, x, values, kkt, constraints)
+            _core.guarded_rows(*problem, *settings, n_threads, x, values, kkt, gaps, constraints)
         case SolveRule():
             how = (rule.cold, rule.relaxed, rule.rounds, rule.tolerance)
-            _core.newton_rows(*problem, *how, n_threads, x, kkt, constraints)
+            _core.newton_rows(*problem, *how, n_threads, x, kkt, gaps, constraints)
         case MultiplicativeRule():
-            _core.multiplicative_rows(*problem, rule.relaxed, n_threads, x, kkt, constraints)
+            relaxed = rule.relaxed
+            _core.multiplicative_rows(*problem, relaxed, n_threads, x, kkt, gaps, constraints)
         case PaperRule() if constraints is None:
             limits = (rule.epsilon, rule.relative_change, rule.signed_break, rule.max_newton)
             _core.paper_rows(*problem, rule.order, *limits, n_threads, x, kkt)
@@ -136,13 +162,13 @@ def evaluate_piece(
     l2: float,
     want_residual: bool,
     n_threads: int,
-    values: Array,
-    kkt: Array,
+    results: RowResults,
 ) -> None:
-    """Fill in the values and, if wanted, the residuals of the rows of a piece at ``x``."""
+    """Fill in the values and, if wanted, residuals and gaps of the rows of a piece at ``x``."""
     problem = (piece.indptr, piece.indices, piece.values, A, c, l2)
     constraints = core_constraints(piece.row_constraints)
-    _core.evaluate_rows(*problem, want_residual, n_threads, x, values, kkt, constraints)
+    out = (results.values, results.kkt, results.gaps)
+    _core.evaluate_rows(*problem, want_residual, n_threads, x, *out, constraints)
 
 
 class CpuBackend(NumpyFactors):
@@ -181,16 +207,16 @@ class CpuBackend(NumpyFactors):
     ) -> RowTotals:
         """See :class:`~klnmf.backends.base.Backend`."""
         view, c = self.data.view(mode), self.slopes(A, c)
-        values, kkt = np.empty(view.n_rows), np.empty(view.n_rows)
+        results = RowResults.empty(view.n_rows)
         if isinstance(rule, DenseRule):
-            self._dense(mode, x, A, c, l2, rule, kkt)
+            self._dense(mode, x, A, c, l2, rule, results.kkt)
         else:
             for piece in view.pieces():
-                rows = piece.rows
-                results = (values[rows], kkt[rows])
-                update_piece(piece, x[rows], A, c, l2, rule, self.n_threads, *results)
-        value = _core.blocked_sum(values) if rule.gives_value else float("nan")
-        return RowTotals(value, float(kkt.max(initial=0.0)))
+                settings = (rule, self.n_threads, results.of(piece.rows))
+                update_piece(piece, x[piece.rows], A, c, l2, *settings)
+        value = _core.blocked_sum(results.values) if rule.gives_value else math.nan
+        gap = _core.blocked_sum(results.gaps) if rule.gives_gap else math.nan
+        return RowTotals(value, results.worst, gap)
 
     def _dense(
         self, mode: int, x: Array, A: Array, c: Array, l2: float, rule: DenseRule, kkt: Array
@@ -206,9 +232,9 @@ class CpuBackend(NumpyFactors):
     ) -> RowTotals:
         """See :class:`~klnmf.backends.base.Backend`."""
         view, c = self.data.view(mode), self.slopes(A, c)
-        values, kkt = np.empty(view.n_rows), np.empty(view.n_rows)
+        results = RowResults.empty(view.n_rows)
         for piece in view.pieces():
-            rows = piece.rows
-            results = (values[rows], kkt[rows])
-            evaluate_piece(piece, x[rows], A, c, l2, want_residual, self.n_threads, *results)
-        return RowTotals(_core.blocked_sum(values), float(kkt.max(initial=0.0)))
+            settings = (want_residual, self.n_threads, results.of(piece.rows))
+            evaluate_piece(piece, x[piece.rows], A, c, l2, *settings)
+        value, gap = _core.blocked_sum(results.values), _core.blocked_sum(results.gaps)
+        return RowTotals(value, results.worst, gap)

@@ -93,6 +93,23 @@ class RowProblem:
         live = self.live
         x[~self.held] = np.where(live, self.total / max(self.c[live].sum(), 1e-300), 0)[~self.held]
 
+    def gap(self, x: Array) -> float:
+        """Bound on how much lower f could be than at x; see ``klnmf.objective.optimality_gap``."""
+        y = self.products(x)
+        if not (y > 0).all():
+            return math.inf
+        S, x = sums_over_rows(self.v / y, self.A).astype(np.float64), x.astype(np.float64)
+        slopes = np.where(self.held, 0.0, self.c + self.l2 * x)
+        linear, of_held = float(slopes @ x), float(np.sum((x * S)[self.held]))
+        if self.total == 0:
+            return linear
+        steepest = float(np.max(S[slopes > 0] / slopes[slopes > 0], initial=0.0))
+        theta = max(steepest, of_held / self.total)
+        if theta == 0:  # nothing that may be in use covers the nonzeros
+            return math.inf
+        bound = linear - self.total + self.total * math.log(theta) + of_held / theta
+        return max(bound, 0.0)
+
     def restart(self, x: Array) -> None:
         """Cover every nonzero that can be covered."""
         self.start_evenly(x)
@@ -158,9 +175,10 @@ class ReferenceBackend(NumpyFactors):
             raise TypeError(f"backend='reference' has no rule {type(rule).__name__}.")
         view = self.data.view(mode).whole()
         held = (view.row_constraints or RowConstraints()).is_frozen(x.shape[1])
-        values, kkt = np.zeros(view.n_rows), np.zeros(view.n_rows)
+        values, kkt, gaps = np.zeros((3, view.n_rows))
         for i in range(view.n_rows):
             row = _row_problem(view, i, A, c, l2, held)
+            gaps[i] = row.gap(x[i]) if len(row.v) else 0.0
             x[i, (row.c <= 0) & ~held] = 0
             if len(row.v) == 0:
                 x[i, ~held] = 0
@@ -176,14 +194,16 @@ class ReferenceBackend(NumpyFactors):
                 row.restart(x[i])
                 kkt[i] = math.inf
             if isinstance(rule, SolveRule):
-                kkt[i] = max(kkt[i], _solve_row(row, x[i], rule))
+                residual, gap = _solve_row(row, x[i], rule)
+                kkt[i], gaps[i] = max(kkt[i], residual), math.inf if math.isinf(kkt[i]) else gap
             elif isinstance(rule, MultiplicativeRule):
                 kkt[i] = max(kkt[i], _multiplicative_row(row, x[i], rule.relaxed))
             elif isinstance(rule, GuardedRule):
                 kkt[i] = max(kkt[i], _guarded_row(row, x[i], rule))
                 values[i] = row.value(x[i]) if len(row.v) == n_nonzeros else math.inf
         value = blocked_sum(values) if rule.gives_value else math.nan
-        return RowTotals(value, float(kkt.max(initial=0.0)))
+        gap = blocked_sum(gaps) if rule.gives_gap else math.nan
+        return RowTotals(value, float(kkt.max(initial=0.0)), gap)
 
     def _dense_rows(
         self, mode: int, x: Array, A: Array, c: Array, l2: float, rule: DenseRule
@@ -207,7 +227,7 @@ class ReferenceBackend(NumpyFactors):
                     y[:] = np.maximum(y + delta * a.astype(np.float64), rule.floor**2)
                     if abs(delta) < rule.relative_change * before:
                         break
-        return RowTotals(math.nan, worst)
+        return RowTotals(math.nan, worst, math.nan)
 
     def evaluate(
         self, mode: int, x: Array, A: Array, c: Array | float, l2: float, want_residual: bool = True
@@ -216,15 +236,16 @@ class ReferenceBackend(NumpyFactors):
         view, c = self.data.view(mode).whole(), self.slopes(A, c)
         held = (view.row_constraints or RowConstraints()).is_frozen(x.shape[1])
         x64, A64 = x.astype(np.float64), A.astype(np.float64)
-        values, kkt = np.zeros(view.n_rows), np.zeros(view.n_rows)
+        values, kkt, gaps = np.zeros((3, view.n_rows))
         for i in range(view.n_rows):
             row = _row_problem(view, i, A64, c, l2, held)
             values[i] = row.value(x64[i])
             if math.isinf(values[i]):
-                kkt[i] = math.inf
-            elif want_residual and len(row.v):
-                kkt[i] = row.residual(x64[i])
-        return RowTotals(blocked_sum(values), float(kkt.max(initial=0.0)))
+                kkt[i] = gaps[i] = math.inf
+            elif want_residual:
+                kkt[i] = row.residual(x64[i]) if len(row.v) else 0.0
+                gaps[i] = row.gap(x64[i])
+        return RowTotals(blocked_sum(values), float(kkt.max(initial=0.0)), blocked_sum(gaps))
 
 
 def _row_problem(
@@ -324,21 +345,22 @@ def _newton_step(row: RowProblem, x: Array, components: Array) -> bool:
     return True
 
 
-def _solve_row(row: RowProblem, x: Array, rule: SolveRule) -> float:
+def _solve_row(row: RowProblem, x: Array, rule: SolveRule) -> tuple[float, float]:
     """Relaxed steps if cold, then Newton's method; with L2 or something held, coordinate descent.
 
-    Returns the residual before the first step of those.
+    Returns the residual and the gap before the first step of those.
     """
     may_relax = row.l2 == 0 and not row.held.any()
     if may_relax and rule.cold:
         _cold_steps(row, x, rule.relaxed)
+    gap = row.gap(x)
     if not may_relax:
         order = np.arange(len(x), dtype=np.int32)
-        return _guarded_row(row, x, GuardedRule(order, rule.rounds, 8, rule.tolerance))
+        return _guarded_row(row, x, GuardedRule(order, rule.rounds, 8, rule.tolerance)), gap
     residual = row.residual(x)
     if not len(row.v):  # nothing of this row can be covered
         x[:] = 0
-        return residual
+        return residual, gap
     live, dtype = row.c > 0, x.dtype
     c = row.c[live].astype(dtype)
     masses = x[live] * c
@@ -346,7 +368,7 @@ def _solve_row(row: RowProblem, x: Array, rule: SolveRule) -> float:
     A, least = row.A[:, live] / c, int(rule.cold)
     newton_steps(row.v, A, masses, rule.tolerance, rule.rounds, least)
     x[live] = masses / c
-    return residual
+    return residual, gap
 
 
 def _paper_row(row: RowProblem, x: Array, rule: PaperRule) -> float:

@@ -21,6 +21,7 @@ class FittedModel(FactorModel):
     feature_weight: Any
     n_iter_: int
     divergence_: float
+    optimality_gap_: float
     kkt_residual_: float
     converged_: bool
     history_: list[Record]
@@ -34,6 +35,7 @@ class FittedModel(FactorModel):
         *,
         feature_names: Iterable[str] | None = None,
         divergence: float = math.nan,
+        optimality_gap: float = math.nan,
         kkt_residual: float = math.nan,
         converged: bool | None = None,
         history: Sequence[Record] = (),
@@ -53,10 +55,10 @@ class FittedModel(FactorModel):
             Nonnegative numbers: ``components_``, which is a copy.
         feature_names : sequence of str, default=None
             Names of the features: ``feature_names_in_``.
-        divergence, kkt_residual : float, default=NaN
-            ``divergence_`` and ``kkt_residual_``; NaN if unknown.
+        divergence, optimality_gap, kkt_residual : float, default=NaN
+            ``divergence_``, ``optimality_gap_`` and ``kkt_residual_``; NaN if unknown.
         converged : bool, default=None
-            ``converged_``; None compares ``kkt_residual`` with ``tol``.
+            ``converged_``; None compares ``optimality_gap`` with ``tol``.
         history : sequence of dict, default=()
             Records of the iterations: ``history_``, and their number ``n_iter_``.
         constraint_names, n_fixed_W, data_checksum : sequence of str, int, int or None
@@ -108,8 +110,9 @@ class FittedModel(FactorModel):
             model._as_output(components.copy()),  # the caller may change the array later
             list(history),
             divergence=divergence,
+            optimality_gap=optimality_gap,
             kkt_residual=kkt_residual,
-            converged=bool(kkt_residual <= model.tol) if converged is None else converged,
+            converged=bool(optimality_gap <= model.tol) if converged is None else converged,
             constraint_names=list(constraint_names),
             n_fixed_W=n_fixed_W,
             feature_weight=checked_weights(weights, "feature_weight", n_features, components.dtype),

@@ -24,7 +24,7 @@ from klnmf.estimators.run_options import RunOptions, checked_run_options
 from klnmf.saved.checkpoints import Checkpoint, fit_identity, should_resume
 from klnmf.solvers import Solver, make_solver
 from klnmf.solvers.base import Problem, State, relative_gain
-from klnmf.solvers.loop import CallbackStop, MaxIterations, Record, Run, SmallResidual, Solution
+from klnmf.solvers.loop import CallbackStop, MaxIterations, Record, Run, SmallGap, Solution
 from klnmf.solvers.start import start_state
 from klnmf.support.option_names import option
 from klnmf.support.progress import ProgressBar
@@ -130,9 +130,7 @@ def _run(
         row_solve = model._row_solve()
         limit = MaxIterations(run.state.iteration - len(run.history) + model.max_iter)
         try:
-            stopped_by = run.until(
-                CallbackStop(on_record), SmallResidual(model.tol, row_solve), limit
-            )
+            stopped_by = run.until(CallbackStop(on_record), SmallGap(model.tol, row_solve), limit)
             solution = run.finish(row_solve, model.tol)
         except KeyboardInterrupt:
             # Whatever was interrupted, the state holds a valid pair: the best so far, or one that a
@@ -146,7 +144,7 @@ def _run(
     if checkpoint is not None:
         checkpoint.write(run)
     if not model.converged_ and stopped_by is limit:
-        _warn_not_converged(model.history_, model.kkt_residual_, model.max_iter, model.tol)
+        _warn_not_converged(model.history_, model.optimality_gap_, model.max_iter, model.tol)
     return run, solution
 
 
@@ -158,6 +156,7 @@ def _keep(model: KLNMF, run: Run, solution: Solution) -> None:
         model._as_output(components),
         run.history,
         divergence=solution.evaluation.divergence,
+        optimality_gap=solution.evaluation.optimality_gap,
         kkt_residual=solution.evaluation.kkt_residual,
         converged=solution.converged,
         constraint_names=[] if constraints is None else constraints.names,
@@ -273,14 +272,14 @@ def _continuation_key(model: KLNMF, problem: Problem, solver: Solver) -> tuple[A
     return (fingerprint, model.n_components, repr(solver), penalties, constraints)
 
 
-def _warn_not_converged(history: list[Record], residual: float, max_iter: int, tol: float) -> None:
+def _warn_not_converged(history: list[Record], gap: float, max_iter: int, tol: float) -> None:
     """Warn of a fit that was stopped by its number of iterations."""
     last, before = history[-1], history[-2 if len(history) > 1 else -1]
     change = relative_gain(before["objective"], last["objective"])
     fell = f"fell by {change:.1e} of its value" if change > 0 else "did not fall"
     warn_caller(
-        f"The fit stopped at {option('max_iter', max_iter)} with a KKT residual of "
-        f"{residual:.2g}, above {option('tol', tol)}; in the last iteration the objective "
+        f"The fit stopped at {option('max_iter', max_iter)} with an optimality gap of "
+        f"{gap:.2g}, above {option('tol', tol)}; in the last iteration the objective "
         f"{fell}. If that is not enough, increase {option('max_iter')} (in "
         "Python, fits with warm_start=True continue where the last one stopped). If it is, "
         f"increase {option('tol')}.",

@@ -4,6 +4,7 @@ Each ``pack_…`` puts arrays into a dictionary and returns an entry for the hea
 ``unpack_…`` reverses this, or raises a SavedFileError.
 """
 
+import math
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
@@ -148,4 +149,6 @@ def unpack_history(arrays: dict[str, Array], columns: Any) -> list[dict[str, Any
     records = [dict(zip(columns, row, strict=True)) for row in table.tolist()]
     for record in records:
         record["iteration"] = int(record["iteration"])
+        if "kkt_residual" in record:
+            record.setdefault("optimality_gap", math.nan)  # older versions did not compute it
     return records

@@ -14,7 +14,7 @@ from klnmf.saved.container import Container, SavedFileError
 from klnmf.saved.fields import Fields, number_from_json, number_to_json
 from klnmf.saved.periodic_file import PeriodicFile, data_identity
 from klnmf.solvers import Solver
-from klnmf.solvers.base import Problem, State, factor_name
+from klnmf.solvers.base import Met, Problem, State, factor_name
 from klnmf.solvers.loop import Run, record_fields
 from klnmf.solvers.memory import StoredMemory
 from klnmf.support.array_types import Array
@@ -86,7 +86,8 @@ class Checkpoint(PeriodicFile[Run]):
                 "seed": state.seed,
                 "iteration": state.iteration,
                 "objective": number_to_json(float(state.objective)),
-                "violation": number_to_json(float(state.violation)),
+                "violation": number_to_json(float(state.met.violation)),
+                "gap": number_to_json(float(state.met.gap)),
                 "seconds": number_to_json(float(state.seconds)),
                 "was_drawn": state.was_drawn,
             },
@@ -162,7 +163,7 @@ def _state(content: Fields, arrays: dict[str, Array], problem: Problem, solver: 
         seed=stored.whole("seed"),
         iteration=stored.whole("iteration"),
         objective=stored.number("objective"),
-        violation=stored.number("violation"),
+        met=Met(stored.number("violation"), stored.number_if_stored("gap")),
         seconds=stored.number("seconds"),
         was_drawn=stored.take("was_drawn", bool),
     )

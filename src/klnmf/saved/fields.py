@@ -78,6 +78,10 @@ class Fields:
             raise SavedFileError(f"{self.name}.{name} must be a float, got {value!r}.")
         return value
 
+    def number_if_stored(self, name: str) -> float:
+        """Return a float; NaN if the file, of an older version, does not have it."""
+        return self.number(name) if name in self else math.nan
+
     def fields(self, name: str) -> Fields:
         """Return a member that is an object."""
         return Fields(self.members.get(name), f"{self.name}.{name}")

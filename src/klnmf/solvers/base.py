@@ -17,16 +17,33 @@ from klnmf.solvers.memory import StoredMemory
 from klnmf.support.array_types import Array
 
 
+# Gap of a solved row, in units of its total and of the rounding of its type.
+ROUNDING_OF_GAPS = 16
+
+
 def factor_name(mode: int) -> str:
     """Name of a mode's factor in records and in files."""
     return "WH"[mode] if mode < 2 else f"factor_{mode}"
 
 
+class Met(NamedTuple):
+    """What half-steps found where they started: at moving factors, so it is no certificate."""
+
+    violation: float = math.inf  # the largest KKT residual
+    gap: float = math.inf  # how much lower the objective could be; NaN if a rule does not tell
+
+    @staticmethod
+    def worst(met: Iterable["Met"]) -> "Met":
+        """Return the worst of each; NaN if one of them is."""
+        violations, gaps = zip(*met, strict=True)
+        return Met(max(violations), float(np.max(gaps)))
+
+
 class HalfStep(NamedTuple):
-    """Penalised objective of the new factors, and the residual met."""
+    """Penalised objective of the new factors, and what was met at the old ones."""
 
     objective: float  # NaN if the rule does not compute it
-    violation: float
+    met: Met
 
 
 class Evaluation(NamedTuple):
@@ -35,6 +52,12 @@ class Evaluation(NamedTuple):
     objective: float  # with penalties
     divergence: float  # without
     kkt_residual: float
+    gap: float  # how much lower the objective could be, at most, for another W or another H
+
+    @property
+    def optimality_gap(self) -> float:
+        """The gap in units of the objective."""
+        return relative_gap(self.gap, self.objective)
 
 
 @dataclass(frozen=True)
@@ -98,18 +121,28 @@ class Problem:
         """Apply a rule to the factor of ``mode``, in place; the others are fixed."""
         A, c = self.fixed(mode, factors)
         totals = self.backend.update_rows(mode, factors[mode], A, c, self.penalties.l2[mode], rule)
-        return HalfStep(self._objective(mode, factors, totals), totals.kkt)
+        return HalfStep(self._objective(mode, factors, totals), Met(totals.kkt, totals.gap))
 
     def objective(self, factors: list[Any]) -> float:
         """Penalised objective, in float64."""
         return self._objective(0, factors, self._evaluate(0, factors, want_residual=False))
 
     def evaluate(self, factors: list[Any]) -> Evaluation:
-        """Objective, divergence and the largest residual of all factors, in float64."""
+        """Objective, divergence, the largest residual and gap of all factors, in float64."""
         totals = [self._evaluate(mode, factors) for mode in range(len(factors))]
         objective = self._objective(0, factors, totals[0])
-        residual = max(of_mode.kkt for of_mode in totals)
-        return Evaluation(objective, self.divergence(objective, factors), residual)
+        divergence = self.divergence(objective, factors)
+        worst = Met.worst(Met(of_mode.kkt, of_mode.gap) for of_mode in totals)
+        return Evaluation(objective, divergence, *worst)
+
+    def allowed_gap(self, objective: float, tol: float, dtype: Any) -> float:
+        """Return the gap up to which factors of this type have converged.
+
+        ``tol`` times the objective, or what rounding leaves of it: where the objective is nearly
+        0, no factors have a smaller gap. With ``tol=0`` rounding is no excuse.
+        """
+        rounding = ROUNDING_OF_GAPS * float(np.finfo(dtype).eps) * self.backend.data.total
+        return max(tol * abs(objective), rounding if tol > 0 else 0.0)
 
     def divergence(self, objective: float, factors: list[Any]) -> float:
         """KL divergence of factors whose penalised objective is given."""
@@ -138,7 +171,7 @@ class State:
     seed: int  # the order of the coordinates comes from (seed, iteration)
     iteration: int = 0
     objective: float = float("nan")
-    violation: float = float("inf")  # the largest residual met in the last iteration
+    met: Met = Met()  # in the last iteration
     seconds: float = 0.0  # spent in the solver, evaluation not counted
     was_drawn: bool = False  # the start was drawn, not given: its digits do not matter
     memory: dict[str, Any] = field(default_factory=dict)  # what else the solver keeps
@@ -152,6 +185,13 @@ class State:
 def relative_gain(before: float, after: float) -> float:
     """Share of the objective that an iteration gained; infinite if there was no objective."""
     return (before - after) / (abs(after) or 1.0) if math.isfinite(before) else math.inf
+
+
+def relative_gap(gap: float, objective: float) -> float:
+    """Return the gap in units of the objective."""
+    if gap == 0 or not math.isfinite(gap):
+        return gap
+    return gap / abs(objective) if objective else math.inf
 
 
 class Solver(ABC):
@@ -216,7 +256,7 @@ class Solver(ABC):
 
     @abstractmethod
     def iterate(self, problem: Problem, state: State) -> None:
-        """Do one iteration: new ``state.factors`` and ``state.violation``.
+        """Do one iteration: new ``state.factors`` and ``state.met``.
 
         ``state.objective`` is set where it is a by-product, and to NaN where it is not.
         """
@@ -226,4 +266,4 @@ def alternate(problem: Problem, state: State, rule: Rule) -> None:
     """Apply one rule to W and then to H, in place."""
     state.objective = float("nan")  # the old one belongs to the factors before any change
     steps = [problem.update(mode, state.factors, rule) for mode in range(len(state.factors))]
-    state.violation = max(step.violation for step in steps)
+    state.met = Met.worst(step.met for step in steps)

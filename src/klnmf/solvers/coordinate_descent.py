@@ -144,7 +144,7 @@ class SparseCoordinateDescent(Solver):
             trial.iteration += 1
             if trial.objective < state.objective:
                 state.factors, state.objective = trial.factors, trial.objective
-                state.violation, state.memory["momentum"] = trial.violation, momentum
+                state.met, state.memory["momentum"] = trial.met, momentum
                 return True
             # Descents gain less and less: this one is not going to arrive.
             if trial.objective - descents_left * (before - trial.objective) > state.objective:
@@ -187,7 +187,7 @@ class SparseCoordinateDescent(Solver):
             order=state.order(state.factors[0].shape[1]),
             sweeps=1 if is_first and self.opening > 0 else self.sweeps,
         )
-        state.violation = momentum.iterate(problem, state, rule, extrapolate)
+        state.met = momentum.iterate(problem, state, rule, extrapolate)
         _rescale_if_useful(problem, state, momentum)
 
 

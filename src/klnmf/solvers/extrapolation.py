@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from klnmf.backends.base import GuardedRule
-from klnmf.solvers.base import HalfStep, Problem, State, factor_name
+from klnmf.solvers.base import HalfStep, Met, Problem, State, factor_name
 from klnmf.solvers.memory import StoredMemory
 from klnmf.support.array_types import Array
 
@@ -100,27 +100,27 @@ class Momentum:
 
     def iterate(
         self, problem: Problem, state: State, rule: GuardedRule, extrapolate: bool
-    ) -> float:
-        """Solve for one factor after the other, keep what is better; returns the largest residual.
+    ) -> Met:
+        """Solve for one factor after the other, keep what is better; returns what was met.
 
         A value in between is for the test of an extrapolated half-step only.
         """
-        violation = None
+        met = None
         can_move = all(array is not None for array in self.previous[1:])
         if extrapolate and not self.has_failed and can_move:
-            violation = self._try_together(problem, state, rule)
-        if violation is None:
+            met = self._try_together(problem, state, rule)
+        if met is None:
             last = len(state.factors) - 1
             rules = [replace(rule, want_value=extrapolate)] * last + [rule]
-            violation = max(
-                self.half_step(problem, state, mode, its_rule, extrapolate).violation
+            met = Met.worst(
+                self.half_step(problem, state, mode, its_rule, extrapolate).met
                 for mode, its_rule in enumerate(rules)
             )
         if not self.restarted:
             # The momentum is trusted more after an iteration without a restart.
             self.weight = min(self.weights.largest, self.weight * self.weights.growth)
         self.restarted = False
-        return violation
+        return met
 
     def half_step(
         self, problem: Problem, state: State, mode: int, rule: GuardedRule, extrapolate: bool = True
@@ -141,18 +141,18 @@ class Momentum:
         self.restarted = self.has_failed = True
         self.release(state)
 
-    def _try_together(self, problem: Problem, state: State, rule: GuardedRule) -> float | None:
+    def _try_together(self, problem: Problem, state: State, rule: GuardedRule) -> Met | None:
         """All half-steps against moved factors; None, after a restart, if that would be worse.
 
         The same steps as calls of ``half_step`` whose results are kept untested, but for the last.
         """
         self.previous[0] = None  # the first factor moves along its change in this iteration
         factors = [state.factors[0], *self._moved_others(problem, 0).values()]
-        last, violation, solved = len(factors) - 1, 0.0, []
+        last, steps, solved = len(factors) - 1, [], []
         for mode in range(last + 1):
             factors[mode] = problem.backend.copy(factors[mode])
             step = problem.update(mode, factors, replace(rule, want_value=mode == last))
-            violation = max(violation, step.violation)
+            steps.append(step)
             solved.append(factors[mode])
             if mode < last:
                 factors[mode] = self._moved(problem, factors[mode], self.solved[mode])
@@ -161,7 +161,7 @@ class Momentum:
             return None
         self.previous, self.solved = self.solved, solved
         state.factors, state.objective = factors, step.objective
-        return violation
+        return Met.worst(step.met for step in steps)
 
     def _moved_others(self, problem: Problem, mode: int) -> dict[int, Any]:
         """Factors of the other modes, moved on along their last change, where they have one."""

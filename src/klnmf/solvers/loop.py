@@ -10,7 +10,15 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
-from klnmf.solvers.base import Evaluation, Problem, Solver, State, factor_name, relative_gain
+from klnmf.solvers.base import (
+    Evaluation,
+    Problem,
+    Solver,
+    State,
+    factor_name,
+    relative_gain,
+    relative_gap,
+)
 from klnmf.solvers.row_solve import RowSolve
 from klnmf.support.interrupts import held_interrupts
 
@@ -20,7 +28,8 @@ Record = dict[str, Any]
 def record_fields(n_modes: int) -> set[str]:
     """Names of what a record holds."""
     zeros = [f"zeros_{factor_name(mode)}" for mode in range(n_modes)]
-    return {"iteration", "seconds", "divergence", "objective", "kkt_residual", *zeros}
+    figures = ("divergence", "objective", "optimality_gap", "kkt_residual")
+    return {"iteration", "seconds", *figures, *zeros}
 
 
 @dataclass
@@ -93,7 +102,8 @@ class Run:
                 "seconds": state.seconds,
                 "divergence": problem.divergence(state.objective, state.factors),
                 "objective": state.objective,
-                "kkt_residual": state.violation,
+                "optimality_gap": relative_gap(state.met.gap, state.objective),
+                "kkt_residual": state.met.violation,
                 **zeros,
             }
         )
@@ -114,7 +124,8 @@ class Run:
         ]
         self.problem.update(0, factors, how.rule(dtype, cold=False))
         evaluation = self.problem.evaluate(factors)
-        converged = evaluation.kkt_residual <= tol and math.isfinite(evaluation.objective)
+        allowed = self.problem.allowed_gap(evaluation.objective, tol, dtype)
+        converged = evaluation.gap <= allowed and math.isfinite(evaluation.objective)
         self.solution = Solution(factors, evaluation, converged)
         return self.solution
 
@@ -153,8 +164,12 @@ class SmallGain(StopRule):
 
 
 @dataclass(frozen=True)
-class SmallResidual(StopRule):
-    """Stop when the KKT residual of the factors that would be returned is at most ``tol``."""
+class SmallGap(StopRule):
+    """Stop when no other W and no other H could lower the objective by more than ``tol`` of it.
+
+    That is certain for the factors that would be returned. Not while the solver has other ways to
+    go down, which change both.
+    """
 
     tol: float
     row_solve: RowSolve
@@ -162,8 +177,12 @@ class SmallResidual(StopRule):
     def holds(self, run: Run) -> bool:
         """See :class:`StopRule`."""
         state = run.state
-        # The residual met on the way belongs to moving iterates: cheap, no certificate.
-        if not state.violation <= self.tol or state.iteration < run.next_check:
+        if state.iteration < run.next_check or run.solver.has_more_to_try(state):
+            return False
+        # The gap met on the way belongs to moving factors: cheap, but no certificate. It is NaN
+        # for solvers that do not compute it.
+        allowed = run.problem.allowed_gap(state.objective, self.tol, state.factors[0].dtype)
+        if state.met.gap > allowed:
             return False
         if run.finish(self.row_solve, self.tol).converged:
             return True

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from klnmf.backends.base import MultiplicativeRule
-from klnmf.solvers.base import Problem, Solver, State, alternate, factor_name
+from klnmf.solvers.base import Met, Problem, Solver, State, alternate, factor_name
 from klnmf.solvers.memory import StoredMemory
 
 
@@ -68,15 +68,15 @@ class ExtrapolatedMultiplicativeUpdates(Solver):
         weight = (state.memory["t"] - 1.0) / t
         state.memory["t"] = t
         state.objective = math.nan
-        violation = 0.0
+        met = []
         for mode, factor in enumerate(state.factors):
             factors = list(state.factors)
             # keep = 1: only the positive part of the change is extrapolated.
             factors[mode] = problem.backend.extrapolated(factor, previous[mode], weight, keep=1.0)
             step = problem.update(mode, factors, MultiplicativeRule())
             state.factors, previous[mode] = factors, factor
-            violation = max(violation, step.violation)
-        state.violation = violation
+            met.append(step.met)
+        state.met = Met.worst(met)
 
 
 def _names(state: State) -> list[str]:

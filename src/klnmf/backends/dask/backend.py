@@ -1,6 +1,7 @@
 """The row problems on the workers of a Dask cluster, with the same results as on one machine."""
 
 import itertools
+import math
 from typing import Any, ClassVar
 
 import numpy as np
@@ -30,7 +31,7 @@ from klnmf.backends.dask.operations import (
     Update,
     Wants,
 )
-from klnmf.backends.dask.partition import Partition
+from klnmf.backends.dask.partition import Pieces
 from klnmf.backends.dask.session import Session
 from klnmf.data.row_constraints import RowConstraints
 from klnmf.data.sparse_data import CountData, FitInput
@@ -277,9 +278,15 @@ class DaskBackend(Backend):
         fixed.sums = first.fixed_sums
         if first.fixed_squares is not None:
             fixed.squares = first.fixed_squares
-        partition: Partition = self.session.partitions[mode]
-        value = float("nan")
-        pieces = [outcome.values for outcome in outcomes.values()]
-        if all(piece is not None for piece in pieces):
-            value = float(partition.total(pieces, _core.blocked_sum, 0.0))  # type: ignore[arg-type]
-        return RowTotals(value, max(outcome.kkt for outcome in outcomes.values()))
+        value, gap = (
+            self._total(mode, [getattr(outcome, name) for outcome in outcomes.values()])
+            for name in ("values", "gaps")
+        )
+        return RowTotals(value, max(outcome.kkt for outcome in outcomes.values()), gap)
+
+    def _total(self, mode: int, pieces: list[Pieces | None]) -> float:
+        """Sum over all rows of a mode; NaN if the workers have not computed it."""
+        given = [piece for piece in pieces if piece is not None]
+        if len(given) < len(pieces):
+            return math.nan
+        return float(self.session.partitions[mode].total(given, _core.blocked_sum, 0.0))

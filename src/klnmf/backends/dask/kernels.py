@@ -6,7 +6,13 @@ from typing import Any
 import numpy as np
 
 from klnmf import _core
-from klnmf.backends.cpu import column_squares, column_sums, evaluate_piece, update_piece
+from klnmf.backends.cpu import (
+    RowResults,
+    column_squares,
+    column_sums,
+    evaluate_piece,
+    update_piece,
+)
 from klnmf.backends.dask.operations import (
     Derive,
     Evaluate,
@@ -144,23 +150,23 @@ def _local(context: Context, rows: Array) -> Array:
 
 def _update(operation: Update, context: Context) -> tuple[Array, Outcome]:
     x = context.inputs[0].copy()
-    values, kkt = np.empty(context.size), np.empty(context.size)
+    results = RowResults.empty(context.size)
     if context.size:
         A, c = _fixed(operation, context)
         settings = (operation.l2, operation.rule, context.n_threads)
-        update_piece(_piece(context), x, A, c, *settings, values, kkt)
-    given = values if operation.rule.gives_value else None
-    return x, _outcome(context, given, kkt, facts(context, x))
+        update_piece(_piece(context), x, A, c, *settings, results)
+    rule = operation.rule
+    return x, _outcome(context, results, rule.gives_value, rule.gives_gap, facts(context, x))
 
 
 def _evaluate(operation: Evaluate, context: Context) -> Outcome:
     x = context.inputs[0]
-    values, kkt = np.empty(context.size), np.empty(context.size)
+    results = RowResults.empty(context.size)
     if context.size:
         A, c = _fixed(operation, context)
         settings = (operation.l2, operation.want_residual, context.n_threads)
-        evaluate_piece(_piece(context), x, A, c, *settings, values, kkt)
-    return _outcome(context, values, kkt, None)
+        evaluate_piece(_piece(context), x, A, c, *settings, results)
+    return _outcome(context, results, has_values=True, has_gaps=True, new_facts=None)
 
 
 def _piece(context: Context) -> Piece:
@@ -175,15 +181,20 @@ def _fixed(operation: Update | Evaluate, context: Context) -> tuple[Array, Array
 
 
 def _outcome(
-    context: Context, values: Array | None, kkt: Array, new_facts: Facts | None
+    context: Context, results: RowResults, has_values: bool, has_gaps: bool, new_facts: Facts | None
 ) -> Outcome:
-    pieces = None
-    if values is not None:
-        pieces = context.partition.pieces(context.part, values, _core.blocked_sum)
+    def pieces(of_rows: Array) -> Pieces:
+        return context.partition.pieces(context.part, of_rows, _core.blocked_sum)
+
     assert context.fixed is not None
     A, sums = context.fixed
     is_first = context.part == 0
     squares = column_squares(A) if is_first and context.wants.squares else None
     return Outcome(
-        pieces, float(kkt.max(initial=0.0)), new_facts, sums if is_first else None, squares
+        values=pieces(results.values) if has_values else None,
+        kkt=results.worst,
+        gaps=pieces(results.gaps) if has_gaps else None,
+        facts=new_facts,
+        fixed_sums=sums if is_first else None,
+        fixed_squares=squares,
     )

@@ -153,6 +153,7 @@ class Outcome(NamedTuple):
 
     values: Pieces | None
     kkt: float
+    gaps: Pieces | None
     facts: Facts | None
     fixed_sums: Array | None  # column sums of A, from the first part alone
     fixed_squares: Array | None
