@@ -126,6 +126,10 @@ def assert_same_half_step(
     differing = np.mean((x == 0) != (expected_x == 0))
     assert differing <= (0.02 if x.dtype == np.float32 else 0)
     assert totals.kkt == pytest.approx(expected.kkt, rel=5 * tolerance, abs=tolerance)
+    assert totals.gap == pytest.approx(
+        expected.gap, rel=tolerance, abs=tolerance * case.total, nan_ok=True
+    )
+    assert np.isnan(totals.gap) != rule.gives_gap
     # Both values are sums in double, of factors that agree to the tolerance above only.
     assert totals.value == pytest.approx(
         expected.value, rel=tolerance, abs=tolerance * case.total, nan_ok=True

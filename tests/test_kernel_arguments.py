@@ -34,6 +34,7 @@ def valid_arguments() -> dict[str, Any]:
         "x": case.W,
         "value": np.zeros(6),
         "kkt": np.zeros(6),
+        "gap": np.zeros(6),
     }
 
 
@@ -53,6 +54,7 @@ REFUSED: dict[str, tuple[str, Callable[[Array], Any]]] = {
     "x as a list": ("x", np.ndarray.tolist),
     "value in single precision": ("value", lambda value: value.astype(np.float32)),
     "kkt in single precision": ("kkt", lambda kkt: kkt.astype(np.float32)),
+    "gap read-only": ("gap", read_only),
     "kkt with two axes": ("kkt", lambda kkt: kkt[:, None]),
     "A of another float type": ("A", lambda A: A.astype(np.float64)),
     "A by columns": ("A", np.asfortranarray),

@@ -39,18 +39,20 @@ class DenseBackend(NumpyFactors):
         X, c = self.data.view(mode).whole().as_csr().toarray(), self.slopes(A, c)
         if isinstance(rule, SolveRule) and rule.cold:
             x[:] = (X.sum(axis=1) / c.sum())[:, None]
-        kkt = self.evaluate(mode, x, A, c, l2).kkt
+        before = self.evaluate(mode, x, A, c, l2)
         for _ in range(500 if isinstance(rule, SolveRule) else 1):
             x *= (X / (x @ A.T)) @ A / c
-        return RowTotals(float("nan"), kkt)
+        return RowTotals(float("nan"), before.kkt, before.gap)
 
     def evaluate(
         self, mode: int, x: Any, A: Any, c: Any, l2: float, want_residual: bool = True
     ) -> RowTotals:
         X, c, y = self.data.view(mode).whole().as_csr().toarray(), self.slopes(A, c), x @ A.T
-        gradient = c - (X / y) @ A
-        residuals = np.abs(np.minimum(x * c / X.sum(axis=1, keepdims=True), gradient / c))
-        return RowTotals(float((x @ c).sum() - (X * np.log(y)).sum()), float(residuals.max()))
+        S, totals = (X / y) @ A, X.sum(axis=1, keepdims=True)
+        residuals = np.abs(np.minimum(x * c / totals, 1 - S / c))
+        gaps = x @ c + totals[:, 0] * (np.log((S / c).max(axis=1)) - 1)
+        value = float((x @ c).sum() - (X * np.log(y)).sum())
+        return RowTotals(value, float(residuals.max()), float(gaps.sum()))
 
 
 @pytest.fixture

@@ -182,3 +182,49 @@ def kkt_residual(X: Any, W: Array, H: Array, penalties: Penalties = NO_PENALTIES
     of_W = _row_residuals(X, W, H, penalties.l1_W, penalties.l2_W)
     of_H = _row_residuals(sp.csr_array(X.T), H, W, penalties.l1_H, penalties.l2_H)
     return float(max(of_W.max(initial=0.0), of_H.max(initial=0.0)))
+
+
+def _row_gaps(X: sp.csr_array, x: Array, A: Array, l1: float, l2: float) -> Array:
+    """Bound on f(x) − min f of every row problem: c̃·x − V + V log max_k S_k / c̃_k.
+
+    Here c̃ = c + l2 x, V = Σ_j X_ij and S = (X / xAᵀ) A.
+    """
+    x, A = np.asarray(x, dtype=np.float64), np.asarray(A, dtype=np.float64)
+    slopes = A.sum(axis=0) + l1 + l2 * x
+    totals = np.asarray(X.sum(axis=1)).reshape(-1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratios = X.copy()
+        ratios.data /= products_at_nonzeros(X, x, A)
+        steepest = np.where(slopes > 0, ratios @ A / slopes, 0.0).max(axis=1)
+        bounds = (slopes * x).sum(axis=1) - totals + xlogy(totals, steepest)
+    covered = np.ones(len(totals), dtype=bool)
+    covered[row_numbers(X.indptr)[~np.isfinite(ratios.data)]] = False
+    return np.where(covered, np.maximum(bounds, 0.0), np.inf)
+
+
+def optimality_gap(X: Any, W: Array, H: Array, penalties: Penalties = NO_PENALTIES) -> float:
+    """Bound on what another W, or another H, could gain, as a share of the objective.
+
+    With H as it is, no W has an objective that is lower by more than this share, and the same holds
+    for H with W as it is. Changing both at once may gain more: the problem has many local optima.
+    It is 0 at a stationary point, infinite if a nonzero has rate 0, and does not change when a
+    component is scaled up in W and down in H (without penalties). The proof is in docs/maths.md.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.array([[4.0, 0.0], [1.0, 1.0]])
+    >>> W, H = np.array([[1.0], [1.0]]), np.array([[1.5], [1.0]])
+    >>> round(optimality_gap(X, W, H), 6)
+    0.341951
+    >>> best_H = X.sum(axis=0)[:, None] / W.sum()  # for this W
+    >>> round(1 - kl_divergence(X, W, best_H) / kl_divergence(X, W, H), 6)
+    0.341951
+    """
+    X = _nonzeros(X)
+    of_W = _row_gaps(X, W, H, penalties.l1_W, penalties.l2_W)
+    of_H = _row_gaps(sp.csr_array(X.T), H, W, penalties.l1_H, penalties.l2_H)
+    gap = float(max(of_W.sum(), of_H.sum()))
+    if gap == 0 or not np.isfinite(gap):
+        return gap
+    return float(np.divide(gap, abs(penalised_objective(X, W, H, penalties))))

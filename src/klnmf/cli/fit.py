@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -62,7 +63,12 @@ def _add_fit_options(group: argparse._ArgumentGroup) -> None:
     add("--init", choices=STARTS, default="samples", help="initial factors")
     add("--n-init", type=natural, default=1, help="number of starts to try; the best one continues")
     add("--max-iter", type=natural, default=500, help="maximum number of iterations")
-    add("--tol", type=nonnegative, default=1e-3, help="KKT residual at which to stop")
+    add(
+        "--tol",
+        type=nonnegative,
+        default=1e-4,
+        help="stop when no other W or H could lower the objective by more than this share of it",
+    )
     add_seed(group)
     add_threads(group, "--n-threads")
     add("--dtype", choices=DTYPES, help="type of the factors (default: as the data)")
@@ -141,7 +147,7 @@ def line_of_iteration(max_iter: int) -> Line:
         first.update(first or record)
         text = (
             f"iteration {record['iteration']}, {record['seconds']:.1f} s: objective "
-            f"{record['objective']:.6g}, KKT residual {record['kkt_residual']:.1e}"
+            f"{record['objective']:.6g}, optimality gap {record['optimality_gap']:.1e}"
         )
         done = record["iteration"] - first["iteration"]
         if done > 0:
@@ -187,13 +193,20 @@ def _check_is_checkpoint(path: Path) -> None:
 
 def say_outcome(args: argparse.Namespace, model: KLNMF) -> None:
     """Print whether a fit converged."""
+    from klnmf.support.percentages import percentage
+
     state = "converged" if model.converged_ else "not converged"
     seconds = model.history_[-1]["seconds"]
-    say(
-        args,
+    text = (
         f"{state} after {model.n_iter_} iterations, {seconds:.2f} s: KL divergence "
-        f"{model.divergence_:.8g}, KKT residual {model.kkt_residual_:.1e}",
+        f"{model.divergence_:.8g}"
     )
+    if math.isfinite(model.optimality_gap_):
+        text += (
+            "; no other W or H could lower the objective by more than "
+            f"{percentage(model.optimality_gap_)}"
+        )
+    say(args, text)
 
 
 def write_report_of_fit(

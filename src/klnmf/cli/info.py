@@ -92,6 +92,7 @@ def _model_facts(path: str) -> dict[str, Any]:
         "features": int(model.n_features_in_),
         "samples": None if saved.W is None else int(saved.W.shape[0]),
         "KL divergence": float(model.divergence_),
+        "optimality gap": float(model.optimality_gap_),
         "KKT residual": float(model.kkt_residual_),
         "converged": bool(model.converged_),
         "iterations": int(model.n_iter_),

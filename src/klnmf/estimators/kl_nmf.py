@@ -75,12 +75,15 @@ class KLNMF(SavedToFiles, FittedModel):
         factor shrinks while the other grows; it is allowed with a warning. L1 acts on the mass of a
         component and removes whole components; single entries become exactly 0 without any penalty.
     max_iter : int, default=500
-        Maximum number of iterations. On the text sets measured (docs/performance.md) most fits come
-        within 0.1 % of the final objective in 12 to 40 and reach ``tol`` in 90 to 230.
-    tol : float, default=1e-3
-        The fit has converged when the KKT residual at the returned factors is at most this: at
-        1e-3, no entry's share of its sample and no gradient (relative to its positive part) is off
-        by more than a thousandth.
+        Maximum number of iterations. On the sets measured (docs/performance_log.md) most fits
+        converge in 30 to 90.
+    tol : float, default=1e-4
+        The fit has converged when the optimality gap of the returned factors is at most this: at
+        1e-4, no other W for this H, and no other H for this W, has an objective that is lower by
+        more than 0.01 %. The objective is usually ten to a hundred times closer to the end of the
+        fit than that. A gap of 16 units of rounding (of ``dtype``) times the sum of X is small
+        enough for any ``tol`` above 0, because where the objective is nearly 0 no factors have a
+        smaller one. 0 means that all ``max_iter`` iterations are done.
     n_threads : int, default=None
         Number of threads. None follows OMP_NUM_THREADS, or uses all CPUs this process may use;
         −1 means all CPUs, −2 all but one. The result is the same for any number, bit for bit. On
@@ -116,6 +119,10 @@ class KLNMF(SavedToFiles, FittedModel):
     divergence_ : float
         KL divergence of X from W Hᵀ, without penalties, with weights, exposures and missing cells.
         NaN if unknown.
+    optimality_gap_ : float
+        Bound on what another W for the returned H, or another H for the returned W, could gain, as
+        a share of the objective (:func:`~klnmf.objective.optimality_gap`). Infinite if a count has
+        rate 0. NaN if unknown.
     kkt_residual_ : float
         Largest violation of the optimality conditions at the returned W and H; 0 is a stationary
         point. NaN if unknown.
@@ -123,7 +130,9 @@ class KLNMF(SavedToFiles, FittedModel):
         Whether the fit reached ``tol``. False if it was interrupted or if that is not known.
     history_ : list of dict
         One record per iteration: iteration, seconds (solver time so far), divergence, objective
-        (with penalties), kkt_residual (met on the way), zeros_W, zeros_H (share of exact zeros).
+        (with penalties), optimality_gap and kkt_residual (met on the way), zeros_W, zeros_H (share
+        of exact zeros). The gap is NaN for "srcd-paper" and "ccd", which do not compute it on the
+        way.
     constraint_names_ : list of str
         Names of the constraints of the fit.
     n_fixed_W_ : int
@@ -192,7 +201,7 @@ class KLNMF(SavedToFiles, FittedModel):
         l1_H: float = 0.0,
         l2_H: float = 0.0,
         max_iter: int = 500,
-        tol: float = 1e-3,
+        tol: float = 1e-4,
         n_threads: int | None = None,
         random_state: int | np.random.RandomState | None = None,
         dtype: Any = None,

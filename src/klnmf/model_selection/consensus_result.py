@@ -18,7 +18,7 @@ from klnmf.support.array_types import FloatArray
 
 IndexArray = npt.NDArray[np.int64]
 
-_NUMBERS = ("divergence", "kkt_residual", "density_threshold")
+_NUMBERS = ("divergence", "optimality_gap", "kkt_residual", "density_threshold")
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +35,7 @@ class Consensus:
         Expected counts of each component in each sample.
     divergence : float
         KL divergence of X from W times the components.
-    kkt_residual : float
+    optimality_gap, kkt_residual : float
         Distance from a stationary point, see `klnmf.KLNMF`. Medians are not stationary.
     stability : ndarray of shape (n_components,)
         Mean cosine similarity of the runs' components with the consensus component.
@@ -58,6 +58,7 @@ class Consensus:
     components: FloatArray
     W: FloatArray
     divergence: float
+    optimality_gap: float
     kkt_residual: float
     stability: FloatArray
     run_share: FloatArray
@@ -98,7 +99,7 @@ class Consensus:
         Returns
         -------
         KLNMF
-            ``converged_`` is True only if ``kkt_residual`` is at most ``tol``.
+            ``converged_`` is True only if ``optimality_gap`` is at most ``tol``.
 
         Examples
         --------
@@ -110,7 +111,10 @@ class Consensus:
         True
         """
         return KLNMF.from_components(
-            self.components.copy(), divergence=self.divergence, kkt_residual=self.kkt_residual
+            self.components.copy(),
+            divergence=self.divergence,
+            optimality_gap=self.optimality_gap,
+            kkt_residual=self.kkt_residual,
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -150,7 +154,12 @@ class Consensus:
         container = read_container(Path(path), "consensus")
         content = Fields(container.content, "content")
         try:
-            numbers: dict[str, Any] = {name: content.number(name) for name in _NUMBERS}
+            numbers: dict[str, Any] = {
+                name: content.number_if_stored(name)
+                if name == "optimality_gap"  # unknown to older versions
+                else content.number(name)
+                for name in _NUMBERS
+            }
             return cls(**numbers, **_checked_arrays(container.arrays))
         except SavedFileError as error:
             raise SavedFileError(f"{path} cannot be read: {error}") from error

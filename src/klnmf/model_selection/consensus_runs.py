@@ -222,6 +222,7 @@ def _agreed(
         components=components,
         W=W,
         divergence=float(evaluation.divergence),
+        optimality_gap=float(evaluation.optimality_gap),
         kkt_residual=float(evaluation.kkt_residual),
         stability=np.array([(spectra[group] @ unit[k]).mean() for k, group in enumerate(members)]),
         run_share=np.array([len(set(group // n_components)) / n_runs for group in members]),

@@ -4,7 +4,12 @@ Every function plots on the axes that it is given, or on those of a new figure, 
 ``plot_convergence(model.history_).figure.savefig("convergence.png")``.
 """
 
-from klnmf.plots.convergence import plot_convergence, plot_kkt_residual, plot_zeros
+from klnmf.plots.convergence import (
+    plot_convergence,
+    plot_kkt_residual,
+    plot_optimality_gap,
+    plot_zeros,
+)
 from klnmf.plots.features import plot_component_sizes, plot_intervals, plot_top_features
 from klnmf.plots.heat_maps import plot_component_similarity, plot_components_by_label
 from klnmf.plots.images import plot_components_as_images
@@ -22,6 +27,7 @@ __all__ = [
     "plot_intertopic_map",
     "plot_intervals",
     "plot_kkt_residual",
+    "plot_optimality_gap",
     "plot_rank_selection",
     "plot_structure",
     "plot_top_features",

@@ -1,4 +1,4 @@
-"""Convergence of a fit: objective, KKT residual and zeros along its history."""
+"""Convergence of a fit: objective, optimality gap, KKT residual and zeros in its history."""
 
 from __future__ import annotations
 
@@ -70,14 +70,17 @@ def plot_convergence(
     return ax
 
 
-def plot_kkt_residual(
+def plot_optimality_gap(
     history: Histories,
     ax: Axes | None = None,
     *,
     against: Against = "seconds",
     tol: float | None = None,
 ) -> Axes:
-    """Plot the KKT residual of each iteration on a log scale; it is 0 at a stationary point.
+    """Plot the optimality gap met in each iteration on a log scale.
+
+    It bounds what another W or another H alone could gain, as a share of the objective. The
+    factors that a fit returns have a smaller one, because it ends with a solve for W.
 
     Parameters
     ----------
@@ -92,20 +95,54 @@ def plot_kkt_residual(
 
     Examples
     --------
-    >>> from klnmf.plots import plot_kkt_residual
-    >>> history = [{"iteration": 1, "seconds": 0.1, "kkt_residual": 0.3}]
-    >>> plot_kkt_residual(history, tol=1e-3).get_ylabel()
-    'KKT residual'
+    >>> from klnmf.plots import plot_optimality_gap
+    >>> history = [{"iteration": 1, "seconds": 0.1, "optimality_gap": 0.03}]
+    >>> plot_optimality_gap(history, tol=1e-4).get_ylabel()
+    'optimality gap'
     """
-    fits = _named(history, against)
-    curves = {name: _column(records, "kkt_residual") for name, records in fits.items()}
-    ax = axes_or_new(ax, 6.0, 3.6)
+    ax = _plot_figure(history, ax, against, "optimality_gap", "optimality gap")
     if tol is not None and tol > 0.0:
         ax.axhline(tol, color="0.4", linestyle=":", linewidth=1.2)
         ax.annotate("tol", (1.01, tol), xycoords=ax.get_yaxis_transform(), va="center", fontsize=8)
-    _draw_on_log_scale(ax, fits, curves, against)
-    ax.set_ylabel("KKT residual")
+    title(ax, "What another W or H could gain")
+    return ax
+
+
+def plot_kkt_residual(
+    history: Histories, ax: Axes | None = None, *, against: Against = "seconds"
+) -> Axes:
+    """Plot the KKT residual of each iteration on a log scale; it is 0 at a stationary point.
+
+    Parameters
+    ----------
+    history, ax, against
+        As in `plot_convergence`.
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Examples
+    --------
+    >>> from klnmf.plots import plot_kkt_residual
+    >>> history = [{"iteration": 1, "seconds": 0.1, "kkt_residual": 0.3}]
+    >>> plot_kkt_residual(history).get_ylabel()
+    'KKT residual'
+    """
+    ax = _plot_figure(history, ax, against, "kkt_residual", "KKT residual")
     title(ax, "Distance from a stationary point")
+    return ax
+
+
+def _plot_figure(
+    history: Histories, ax: Axes | None, against: Against, figure: str, label: str
+) -> Axes:
+    """Plot one figure of the records on a log scale."""
+    fits = _named(history, against)
+    curves = {name: _column(records, figure) for name, records in fits.items()}
+    ax = axes_or_new(ax, 6.0, 3.6)
+    _draw_on_log_scale(ax, fits, curves, against)
+    ax.set_ylabel(label)
     return ax
 
 

@@ -272,11 +272,11 @@ def _history(model: Any) -> dict[str, list[float | None]]:
     records = [history[i] for i in chosen] if history else []
     return {
         "seconds": [_rounded(record["seconds"]) for record in records],
-        "residual": [_positive(record["kkt_residual"]) for record in records],
+        "gap": [_positive(record.get("optimality_gap", np.nan)) for record in records],
         "excess": [
             _positive((record["objective"] - last) / (abs(last) or 1.0)) for record in records
         ],
-        "final": [_positive(model.kkt_residual_)],
+        "final": [_positive(model.optimality_gap_)],
     }
 
 

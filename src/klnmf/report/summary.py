@@ -10,6 +10,7 @@ import numpy as np
 
 from klnmf.report.gathering import Described
 from klnmf.report.measures import one_topic_divergence
+from klnmf.support.percentages import percentage
 
 _PACKAGES = ("klnmf", "numpy", "scipy", "scikit-learn")
 
@@ -33,14 +34,13 @@ class Tile(NamedTuple):
 def verdict(model: Any) -> Verdict:
     """Say whether the fit converged, what that means, and what to do if it did not."""
     iterations = f"{_count(model.n_iter_)} iteration{'' if model.n_iter_ == 1 else 's'}"
-    seconds, residual = _seconds(model), f"KKT residual is {model.kkt_residual_:.2g}"
+    seconds, gap = _seconds(model), _gap_in_words(model)
     if model.converged_:
         return Verdict(
             True,
             "The fit converged",
-            f"After {iterations} and {seconds} the {residual}, at most tol = {model.tol:g}. To "
-            "this accuracy, no small change to the factors lowers the objective. Data often allow "
-            "several such solutions: another seed may give slightly different topics.",
+            f"It took {iterations} and {seconds}. {gap} Data often allow several such solutions: "
+            "another seed may give slightly different topics.",
         )
     if model.n_iter_ < model.max_iter:
         reason = "It was stopped by a callback or by the user "
@@ -54,8 +54,18 @@ def verdict(model: Any) -> Verdict:
     return Verdict(
         False,
         "The fit did not converge",
-        f"{reason}after {iterations} and {seconds}; the {residual}, above tol = {model.tol:g}. The "
-        f"topics below may still change. {advice}",
+        f"{reason}after {iterations} and {seconds}. {gap} The topics below may still change. "
+        f"{advice}",
+    )
+
+
+def _gap_in_words(model: Any) -> str:
+    gap = model.optimality_gap_
+    if not math.isfinite(gap):
+        return "How much lower the objective could be is unknown."
+    return (
+        "No other W for these topics, and no other topics for this W, could lower the objective by "
+        f"more than {percentage(gap)} (tol = {percentage(model.tol)})."
     )
 
 
@@ -69,7 +79,7 @@ def fit_tiles(described: Described) -> list[Tile]:
     n_components, n_features = described.components.shape
     return [
         Tile("KL divergence", _count(model.divergence_), divergence),
-        Tile("KKT residual", f"{model.kkt_residual_:.2g}", f"tol = {model.tol:g}"),
+        Tile("Optimality gap", percentage(model.optimality_gap_), f"tol = {percentage(model.tol)}"),
         Tile("Iterations", _count(model.n_iter_), f"maximum {_count(model.max_iter)}"),
         Tile("Time", _seconds(model), "solver time"),
         Tile("Zeros in W", _zeros(described.W), f"{_count(len(described.W))} × {n_components}"),

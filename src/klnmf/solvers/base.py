@@ -16,7 +16,6 @@ from klnmf.objective import Penalties
 from klnmf.solvers.memory import StoredMemory
 from klnmf.support.array_types import Array
 
-
 # Gap of a solved row, in units of its total and of the rounding of its type.
 ROUNDING_OF_GAPS = 16
 
@@ -171,7 +170,7 @@ class State:
     seed: int  # the order of the coordinates comes from (seed, iteration)
     iteration: int = 0
     objective: float = float("nan")
-    met: Met = Met()  # in the last iteration
+    met: Met = field(default_factory=Met)  # in the last iteration
     seconds: float = 0.0  # spent in the solver, evaluation not counted
     was_drawn: bool = False  # the start was drawn, not given: its digits do not matter
     memory: dict[str, Any] = field(default_factory=dict)  # what else the solver keeps

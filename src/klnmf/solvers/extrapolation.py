@@ -98,9 +98,7 @@ class Momentum:
         """Every array of a mode that belongs to the state, apart from the kept factor."""
         return [array for array in (self.solved[mode], self.previous[mode]) if array is not None]
 
-    def iterate(
-        self, problem: Problem, state: State, rule: GuardedRule, extrapolate: bool
-    ) -> Met:
+    def iterate(self, problem: Problem, state: State, rule: GuardedRule, extrapolate: bool) -> Met:
         """Solve for one factor after the other, keep what is better; returns what was met.
 
         A value in between is for the test of an extrapolated half-step only.

@@ -48,7 +48,7 @@ class Bar:
 
 
 class ProgressBar(Bar):
-    """The bar of a fit: iterations, objective and KKT residual."""
+    """The bar of a fit: iterations, objective and optimality gap."""
 
     def __init__(self, show: str | bool, total: int, n_done: int = 0) -> None:
         delay = SECONDS_BEFORE_SHOWN if show == "auto" else 0.0
@@ -56,5 +56,5 @@ class ProgressBar(Bar):
 
     def update(self, record: dict[str, Any]) -> None:
         """Move on by one iteration."""
-        objective, residual = record["objective"], record["kkt_residual"]
-        self.advance(f"objective {objective:.6g}, KKT {residual:.1e}")
+        objective, gap = record["objective"], record["optimality_gap"]
+        self.advance(f"objective {objective:.6g}, gap {gap:.1e}")

@@ -71,7 +71,8 @@ def nmf(
         - ``.varm["nmf"]``, or ``.varm[key_added]``: H, genes × components, with zeros for the genes
           outside the mask;
         - ``.uns["nmf"]``, or ``.uns[key_added]``: a dict with params, history (arrays by column,
-          for ``pandas.DataFrame``), n_iter, divergence, kkt_residual, converged and version.
+          for ``pandas.DataFrame``), n_iter, divergence, optimality_gap, kkt_residual, converged and
+          version.
 
         `klnmf.tl.fitted_model` returns the `KLNMF` again.
 
@@ -112,11 +113,11 @@ def nmf(
         warnings.simplefilter("ignore", NotCountsWarning)  # given above, with the layers
         W = model.set_output(transform="default").fit_transform(X)
     _LOGGER.info(
-        "finished in %.1f s: %d iterations, divergence %.6g, KKT residual %.1e",
+        "finished in %.1f s: %d iterations, divergence %.6g, optimality gap %.1e",
         time.perf_counter() - started,
         model.n_iter_,
         model.divergence_,
-        model.kkt_residual_,
+        model.optimality_gap_,
     )
 
     entries = model_entries(model)

@@ -24,7 +24,7 @@ _MODEL_PARAMETERS = (
     "n_components", "solver", "init", "l1_W", "l2_W", "l1_H", "l2_H", "max_iter", "tol",
     "random_state", "dtype", "sparse_output", "backend",
 )  # fmt: skip
-_RESULTS = ("divergence", "kkt_residual", "converged")
+_RESULTS = ("divergence", "optimality_gap", "kkt_residual", "converged")
 
 
 class Keys(NamedTuple):
@@ -146,6 +146,7 @@ def fitted_model(adata: AnnData, key: str | None = None) -> KLNMF:
             dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)
         ],
         data_checksum=int(entries["data_checksum"]) if is_whole else None,
-        **{name: np.asarray(entries[name]).item() for name in _RESULTS},
+        # Older versions did not write all of them.
+        **{name: np.asarray(entries[name]).item() for name in _RESULTS if name in entries},
         **parameters,
     )

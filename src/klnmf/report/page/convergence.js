@@ -22,16 +22,16 @@ function curve(kind, seconds, values, x, y) {
 }
 
 function drawConvergence(width) {
-  const { seconds, residual, excess, final } = data.history;
+  const { seconds, gap, excess, final } = data.history;
   const height = 280;
   const edge = { left: 44, right: 14, top: 8, bottom: 42 };
   const end = seconds.at(-1) || 1;
-  const drawn = [...residual, ...excess, ...final, data.tol].filter((value) => value !== null && value > 0);
+  const drawn = [...gap, ...excess, ...final, data.tol].filter((value) => value !== null && value > 0);
   const low = Math.floor(Math.log10(Math.min(...drawn)));
   const high = Math.max(low + 1, Math.ceil(Math.log10(Math.max(...drawn))));
   const x = (value) => edge.left + (value / end) * (width - edge.left - edge.right);
   const y = (value) => edge.top + ((high - Math.log10(value)) / (high - low)) * (height - edge.top - edge.bottom);
-  const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `KKT residual and objective against time, over ${end} seconds` });
+  const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `Optimality gap and objective against time, over ${end} seconds` });
   const stride = Math.ceil((high - low) / 8);
   for (let exponent = high; exponent >= low; exponent -= stride) {
     const at = y(10 ** exponent);
@@ -43,14 +43,14 @@ function drawConvergence(width) {
   }
   svg.append(draw("text", { x: (edge.left + width - edge.right) / 2, y: height - 4, "text-anchor": "middle" }, "seconds"));
   if (data.tol > 0) svg.append(draw("line", { class: "curve tol", x1: edge.left, x2: width - edge.right, y1: y(data.tol), y2: y(data.tol) }));
-  svg.append(curve("excess", seconds, excess, x, y), curve("residual", seconds, residual, x, y));
+  svg.append(curve("excess", seconds, excess, x, y), curve("gap", seconds, gap, x, y));
   if (final[0] !== null) svg.append(draw("circle", { class: "final", cx: x(end), cy: y(final[0]), r: 5 }));
   return svg;
 }
 
 function showConvergence() {
-  const { seconds, residual, excess } = data.history;
-  if (seconds.length === 0 || ![...residual, ...excess].some((value) => value !== null)) return;
+  const { seconds, gap, excess } = data.history;
+  if (seconds.length === 0 || ![...gap, ...excess].some((value) => value !== null)) return;
   const chart = document.querySelector("#convergence .chart");
   byId("convergence").hidden = false;
   onWidth(chart, (width) => chart.replaceChildren(drawConvergence(width)));

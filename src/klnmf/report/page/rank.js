@@ -20,10 +20,10 @@ function drawRank(width) {
   });
   svg.append(draw("text", { x: (edge.left + width - edge.right) / 2, y: height - 4, "text-anchor": "middle" }, "topics"));
   svg.append(draw("line", { class: "curve tol", x1: x(best), x2: x(best), y1: edge.top, y2: at(0) }));
-  svg.append(curve("excess", ranks, stability, x, at), curve("residual", ranks, difference, x, y));
+  svg.append(curve("excess", ranks, stability, x, at), curve("gap", ranks, difference, x, y));
   ranks.forEach((rank, i) => {
     const [low, high] = [Math.max(0, difference[i] - error[i]), difference[i] + error[i]];
-    svg.append(draw("line", { class: "curve residual", x1: x(rank), x2: x(rank), y1: y(low), y2: y(high) }));
+    svg.append(draw("line", { class: "curve gap", x1: x(rank), x2: x(rank), y1: y(low), y2: y(high) }));
     svg.append(draw("circle", { class: "final", cx: x(rank), cy: y(difference[i]), r: 3.5 }));
   });
   return svg;
