@@ -23,7 +23,13 @@ from klnmf.backends.cpu import CpuBackend
 from klnmf.backends.reference import ReferenceBackend
 from klnmf.data.sparse_data import InMemoryData
 from klnmf.data.sums import ROWS_PER_SUM, blocked_sum
-from klnmf.objective import Penalties, kkt_residual, kl_divergence, penalised_objective
+from klnmf.objective import (
+    Penalties,
+    kkt_residual,
+    kl_divergence,
+    optimality_gap,
+    penalised_objective,
+)
 from klnmf.solvers.base import Problem
 from strategies import DTYPES, PENALTY_SETS, Case, random_case, same_bits
 
@@ -85,6 +91,7 @@ def test_a_matrix_without_nonzeros(make_rule: Callable, mode: int) -> None:
     case = random_case((4, 6), 2, density=0.0)
     _, totals = assert_same_half_step(case, mode, make_rule)
     assert totals.kkt == 0
+    assert not totals.gap > 0  # NaN for rules that do not give it
 
 
 @MODES
@@ -261,6 +268,8 @@ def test_evaluation_is_the_specification(backend: type, dtype: type, penalties: 
     assert found.divergence == pytest.approx(divergence, abs=1e-14 * scale)
     residual = kkt_residual(case.X, case.W, case.H, penalties)
     assert found.kkt_residual == pytest.approx(residual, rel=1e-11)
+    gap = optimality_gap(case.X, case.W, case.H, penalties)
+    assert found.optimality_gap == pytest.approx(gap, rel=1e-11)
 
 
 # ---- the value that a half-step computes on the way ---------------------------------------------
@@ -313,7 +322,9 @@ def test_threads_change_no_bit_of_a_half_step(make_rule: Callable, mode: int, dt
     data, penalties = InMemoryData(case.X), PENALTY_SETS["all"]
     results = [half_step(CpuBackend(data, t), case, mode, make_rule, penalties) for t in THREADS]
     assert same_bits(*(x for x, _, _ in results))
-    assert same_bits(*(np.array([totals.value, totals.kkt]) for _, totals, _ in results))
+    assert same_bits(
+        *(np.array([totals.value, totals.kkt, totals.gap]) for _, totals, _ in results)
+    )
 
 
 @BOTH_DTYPES
@@ -324,6 +335,6 @@ def test_threads_change_no_bit_of_sums_and_evaluations(dtype: type) -> None:
     assert same_bits(*(backend.column_sums(case.W) for backend in backends))
     assert same_bits(*(backend.column_squares(case.W) for backend in backends))
     judged = [backend.evaluate(0, case.W, case.H, c, 0.1) for backend in backends]
-    assert same_bits(*(np.array([totals.value, totals.kkt]) for totals in judged))
+    assert same_bits(*(np.array([totals.value, totals.kkt, totals.gap]) for totals in judged))
     before = case.W[::-1].copy()
     assert same_bits(*(backend.extrapolated(case.W, before, 0.7, 0.01) for backend in backends))

@@ -140,6 +140,7 @@ def test_values_and_residuals_agree(kind: str, l2: float) -> None:
     )
     assert found.value == pytest.approx(expected.value, rel=1e-12)
     assert found.kkt == pytest.approx(expected.kkt, rel=1e-9)
+    assert found.gap == pytest.approx(expected.gap, rel=1e-9)
 
 
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)

@@ -7,26 +7,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import strategies as st
-from hypothesis.extra import numpy as hnp
 from scipy.special import xlogy
 
-from klnmf.backends import make_backend
-from klnmf.constraints.checks import check_constraints
-from klnmf.constraints.explained_cells import check_explained
-from klnmf.data.sparse_data import InMemoryData
-from klnmf.data.validation import check_counts
 from klnmf.objective import Penalties
 from klnmf.solvers import SparseCoordinateDescent, make_solver
-from klnmf.solvers.base import Problem, State
 from klnmf.solvers.loop import Run
-from klnmf.starts.initialization import cover_columns, cover_start
-from known_cases import RANK, X, everything_known, fit
+from known_cases import RANK, X, cases_with_known, everything_known, fit, start_run
 from strategies import (
     PENALTY_SETS,
     ROUNDING,
     Case,
-    cases,
     efforts,
     every_long_run,
     for_all,
@@ -42,54 +32,6 @@ NEVER_RISES = {
     "srcd, no opening": SparseCoordinateDescent(opening=0),
     "mu": make_solver("mu"),
 }
-WEIGHTS = st.sampled_from([0.0, 1.0, 1.0, 0.5, 3.0])
-EXPOSURES = st.sampled_from([1.0, 0.25, 8.0])
-VALUES = st.sampled_from([0.0, 1.0, 0.3, 20.0])
-
-
-@st.composite
-def cases_with_known(draw: st.DrawFn) -> tuple[Case, dict[str, Any]]:
-    """A case, and about half of what may be known of it."""
-    case: Case = draw(cases())
-    (n, m), rank = case.X.shape, case.W.shape[1]
-    n_fixed = draw(st.integers(0, rank))
-    n_fixed_W = draw(st.integers(0, rank - n_fixed))
-    possible = {
-        "sample_weight": hnp.arrays(float, n, elements=WEIGHTS),
-        "feature_weight": hnp.arrays(float, m, elements=WEIGHTS),
-        "exposure": hnp.arrays(float, n, elements=EXPOSURES),
-        "missing": hnp.arrays(bool, (n, m)),
-        "zero_W": hnp.arrays(bool, (n, rank), elements=st.sampled_from([False, False, True])),
-        "zero_components": hnp.arrays(
-            bool, (rank, m), elements=st.sampled_from([False, False, True])
-        ),
-        "fixed_components": hnp.arrays(float, (n_fixed, m), elements=VALUES),
-        "fixed_W": hnp.arrays(float, (n, n_fixed_W), elements=VALUES),
-    }
-    return case, {name: draw(values) for name, values in possible.items() if draw(st.booleans())}
-
-
-def start_run(
-    case: Case, given: dict[str, Any], weights: Penalties, solver: Any, n_threads: int = 1
-) -> Run | None:
-    """A fit that is about to start from the pair of the case; None if there can be none."""
-    X = check_counts(case.X)
-    try:
-        size = (X.shape, case.W.shape[1], X.dtype)
-        known = check_constraints(given, *size, penalties=weights)
-        data = InMemoryData(X).with_constraints(lambda *_: known)
-        if known is not None:
-            check_explained(known, data)
-    except ValueError:  # weights of 0 alone, zeros over what is fixed, a count without a component
-        return None
-    problem = Problem(make_backend("cpu", data, n_threads), weights)
-    W, H = case.W.copy(), case.H.copy()
-    if known is not None:
-        W, H = known.in_fit(0, W), known.in_fit(1, H)
-    cover_columns(H, data.view(1))
-    if known is not None:
-        cover_start(known, known.imposed_on(1, H), data)
-    return Run.started(problem, solver, State([W, H], seed=0))
 
 
 def objective(run: Run) -> float:
@@ -182,7 +124,7 @@ def test_threads_change_no_bit(solver: str, dtype: type, weights: Penalties) -> 
         for _ in range(4):
             run.solver.iterate(run.problem, run.state)
             run.state.iteration += 1
-        results.append((*run.state.factors, np.array([run.state.objective, run.state.violation])))
+        results.append((*run.state.factors, np.array([run.state.objective, *run.state.met])))
     for arrays in zip(*results, strict=True):
         assert same_bits(*arrays)
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from klnmf.solvers import SparseCoordinateDescent
-from klnmf.solvers.loop import CallbackStop, MaxIterations, Run, SmallGain, SmallResidual, StopRule
+from klnmf.solvers.loop import CallbackStop, MaxIterations, Run, SmallGain, SmallGap, StopRule
 from klnmf.solvers.row_solve import RowSolve
 from strategies import random_case, start_run
 
@@ -21,12 +21,12 @@ def a_run(**settings: Any) -> Run:
 
 
 def test_the_rule_that_holds_is_returned() -> None:
-    residual = SmallResidual(0.01, RowSolve(1e-6))
+    gap = SmallGap(0.01, RowSolve(1e-6))
     asked = CallbackStop(lambda record: bool(record["iteration"] == 3))
-    assert a_run().until(residual, LIMIT) is residual
-    assert a_run().until(residual, MaxIterations(2)) == MaxIterations(2)
+    assert a_run().until(gap, LIMIT) is gap
+    assert a_run().until(gap, MaxIterations(2)) == MaxIterations(2)
     run = a_run()
-    assert run.until(asked, residual, LIMIT) is asked
+    assert run.until(asked, gap, LIMIT) is asked
     assert run.state.iteration == len(run.history) == 3
 
 
@@ -59,6 +59,8 @@ def test_a_solver_that_has_more_to_try_is_not_stopped() -> None:
     assert run.gain < 1e-3
     assert run.solver.has_more_to_try(run.state)
     assert not SmallGain(1e-3).holds(run)
+    assert not SmallGap(0.1, RowSolve(1e-6)).holds(run)
+    assert run.finish(RowSolve(1e-6), tol=0.1).converged  # were it not for that
 
 
 def test_solvers_without_an_objective_of_their_own_can_be_stopped_by_gains() -> None:
@@ -87,11 +89,13 @@ def test_a_callback_that_stopped_a_run_is_asked_again() -> None:
 
 
 def test_a_full_evaluation_that_failed_is_not_repeated_at_once() -> None:
-    run = a_run()
+    run = a_run(swap_failures=0)
     run.until(MaxIterations(30))
-    rule = SmallResidual(run.state.violation, RowSolve(1e-6))
-    assert not SmallResidual(run.state.violation / 2, RowSolve(1e-6)).holds(run)
-    assert run.solution is None  # the residual on the way was enough to tell
+    met = run.history[-1]["optimality_gap"]
+    assert met == run.state.met.gap / run.state.objective
+    rule = SmallGap(met * 1.01, RowSolve(1e-6))
+    assert not SmallGap(met / 2, RowSolve(1e-6)).holds(run)
+    assert run.solution is None  # the gap on the way was enough to tell
     run.solution = run.finish(RowSolve(1e-6), tol=0.0)  # which did not converge
     assert not rule.holds(run)
     assert run.next_check == 30 + 1 + 3

@@ -15,7 +15,7 @@ from klnmf.data.sparse_data import CountData, InMemoryView, view_of
 from klnmf.objective import Penalties
 from klnmf.solvers import SOLVERS, make_solver
 from klnmf.solvers.base import Problem, State
-from klnmf.solvers.loop import MaxIterations, Run, SmallResidual, record_fields
+from klnmf.solvers.loop import MaxIterations, Run, SmallGap, record_fields
 from klnmf.solvers.row_solve import RowSolve, solved_rows
 from strategies import same_bits
 
@@ -92,7 +92,7 @@ def test_three_factors_are_fitted(solver: str) -> None:
 
 
 def test_a_fit_of_three_factors_converges_and_keeps_every_margin() -> None:
-    run, rule = tensor_run("srcd"), SmallResidual(1e-6, RowSolve(1e-8))
+    run, rule = tensor_run("srcd"), SmallGap(1e-9, RowSolve(1e-9))
     assert run.until(rule, MaxIterations(2000)) is rule
     factors = run.finish(rule.row_solve, rule.tol).factors
     fitted = np.einsum("ik,jk,lk->ijl", *factors)

@@ -66,7 +66,7 @@ def _add_fit_options(group: argparse._ArgumentGroup) -> None:
     add(
         "--tol",
         type=nonnegative,
-        default=1e-4,
+        default=3e-4,
         help="stop when no other W or H could lower the objective by more than this share of it",
     )
     add_seed(group)

@@ -77,10 +77,10 @@ class KLNMF(SavedToFiles, FittedModel):
     max_iter : int, default=500
         Maximum number of iterations. On the sets measured (docs/performance_log.md) most fits
         converge in 30 to 90.
-    tol : float, default=1e-4
+    tol : float, default=3e-4
         The fit has converged when the optimality gap of the returned factors is at most this: at
-        1e-4, no other W for this H, and no other H for this W, has an objective that is lower by
-        more than 0.01 %. The objective is usually ten to a hundred times closer to the end of the
+        3e-4, no other W for this H, and no other H for this W, has an objective that is lower by
+        more than 0.03 %. The objective is usually ten to a hundred times closer to the end of the
         fit than that. A gap of 16 units of rounding (of ``dtype``) times the sum of X is small
         enough for any ``tol`` above 0, because where the objective is nearly 0 no factors have a
         smaller one. 0 means that all ``max_iter`` iterations are done.
@@ -201,7 +201,7 @@ class KLNMF(SavedToFiles, FittedModel):
         l1_H: float = 0.0,
         l2_H: float = 0.0,
         max_iter: int = 500,
-        tol: float = 1e-4,
+        tol: float = 3e-4,
         n_threads: int | None = None,
         random_state: int | np.random.RandomState | None = None,
         dtype: Any = None,

@@ -188,7 +188,9 @@ def relative_gain(before: float, after: float) -> float:
 
 def relative_gap(gap: float, objective: float) -> float:
     """Return the gap in units of the objective."""
-    if gap == 0 or not math.isfinite(gap):
+    if math.isnan(gap):
+        return math.nan  # always the same object: records of two fits can be compared
+    if gap == 0 or math.isinf(gap):
         return gap
     return gap / abs(objective) if objective else math.inf
 
