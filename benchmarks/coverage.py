@@ -365,7 +365,7 @@ def main() -> None:
     )
     add("--repeats", type=int, default=4, help="repeats, each with new factors and counts")
     add("--runs", type=int, default=60, help="refits per bootstrap")
-    add("--tol", type=float, default=1e-3, help="of all fits")
+    add("--tol", type=float, default=3e-4, help="of all fits")
     add("--jobs", type=int, default=1, help="refits at a time")
     add("--designs", type=int, nargs="+", help="numbers of the designs for the intervals, from 0")
     args = parser.parse_args()

@@ -121,7 +121,7 @@ def run_klnmf(
         job.rank,
         solver=solver,
         max_iter=10_000_000,
-        tol=1e-4,
+        tol=1e-7,
         n_threads=job.threads,
         random_state=job.seed,
         run=RunOptions(progress=False, callback=note),

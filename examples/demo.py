@@ -55,7 +55,7 @@ def main() -> None:
 
     print(f"\n{format_topics(model.components_, bible.feature_names, W=W)}\n")
     print(f"KL divergence         {model.divergence_:.2f}")
-    print(f"KKT residual          {model.kkt_residual_:.2e}")
+    print(f"optimality gap        {model.optimality_gap_:.2e}")
     state = "yes" if model.converged_ else "no: stopped at the iteration limit"
     print(f"converged             {state} ({model.n_iter_} iterations)")
     print(f"exact zeros           {np.mean(W == 0):.1%} of W", end=", ")

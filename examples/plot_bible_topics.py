@@ -21,7 +21,7 @@ bible = load_bible()
 model = KLNMF(n_components=12, random_state=0)
 W = model.fit_transform(bible.data)
 print(f"{model.n_iter_} iterations, converged: {model.converged_}")
-print(f"KL divergence {model.divergence_:,.0f}, KKT residual {model.kkt_residual_:.1e}")
+print(f"KL divergence {model.divergence_:,.0f}, optimality gap {model.optimality_gap_:.3%}")
 
 # %%
 # Words
@@ -78,13 +78,13 @@ ax = plot_intertopic_map(model.components_, W)
 # Convergence
 # -----------
 #
-# The objective never rises. The fit stops when the KKT residual, which is 0 at a stationary point,
-# is at most ``tol``.
+# The objective never rises. The fit stops when the optimality gap, which bounds what another W or
+# another H could gain, is at most ``tol`` of the objective.
 
-from klnmf.plots import plot_convergence, plot_kkt_residual
+from klnmf.plots import plot_convergence, plot_optimality_gap
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.5), layout="constrained")
 plot_convergence(model.history_, left, against="iteration")
-plot_kkt_residual(model.history_, right, against="iteration", tol=model.tol)
+plot_optimality_gap(model.history_, right, against="iteration", tol=model.tol)
 # sphinx_gallery_thumbnail_number = 2
 plt.show()

@@ -94,7 +94,7 @@ def _stationary(results: Results) -> Claim:
     evidence = (
         f"a limit cannot be observed; at the end of the time, {arrived} of {len(runs)} runs met a "
         f"KKT residual of at most 1e-3 (median {np.median(residuals):.2g}); of klnmf's runs "
-        f"{sum(run['converged'] for run in ours)} of {len(ours)} were certified at 1e-3"
+        f"{sum(run['converged'] for run in ours)} of {len(ours)} had converged"
     )
     return Claim(text, HOLDS if arrived == len(runs) else UNKNOWN, evidence, "curve")
 

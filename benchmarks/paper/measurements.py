@@ -217,7 +217,7 @@ def penalty(settings: Settings, folder: Path | None) -> Result:
     X, rank = load_set(settings["set"], folder), settings["rank"]
     known, new = train_test_split(X, test_size=0.2, random_state=0)
     weights = {name: settings[name] for name in ("l1_W", "l2_W", "l1_H", "l2_H")}
-    model, _ = fit(known, "srcd", rank, tol=1e-3, max_iter=settings["iterations"], **weights)
+    model, _ = fit(known, "srcd", rank, tol=3e-4, max_iter=settings["iterations"], **weights)
     W, H = model.transform(known), model.components_
     masses = W.sum(axis=0) * H.sum(axis=1)
     live = masses > 1e-9 * masses.sum()

@@ -21,6 +21,6 @@ METHODS = {
     "mu": Method("MU", "mu", False, 0.0, "#0072b2", "-"),
     "ccd": Method("CCD", "ccd", False, 0.0, "#009e73", "-"),
     "srcd-paper": Method("SRCD (paper)", "srcd-paper", False, 0.0, "#cc79a7", "-"),
-    "default-same-start": Method("klnmf, same start", "srcd", False, 1e-3, "#d55e00", "--"),
-    "default": Method("klnmf", "srcd", True, 1e-3, "#d55e00", "-"),
+    "default-same-start": Method("klnmf, same start", "srcd", False, 3e-4, "#d55e00", "--"),
+    "default": Method("klnmf", "srcd", True, 3e-4, "#d55e00", "-"),
 }
