@@ -9,6 +9,7 @@ from benchmarks.scaling import counts
 from benchmarks.threads import measured, parts_of_fit
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_every_part_of_a_fit_can_be_run_again() -> None:
     parts = parts_of_fit(counts(20_000, 1.0), rank=3, n_threads=2, iterations=1)
     for action in parts.values():
