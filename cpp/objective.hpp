@@ -1,6 +1,5 @@
-// Value and optimality of one row problem, evaluated in double whatever the type of the factors:
-//
-//     f(x) = sum_k c_k x_k + l2/2 |x|^2 - sum_i v_i log y_i,     y = A x at the nonzeros of v.
+// The parts of the value and of the optimality of one row problem, in double whatever the type of
+// the factors; row_evaluation.hpp puts them together.
 #pragma once
 
 #include <cmath>
@@ -98,69 +97,5 @@ struct RowOutcome {
     double kkt;   // the largest violation met
     double gap;   // how much lower f could be, at most, where the rule started
 };
-
-// f(x), its residual and its gap for one row, with every sum in double; the latter two are 0 where
-// only the value is wanted, which costs half. Components that are `frozen` (null: none is) do not
-// count for them.
-template <class T, class D>
-KLNMF_INLINE RowOutcome evaluate_values(const D* values, const std::int32_t* indices,
-                                        std::int64_t length, const FixedFactor<T>& fixed,
-                                        const T* x, double l2, bool want_residual,
-                                        const std::uint8_t* frozen, RowScratch<T>& scratch) {
-    constexpr double infinity = std::numeric_limits<double>::infinity();
-    constexpr std::int64_t chunk = 128;
-    const int rank = fixed.rank;
-    RowOutcome outcome{linear_and_quadratic(x, fixed.c, l2, rank), 0, 0};
-    double total = 0;
-    double y[chunk];
-    double* S = scratch.S_exact;
-    for (int k = 0; k < rank; ++k)
-        S[k] = 0;
-    for (std::int64_t start = 0; start < length; start += chunk) {
-        const std::int64_t size = length - start < chunk ? length - start : chunk;
-        for (std::int64_t i = 0; i < size; ++i) {
-            const T* a = fixed.row(indices[start + i]);
-            double product = 0;
-#pragma omp simd reduction(+ : product)
-            for (int k = 0; k < rank; ++k)
-                product += static_cast<double>(a[k]) * static_cast<double>(x[k]);
-            if (!(product > std::numeric_limits<double>::min()))
-                return {infinity, infinity, infinity}; // a nonzero without cover
-            y[i] = product;
-            if (!want_residual)
-                continue;
-            const double v = values[start + i], ratio = v / product;
-            total += v;
-#pragma omp simd
-            for (int k = 0; k < rank; ++k)
-                S[k] += ratio * static_cast<double>(a[k]);
-        }
-        outcome.value -= weighted_log_sum(values + start, y, size);
-    }
-    for (int k = 0; want_residual && length > 0 && k < rank; ++k) {
-        if (frozen && frozen[k])
-            continue;
-        const double g = fixed.c[k] + l2 * static_cast<double>(x[k]) - S[k];
-        const double residual = entry_residual(x[k], fixed.c[k], g, total);
-        outcome.kkt = residual > outcome.kkt ? residual : outcome.kkt;
-    }
-    if (want_residual)
-        outcome.gap = row_gap(fixed.c, l2, x, S, rank, frozen, total);
-    return outcome;
-}
-
-template <class T>
-KLNMF_INLINE RowOutcome evaluate_row(const SparseRows<T>& data, std::int64_t row,
-                                     const FixedFactor<T>& fixed, const T* x, double l2,
-                                     bool want_residual, const std::uint8_t* frozen,
-                                     RowScratch<T>& scratch) {
-    const std::int64_t begin = data.begin(row), length = data.length(row);
-    const std::int32_t* indices = data.indices + begin;
-    if (data.is_wide())
-        return evaluate_values(data.wide + begin, indices, length, fixed, x, l2, want_residual,
-                               frozen, scratch);
-    return evaluate_values(data.values + begin, indices, length, fixed, x, l2, want_residual,
-                           frozen, scratch);
-}
 
 } // namespace klnmf

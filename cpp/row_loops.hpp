@@ -13,6 +13,7 @@
 #include "padded_factor.hpp"
 #include "parallel.hpp"
 #include "row_constraints.hpp"
+#include "row_evaluation.hpp"
 #include "row_problem.hpp"
 #include "row_scratch.hpp"
 #include "row_tasks.hpp"
@@ -189,13 +190,14 @@ void dense_rows(const SparseRows<T>& data, std::int64_t n_cols, const T* columns
 }
 
 template <class T>
-void evaluate_rows(const SparseRows<T>& data, const FixedFactor<T>& fixed, double l2,
+void evaluate_rows(const SparseRows<T>& data, const FixedFactor<T>& unpadded, double l2,
                    std::int64_t n_cols, const RowConstraints& constraints, bool want_residual,
                    int n_threads, const T* x, double* value, double* kkt, double* gap) {
-    const int threads = usable_threads(n_threads, data.nnz() * fixed.rank);
-    ScratchPool<T> pool(threads, 0, fixed.rank, fixed.stride);
+    const int threads = usable_threads(n_threads, data.nnz() * unpadded.rank);
+    const PaddedFactor<T> padded(unpadded, n_cols, nullptr, threads);
+    ScratchPool<T> pool(threads, 0, unpadded.rank, (*padded).stride);
     for_each_task(data, threads, [&](std::int64_t begin, std::int64_t end, int thread) {
-        evaluate_range(data, fixed, l2, n_cols, constraints, want_residual, begin, end,
+        evaluate_range(data, *padded, l2, n_cols, constraints, want_residual, begin, end,
                        pool[thread], x, value, kkt, gap);
     });
 }

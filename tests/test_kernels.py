@@ -272,6 +272,19 @@ def test_evaluation_is_the_specification(backend: type, dtype: type, penalties: 
     assert found.optimality_gap == pytest.approx(gap, rel=1e-11)
 
 
+@BOTH_DTYPES
+@pytest.mark.parametrize("rank", [1, 4, 8, 9, 16, 20, 25, 33, 48, 49, 67])
+def test_evaluation_is_the_specification_at_every_rank(rank: int, dtype: type) -> None:
+    # Rows of all lengths, so that groups of nonzeros end anywhere; factors of whole vectors or not.
+    case = random_case((40, 60), rank, dtype=dtype, seed=rank, density=0.15)
+    found = Problem(CpuBackend(InMemoryData(case.X)), Penalties()).evaluate([case.W, case.H])
+    assert found.objective == pytest.approx(kl_divergence(case.X, case.W, case.H), rel=1e-12)
+    residual = kkt_residual(case.X, case.W, case.H)
+    assert found.kkt_residual == pytest.approx(residual, rel=1e-11)
+    gap = optimality_gap(case.X, case.W, case.H)
+    assert found.optimality_gap == pytest.approx(gap, rel=1e-11)
+
+
 # ---- the value that a half-step computes on the way ---------------------------------------------
 
 

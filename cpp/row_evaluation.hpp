@@ -1,0 +1,210 @@
+// Value, residual and gap of a row at some x, in double whatever the type of the factors:
+//
+//     f(x) = sum_k c_k x_k + l2/2 |x|^2 - sum_i v_i log y_i,     y = A x at the nonzeros of v.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+
+#include "objective.hpp"
+#include "parallel.hpp"
+#include "row_gap.hpp"
+#include "row_scratch.hpp"
+#include "sparse_view.hpp"
+#include "vector_lanes.hpp"
+
+namespace klnmf {
+
+// Nonzeros that share one division, one logarithm and one tree of additions.
+constexpr int evaluated_at_once = Lanes<double>::count;
+
+// Nonzeros before their use at which rows of A are fetched, where A is larger than the cache.
+constexpr std::int64_t evaluation_fetches_ahead = 16;
+
+// A vector of a row of A or of x, in double.
+template <class T>
+KLNMF_INLINE typename Lanes<T>::Wide load_wide(const T* from) {
+    return __builtin_convertvector(load(from), typename Lanes<T>::Wide);
+}
+
+KLNMF_INLINE Lanes<double>::Vector fold(Lanes<double>::Wide a) {
+    return a;
+}
+
+KLNMF_INLINE Lanes<double>::Vector fold(Lanes<float>::Wide a) {
+    return __builtin_shufflevector(a, a, 0, 1, 2, 3) + __builtin_shufflevector(a, a, 4, 5, 6, 7);
+}
+
+// The sums over the nonzeros of a row.
+struct RowSums {
+    double log_sum = 0; // sum_i v_i log y_i
+    double total = 0;   // sum_i v_i
+    bool covered = true;
+};
+
+// Where the nonzeros of a row stand; `available` counts those of the rows after it too.
+template <class D>
+struct Nonzeros {
+    const D* values;
+    const std::int32_t* indices;
+    std::int64_t length, available;
+};
+
+// One pass over the rows of A, which are whole vectors (see PaddedFactor). Fills scratch.S_exact
+// with S_k = sum_i v_i A_ik / y_i if the residual is wanted. x is in scratch.x. `blocks` is the
+// number of vectors in a row of A, known when compiling for the usual ranks, so that x and S stay
+// in registers; 0: any number.
+template <int blocks, class T, class D>
+KLNMF_INLINE RowSums sums_over_row(const Nonzeros<D>& row, const FixedFactor<T>& fixed,
+                                   bool want_residual, RowScratch<T>& scratch) {
+    using Wide = typename Lanes<T>::Wide;
+    using Four = Lanes<double>::Vector;
+    constexpr int lanes = Lanes<T>::count, group = evaluated_at_once;
+    constexpr int in_registers = blocks > 0 ? blocks : 1;
+    const std::int64_t stride = blocks > 0 ? blocks * lanes : fixed.stride;
+    double* const S_row = scratch.S_exact;
+    Wide x[in_registers], S[in_registers];
+    if constexpr (blocks > 0) {
+#pragma GCC unroll 8
+        for (int b = 0; b < blocks; ++b) {
+            x[b] = load_wide(scratch.x + b * lanes);
+            S[b] = Wide{};
+        }
+    } else {
+        for (std::int64_t k = 0; k < stride; ++k)
+            S_row[k] = 0;
+    }
+    Four log_sum{}, total{};
+    Lanes<double>::Mask uncovered{};
+    for (std::int64_t i = 0; i < row.length; i += group) {
+        Four v{};
+        const T* a[group];
+        if (i + group <= row.length) {
+#pragma GCC unroll 4
+            for (int j = 0; j < group; ++j) {
+                v[j] = row.values[i + j];
+                a[j] = fixed.A + row.indices[i + j] * stride;
+            }
+        } else { // the rest of the lanes repeat the last nonzero's row; their v is 0
+            for (int j = 0; j < group; ++j) {
+                const std::int64_t place = i + j < row.length ? i + j : row.length - 1;
+                v[j] = i + j < row.length ? static_cast<double>(row.values[place]) : 0.0;
+                a[j] = fixed.A + row.indices[place] * stride;
+            }
+        }
+        if (fixed.fetch_ahead && i + evaluation_fetches_ahead + group <= row.available)
+            for (std::int64_t k = 0; k < stride; k += 64 / static_cast<int>(sizeof(T)))
+#pragma GCC unroll 4
+                for (int j = 0; j < group; ++j)
+                    __builtin_prefetch(fixed.A +
+                                       row.indices[i + evaluation_fetches_ahead + j] * stride + k);
+        Wide parts[group] = {};
+        if constexpr (blocks > 0) {
+#pragma GCC unroll 8
+            for (int b = 0; b < blocks; ++b)
+#pragma GCC unroll 4
+                for (int j = 0; j < group; ++j)
+                    parts[j] += load_wide(a[j] + b * lanes) * x[b];
+        } else {
+            for (std::int64_t k = 0; k < stride; k += lanes) {
+                const Wide part_of_x = load_wide(scratch.x + k);
+#pragma GCC unroll 4
+                for (int j = 0; j < group; ++j)
+                    parts[j] += load_wide(a[j] + k) * part_of_x;
+            }
+        }
+        const Four folded[group] = {fold(parts[0]), fold(parts[1]), fold(parts[2]), fold(parts[3])};
+        const Four product = sum_each(folded);
+        const Lanes<double>::Mask used = v > 0;
+        uncovered |= used & ~(product > std::numeric_limits<double>::min());
+        const Four y = used ? product : Four{} + 1.0;
+        log_sum += v * log_positive(y);
+        total += v;
+        if (!want_residual)
+            continue;
+        const Four ratios = v / y;
+        if constexpr (blocks > 0) {
+#pragma GCC unroll 8
+            for (int b = 0; b < blocks; ++b)
+#pragma GCC unroll 4
+                for (int j = 0; j < group; ++j)
+                    S[b] += ratios[j] * load_wide(a[j] + b * lanes);
+        } else {
+            for (std::int64_t k = 0; k < stride; k += lanes) {
+                Wide sum;
+                __builtin_memcpy(&sum, S_row + k, sizeof sum);
+#pragma GCC unroll 4
+                for (int j = 0; j < group; ++j)
+                    sum += ratios[j] * load_wide(a[j] + k);
+                __builtin_memcpy(S_row + k, &sum, sizeof sum);
+            }
+        }
+    }
+    if constexpr (blocks > 0)
+#pragma GCC unroll 8
+        for (int b = 0; b < blocks; ++b)
+            __builtin_memcpy(S_row + b * lanes, &S[b], sizeof S[b]);
+    return {sum_lanes(log_sum), sum_lanes(total), !any_lane(uncovered)};
+}
+
+template <class T, class D>
+KLNMF_CLONES RowSums sums_over_row(const Nonzeros<D>& row, const FixedFactor<T>& fixed,
+                                   bool want_residual, RowScratch<T>& scratch) {
+    switch (fixed.stride / Lanes<T>::count) {
+    case 1:
+        return sums_over_row<1>(row, fixed, want_residual, scratch);
+    case 2:
+        return sums_over_row<2>(row, fixed, want_residual, scratch);
+    case 3:
+        return sums_over_row<3>(row, fixed, want_residual, scratch);
+    case 4:
+        return sums_over_row<4>(row, fixed, want_residual, scratch);
+    case 5:
+        return sums_over_row<5>(row, fixed, want_residual, scratch);
+    case 6:
+        return sums_over_row<6>(row, fixed, want_residual, scratch);
+    default:
+        return sums_over_row<0>(row, fixed, want_residual, scratch);
+    }
+}
+
+// f(x), its residual and its gap for one row; the latter two are 0 where only the value is wanted.
+// Components that are `frozen` (null: none is) do not count for them.
+template <class T>
+KLNMF_INLINE RowOutcome evaluate_row(const SparseRows<T>& data, std::int64_t i,
+                                     const FixedFactor<T>& fixed, const T* x, double l2,
+                                     bool want_residual, const std::uint8_t* frozen,
+                                     RowScratch<T>& scratch) {
+    const int rank = fixed.rank;
+    const std::int64_t begin = data.begin(i), length = data.length(i);
+    const std::int64_t available = data.indptr[data.n_rows] - begin;
+    const std::int32_t* indices = data.indices + begin;
+    for (int k = 0; k < rank; ++k)
+        scratch.x[k] = x[k];
+    RowSums sums;
+    if (data.is_wide())
+        sums = sums_over_row<T, double>({data.wide + begin, indices, length, available}, fixed,
+                                        want_residual, scratch);
+    else
+        sums = sums_over_row<T, T>({data.values + begin, indices, length, available}, fixed,
+                                   want_residual, scratch);
+    if (!sums.covered) {
+        constexpr double infinity = std::numeric_limits<double>::infinity();
+        return {infinity, infinity, infinity};
+    }
+    RowOutcome outcome{linear_and_quadratic(x, fixed.c, l2, rank) - sums.log_sum, 0, 0};
+    if (!want_residual)
+        return outcome;
+    const double* S = scratch.S_exact;
+    for (int k = 0; length > 0 && k < rank; ++k) {
+        if (frozen && frozen[k])
+            continue;
+        const double g = fixed.c[k] + l2 * static_cast<double>(x[k]) - S[k];
+        const double residual = entry_residual(x[k], fixed.c[k], g, sums.total);
+        outcome.kkt = residual > outcome.kkt ? residual : outcome.kkt;
+    }
+    outcome.gap = row_gap(fixed.c, l2, x, S, rank, frozen, sums.total);
+    return outcome;
+}
+
+} // namespace klnmf
