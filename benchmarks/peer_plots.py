@@ -13,7 +13,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from sklearn.isotonic import isotonic_regression
 
-from benchmarks.peer_solvers import SOLVERS, Group
+from benchmarks.peer_jobs import Group
+from benchmarks.peer_solvers import SOLVERS
 from benchmarks.peer_tables import Points, Run, best_found
 
 # Colours of Okabe and Ito, which stay apart for colour-blind readers; kin differ by the dashes.

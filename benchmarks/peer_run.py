@@ -2,7 +2,7 @@
 
     python -m benchmarks.peer_run JOB FOLDER RESULT
 
-JOB is a :class:`benchmarks.peer_solvers.Job` as JSON, FOLDER holds its matrix ("" for the embedded
+JOB is a :class:`benchmarks.peer_jobs.Job` as JSON, FOLDER holds its matrix ("" for the embedded
 one), and RESULT is the file to write. ``benchmarks.peers`` starts this script with the number of
 threads set.
 """
@@ -26,8 +26,11 @@ import scipy.sparse as sp
 from benchmarks.common import start_pair
 from benchmarks.memory import settle
 from benchmarks.peer_clock import Meter
+from benchmarks.peer_jobs import Job
 from benchmarks.peer_sets import load_set
-from benchmarks.peer_solvers import SOLVERS, Job, quiet
+from benchmarks.peer_solvers import SOLVERS, quiet
+from benchmarks.peer_tables import OURS
+from benchmarks.whole_call_worker import whole_call
 from klnmf.data.validation import check_counts
 from klnmf.simulate import simulate_counts
 
@@ -67,17 +70,22 @@ def run(job: Job, folder: Path | None) -> dict[str, Any]:
     # The start is the solver's memory, wherever it was made.
     meter = Meter(X, before=settle() - sum(factor.nbytes for factor in start or ()))
     solver.run(job, X, start, meter)
-    return dataclasses.asdict(job) | {
-        "shape": list(X.shape),
-        "nonzeros": int(X.nnz),
-        "points": [
-            [round(seconds, 6), iterations, value if math.isfinite(value) else None]
-            for seconds, iterations, value in meter.points
-        ],
-        "peak_bytes": meter.peak,
-        "version": importlib.metadata.version(solver.package),
-        "load_before": load,
-    }
+    ours = {"whole_call": whole_call(X, dataclasses.asdict(job))} if job.solver == OURS else {}
+    return (
+        dataclasses.asdict(job)
+        | ours
+        | {
+            "shape": list(X.shape),
+            "nonzeros": int(X.nnz),
+            "points": [
+                [round(seconds, 6), iterations, value if math.isfinite(value) else None]
+                for seconds, iterations, value in meter.points
+            ],
+            "peak_bytes": meter.peak,
+            "version": solver.version,
+            "load_before": load,
+        }
+    )
 
 
 def environment() -> dict[str, str]:

@@ -7,6 +7,8 @@ first (checks, transposing, conversion of indices). Packages are imported where 
 from __future__ import annotations
 
 import ctypes
+import functools
+import importlib.metadata
 import importlib.util
 import math
 import time
@@ -22,52 +24,13 @@ import scipy.sparse as sp
 from sklearn.decomposition import MiniBatchNMF, non_negative_factorization
 from sklearn.exceptions import ConvergenceWarning
 
+from benchmarks import peer_fast_topics
 from benchmarks.peer_clock import LANDMARK, Meter, Schedule, next_total
+from benchmarks.peer_jobs import Job
 from klnmf import KLNMF, RunOptions
 
 Array = npt.NDArray[Any]
 Start = tuple[Array, Array]  # W (n × r) and H (r × m), fresh
-
-
-@dataclass(frozen=True, order=True)
-class Group:
-    """Settings that compared runs have in common."""
-
-    set: str
-    rank: int
-    dtype: str
-    threads: int
-    seconds: float
-
-    @property
-    def title(self) -> str:
-        """As a heading."""
-        threads = f"{self.threads} thread{'s' if self.threads > 1 else ''}"
-        return f"{self.set}, r = {self.rank}, {self.dtype}, {threads}, {self.seconds:g} s"
-
-    @property
-    def name(self) -> str:
-        """As part of a file name."""
-        return f"{self.set}_r{self.rank}_{self.dtype}_t{self.threads}_{self.seconds:g}s"
-
-
-@dataclass(frozen=True)
-class Job:
-    """One run."""
-
-    set: str
-    solver: str
-    rank: int
-    dtype: str
-    seed: int
-    threads: int
-    seconds: float
-
-    @property
-    def name(self) -> str:
-        """Name of the file with its results."""
-        group = Group(self.set, self.rank, self.dtype, self.threads, self.seconds)
-        return f"{group.name}_{self.solver}_{self.seed}"
 
 
 @dataclass(frozen=True)
@@ -76,18 +39,35 @@ class Solver:
 
     label: str
     package: str  # as it is installed, for its version
-    module: str  # as it is imported
+    module: str  # as it is imported; "" if it is a package of R
     run: Callable[[Job, sp.csr_array, Start | None, Meter], None]
     is_peer: bool = True
     own_start: bool = False
     dtypes: tuple[str, ...] = ("float32", "float64")
     on_large_sets: bool = False
     dense: bool = False
+    # Iterations of the package's own default call, where that minimises the same objective.
+    default_iterations: int | None = None
+    how_to_get: str = 'pip install ".[peers]"'
+
+    @property
+    def is_in_r(self) -> bool:
+        """Whether it is a package of R."""
+        return not self.module
 
     @property
     def is_installed(self) -> bool:
-        """Whether its package can be imported."""
+        """Whether its package can be imported, or R has it."""
+        if self.is_in_r:
+            return peer_fast_topics.version() is not None
         return importlib.util.find_spec(self.module) is not None
+
+    @property
+    def version(self) -> str:
+        """The version of its package."""
+        if self.is_in_r:
+            return peer_fast_topics.version() or ""
+        return importlib.metadata.version(self.package)
 
 
 # ---- klnmf: a record for each iteration ----------------------------------------------------------
@@ -347,6 +327,18 @@ def _ours(solver: str) -> Callable[[Job, sp.csr_array, Start | None, Meter], Non
     return lambda job, X, start, meter: run_klnmf(job, X, start, meter, solver)
 
 
+def _fast_topics(label: str, extrapolate: bool) -> Solver:
+    return Solver(
+        label,
+        "fastTopics",
+        "",
+        functools.partial(peer_fast_topics.run_fast_topics, extrapolate=extrapolate),
+        dtypes=("float64",),
+        default_iterations=100,
+        how_to_get='in R, install.packages("fastTopics")',
+    )
+
+
 SKLEARN = ("scikit-learn", "sklearn")
 KLNMF_ITSELF = ("klnmf", "klnmf")
 SOLVERS = {
@@ -363,15 +355,29 @@ SOLVERS = {
         *SKLEARN,
         run_in_parts(ScikitMu, at_least=LANDMARK),
         on_large_sets=True,
+        default_iterations=LANDMARK,
     ),
     "sklearn-minibatch": Solver(
-        "scikit-learn minibatch", *SKLEARN, run_in_parts(ScikitMiniBatch, from_scratch=True)
+        "scikit-learn minibatch",
+        *SKLEARN,
+        run_in_parts(ScikitMiniBatch, from_scratch=True),
+        default_iterations=200,
     ),
     "poismf": Solver("poismf cg", "poismf", "poismf", run_in_parts(Poismf)),
-    "torchnmf": Solver("torchnmf", "torchnmf", "torchnmf", run_in_parts(Torchnmf)),
-    "nimfa": Solver(
-        "nimfa", "nimfa", "nimfa", run_in_parts(Nimfa), dtypes=("float64",), dense=True
+    "torchnmf": Solver(
+        "torchnmf", "torchnmf", "torchnmf", run_in_parts(Torchnmf), default_iterations=200
     ),
+    "nimfa": Solver(
+        "nimfa",
+        "nimfa",
+        "nimfa",
+        run_in_parts(Nimfa),
+        dtypes=("float64",),
+        dense=True,
+        default_iterations=30,
+    ),
+    "fasttopics": _fast_topics("fastTopics", extrapolate=False),
+    "fasttopics-extrapolated": _fast_topics("fastTopics, extrapolated", extrapolate=True),
 }
 
 

@@ -21,7 +21,8 @@ from statistics import median
 from typing import Any
 
 from benchmarks.peer_clock import LANDMARK
-from benchmarks.peer_solvers import SOLVERS, Group
+from benchmarks.peer_jobs import Group
+from benchmarks.peer_solvers import SOLVERS
 
 Run = dict[str, Any]
 Points = Sequence[Sequence[Any]]  # (seconds, iterations, divergence or None)
@@ -87,6 +88,27 @@ def value_after(points: Points, iterations: int) -> tuple[float, float] | None:
         if count == iterations and value is not None:
             return float(seconds), float(value)
     return None
+
+
+def whole_call(run: Run) -> tuple[float, float] | None:
+    """Seconds and divergence of the package's default call, from the call to its return.
+
+    For a peer: the first snapshot with all iterations of that call. None if there is none, or if
+    the default call has another objective.
+    """
+    if "whole_call" in run:
+        return run["whole_call"]["seconds"], run["whole_call"]["objective"]
+    iterations = SOLVERS[run["solver"]].default_iterations
+    if iterations is None or not SOLVERS[run["solver"]].is_peer:
+        return None
+    return next(
+        (
+            (float(seconds), float(value))
+            for seconds, count, value in run["points"]
+            if count >= iterations and value is not None
+        ),
+        None,
+    )
 
 
 def best_found(groups: Mapping[Group, list[Run]]) -> dict[tuple[str, int], float]:
@@ -175,6 +197,7 @@ def summarise_group(group: Group, runs: Sequence[Run], best: float) -> dict[str,
         "ratio_to_klnmf": ratios,
         "floors": {name: _floor_summary(floors(good, name)) for name in mine},
         "lowest": {solver: _median_lowest(good, solver) for solver in present},
+        "whole_call": {solver: _median_whole_call(good, solver) for solver in present},
         "peak_bytes": {
             solver: max(run["peak_bytes"] for run in good if run["solver"] == solver)
             for solver in present
@@ -189,6 +212,16 @@ def _median_lowest(runs: Sequence[Run], solver: str) -> float | None:
     ends = [lowest(run["points"]) for run in runs if run["solver"] == solver]
     value = median(math.inf if end is None else end for end in ends)
     return value if math.isfinite(value) else None
+
+
+def _median_whole_call(runs: Sequence[Run], solver: str) -> dict[str, float] | None:
+    """Medians over starts; None unless all calls returned."""
+    calls = [whole_call(run) for run in runs if run["solver"] == solver]
+    done = [call for call in calls if call is not None]
+    if not done or len(done) < len(calls):
+        return None
+    seconds, ends = zip(*done, strict=True)
+    return {"seconds": median(seconds), "divergence": median(ends)}
 
 
 def _ratio(cell: Mapping[str, Any], ours: Mapping[str, Any] | None) -> float | str | None:

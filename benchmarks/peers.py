@@ -3,10 +3,10 @@
     python -m benchmarks.peers --quick --out DIR        # embedded corpus, a few seconds per solver
     python -m benchmarks.peers --data DIR --out DIR     # everything: many hours
 
-``pip install ".[peers]"`` installs the peers. Missing ones are listed and left out. Each run is a
-separate process whose result is a file in OUT/runs. A run with a result file is not repeated
-(unless --again names its solver), so the benchmark can be interrupted and resumed. OUT/peers.json,
-OUT/peers.md and OUT/plots are rebuilt from these files each time.
+``pip install ".[peers]"`` installs the peers; fastTopics is run where R has it. Missing ones are
+listed and left out. Each run is a separate process whose result is a file in OUT/runs. A run with a
+result file is not repeated (unless --again names its solver), so the benchmark can be interrupted
+and resumed. OUT/peers.json, OUT/peers.md and OUT/plots are rebuilt from these files each time.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import argparse
 import dataclasses
 import json
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -24,6 +23,7 @@ from pathlib import Path
 
 from benchmarks.common import add_data_argument
 from benchmarks.peer_clock import CAP
+from benchmarks.peer_jobs import Group, Job
 from benchmarks.peer_report import markdown
 from benchmarks.peer_run import write_json
 from benchmarks.peer_sets import (
@@ -37,7 +37,7 @@ from benchmarks.peer_sets import (
     make_simulated,
     smallest_dense,
 )
-from benchmarks.peer_solvers import SOLVERS, Group, Job
+from benchmarks.peer_solvers import SOLVERS
 from benchmarks.peer_tables import OURS, Run, load_runs, summarise
 
 THREAD_VARIABLES = (
@@ -49,7 +49,6 @@ THREAD_VARIABLES = (
     "NUMEXPR_NUM_THREADS",
 )
 DTYPES = ("float32", "float64")
-R_PACKAGES = ("fastTopics", "NNLM")
 
 
 # ---- what to run ---------------------------------------------------------------------------------
@@ -61,10 +60,11 @@ def plan(args: argparse.Namespace, dense_set: str | None) -> list[Job]:
     The solvers alternate, so that changes in the load of the machine affect all of them.
     """
     return [
-        Job(name, solver_name, rank, dtype, seed, args.threads, args.seconds)
+        Job(name, solver_name, rank, dtype, seed, threads, args.seconds)
         for name in args.sets
         for rank in args.ranks
         for dtype in args.dtype
+        for threads in args.threads
         for seed in range(args.starts or (5 if rank == 20 else 1))
         for solver_name, solver in SOLVERS.items()
         if solver_name in args.solvers
@@ -81,7 +81,7 @@ def left_out(present: Collection[str], sets: Collection[str]) -> list[str]:
     for name, solver in SOLVERS.items():
         reasons = []
         if name not in present:
-            install = 'not installed (pip install ".[peers]")'
+            install = f"not installed ({solver.how_to_get})"
             reasons.append("not run" if solver.is_installed else install)
         missing = [dtype for dtype in DTYPES if dtype not in solver.dtypes]
         if missing:
@@ -96,23 +96,7 @@ def left_out(present: Collection[str], sets: Collection[str]) -> list[str]:
     if large := sorted(LARGE.intersection(sets)):
         few = [solver.label for solver in SOLVERS.values() if solver.on_large_sets]
         notes.append(f"{', '.join(large)}: run with {'; '.join(few)} alone.")
-    return [*notes, r_note()]
-
-
-def r_note() -> str:
-    """Report whether the R packages are installed; there is no adapter for them."""
-    names = " and ".join(R_PACKAGES)
-    program = shutil.which("Rscript")
-    if program is None:
-        return f"{names} (R): no Rscript was found, left out."
-    question = "cat(" + ", ".join(f'requireNamespace("{p}", quietly = TRUE)' for p in R_PACKAGES)
-    answer = subprocess.run(
-        [program, "-e", question + ")"], capture_output=True, text=True, check=False
-    )
-    found = [p for p, there in zip(R_PACKAGES, answer.stdout.split(), strict=False) if "T" in there]
-    if not found:
-        return f"{names} (R): R was found, but neither package, left out."
-    return f"{names} (R): {' and '.join(found)} installed, but there is no adapter yet, left out."
+    return notes
 
 
 # ---- running -------------------------------------------------------------------------------------
@@ -213,7 +197,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--solvers", nargs="+", choices=SOLVERS, help="default: all")
     parser.add_argument("--dtype", nargs="+", choices=DTYPES, help="default: both")
     parser.add_argument("--seconds", type=float, default=60.0, help="seconds per run")
-    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--threads", nargs="+", type=int, default=[1], metavar="N")
     parser.add_argument(
         "--again", nargs="+", default=[], choices=SOLVERS, help="solvers to measure again"
     )

