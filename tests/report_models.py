@@ -23,6 +23,7 @@ def model_of(components: Any, **attributes: Any) -> KLNMF:
     model.n_components_ = n_components
     model.n_iter_ = 40
     model.divergence_ = 1234.5
+    model.optimality_gap_ = 2e-4
     model.kkt_residual_ = 5e-4
     model.converged_ = True
     model.history_ = [
@@ -31,6 +32,7 @@ def model_of(components: Any, **attributes: Any) -> KLNMF:
             "seconds": 0.05 * (t + 1),
             "divergence": 1234.5 + 2.0**-t,
             "objective": 1234.5 + 2.0**-t,
+            "optimality_gap": 10.0 ** (-t / 10),
             "kkt_residual": 10.0 ** (-t / 10),
             "zeros_W": 0.5,
             "zeros_H": 0.5,

@@ -192,6 +192,7 @@ def test_model_back_from_a_file(expected: tuple[KLNMF, np.ndarray], tmp_path: Pa
     assert [r["objective"] for r in again.history_] == [r["objective"] for r in model.history_]
     assert (again.n_iter_, again.divergence_) == (model.n_iter_, model.divergence_)
     assert (again.converged_, again.kkt_residual_) == (True, model.kkt_residual_)
+    assert again.optimality_gap_ == model.optimality_gap_
     assert again.data_checksum_ == model.data_checksum_
     assert again.get_params() == {**model.get_params(), "n_threads": None}
     new = pd.DataFrame(NEW.toarray(), columns=GENES)

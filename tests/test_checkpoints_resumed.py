@@ -85,7 +85,7 @@ def test_a_fit_that_is_over_goes_on_with_a_smaller_tolerance(path: Path) -> None
     first = fit_quietly(COUNTS, model=model(path, tol=1e-1, max_iter=500))[1]
     second = fit_quietly(COUNTS, model=model(path, tol=1e-3, max_iter=500))[1]
     assert second.converged_
-    assert second.kkt_residual_ <= 1e-3
+    assert second.optimality_gap_ <= 1e-3
     assert second.n_iter_ > first.n_iter_
     whole = fit_quietly(COUNTS, model=model(tol=0.0, max_iter=second.n_iter_))[1]
     assert timeless(second.history_) == timeless(whole.history_)
@@ -118,6 +118,8 @@ def test_a_file_written_by_an_older_version_goes_on_to_the_same_result(
     names = [name for name in old.arrays if name != "history"]
     if all(same_bits(new.arrays[name], old.arrays[name]) for name in names):
         # Other instruction sets round differently, from the first iteration on.
+        for record in [*found[1].history_, *expected[1].history_]:
+            del record["optimality_gap"]  # unknown to the older version
         assert_same_fit(found, expected)
 
 
@@ -249,7 +251,8 @@ def test_arrays_that_do_not_fit_are_refused(solver: str, path: Path) -> None:
     good = content_of(path)
     for name, array in good.arrays.items():
         other_float = np.float32 if array.dtype == np.float64 else np.float64
-        for bad in (array[:-1], array.astype(other_float), array.astype(np.int32), array.ravel()):
+        integers = np.nan_to_num(array).astype(np.int32)
+        for bad in (array[:-1], array.astype(other_float), integers, array.ravel()):
             write_container(path, Container(good.kind, good.content, {**good.arrays, name: bad}))
             with pytest.raises(SavedFileError):
                 model(path, solver=solver).fit(COUNTS)

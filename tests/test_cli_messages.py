@@ -370,7 +370,7 @@ def test_empty_samples_are_named(counts: Path, capsys: Any) -> None:
 def test_warnings_name_options_of_the_command_line(counts: Path, capsys: Any) -> None:
     err = outcome(capsys, "fit", counts, "-r", 40, "--max-iter", 1)[2]
     assert "Use a smaller --n-components." in err
-    assert "stopped at --max-iter 1 with a KKT residual" in err
+    assert "stopped at --max-iter 1 with an optimality gap of" in err
 
 
 @pytest.mark.parametrize("is_dense", [False, True])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import html
 import json
+import re
 import shlex
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,8 @@ from klnmf import load_model
 from klnmf.cli.metadata import reproduction
 from klnmf.readers import CountTable, write_counts
 from klnmf.report.reproduce import command_line
+
+VERSION_1 = Path(__file__).parent / "data" / "model-v1.klnmf"
 
 # ---- transform, topics, evaluate, report ---------------------------------------------------------
 
@@ -220,6 +223,14 @@ def test_info_names_versions_machine_and_model(model: Path, capsys: Any) -> None
     _, text, _ = outcome(capsys, "info", model)
     assert "components               3" in text
     assert "input                    counts.npz" in text
+    assert re.search(r"optimality gap +[0-9.e-]+\n", text)
+
+
+def test_info_of_a_model_whose_gap_is_unknown(capsys: Any) -> None:
+    """A version that did not compute it wrote the file; JSON knows no NaN."""
+    _, out, _ = outcome(capsys, "info", VERSION_1, "--json")
+    assert json.loads(out, parse_constant=pytest.fail)["model"]["optimality gap"] is None
+    assert "optimality gap           unknown\n" in outcome(capsys, "info", VERSION_1)[1]
 
 
 def test_demo_prints_topics(capsys: Any) -> None:

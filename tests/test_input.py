@@ -224,6 +224,7 @@ def test_either_byte_order(dtype: str, container: str, expected: Any) -> None:
 @pytest.mark.parametrize(
     ("largest", "name"), [(2**24 - 1, "float32"), (2**24, "float64"), (2**40, "float64")]
 )
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_integers_are_exact_in_the_type_that_is_chosen(largest: int, name: str) -> None:
     X = np.array([[largest, 1], [0, 3]], dtype=np.int64)
     checked = check_counts(X)

@@ -61,6 +61,7 @@ def test_a_matrix_on_disk_has_the_bits_of_one_in_memory(
     assert same_bits(model.components_, on_disk.components_)
     assert model.divergence_ == on_disk.divergence_
     assert model.kkt_residual_ == on_disk.kkt_residual_
+    assert model.optimality_gap_ == on_disk.optimality_gap_
     transformed = model.transform(matrix, **of_samples(known))
     assert same_bits(transformed, model.transform(LARGER, **of_samples(known)))
     if "fixed_W" not in known:

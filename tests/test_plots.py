@@ -28,6 +28,7 @@ from klnmf.plots import (  # noqa: E402
     plot_convergence,
     plot_intertopic_map,
     plot_kkt_residual,
+    plot_optimality_gap,
     plot_structure,
     plot_top_features,
     plot_zeros,
@@ -39,7 +40,8 @@ HISTORY = [
         "iteration": t + 1,
         "seconds": 0.1 * t,
         "objective": 10.0 + 2.0**-t,
-        "kkt_residual": 10.0**-t,
+        "optimality_gap": 10.0**-t,
+        "kkt_residual": 2 * 10.0**-t,
         "zeros_W": 0.1 * t,
         "zeros_H": 0.05 * t,
     }
@@ -237,14 +239,21 @@ def test_more_fits_than_colours_differ_in_their_dashes() -> None:
     assert len(looks) == 20
 
 
-def test_residuals_are_drawn_with_their_tolerance() -> None:
-    ax = plot_kkt_residual(HISTORY, tol=1e-3)
-    limit, line = ax.get_lines()
+def test_gaps_are_drawn_with_their_tolerance() -> None:
+    ax = plot_optimality_gap(HISTORY, tol=1e-3)
+    line, limit = ax.get_lines()
     assert list(limit.get_ydata()) == [1e-3, 1e-3]
     np.testing.assert_allclose(line.get_ydata(), 10.0 ** -np.arange(6.0))
     assert ax.get_yscale() == "log"
     assert [text.get_text() for text in ax.texts] == ["tol"]
-    assert len(plot_kkt_residual(HISTORY).get_lines()) == 1
+    assert len(plot_optimality_gap(HISTORY).get_lines()) == 1
+
+
+def test_residuals_are_drawn_on_a_log_scale() -> None:
+    ax = plot_kkt_residual(HISTORY)
+    (line,) = ax.get_lines()
+    np.testing.assert_allclose(line.get_ydata(), 2 * 10.0 ** -np.arange(6.0))
+    assert ax.get_yscale() == "log"
 
 
 def test_zeros_of_both_factors_are_drawn() -> None:
@@ -256,13 +265,16 @@ def test_zeros_of_both_factors_are_drawn() -> None:
     assert labels == ["a, W", "a, H", "b, W", "b, H"]
 
 
-@pytest.mark.parametrize("draw", [plot_convergence, plot_kkt_residual, plot_zeros])
+@pytest.mark.parametrize(
+    "draw", [plot_convergence, plot_optimality_gap, plot_kkt_residual, plot_zeros]
+)
 def test_histories_are_drawn_on_given_axes_and_one_record_is_enough(draw: Any) -> None:
     figure, ax = plt.subplots()
     record = {
         "iteration": 1,
         "seconds": 0.1,
         "objective": 0.0,
+        "optimality_gap": 0.0,
         "kkt_residual": 0.0,
         "zeros_W": 0.0,
         "zeros_H": 0.0,
@@ -274,7 +286,7 @@ def test_histories_are_drawn_on_given_axes_and_one_record_is_enough(draw: Any) -
 
 def test_history_of_a_fit_has_what_the_plots_need() -> None:
     model = KLNMF(2, random_state=0, n_threads=1).fit(np.random.default_rng(0).poisson(2.0, (9, 5)))
-    for draw in (plot_convergence, plot_kkt_residual, plot_zeros):
+    for draw in (plot_convergence, plot_optimality_gap, plot_kkt_residual, plot_zeros):
         for against in ("seconds", "iteration"):
             line = draw(model.history_, against=against).get_lines()[-1]
             assert len(line.get_xdata()) == model.n_iter_
@@ -307,6 +319,7 @@ def test_wrong_histories_are_refused() -> None:
         lambda: plot_components_as_images(np.eye(2), (1, 2)),
         lambda: plot_intertopic_map(np.eye(2)),
         lambda: plot_convergence(HISTORY),
+        lambda: plot_optimality_gap(HISTORY),
         lambda: plot_kkt_residual(HISTORY),
         lambda: plot_zeros(HISTORY),
     ],

@@ -18,6 +18,7 @@ from sklearn.decomposition import NMF
 
 from klnmf import KLNMF
 from klnmf.datasets import load_bible
+from klnmf.support.percentages import percentage
 from report_models import HOSTILE, model_of, random_factors, written_example
 
 pytest.importorskip("jinja2")
@@ -97,7 +98,7 @@ def test_page_of_a_real_fit_tells_what_was_fitted(tmp_path: Path) -> None:
     text = page.text
     assert "The fit converged" in text
     assert f"{model.divergence_:,.0f}" in text
-    assert f"KKT residual is {model.kkt_residual_:.2g}, at most tol = 0.01" in text
+    assert f"by more than {percentage(model.optimality_gap_)} (tol = 1 %)" in text
     assert "1,189 × 6,061" in text
     assert "143,537" in text
     assert f"{100 * np.mean(W == 0):.1f}\xa0%" in text
@@ -164,16 +165,20 @@ def test_names_that_no_file_can_hold_are_replaced(tmp_path: Path) -> None:
 
 def test_not_converged_is_said_with_what_to_do(tmp_path: Path) -> None:
     components = np.eye(2)
-    model = model_of(components, converged_=False, kkt_residual_=0.02, n_iter_=500)
+    model = model_of(components, converged_=False, optimality_gap_=0.0213, n_iter_=500)
     page = report_of(tmp_path, components, np.eye(2), model=model)
     assert any(attributes.get("role") == "alert" for _, attributes in page.elements)
     assert "The fit did not converge" in page.text
-    assert "KKT residual is 0.02, above tol = 0.001" in page.text
+    assert "could lower the objective by more than 2.1 % (tol = 0.03 %)" in page.text
     assert "Increase max_iter" in page.text
     stopped = report_of(
         tmp_path, components, np.eye(2), model=model_of(components, converged_=False)
     )
     assert "by a callback or by the user" in stopped.text
+    unknown = model_of(components, optimality_gap_=np.nan)  # of an older version
+    page = report_of(tmp_path, components, np.eye(2), model=unknown)
+    assert "How much lower the objective could be is unknown." in page.text
+    assert "nan" not in page.text
     good = report_of(tmp_path, components, np.eye(2))
     assert not any(attributes.get("role") == "alert" for _, attributes in good.elements)
 
@@ -284,7 +289,7 @@ def test_history_is_thinned_and_keeps_its_ends(tmp_path: Path) -> None:
         {
             "seconds": float(t),
             "objective": 1.0 + 1.0 / t,
-            "kkt_residual": 0.0 if t == 1 else 1.0 / t,
+            "optimality_gap": 0.0 if t == 1 else 1.0 / t,
         }
         for t in range(1, 5001)
     ]
@@ -295,7 +300,7 @@ def test_history_is_thinned_and_keeps_its_ends(tmp_path: Path) -> None:
     drawn = data["history"]
     assert len(drawn["seconds"]) == 300
     assert (drawn["seconds"][0], drawn["seconds"][-1]) == (1.0, 5000.0)
-    assert drawn["residual"][0] is None  # 0 has no place on a logarithmic axis
+    assert drawn["gap"][0] is None  # 0 has no place on a logarithmic axis
     assert drawn["excess"][-1] is None
     empty = report_of(tmp_path, components, np.eye(2), model=model_of(components, history_=[]))
     assert empty.data["history"]["seconds"] == []

@@ -127,7 +127,7 @@ def test_loads_without_messages_and_shows_every_part(page: Any) -> None:
     assert len(texts(page, "#map .bubble")) == 6
     assert len(texts(page, "#topic-table tbody tr")) == 6
     assert len(texts(page, ".strip svg")) == 3
-    assert page.find_element("css selector", "#convergence .curve.residual").get_attribute("d")
+    assert page.find_element("css selector", "#convergence .curve.gap").get_attribute("d")
     assert all(len(texts(page, f"#topic-{k} .typical li")) == 5 for k in range(6))
     assert page.execute_script("return performance.getEntriesByType('resource').length") == 0
 

@@ -137,6 +137,7 @@ def test_a_model_from_components_is_a_fitted_one(tmp_path: Path) -> None:
     assert {name for name in vars(fitted) if name.endswith("_")} < set(vars(made))
     np.testing.assert_array_equal(made.feature_names_in_, names)
     assert np.isnan(made.divergence_)
+    assert np.isnan(made.optimality_gap_)
     assert np.isnan(made.kkt_residual_)
     assert (made.converged_, made.n_iter_, made.history_) == (False, 0, [])
     assert (made.constraint_names_, made.n_fixed_W_, made.data_checksum_) == ([], 0, None)
@@ -152,7 +153,7 @@ def test_a_model_from_components_is_a_fitted_one(tmp_path: Path) -> None:
 def test_a_model_from_components_keeps_what_is_given() -> None:
     weights = np.linspace(0.5, 2.0, 3)
     model = KLNMF.from_components(
-        np.eye(2, 3), kkt_residual=1e-4, feature_weight=weights, n_fixed_W=1, sparse_output=True
+        np.eye(2, 3), optimality_gap=1e-4, feature_weight=weights, n_fixed_W=1, sparse_output=True
     )
     assert model.converged_
     assert model.n_components == model.n_components_ == 2

@@ -105,14 +105,14 @@ def test_no_progress_bar_where_nobody_looks(
     assert capfd.readouterr() == ("", "")
 
 
-def test_progress_bar_shows_objective_and_residual(capfd: pytest.CaptureFixture[str]) -> None:
+def test_progress_bar_shows_objective_and_gap(capfd: pytest.CaptureFixture[str]) -> None:
     with ProgressBar(True, 10) as bar:
         bar._bar.mininterval = 0.0
-        bar.update({"objective": 1234.5, "kkt_residual": 0.02})
-        bar.update({"objective": 1200.5, "kkt_residual": 0.01})
+        bar.update({"objective": 1234.5, "optimality_gap": 0.02})
+        bar.update({"objective": 1200.5, "optimality_gap": 0.01})
     shown = capfd.readouterr().err
     assert "2/10" in shown
-    assert "objective 1200.5, KKT 1.0e-02" in shown
+    assert "objective 1200.5, gap 1.0e-02" in shown
 
 
 # ---- Ctrl-C -------------------------------------------------------------------------------------

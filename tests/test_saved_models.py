@@ -327,6 +327,7 @@ def test_version_1_stays_readable() -> None:
     assert model.history_[-1]["objective"] == pytest.approx(6.155, abs=1e-3)
     assert model.divergence_ == 1.4650204674681868
     assert model.kkt_residual_ == 2.6433006164021796e-06
+    assert math.isnan(model.optimality_gap_)  # unknown to that version
     assert model.components_.toarray().tolist() == [
         [0.0, 2.3586861292978476, 2.9029983129819663],
         [3.8907141367084854, 0.22886553745344038, 0.0],

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import math
 import platform
 from importlib.metadata import version
 from typing import Any
@@ -44,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
     for section, entries in facts.items():
         print(section)
         for name, value in entries.items():
-            print(f"  {name:<24} {value}")
+            print(f"  {name:<24} {'unknown' if value is None else value}")
     return DONE
 
 
@@ -80,6 +81,11 @@ def _installed(extra: str) -> str:
     return not_installed(extra, EXTRAS[extra]) or ", ".join(versions)
 
 
+def _known(number: float) -> float | None:
+    """Return a number that JSON can hold; None if it is unknown or infinite."""
+    return float(number) if math.isfinite(number) else None
+
+
 def _model_facts(path: str) -> dict[str, Any]:
     from klnmf.cli.models import read_model
 
@@ -91,9 +97,9 @@ def _model_facts(path: str) -> dict[str, Any]:
         "components": int(model.n_components_),
         "features": int(model.n_features_in_),
         "samples": None if saved.W is None else int(saved.W.shape[0]),
-        "KL divergence": float(model.divergence_),
-        "optimality gap": float(model.optimality_gap_),
-        "KKT residual": float(model.kkt_residual_),
+        "KL divergence": _known(model.divergence_),
+        "optimality gap": _known(model.optimality_gap_),
+        "KKT residual": _known(model.kkt_residual_),
         "converged": bool(model.converged_),
         "iterations": int(model.n_iter_),
     }

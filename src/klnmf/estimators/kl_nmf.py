@@ -125,7 +125,7 @@ class KLNMF(SavedToFiles, FittedModel):
         rate 0. NaN if unknown.
     kkt_residual_ : float
         Largest violation of the optimality conditions at the returned W and H; 0 is a stationary
-        point. NaN if unknown.
+        point. One entry may decide it, so it does not stop a fit. NaN if unknown.
     converged_ : bool
         Whether the fit reached ``tol``. False if it was interrupted or if that is not known.
     history_ : list of dict

@@ -52,7 +52,8 @@ class MiniBatchKLNMF(FactorModel):
         ``max_iter`` passes.
     tol : float, default=1e-3
         A pass has improved if the divergence met on the way fell by at least this share below the
-        lowest before. ``transform`` solves to 0.01 ``tol``, but at least to 1e-5.
+        lowest before: a pass is no certificate, and there is no ``optimality_gap_``. ``transform``
+        solves each sample to a KKT residual of 0.01 ``tol``, at most 1e-5 and at least 1e-7.
     random_state : int, RandomState instance or None, default=None
         Seed of the start and of the order of the samples in ``fit``.
     n_threads : int, default=None

@@ -179,10 +179,10 @@ class SmallGap(StopRule):
         state = run.state
         if state.iteration < run.next_check or run.solver.has_more_to_try(state):
             return False
-        # The gap met on the way belongs to moving factors: cheap, but no certificate. It is NaN
-        # for solvers that do not compute it.
+        # The gap met on the way belongs to moving factors: cheap, but no certificate. It is
+        # infinite before the first iteration, and NaN for solvers that do not compute it.
         allowed = run.problem.allowed_gap(state.objective, self.tol, state.factors[0].dtype)
-        if state.met.gap > allowed:
+        if math.isinf(state.met.gap) or state.met.gap > allowed:
             return False
         if run.finish(self.row_solve, self.tol).converged:
             return True
