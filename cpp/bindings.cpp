@@ -2,11 +2,15 @@
 // Python.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/tuple.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 
+#include "data_passes.hpp"
 #include "kernels.hpp"
 #include "parallel.hpp"
 #include "row_constraints.hpp"
@@ -280,6 +284,77 @@ void bind_factor_kernels(nb::module_& m) {
         "target = max(newest + weight (newest - previous), keep newest); target is out.");
 }
 
+// Passes over the values of X. Those over rows trust indptr, which was checked in Python, as far as
+// its last entry.
+template <class T>
+void bind_value_passes(nb::module_& m) {
+    const auto size_of = [](const In1<T>& values) {
+        return static_cast<std::int64_t>(values.size());
+    };
+    m.def(
+        "value_facts",
+        [size_of](In1<T> values, int n_threads) {
+            const klnmf::ValueFacts facts =
+                klnmf::value_facts(values.data(), size_of(values), n_threads);
+            return std::make_tuple(facts.smallest, facts.largest, facts.total, facts.finite);
+        },
+        "values"_a.noconvert(), "n_threads"_a, Unlocked(),
+        "Smallest and largest value, the total, and whether all are finite.");
+    m.def(
+        "divergence_constant",
+        [size_of](In1<T> values, int n_threads) {
+            return klnmf::divergence_constant(values.data(), size_of(values), n_threads);
+        },
+        "values"_a.noconvert(), "n_threads"_a, Unlocked(), "Sum of v log v - v.");
+    m.def(
+        "row_sums",
+        [](In1<std::int64_t> indptr, In1<T> values, int n_threads, Out1<double> sums) {
+            require(indptr.size() == sums.size() + 1 &&
+                        static_cast<std::size_t>(indptr.data()[sums.size()]) <= values.size(),
+                    "indptr needs an entry more than sums, and must end within values");
+            // Files may be damaged while they are read.
+            require(std::is_sorted(indptr.data(), indptr.data() + indptr.size()) &&
+                        indptr.data()[0] >= 0,
+                    "indptr must not decrease");
+            klnmf::row_sums(indptr.data(), static_cast<std::int64_t>(sums.size()), values.data(),
+                            n_threads, sums.data());
+        },
+        "indptr"_a.noconvert(), "values"_a.noconvert(), "n_threads"_a, "sums"_a.noconvert(),
+        Unlocked(), "Sum of every row, in double; sums is out.");
+    m.def(
+        "transpose_rows",
+        [](In1<std::int64_t> indptr, In1<std::int32_t> indices, In1<T> values, int n_threads,
+           Out1<std::int64_t> indptr_out, Out1<std::int32_t> indices_out, Out1<T> values_out) {
+            require(indptr.size() > 0 && indptr_out.size() > 0, "indptr is empty");
+            const auto nnz = static_cast<std::size_t>(indptr.data()[indptr.size() - 1]);
+            require(indices.size() >= nnz && values.size() >= nnz && indices_out.size() >= nnz &&
+                        values_out.size() >= nnz,
+                    "indices or values end before indptr");
+            klnmf::transpose_rows(indptr.data(), static_cast<std::int64_t>(indptr.size()) - 1,
+                                  indices.data(), values.data(),
+                                  static_cast<std::int64_t>(indptr_out.size()) - 1, n_threads,
+                                  indptr_out.data(), indices_out.data(), values_out.data());
+        },
+        "indptr"_a.noconvert(), "indices"_a.noconvert(), "values"_a.noconvert(), "n_threads"_a,
+        "indptr_out"_a.noconvert(), "indices_out"_a.noconvert(), "values_out"_a.noconvert(),
+        Unlocked(), "The rows of the transpose, in order; the last three are out.");
+}
+
+template <class Index>
+void bind_index_passes(nb::module_& m) {
+    m.def(
+        "columns_rise",
+        [](In1<Index> indptr, In1<Index> indices, int n_threads) {
+            require(indptr.size() > 0 && static_cast<std::size_t>(
+                                             indptr.data()[indptr.size() - 1]) <= indices.size(),
+                    "indices end before indptr");
+            return klnmf::columns_rise(indptr.data(), static_cast<std::int64_t>(indptr.size()) - 1,
+                                       indices.data(), n_threads);
+        },
+        "indptr"_a.noconvert(), "indices"_a.noconvert(), "n_threads"_a, Unlocked(),
+        "Whether the column numbers of every row are sorted, and none is there twice.");
+}
+
 } // namespace
 
 NB_MODULE(_core, m) {
@@ -290,6 +365,17 @@ NB_MODULE(_core, m) {
     bind_mixed_kernels<float, double>(m);
     bind_factor_kernels<float>(m);
     bind_factor_kernels<double>(m);
+    bind_value_passes<float>(m);
+    bind_value_passes<double>(m);
+    bind_index_passes<std::int32_t>(m);
+    bind_index_passes<std::int64_t>(m);
+    m.def(
+        "are_floats",
+        [](In1<double> values, int n_threads) {
+            return klnmf::are_floats(values.data(), static_cast<std::int64_t>(values.size()),
+                                     n_threads);
+        },
+        "values"_a.noconvert(), "n_threads"_a, Unlocked(), "Whether float holds all values.");
     m.def(
         "blocked_sum",
         [](In1<double> values) {

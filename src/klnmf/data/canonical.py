@@ -5,10 +5,11 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from klnmf.data.passes import columns_rise
 from klnmf.support.array_types import Array
 
 
-def canonical(X: sp.csr_array) -> sp.csr_array:
+def canonical(X: sp.csr_array, n_threads: int = 1) -> sp.csr_array:
     """Sort each row, sum entries of the same place, and remove zeros, in a copy if need be.
 
     Sums are taken in `type_of_sums`, so that none of them wraps. X must have valid index arrays,
@@ -18,7 +19,7 @@ def canonical(X: sp.csr_array) -> sp.csr_array:
     >>> canonical(sp.csr_array(parts, shape=(1, 2))).data
     array([300])
     """
-    if X.has_canonical_format and X.data.all():
+    if columns_rise(X, n_threads) and X.data.all():
         return X
     parts = (X.data.astype(type_of_sums(X.data)), X.indices.copy(), X.indptr.copy())
     X = sp.csr_array(parts, shape=X.shape)

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from klnmf.data.cell_weights import CellWeights
+from klnmf.data.passes import is_exact_in_float32
 from klnmf.data.row_constraints import RowConstraints
 from klnmf.data.sparse_data import CountData, DataConstraints, InMemoryView, Piece, RowView
-from klnmf.data.sums import DivergenceConstant, is_exact_in_float32, sums_of_rows
+from klnmf.data.sums import DivergenceConstant, sums_of_rows
 from klnmf.data.validation import check_value_range
 from klnmf.support.array_types import Array
 from klnmf.support.caching import cached_property

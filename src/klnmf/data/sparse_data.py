@@ -17,8 +17,9 @@ import scipy.sparse as sp
 
 from klnmf.data.canonical import taken_rows
 from klnmf.data.cell_weights import CellWeights
+from klnmf.data.passes import is_exact_in_float32, transposed
 from klnmf.data.row_constraints import RowConstraints
-from klnmf.data.sums import DivergenceConstant, blocked_sum, is_exact_in_float32, sums_of_rows
+from klnmf.data.sums import DivergenceConstant, blocked_sum, sums_of_rows
 from klnmf.data.validation import check_values
 from klnmf.support.array_types import Array
 from klnmf.support.caching import cached_property
@@ -67,13 +68,15 @@ class RowView(ABC):
     indptr: Array  # int64, n_rows + 1; row i has indptr[i + 1] - indptr[i] nonzeros
     n_columns: int
     row_constraints: RowConstraints | None
+    n_threads: int = 1  # of passes over the rows
 
     @cached_property
     def row_sums(self) -> Array:
         """Sum of each row, in float64."""
         sums = np.zeros(self.n_rows)
         for piece in self.pieces():
-            sums[piece.rows] = sums_of_rows(piece.indptr, piece.values.__getitem__)
+            read = piece.values.__getitem__
+            sums[piece.rows] = sums_of_rows(piece.indptr, read, self.n_threads)
         return sums
 
     @property
@@ -112,6 +115,7 @@ class InMemoryView(RowView):
     values: Array  # float32 or float64
     n_columns: int
     row_constraints: RowConstraints | None = None
+    n_threads: int = 1
 
     def pieces(self) -> Iterator[Piece]:
         """See :class:`RowView`; here one piece."""
@@ -139,6 +143,15 @@ class InMemoryView(RowView):
             None if self.row_constraints is None else self.row_constraints.rows(rows),
         )
 
+    def transposed(self, row_constraints: RowConstraints | None = None) -> InMemoryView:
+        """Return the columns as rows; the entries of each are in the order of the rows here."""
+        if self.values.dtype not in (np.float32, np.float64):
+            return view_of(sp.csr_array(self.as_csr().T), row_constraints, self.n_threads)
+        check_n_columns(self.n_rows)
+        matrix = (self.indptr, self.indices, self.values, self.n_columns)
+        arrays = transposed(*matrix, self.n_threads)
+        return InMemoryView(*arrays, self.n_rows, row_constraints, self.n_threads)
+
     def as_csr(self) -> sp.csr_array:
         """See :class:`RowView`."""
         indptr = self.indptr
@@ -148,7 +161,9 @@ class InMemoryView(RowView):
         return sp.csr_array((self.values, self.indices, indptr), shape=shape)
 
 
-def view_of(matrix: sp.csr_array, row_constraints: RowConstraints | None = None) -> InMemoryView:
+def view_of(
+    matrix: sp.csr_array, row_constraints: RowConstraints | None = None, n_threads: int = 1
+) -> InMemoryView:
     """Return a canonical CSR array as a view that shares its memory where it can."""
     return InMemoryView(
         indptr=np.ascontiguousarray(matrix.indptr, dtype=np.int64),
@@ -156,6 +171,7 @@ def view_of(matrix: sp.csr_array, row_constraints: RowConstraints | None = None)
         values=np.ascontiguousarray(matrix.data),
         n_columns=matrix.shape[1],
         row_constraints=row_constraints,
+        n_threads=n_threads,
     )
 
 
@@ -224,14 +240,15 @@ class CountData(FitInput):
     @cached_property
     def is_exact_in_float32(self) -> bool:
         """Whether the values are float64 and lose nothing in float32, as whole numbers do."""
-        pieces = self.view(0).pieces()
-        is_wide = self.dtype == np.float64
-        return is_wide and all(is_exact_in_float32(piece.values) for piece in pieces)
+        view = self.view(0)
+        return self.dtype == np.float64 and all(
+            is_exact_in_float32(piece.values, view.n_threads) for piece in view.pieces()
+        )
 
     @cached_property
     def divergence_constant(self) -> float:
         """Σ (X log X − X): the part of the divergence that does not depend on the factors."""
-        constant = DivergenceConstant()
+        constant = DivergenceConstant(self.view(0).n_threads)
         for piece in self.view(0).pieces():
             constant.add(piece.values)
         return constant.total
@@ -273,18 +290,24 @@ class CountData(FitInput):
 
 
 class InMemoryData(CountData):
-    """X from `check_counts`, which is not copied, by rows and, at the first use, by columns."""
+    """X from `check_counts`, which is not copied, by rows and, at the first use, by columns.
+
+    Passes over it run on ``n_threads`` threads, with the same results for any number.
+    """
 
     def __init__(
-        self, X: sp.csr_array, row_constraints: Sequence[RowConstraints | None] = (None, None)
+        self,
+        X: sp.csr_array,
+        row_constraints: Sequence[RowConstraints | None] = (None, None),
+        n_threads: int = 1,
     ) -> None:
         self.shape, self.dtype = X.shape, X.dtype
-        self._by_rows = view_of(X, row_constraints[0])
+        self._by_rows = view_of(X, row_constraints[0], n_threads)
         self._constraints_of_columns = row_constraints[1]
 
     @cached_property
     def _by_columns(self) -> InMemoryView:
-        return view_of(sp.csr_array(self._by_rows.as_csr().T), self._constraints_of_columns)
+        return self._by_rows.transposed(self._constraints_of_columns)
 
     def view(self, mode: int) -> InMemoryView:
         """See :class:`CountData`."""
@@ -296,6 +319,7 @@ class InMemoryData(CountData):
         if weights is not None:
             X = weights.applied_to(X)
             check_values(X.data)
-        data = InMemoryData(X, [constraints.row_constraints(mode) for mode in (0, 1)])
+        of_rows = [constraints.row_constraints(mode) for mode in (0, 1)]
+        data = InMemoryData(X, of_rows, self._by_rows.n_threads)
         data.constraints = constraints
         return data

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterator
 
 import numpy as np
-from scipy.special import xlogy
 
+from klnmf.data.passes import constant_of, row_sums
 from klnmf.support.array_types import Array
 
 # Rows per partial sum. Every total is a sum of such blocks, by row number, so that it depends
@@ -36,53 +36,30 @@ def row_ranges(indptr: Array, n_nonzeros: int) -> Iterator[tuple[int, int]]:
         start = stop
 
 
-def sums_of_rows(indptr: Array, read: Callable[[slice], Array]) -> Array:
+def sums_of_rows(indptr: Array, read: Callable[[slice], Array], n_threads: int = 1) -> Array:
     """Sum of each row in float64, from values that are read a slice at a time."""
     sums = np.zeros(len(indptr) - 1)
-    for start, stop in row_ranges(indptr, NONZEROS_PER_PASS):
+    for start, stop in row_ranges(indptr, NONZEROS_PER_PASS * n_threads):
         ends = indptr[start : stop + 1]
-        filled = np.flatnonzero(np.diff(ends))
-        if len(filled):
-            values = read(slice(ends[0], ends[-1])).astype(np.float64, copy=False)
-            # From the start of a nonempty row to that of the next one.
-            sums[start + filled] = np.add.reduceat(values, ends[filled] - ends[0])
+        sums[start:stop] = row_sums(ends - ends[0], read(slice(ends[0], ends[-1])), n_threads)
     return sums
-
-
-def constant_of(values: Array) -> float:
-    """Σ (v log v − v) of at most ``NONZEROS_PER_PASS`` values, of at least one."""
-    weights: Array | float = 1.0
-    if values.max() < 1 << 16:  # so casting is safe; most counts are few different numbers
-        whole = values.astype(np.intp)  # what bincount counts
-        if np.array_equal(whole, values):
-            weights = np.bincount(whole)
-            values = np.arange(len(weights))
-    piece = values.astype(np.float64)
-    return float(np.sum(weights * (xlogy(piece, piece) - piece)))
 
 
 class DivergenceConstant:
     """Σ (v log v − v) of values that come in pieces: the same number for any pieces."""
 
-    def __init__(self) -> None:
-        self._sum, self._waiting = 0.0, np.zeros(0)
+    def __init__(self, n_threads: int = 1) -> None:
+        self._n_threads, self._sum, self._waiting = n_threads, 0.0, np.zeros(0)
 
     def add(self, values: Array) -> None:
         """Take in the next values; no float64 copy is made of all of them."""
         values = np.concatenate([self._waiting, values]) if len(self._waiting) else values
         whole = len(values) // NONZEROS_PER_PASS * NONZEROS_PER_PASS
         for start in range(0, whole, NONZEROS_PER_PASS):
-            self._sum += constant_of(values[start : start + NONZEROS_PER_PASS])
+            self._sum += constant_of(values[start : start + NONZEROS_PER_PASS], self._n_threads)
         self._waiting = values[whole:]
 
     @property
     def total(self) -> float:
         """The sum over all values so far."""
         return self._sum + (constant_of(self._waiting) if len(self._waiting) else 0.0)
-
-
-def is_exact_in_float32(values: Array) -> bool:
-    """Whether values lose nothing in float32, as whole numbers do."""
-    pieces = (values[start : start + (1 << 16)] for start in range(0, len(values), 1 << 16))
-    with np.errstate(over="ignore"):
-        return all(np.array_equal(piece, piece.astype(np.float32)) for piece in pieces)

@@ -12,6 +12,7 @@ from sklearn.utils.validation import validate_data
 from klnmf.data.canonical import canonical, selected
 from klnmf.data.cell_weights import without_cells
 from klnmf.data.matrix_checks import checked_matrix, native_numbers
+from klnmf.data.passes import value_facts
 from klnmf.support.array_types import Array
 from klnmf.support.option_names import option
 
@@ -110,11 +111,11 @@ def _reject_negative(X: sp.csr_array, name: str, first_row: int) -> None:
         )
 
 
-def check_values(values: Array) -> None:
+def check_values(values: Array, n_threads: int = 1) -> None:
     """Refuse positive values that the arithmetic cannot hold."""
     if values.size:
-        total = float(values.sum(dtype=np.float64))
-        check_value_range(float(values.min()), float(values.max()), total, values.dtype)
+        facts = value_facts(values, n_threads)
+        check_value_range(facts.smallest, facts.largest, facts.total, values.dtype)
 
 
 def check_value_range(smallest: float, largest: float, total: float, dtype: np.dtype[Any]) -> None:
@@ -192,6 +193,7 @@ def check_counts(
     name: str = "KLNMF",
     first_row: int = 0,
     takes_missing: bool = False,
+    n_threads: int = 1,
     **options: Any,
 ) -> sp.csr_array:
     """Return X as a canonical CSR array of positive floats: the one gate for counts.
@@ -207,9 +209,10 @@ def check_counts(
     """
     X = checked_input(X, **options)
     given = X if sp.issparse(X) else sp.csr_array(native_numbers(X))
-    _reject_not_finite(given, first_row, sp.issparse(X), takes_missing)
-    _reject_negative(given, name, first_row)
-    csr = canonical(given)
+    if not _is_sound(given.data, n_threads):
+        _reject_not_finite(given, first_row, sp.issparse(X), takes_missing)
+        _reject_negative(given, name, first_row)
+    csr = canonical(given, n_threads)
     target = working_dtype(given.data, dtype)
     if dtype is None and given.dtype.kind in "biu" and csr.data.max(initial=0) >= EXACT_IN_FLOAT32:
         target = np.dtype(np.float64)  # duplicates may sum to more than any of them
@@ -226,8 +229,16 @@ def check_counts(
             )
         csr = sp.csr_array((data, csr.indices, csr.indptr), shape=csr.shape)
         csr = csr if data.all() else selected(csr, data != 0)  # the smallest may become 0
-    check_values(csr.data)
+    check_values(csr.data, n_threads)
     return csr
+
+
+def _is_sound(values: Array, n_threads: int) -> bool:
+    """Whether one pass saw that all values are finite and not negative."""
+    if values.dtype not in (np.float32, np.float64):
+        return False
+    facts = value_facts(values, n_threads)
+    return facts.are_finite and facts.smallest >= 0
 
 
 def refuse_first(bad: Array, values: Array, name: str, wanted: str) -> None:

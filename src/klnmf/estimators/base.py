@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from klnmf.backends import backend_named, make_backend
+from klnmf.backends.cpu import effective_threads
 from klnmf.constraints.checks import check_constraints, check_penalties, missing_cells
 from klnmf.constraints.constraints import Constraints, SampleConstraints
 from klnmf.constraints.names import check_sample_order, names_seen_in_fit, sample_names_of
@@ -199,6 +200,7 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
             model=self,
             missing=missing,
             reset=reset,
+            n_threads=effective_threads(self.n_threads),
         )
         if reset:
             warn_if_not_counts(view_of(counts))
@@ -216,7 +218,8 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
     def _data(self, X: Any, missing: sp.csr_array | None = None, *, reset: bool) -> CountData:
         """X as solvers see it: checked here, or when it was prepared on disk."""
         if not isinstance(X, OnDiskMatrix):
-            return InMemoryData(self._check(X, missing, reset=reset, takes_missing=True))
+            counts = self._check(X, missing, reset=reset, takes_missing=True)
+            return InMemoryData(counts, n_threads=effective_threads(self.n_threads))
         validate_data(self, X, reset=reset, skip_check_array=True)
         if self.dtype is not None and working_dtype(np.zeros(0), self.dtype) != X.dtype:
             raise ValueError(

@@ -10,9 +10,9 @@ import scipy.sparse as sp
 from klnmf.data.cell_weights import CellWeights
 from klnmf.data.matrix_checks import checked_matrix
 from klnmf.data.not_counts import transformation_of
+from klnmf.data.passes import constant_of, is_exact_in_float32
 from klnmf.data.row_constraints import RowConstraints
 from klnmf.data.sparse_data import InMemoryView, Piece, view_of
-from klnmf.data.sums import constant_of, is_exact_in_float32
 from klnmf.data.validation import check_counts
 from klnmf.support.array_types import Array
 
@@ -139,7 +139,7 @@ def values_between(rows: InMemoryView, start: int, stop: int) -> Array:
 
 
 def constant_of_pieces(pieces: list[Array]) -> float:
-    """See :func:`klnmf.data.sparse_data.constant_of`."""
+    """See :func:`klnmf.data.passes.constant_of`."""
     return constant_of(np.concatenate(pieces))
 
 

@@ -30,7 +30,8 @@ from klnmf.data.on_disk.layout import (
     write_json,
 )
 from klnmf.data.on_disk.views import Entries, MappedRows, open_rows
-from klnmf.data.sums import DivergenceConstant, blocked_sum, is_exact_in_float32
+from klnmf.data.passes import is_exact_in_float32
+from klnmf.data.sums import DivergenceConstant, blocked_sum
 from klnmf.data.validation import check_value_range
 from klnmf.support.array_types import Array
 from klnmf.support.input_files import ReadError

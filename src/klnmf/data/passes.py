@@ -1,0 +1,77 @@
+"""Passes of the compiled core over X, on threads: the same results for any number of them."""
+
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from klnmf import _core
+from klnmf.support.array_types import Array
+
+
+class ValueFacts(NamedTuple):
+    """What the checks ask about all values; where some are not finite, only that holds."""
+
+    smallest: float
+    largest: float
+    total: float
+    are_finite: bool
+
+
+def value_facts(values: Array, n_threads: int = 1) -> ValueFacts:
+    """Return the facts about values of type float32 or float64, in one pass.
+
+    >>> value_facts(np.array([2.0, 1.0]))
+    ValueFacts(smallest=1.0, largest=2.0, total=3.0, are_finite=True)
+    """
+    return ValueFacts(*_core.value_facts(np.ascontiguousarray(values), n_threads))
+
+
+def is_exact_in_float32(values: Array, n_threads: int = 1) -> bool:
+    """Whether values lose nothing in float32, as whole numbers do."""
+    if values.dtype == np.float32:
+        return True
+    return bool(_core.are_floats(np.ascontiguousarray(values, dtype=np.float64), n_threads))
+
+
+def columns_rise(X: sp.csr_array, n_threads: int = 1) -> bool:
+    """Whether each row is sorted and has no place twice."""
+    if X.indptr.dtype != X.indices.dtype:
+        return bool(X.has_canonical_format)
+    indptr, indices = np.ascontiguousarray(X.indptr), np.ascontiguousarray(X.indices)
+    return bool(_core.columns_rise(indptr, indices, n_threads))
+
+
+def row_sums(indptr: Array, values: Array, n_threads: int = 1) -> Array:
+    """Sum of each row in float64."""
+    sums = np.zeros(len(indptr) - 1)
+    ends = np.ascontiguousarray(indptr, dtype=np.int64)
+    _core.row_sums(ends, _floats(values), n_threads, sums)
+    return sums
+
+
+def constant_of(values: Array, n_threads: int = 1) -> float:
+    """Σ (v log v − v) of nonnegative values."""
+    return float(_core.divergence_constant(_floats(values), n_threads))
+
+
+def transposed(
+    indptr: Array, indices: Array, values: Array, n_columns: int, n_threads: int = 1
+) -> tuple[Array, Array, Array]:
+    """Return the columns of compressed rows as rows, the entries of each in the order of the rows.
+
+    Values are of type float32 or float64, ``indptr`` of int64 and the others of int32.
+    """
+    arrays = (
+        np.empty(n_columns + 1, dtype=np.int64),
+        np.empty(len(indices), dtype=np.int32),
+        np.empty(len(indices), dtype=values.dtype),
+    )
+    _core.transpose_rows(indptr, indices, values, n_threads, *arrays)
+    return arrays
+
+
+def _floats(values: Array) -> Array:
+    """Return values as the core takes them."""
+    is_float = values.dtype in (np.float32, np.float64)
+    return np.ascontiguousarray(values, dtype=None if is_float else np.float64)
