@@ -26,9 +26,11 @@ def samples_of_blocks(n_samples: int, dtype: type = np.float64) -> sp.csr_array:
     return check_counts(sp.csr_array(full.reshape(n_samples, -1).astype(dtype)))
 
 
-def means_of(X: sp.csr_array, n_groups: int, seed: int = 0) -> sp.csr_array | None:
+def means_of(X: sp.csr_array, n_groups: int, seed: int = 0) -> Array | None:
+    """Group × feature."""
     view = InMemoryData(X).view(0)
-    return group_means(view, np.arange(X.shape[0]), n_groups, np.random.default_rng(seed))
+    means = group_means(view, np.arange(X.shape[0]), n_groups, np.random.default_rng(seed))
+    return None if means is None else means.T
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -37,7 +39,7 @@ def test_every_group_is_one_block(seed: int, dtype: type) -> None:
     means = means_of(samples_of_blocks(2400, dtype), N_BLOCKS, seed)
     assert means is not None
     assert means.dtype == dtype
-    by_block = means.toarray().reshape(N_BLOCKS, N_BLOCKS, WIDTH).sum(axis=2)
+    by_block = means.reshape(N_BLOCKS, N_BLOCKS, WIDTH).sum(axis=2)
     np.testing.assert_allclose(np.sort(by_block, axis=1)[:, -1], 1, rtol=1e-5)  # nothing elsewhere
     assert sorted(by_block.argmax(axis=1)) == list(range(N_BLOCKS))
 
@@ -51,7 +53,7 @@ def test_few_samples_are_no_groups() -> None:
 def test_samples_that_are_all_the_same_make_one_group() -> None:
     means = means_of(check_counts(sp.csr_array(np.full((2400, 7), 3.0))), N_BLOCKS)
     assert means is not None
-    np.testing.assert_allclose(means.toarray().sum(axis=0), 1 / 7)
+    np.testing.assert_allclose(means.sum(axis=0), 1 / 7)
 
 
 def test_few_samples_are_read(monkeypatch: pytest.MonkeyPatch) -> None:

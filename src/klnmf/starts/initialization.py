@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from sklearn.utils.extmath import randomized_svd
 from threadpoolctl import threadpool_limits
 
+from klnmf.backends.cpu import column_sums
 from klnmf.constraints.constraints import Constraints
 from klnmf.constraints.explained_cells import unexplained_cells
 from klnmf.data.sparse_data import CountData, RowView
@@ -139,11 +140,10 @@ def sample_start(
     if len(nonempty) == 0:
         return random_start(data, n_components, generator)
     W = _noise(by_rows, n_components, generator, data.dtype)
-    averages = group_means(by_rows, nonempty, n_components, generator)
-    if averages is None:
-        averages = _means_of_few(by_rows, nonempty, n_components, generator)
+    H = group_means(by_rows, nonempty, n_components, generator)
+    if H is None:
+        H = _means_of_few(by_rows, nonempty, n_components, generator)
     # Columns that sum to 1; in place and some rows at a time, which stay in the cache.
-    H = averages.T.toarray(order="C")
     margins = (MARGIN_SHARE / data.total * columns.row_sums).astype(data.dtype)
     for start in range(0, len(H), ROWS_AT_ONCE):
         some = slice(start, start + ROWS_AT_ONCE)
@@ -152,14 +152,14 @@ def sample_start(
         noise = generator.random(H[some].shape, dtype=data.dtype.type)
         noise += data.dtype.type(0.5)
         H[some] *= noise
-    H /= H.sum(axis=0, dtype=np.float64).astype(data.dtype)
+    H /= column_sums(H, by_rows.n_threads).astype(data.dtype)
     return W, H
 
 
 def _means_of_few(
     view: RowView, nonempty: Array, n_components: int, generator: np.random.Generator
-) -> sp.csr_array:
-    """Mean shares of the features in a few random samples for each component."""
+) -> Array:
+    """Mean shares of the features (rows) in a few random samples for each component."""
     # Few samples: fewer of them each, so that the components still differ.
     size = int(np.clip(len(nonempty) // (2 * n_components), 1, SAMPLES_PER_COMPONENT))
     chosen = generator.choice(nonempty, size=(n_components, size))
@@ -167,7 +167,8 @@ def _means_of_few(
     shares = shares_of_rows(view, used)
     weights = np.full(chosen.size, 1 / size, dtype=shares.dtype)
     rows = np.repeat(np.arange(n_components), size)
-    return sp.csr_array((weights, (rows, places)), shape=(n_components, len(used))) @ shares
+    means = sp.csr_array((weights, (rows, places)), shape=(n_components, len(used))) @ shares
+    return np.asarray(means.T.toarray(order="C"))
 
 
 def nndsvd_start(
