@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import pty
+import re
 import signal
 import struct
 import subprocess
@@ -51,6 +52,12 @@ def test_fit_saves_what_the_estimator_finds(counts: Path, capsys: Any) -> None:
     bound = percentage(reference.optimality_gap_)
     assert f"no other W or H could lower the objective by more than {bound}\n" in err
     assert not [name for name in os.listdir() if "checkpoint" in name]
+
+
+def test_a_fit_that_is_exact_but_for_rounding_says_so(counts: Path, capsys: Any) -> None:
+    sp.save_npz("exact.npz", sp.csr_array(np.outer([2.0, 3, 5, 7], [1.0, 4, 6])))
+    err = outcome(capsys, "fit", "exact.npz", "-r", 1, "--dtype", "float32")[2]
+    assert re.search(r"\nconverged .* by more than (rounding|0 %)\n", err)
 
 
 def test_penalties_and_all_other_settings_reach_the_model(counts: Path, capsys: Any) -> None:

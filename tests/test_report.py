@@ -179,6 +179,10 @@ def test_not_converged_is_said_with_what_to_do(tmp_path: Path) -> None:
     page = report_of(tmp_path, components, np.eye(2), model=unknown)
     assert "How much lower the objective could be is unknown." in page.text
     assert "nan" not in page.text
+    exact = model_of(components, optimality_gap_=np.inf)  # converged, with an objective of 0
+    page = report_of(tmp_path, components, np.eye(2), model=exact)
+    assert "could lower the objective by more than rounding." in page.text
+    assert "inf" not in page.text.split("Iterations")[0].split("Optimality gap")[1]
     good = report_of(tmp_path, components, np.eye(2))
     assert not any(attributes.get("role") == "alert" for _, attributes in good.elements)
 

@@ -201,11 +201,10 @@ def say_outcome(args: argparse.Namespace, model: KLNMF) -> None:
         f"{state} after {model.n_iter_} iterations, {seconds:.2f} s: KL divergence "
         f"{model.divergence_:.8g}"
     )
-    if math.isfinite(model.optimality_gap_):
-        text += (
-            "; no other W or H could lower the objective by more than "
-            f"{percentage(model.optimality_gap_)}"
-        )
+    gap = model.optimality_gap_
+    if model.converged_ or math.isfinite(gap):
+        bound = percentage(gap) if gap <= model.tol or not model.converged_ else "rounding"
+        text += f"; no other W or H could lower the objective by more than {bound}"
     say(args, text)
 
 

@@ -122,7 +122,8 @@ class KLNMF(SavedToFiles, FittedModel):
     optimality_gap_ : float
         Bound on what another W for the returned H, or another H for the returned W, could gain, as
         a share of the objective (:func:`~klnmf.objective.optimality_gap`). Infinite if a count has
-        rate 0. NaN if unknown.
+        rate 0; it may also be large, or infinite, if X is fitted so exactly that both are rounding
+        (see ``tol``). NaN if unknown.
     kkt_residual_ : float
         Largest violation of the optimality conditions at the returned W and H; 0 is a stationary
         point. One entry may decide it, so it does not stop a fit. NaN if unknown.

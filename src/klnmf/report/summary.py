@@ -61,12 +61,21 @@ def verdict(model: Any) -> Verdict:
 
 def _gap_in_words(model: Any) -> str:
     gap = model.optimality_gap_
-    if not math.isfinite(gap):
+    if model.converged_ and gap > model.tol:  # X is fitted nearly exactly, and both are rounding
+        bound = "rounding"
+    elif math.isfinite(gap):
+        bound = f"{percentage(gap)} (tol = {percentage(model.tol)})"
+    else:
         return "How much lower the objective could be is unknown."
     return (
         "No other W for these topics, and no other topics for this W, could lower the objective by "
-        f"more than {percentage(gap)} (tol = {percentage(model.tol)})."
+        f"more than {bound}."
     )
+
+
+def _gap(model: Any) -> str:
+    is_rounding = model.converged_ and model.optimality_gap_ > model.tol
+    return "rounding" if is_rounding else percentage(model.optimality_gap_)
 
 
 def fit_tiles(described: Described) -> list[Tile]:
@@ -79,7 +88,7 @@ def fit_tiles(described: Described) -> list[Tile]:
     n_components, n_features = described.components.shape
     return [
         Tile("KL divergence", _count(model.divergence_), divergence),
-        Tile("Optimality gap", percentage(model.optimality_gap_), f"tol = {percentage(model.tol)}"),
+        Tile("Optimality gap", _gap(model), f"tol = {percentage(model.tol)}"),
         Tile("Iterations", _count(model.n_iter_), f"maximum {_count(model.max_iter)}"),
         Tile("Time", _seconds(model), "solver time"),
         Tile("Zeros in W", _zeros(described.W), f"{_count(len(described.W))} × {n_components}"),
