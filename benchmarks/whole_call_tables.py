@@ -31,7 +31,7 @@ LABELS = {
     "uci_nips": "NIPS",
     "bible": "Bible",
 }
-BEGIN, END = "<!-- whole_call_tables: begin -->", "<!-- whole_call_tables: end -->"
+SCRIPT = "whole_call_tables"
 
 
 def key_of(record: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -156,15 +156,19 @@ def _times_faster(scikit: Record | None, runs: Mapping[int, Record], what: str) 
 # ---- the table of the page -----------------------------------------------------------------------
 
 
-def page_table(records: Sequence[Record]) -> str:
-    """Whole calls of this build against scikit-learn's 200 iterations, for each machine."""
+def page_table(records: Sequence[Record], clock: str = "seconds") -> str:
+    """Whole calls of this build against scikit-learn's 200 iterations, for each machine.
+
+    The clock "cpu" counts processor time, for a busy machine. It says nothing of several threads.
+    """
     ours = [record for record in records if record["build"] == "klnmf"]
     parts = []
     for machine in dict.fromkeys(record["machine"] for record in ours):
         here = [record for record in ours if record["machine"] == machine]
         whole = [record for record in here if record["kind"] == "whole"]
         threads = sorted({r["threads"] for r in whole if r["threads"] is not None})
-        rows = [_page_row(here, whole, cell_of, threads) for cell_of in cells(whole)]
+        threads = threads[:1] if clock == "cpu" else threads
+        rows = [_page_row(here, whole, cell_of, threads, clock) for cell_of in cells(whole)]
         header = ["", "nonzeros", "r", "type", "scikit-learn, 200 iterations"]
         header += [f"fit(), {n} thread{'s' if n > 1 else ''}" for n in threads]
         header += ["iterations", "optimality gap", "to scikit-learn's objective"]
@@ -172,7 +176,8 @@ def page_table(records: Sequence[Record]) -> str:
             len(select(whole, **_of(cell_of), threads=threads[0])) for cell_of in cells(whole)
         }
         span = " or ".join(map(str, sorted(starts)))
-        parts += [f"{machine}; medians of {span} starts:\n\n{table(header, rows)}"]
+        what = "processor seconds, " if clock == "cpu" else ""
+        parts += [f"{machine}; {what}medians of {span} starts:\n\n{table(header, rows)}"]
     return "\n".join(parts)
 
 
@@ -185,13 +190,14 @@ def _page_row(
     whole: Sequence[Record],
     cell_of: tuple[str, int, str],
     threads: Sequence[int],
+    clock: str,
 ) -> list[str]:
     name, rank, dtype = cell_of
     scikit = select(here, kind="scikit-learn", **_of(cell_of)).get(0)
-    slow = scikit["seconds"] if scikit else None
+    slow = scikit[clock] if scikit else None
 
     def timed(runs: Mapping[int, Record]) -> str:
-        seconds = middle(runs, "seconds")
+        seconds = middle(runs, clock)
         if seconds is None:
             return DASH
         return number(seconds) + " s" + (f" ({number(slow / seconds)} ×)" if slow else "")
@@ -205,13 +211,14 @@ def _page_row(
     return [*row, timed(select(here, kind="level", **_of(cell_of), threads=threads[0]))]
 
 
-def replace_between(text: str, new: str) -> str:
-    """Put the new part between the two comments."""
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
+def replace_between(text: str, new: str, script: str = SCRIPT) -> str:
+    """Put the new part between the two comments of the script."""
+    comments = f"<!-- {script}: begin -->", f"<!-- {script}: end -->"
+    before, begin, rest = text.partition(comments[0])
+    _, end, after = rest.partition(comments[1])
     if not (begin and end):
-        raise SystemExit(f"The page has no part between {BEGIN} and {END}.")
-    return f"{before}{BEGIN}\n\n{new}\n{END}{after}"
+        raise SystemExit(f"The page has no part between {comments[0]} and {comments[1]}.")
+    return f"{before}{begin}\n\n{new}\n{end}{after}"
 
 
 def main() -> int:
@@ -219,9 +226,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE")
     parser.add_argument("--page", type=Path)
+    parser.add_argument("--clock", choices=("seconds", "cpu"), default="seconds")
     args = parser.parse_args()
     records = [r for file in args.files for r in json.loads(file.read_text())["records"]]
-    text = page_table(records)
+    text = page_table(records, args.clock)
     if args.page is None:
         print(text)
     else:

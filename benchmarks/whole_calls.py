@@ -198,8 +198,15 @@ def run_all(args: argparse.Namespace, results: Results) -> None:
 
     try:
         with ThreadPoolExecutor(args.jobs) as pool:
-            list(pool.map(level, cells_of(args) if args.to_level else []))
-            list(pool.map(work, range(args.jobs)))
+            try:
+                list(pool.map(level, cells_of(args) if args.to_level else []))
+                list(pool.map(work, range(args.jobs)))
+            except BaseException:  # so that the threads of the pool end as well
+                while not todo.empty():
+                    todo.get_nowait()
+                for worker in everyone:
+                    worker.process.kill()
+                raise
     finally:
         for worker in everyone:
             worker.close()

@@ -108,3 +108,8 @@ class TestFastTopics:
         values = [value for _, _, value in meter.points]
         assert values[-1] <= values[0] < divergence(X, *balanced_start(X, 3, 0))
         assert (np.diff([seconds for seconds, _, _ in meter.points]) >= 0).all()
+
+
+def test_every_solver_has_a_line_in_the_plots() -> None:
+    plots = pytest.importorskip("benchmarks.peer_plots", exc_type=ImportError)
+    assert set(plots.STYLES) == set(SOLVERS)

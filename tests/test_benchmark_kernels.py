@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import platform
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +21,7 @@ from benchmarks.kernels import (
     simulated_case,
     sparse_factor,
 )
+from benchmarks.roofline import gathering, least_nanoseconds, library
 
 PROFILE = """\
 # callgrind format
@@ -93,7 +96,7 @@ def test_every_repeat_starts_from_the_same_factor(monkeypatch: pytest.MonkeyPatc
 
     spied = Case(Spy(), 0, case.x, case.A)  # type: ignore[arg-type]
     clock = iter([0.0, 5.0, 10.0, 13.0, 20.0, 24.0, 30.0, 36.0, 40.0, 47.0])
-    monkeypatch.setattr(kernels.time, "perf_counter", lambda: next(clock))
+    monkeypatch.setattr(kernels.time, "process_time", lambda: next(clock))
     cost = spied.nanoseconds(rules_of(10)[kernels.MU], seconds=0.0)
     assert len(given) == kernels.MIN_REPEATS == 5
     assert all(np.array_equal(x, before) for x in given)
@@ -152,3 +155,24 @@ def test_the_instruction_set_is_the_highest_one_with_all_its_flags(
     assert "baseline" in instruction_set(v4 - {"fma"})
     monkeypatch.setattr(platform, "machine", lambda: "aarch64")
     assert instruction_set(set()) == "aarch64"
+
+
+# ---- roofline ------------------------------------------------------------------------------------
+
+
+def test_a_half_step_takes_as_long_as_its_loads_or_its_arithmetic() -> None:
+    # 8 bytes at 4e9 a second and a row at 1e9 a second: 3 ns for 20 components.
+    assert least_nanoseconds(20, 1e9, 4e9, 1e12) == pytest.approx(3 / 20)
+    # 2 × 24 products and sums at 8e9 a second: 6 ns.
+    assert least_nanoseconds(20, 1e9, 4e9, 8e9) == pytest.approx(6 / 20)
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
+def test_rows_are_gathered_at_the_places_of_the_nonzeros() -> None:
+    X = equal_rows(4, 4000, 100, np.float32)
+    assert gathering(X, 20) > 0
+    A = np.arange(800, dtype=np.float32).reshape(100, 8)
+    places = np.array([3, 97] + 16 * [0], dtype=np.int32)
+    two = ctypes.c_int64(2), ctypes.c_int(8)
+    pointers = (ctypes.c_void_p(x.ctypes.data) for x in (A, places))
+    assert library().gather(*pointers, *two) == A[[3, 97]].sum()

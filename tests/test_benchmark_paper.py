@@ -14,11 +14,20 @@ import pytest
 import scipy.sparse as sp
 from benchmarks.paper import claims, jobs, tables
 from benchmarks.paper.__main__ import QUICK, make_plan, parse, write_results
-from benchmarks.paper.measurements import break_test, curve, penalty, rises, subproblem, thinned
+from benchmarks.paper.measurements import (
+    break_test,
+    curve,
+    growth,
+    is_enough,
+    penalty,
+    rises,
+    subproblem,
+    thinned,
+)
 from benchmarks.paper.methods import METHODS
 from benchmarks.paper.plan import KINDS, Plan, jobs_of
 from benchmarks.paper.published import PUBLISHED
-from benchmarks.paper.results import Results, seconds_to
+from benchmarks.paper.results import Results, seconds_of_hundred, seconds_to
 from benchmarks.paper.sets import find_sets, label, load_set, shape_of
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -230,6 +239,29 @@ def test_hundred_iterations_are_marked_where_there_were_fewer() -> None:
     assert "| Bible | MU | 4 (50 done) | 3† |" in text
 
 
+def test_iterations_that_were_not_made_are_counted_at_the_last_pace() -> None:
+    settings = {"set": "bible", "method": "mu", "rank": 10, "threads": 1}
+    times = [10.0, 12.0, 12.5, 13.0]  # the first iteration took as long as twenty of the last
+    run = result("growth", settings, iterations=4, seconds=13.0, times=times)
+    assert seconds_of_hundred(run) == 13.0 + 96 * 0.5
+    assert seconds_of_hundred(run | {"cpu_share": 0.5}) == (13.0 + 96 * 0.5) / 2
+    assert seconds_of_hundred(run | {"cpu_share": 0.5, "kind": "threads"}) == 13.0 + 96 * 0.5
+    one = result("growth", settings, iterations=1, seconds=3.0, times=[3.0])
+    assert seconds_of_hundred(one) == 300.0
+
+
+def test_a_pace_is_not_measured_on_the_first_iterations_alone() -> None:
+    assert is_enough({"iteration": 10, "seconds": 15.0}, 15.0)
+    assert not is_enough({"iteration": 10, "seconds": 14.0}, 15.0)
+    assert not is_enough({"iteration": 9, "seconds": 149.0}, 15.0)
+    assert is_enough({"iteration": 1, "seconds": 150.0}, 15.0)
+    settings = {"set": "bible", "method": "mu", "rank": 2, "threads": 1, "iterations": 3}
+    measured = growth(settings | {"seconds": 60.0}, None)
+    assert measured["iterations"] == 3
+    assert measured["seconds"] == measured["times"][-1]
+    assert 0 < measured["cpu_share"] <= 1
+
+
 def test_threads_are_compared_over_the_same_iterations() -> None:
     def timed(threads: int, times: list[float]) -> dict[str, Any]:
         settings = {"set": "bible", "method": "srcd-paper", "rank": 10, "threads": threads}
@@ -240,7 +272,7 @@ def test_threads_are_compared_over_the_same_iterations() -> None:
     text = tables.growth(
         Results([timed(1, [8.0, 10.0]), timed(4, [2.0, 2.5, 2.6, 2.7])], []), "threads"
     )
-    assert "| Bible | SRCD (paper) | 500 (2 done) | 125 (2 done) |" in text
+    assert "| Bible | SRCD (paper) | 206 (2 done) | 51.5 (2 done) |" in text
     assert judged.verdict == claims.HOLDS
 
 

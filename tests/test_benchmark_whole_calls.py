@@ -12,8 +12,6 @@ import pytest
 import scipy.sparse as sp
 from benchmarks import whole_call_worker, whole_calls
 from benchmarks.whole_call_tables import (
-    BEGIN,
-    END,
     comparison,
     page_table,
     ratio,
@@ -148,12 +146,16 @@ def test_the_page_has_a_table_for_each_machine_without_the_baseline() -> None:
     assert row[0:5] == ["Bible", "12,345", "20", "float32", "100 s"]
     assert row[5:7] == ["2.00 s (50.0 ×)", "1.00 s (100 ×)"]
     assert row[-1] == "0.500 s (200 ×)"
+    by_processor = page_table(records, "cpu")
+    assert "2 threads" not in by_processor
+    assert "M; processor seconds, medians of 1 starts" in by_processor
+    assert "1.00 s (1.00 ×)" in by_processor
 
 
 def test_the_table_of_the_page_is_replaced_and_nothing_else() -> None:
-    page = f"before {BEGIN} old {END} after"
-    new = replace_between(page, "new")
-    assert new == f"before {BEGIN}\n\nnew\n{END} after"
-    assert replace_between(new, "new") == new
+    begin, end = "<!-- some: begin -->", "<!-- some: end -->"
+    new = replace_between(f"before {begin} old {end} after", "new", "some")
+    assert new == f"before {begin}\n\nnew\n{end} after"
+    assert replace_between(new, "new", "some") == new
     with pytest.raises(SystemExit, match="has no part between"):
         replace_between("nothing", "new")

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from benchmarks.paper.published import PUBLISHED
-from benchmarks.paper.results import Results, lowest, seconds_to, sorted_sets
+from benchmarks.paper.results import Results, lowest, seconds_of_hundred, seconds_to, sorted_sets
 from benchmarks.paper.sets import base_name, label
 from benchmarks.paper.tables import markdown_table
 
@@ -229,7 +229,7 @@ def _linear_in_rank(results: Results) -> Claim:
         of = [run for run in runs if run["settings"]["set"] == name]
         if len(of) >= 3:
             x = np.log([run["settings"]["rank"] for run in of])
-            y = np.log([run["seconds"] / run["iterations"] for run in of])
+            y = np.log([seconds_of_hundred(run) for run in of])
             slopes.append(float(np.polyfit(x, y, 1)[0]))
     if not slopes:
         return _missing(text, "growth")

@@ -22,6 +22,7 @@ from benchmarks.paper.results import (
     lowest,
     penalty_cells,
     same_iterations,
+    seconds_of_hundred,
     sorted_sets,
     weight_of_penalty,
 )
@@ -149,9 +150,7 @@ def growth(results: Results, kind: str) -> Figure | None:
             runs = same_iterations(runs) if kind == "threads" else runs
             if not runs:
                 continue
-            points = sorted(
-                (r["settings"][over], 100 * r["seconds"] / r["iterations"]) for r in runs
-            )
+            points = sorted((r["settings"][over], seconds_of_hundred(r)) for r in runs)
             x, seconds = np.array(points).T
             ax.plot(x, seconds, "o-", color=how.colour, markersize=3.5, label=how.label)
             if over == "threads":

@@ -98,7 +98,25 @@ def same_iterations(runs: list[Result]) -> list[Result]:
     if not all("times" in run for run in runs):
         return runs
     common = min((run["iterations"] for run in runs), default=0)
-    return [run | {"iterations": common, "seconds": run["times"][common - 1]} for run in runs]
+    return [
+        run | {"iterations": common, "seconds": times[common - 1], "times": times[:common]}
+        for run in runs
+        for times in [run["times"]]
+    ]
+
+
+def seconds_of_hundred(run: Result) -> float:
+    """Seconds of 100 iterations on a quiet machine, counting those not made at the last pace.
+
+    The last pace is that of the second half of the iterations that were made. Where only the sum of
+    their times is known, it is that of all.
+    """
+    done, seconds = run["iterations"], run["seconds"]
+    half = done // 2 if "times" in run else 0
+    pace = (seconds - (run["times"][half - 1] if half else 0.0)) / (done - half)
+    # Runs with several threads are compared with each other, by the clock.
+    share = run.get("cpu_share", 1.0) if run["kind"] == "growth" else 1.0
+    return float(share * (seconds + max(0, 100 - done) * pace))
 
 
 def lowest(results: Iterable[Result]) -> float:

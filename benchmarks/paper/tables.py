@@ -15,6 +15,7 @@ from benchmarks.paper.results import (
     lowest,
     penalty_cells,
     same_iterations,
+    seconds_of_hundred,
     seconds_to,
     sorted_sets,
     weight_of_penalty,
@@ -165,7 +166,7 @@ def growth(results: Results, kind: str) -> str:
 def _hundred(run: dict[str, Any] | None, usual: str) -> str:
     if run is None:
         return "–"
-    seconds = f"{100 * run['seconds'] / run['iterations']:.3g}"
+    seconds = f"{seconds_of_hundred(run):.3g}"
     seconds += "" if run["environment"]["processor"] == usual else "†"
     return seconds + ("" if run["iterations"] >= 100 else f" ({run['iterations']} done)")
 
