@@ -20,8 +20,15 @@ namespace {
 // What threads write to at the same time is kept apart.
 constexpr std::size_t cache_line = 64;
 
-// How long to look before going to sleep: a little more than being woken takes.
-constexpr std::chrono::microseconds patience{30};
+using Clock = std::chrono::steady_clock;
+
+// How long to look without giving the core away: about what a quick answer takes.
+constexpr std::chrono::microseconds briefly{30};
+
+// How long to look in all before going to sleep, where kernels follow each other. The core goes to
+// whoever wants it meanwhile. Waking a thread takes some microseconds where its core is awake, and
+// up to half a millisecond of the waker's time where that core is a virtual one and has stopped.
+constexpr std::chrono::microseconds patiently{2000};
 
 inline void pause_briefly() {
 #if defined(__x86_64__) || defined(__i386__)
@@ -31,19 +38,33 @@ inline void pause_briefly() {
 #endif
 }
 
-// Waits until `is_over(value)` holds for the value of an atomic, first awake and then asleep.
+// Waits until `is_over(value)` holds for the value of an atomic: first awake, then giving way to
+// others until `patience` is over, then asleep, and counted in `asleep`. Returns how long that
+// took.
 template <class T, class IsOver>
-void wait_until(const std::atomic<T>& value, IsOver is_over) {
-    const auto start = std::chrono::steady_clock::now();
+Clock::duration wait_until(const std::atomic<T>& value, IsOver is_over, Clock::duration patience,
+                           std::atomic<int>& asleep) {
+    const auto start = Clock::now();
+    auto waited = Clock::duration::zero();
     T seen = value.load(std::memory_order_acquire);
     while (!is_over(seen)) {
-        if (std::chrono::steady_clock::now() - start < patience)
-            for (int i = 0; i < 16; ++i)
+        if (waited < patience) {
+            for (int i = 0; i < 16; ++i) // a sibling on the same core computes meanwhile
                 pause_briefly();
-        else
-            value.wait(seen, std::memory_order_acquire);
+            if (waited >= briefly)
+                std::this_thread::yield();
+        } else {
+            // The waker changes the value and then looks at the count, this thread the other way
+            // round: one of them sees what the other did.
+            asleep.fetch_add(1, std::memory_order_seq_cst);
+            if (value.load(std::memory_order_seq_cst) == seen)
+                value.wait(seen, std::memory_order_acquire);
+            asleep.fetch_sub(1, std::memory_order_relaxed);
+        }
+        waited = Clock::now() - start;
         seen = value.load(std::memory_order_acquire);
     }
+    return waited;
 }
 
 // A kernel's work, handed out task by task.
@@ -54,6 +75,12 @@ struct Work {
     const void* context = nullptr;
     alignas(cache_line) std::atomic<std::int64_t> next_task{0};
     alignas(cache_line) std::atomic<int> next_thread{0};
+
+    // Whether another thread could help.
+    bool wants_more() const {
+        return next_task.load(std::memory_order_relaxed) < n_tasks &&
+               next_thread.load(std::memory_order_relaxed) < n_threads;
+    }
 
     void do_all(int thread) {
         for (;;) {
@@ -71,6 +98,10 @@ struct Work {
 // thread that wakes up late finds it negative and leaves: the caller waits for those who came in
 // time and for nobody else. Opening and closing add to the same counter, so that a late visitor
 // who comes and goes in between disturbs neither.
+//
+// Threads that are awake hear the bell. Of those asleep the caller wakes one, and each one that
+// comes wakes two more as long as there are tasks left: waking them all would take the caller
+// longer than many a kernel.
 class Team {
 public:
     void run(std::int64_t n_tasks, int n_threads, void (*function)(const void*, std::int64_t, int),
@@ -83,15 +114,12 @@ public:
         work_.next_task.store(0, std::memory_order_relaxed);
         work_.next_thread.store(1, std::memory_order_relaxed);
         visitors_.fetch_add(closed, std::memory_order_release);
-        bell_.fetch_add(1, std::memory_order_release);
-        if (n_workers_ < n_threads)
-            bell_.notify_all();
-        else
-            for (int i = 1; i < n_threads; ++i)
-                bell_.notify_one();
+        bell_.fetch_add(1, std::memory_order_seq_cst);
+        wake_another();
         work_.do_all(0);
-        visitors_.fetch_sub(closed, std::memory_order_acq_rel);
-        wait_until(visitors_, [](int count) { return count == -closed; });
+        visitors_.fetch_sub(closed, std::memory_order_seq_cst);
+        wait_until(
+            visitors_, [](int count) { return count == -closed; }, patiently, callers_asleep_);
     }
 
     Team* next_idle = nullptr;
@@ -130,17 +158,31 @@ private:
 #endif
     }
 
+    // To be called by the caller or a visitor, for whom `work_` is valid.
+    void wake_another() {
+        if (asleep_.load(std::memory_order_seq_cst) > 0 && work_.wants_more())
+            bell_.notify_one();
+    }
+
     void work_for_ever(unsigned heard) {
+        Clock::duration patience = patiently;
         for (;;) {
-            wait_until(bell_, [heard](unsigned now) { return now != heard; });
+            const auto waited = wait_until(
+                bell_, [heard](unsigned now) { return now != heard; }, patience, asleep_);
+            // After a long pause the next kernel may be far off too: sleep soon.
+            patience = waited < patiently ? patiently : briefly;
             heard = bell_.load(std::memory_order_acquire);
             if (visitors_.fetch_add(1, std::memory_order_acquire) >= 0) {
                 const int thread = work_.next_thread.fetch_add(1, std::memory_order_relaxed);
-                if (thread < work_.n_threads)
+                if (thread < work_.n_threads) {
+                    wake_another();
+                    wake_another();
                     work_.do_all(thread);
+                }
             }
-            if (visitors_.fetch_sub(1, std::memory_order_release) == 1 - closed)
-                visitors_.notify_one(); // the caller, who may wait for the last one to leave
+            if (visitors_.fetch_sub(1, std::memory_order_seq_cst) == 1 - closed &&
+                callers_asleep_.load(std::memory_order_seq_cst) > 0)
+                visitors_.notify_one(); // the caller, who waits for the last one to leave
         }
     }
 
@@ -148,6 +190,8 @@ private:
     int n_workers_ = 0;
     alignas(cache_line) std::atomic<unsigned> bell_{0};
     alignas(cache_line) std::atomic<int> visitors_{-closed};
+    alignas(cache_line) std::atomic<int> asleep_{0}; // workers
+    std::atomic<int> callers_asleep_{0};             // 0 or 1
 };
 
 // The teams of this process that nobody uses at the moment. Never destroyed: its threads sleep on

@@ -2,7 +2,8 @@
 //
 // OpenMP's threads spin while they wait, for as long as OMP_WAIT_POLICY and the run time like; on a
 // machine with other work to do that takes the cores from the threads that have something to do.
-// These spin for some microseconds, since the next kernel often comes at once, and then sleep.
+// These spin for some microseconds, since the next kernel often comes at once, then let others have
+// their core while they look, for some milliseconds at most, and then sleep.
 #pragma once
 
 #include <cstdint>
