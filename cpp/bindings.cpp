@@ -270,6 +270,13 @@ void bind_factor_kernels(nb::module_& m) {
         "factor"_a.noconvert(), "n_threads"_a, "squares"_a.noconvert(), Unlocked(),
         "Sums of squares of the columns in double, by blocks of 4096 rows; squares is out.");
     m.def(
+        "count_zeros",
+        [](In2<T> factor, int n_threads) {
+            return klnmf::count_zeros(factor.data(), static_cast<std::int64_t>(factor.size()),
+                                      n_threads);
+        },
+        "factor"_a.noconvert(), "n_threads"_a, Unlocked(), "How many entries are 0.");
+    m.def(
         "extrapolate",
         [](In2<T> newest, In2<T> previous, double weight, double keep, int n_threads,
            Out2<T> target) {

@@ -5,6 +5,7 @@
 #include "kernels.hpp"
 #include "parallel.hpp"
 #include "row_tasks.hpp"
+#include "sparse_view.hpp"
 
 namespace klnmf {
 namespace {
@@ -28,6 +29,33 @@ KLNMF_CLONES void extrapolate_range(const T* newest, const T* previous, std::int
         const T least = keep * newest[i];
         target[i] = moved > least ? moved : least;
     }
+}
+
+template <class T>
+KLNMF_CLONES void zeros_of_range(const T* values, std::int64_t begin, std::int64_t end,
+                                 std::int64_t& count) {
+    std::int32_t zeros = 0;
+#pragma omp simd reduction(+ : zeros)
+    for (std::int64_t i = begin; i < end; ++i)
+        zeros += values[i] == 0 ? 1 : 0;
+    count = zeros;
+}
+
+// Sixteen sums side by side, whatever the instruction set: one addition need not wait for the
+// other.
+double sum_of_block(const double* values, std::int64_t size) {
+    constexpr int lanes = 16;
+    double sums[lanes] = {};
+    std::int64_t i = 0;
+    for (; i + lanes <= size; i += lanes)
+        for (int l = 0; l < lanes; ++l)
+            sums[l] += values[i + l];
+    for (int l = 0; i < size; ++i, ++l)
+        sums[l] += values[i];
+    for (int width = lanes / 2; width > 0; width /= 2)
+        for (int l = 0; l < width; ++l)
+            sums[l] += sums[l + width];
+    return sums[0];
 }
 
 // Sums of the entries (power 1) or of their squares (power 2), each block of rows on one thread.
@@ -63,14 +91,33 @@ void column_squares(const T* factor, std::int64_t n_rows, int rank, int n_thread
 
 double blocked_sum(const double* values, std::int64_t n_values) {
     double total = 0;
-    for (std::int64_t begin = 0; begin < n_values; begin += rows_per_sum) {
-        double block = 0;
-        const std::int64_t end = std::min(begin + rows_per_sum, n_values);
-        for (std::int64_t i = begin; i < end; ++i)
-            block += values[i];
-        total += block;
-    }
+    for (std::int64_t begin = 0; begin < n_values; begin += rows_per_sum)
+        total += sum_of_block(values + begin, std::min(rows_per_sum, n_values - begin));
     return total;
+}
+
+template <class T>
+std::int64_t count_zeros(const T* values, std::int64_t size, int n_threads) {
+    constexpr std::int64_t entries_per_task = 1 << 16;
+    std::vector<std::int64_t> counts((size + entries_per_task - 1) / entries_per_task);
+    for_each_range(
+        size, usable_threads(n_threads, size),
+        [&](std::int64_t begin, std::int64_t end, int) {
+            zeros_of_range(values, begin, end, counts[begin / entries_per_task]);
+        },
+        entries_per_task);
+    std::int64_t total = 0;
+    for (const std::int64_t count : counts)
+        total += count;
+    return total;
+}
+
+KLNMF_CLONES std::int64_t longest_difference(const std::int64_t* ends, std::int64_t size) {
+    std::int64_t longest = 0;
+#pragma omp simd reduction(max : longest)
+    for (std::int64_t i = 0; i < size; ++i)
+        longest = ends[i + 1] - ends[i] > longest ? ends[i + 1] - ends[i] : longest;
+    return longest;
 }
 
 template <class T>
@@ -89,6 +136,7 @@ void extrapolate(const T* newest, const T* previous, std::int64_t size, double w
 #define KLNMF_INSTANTIATE(T)                                                                       \
     template void column_sums(const T*, std::int64_t, int, int, double*);                          \
     template void column_squares(const T*, std::int64_t, int, int, double*);                       \
+    template std::int64_t count_zeros(const T*, std::int64_t, int);                                \
     template void extrapolate(const T*, const T*, std::int64_t, double, double, int, T*);
 
 KLNMF_INSTANTIATE(float)

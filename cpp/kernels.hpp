@@ -71,6 +71,10 @@ void column_squares(const T* factor, std::int64_t n_rows, int rank, int n_thread
 // sum_i values_i, in the same blocks.
 double blocked_sum(const double* values, std::int64_t n_values);
 
+// How many of the values are 0.
+template <class T>
+std::int64_t count_zeros(const T* values, std::int64_t size, int n_threads);
+
 // target (out) = max(newest + weight (newest - previous), keep newest): extrapolated, but no entry
 // that newest uses is lost (it might be the last cover of a nonzero), and no entry it does not use
 // appears.

@@ -53,10 +53,11 @@ std::vector<RowTask> row_tasks(const SparseRows<T>& data, int n_threads, int tas
         std::max<std::int64_t>(2048, data.nnz() / (tasks_per_thread * n_threads));
     std::vector<RowTask> tasks;
     for (std::int64_t begin = 0; begin < data.n_rows;) {
-        std::int64_t end = begin + 1;
-        while (end < data.n_rows && end - begin < rows_per_task &&
-               data.indptr[end + 1] - data.indptr[begin] <= share)
-            ++end;
+        // The last row whose end is within the share, but at least one and at most rows_per_task.
+        const std::int64_t most = std::min(begin + rows_per_task, data.n_rows);
+        const std::int64_t* first_beyond = std::upper_bound(
+            data.indptr + begin + 2, data.indptr + most + 1, data.indptr[begin] + share);
+        const std::int64_t end = first_beyond - data.indptr - 1;
         tasks.push_back({begin, end});
         begin = end;
     }

@@ -5,6 +5,9 @@
 
 namespace klnmf {
 
+// Largest of ends[i + 1] - ends[i] for i in [0, size), at least 0.
+std::int64_t longest_difference(const std::int64_t* ends, std::int64_t size);
+
 // One mode of the data in CSR form: row i holds values[indptr[i] .. indptr[i+1]) at the columns in
 // `indices`. W's rows see X, H's rows see the transpose of X; no kernel knows which one it was
 // given. T is the type of the factors. Factors in float may go with data in double: `wide` then
@@ -25,12 +28,7 @@ struct SparseRows {
 
     std::int64_t nnz() const { return indptr[n_rows] - indptr[0]; }
 
-    std::int64_t longest_row() const {
-        std::int64_t longest = 0;
-        for (std::int64_t row = 0; row < n_rows; ++row)
-            longest = length(row) > longest ? length(row) : longest;
-        return longest;
-    }
+    std::int64_t longest_row() const { return longest_difference(indptr, n_rows); }
 };
 
 // The factor that a half-step keeps fixed: A (n_cols x rank, its rows `stride` apart) and the slope

@@ -347,6 +347,8 @@ def test_threads_change_no_bit_of_sums_and_evaluations(dtype: type) -> None:
     c = backends[0].column_sums(case.H)
     assert same_bits(*(backend.column_sums(case.W) for backend in backends))
     assert same_bits(*(backend.column_squares(case.W) for backend in backends))
+    case.W[::3] *= case.W[::3] > 0.5
+    assert {backend.count_zeros(case.W) for backend in backends} == {int((case.W == 0).sum())}
     judged = [backend.evaluate(0, case.W, case.H, c, 0.1) for backend in backends]
     assert same_bits(*(np.array([totals.value, totals.kkt, totals.gap]) for totals in judged))
     before = case.W[::-1].copy()

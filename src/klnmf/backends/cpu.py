@@ -196,6 +196,10 @@ class CpuBackend(NumpyFactors):
         """See :class:`~klnmf.backends.numpy_factors.NumpyFactors`."""
         return column_squares(factor, self.n_threads)
 
+    def count_zeros(self, factor: Array) -> int:
+        """See :class:`~klnmf.backends.base.Backend`."""
+        return int(_core.count_zeros(factor, self.n_threads))
+
     def extrapolated(self, newest: Array, previous: Array, weight: float, keep: float) -> Array:
         """See :class:`~klnmf.backends.base.Backend`."""
         target = np.empty_like(newest)
