@@ -42,7 +42,7 @@ Result = dict[str, Any]
 # The first iterations take longest: no pace is measured on fewer than these, unless they take too
 # many times the seconds of the run.
 FEWEST_ITERATIONS = 10
-LONGEST = 10
+LONGEST = 40
 
 # Records kept of a fit, evenly spread over the logarithm of its iterations.
 MOST_POINTS = 150
