@@ -25,9 +25,8 @@ using Clock = std::chrono::steady_clock;
 // How long to look without giving the core away: about what a quick answer takes.
 constexpr std::chrono::microseconds briefly{30};
 
-// How long to look in all before going to sleep, where kernels follow each other. The core goes to
-// whoever wants it meanwhile. Waking a thread takes some microseconds where its core is awake, and
-// up to half a millisecond of the waker's time where that core is a virtual one and has stopped.
+// How long to look in all before going to sleep, where kernels follow each other: longer than the
+// Python code between two of them usually takes. The core goes to whoever wants it meanwhile.
 constexpr std::chrono::microseconds patiently{2000};
 
 inline void pause_briefly() {
