@@ -69,13 +69,13 @@ def test_killed_on_either_side_of_the_change_of_precision(path: Path) -> None:
 def test_killed_around_trials_of_swaps(
     dtype: type, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    parameters = {"dtype": dtype, "max_iter": 12, "n_components": 6, "random_state": 10}
+    parameters = {"dtype": dtype, "max_iter": 12, "n_components": 6, "random_state": 12}
     parameters["solver"] = SparseCoordinateDescent(swap_gain=0.02)
     trials = []
     try_swap = SparseCoordinateDescent._try_swap
 
-    def noted(self: Any, problem: Problem, state: State) -> bool:
-        trials.append(try_swap(self, problem, state))
+    def noted(self: Any, problem: Problem, state: State, swap: Swap) -> bool:
+        trials.append(try_swap(self, problem, state, swap))
         return trials[-1]
 
     with monkeypatch.context() as patch:

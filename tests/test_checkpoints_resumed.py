@@ -426,7 +426,7 @@ def test_a_process_that_is_killed_twenty_times_ends_with_the_same_bits(tmp_path:
             resumed.unlink()
         if path.exists():
             iterations.append(content_of(path).content["state"]["iteration"])
-    assert len(set(iterations)) > 3  # the kills did not all come before the first iteration
+    assert len(set(iterations)) > 2  # the kills did not all come before the first iteration
     process = _fit_the_bible(str(path), resumed)
     assert process.wait(timeout=300) == 0
     with np.load(undisturbed) as expected, np.load(resumed) as found:

@@ -21,6 +21,7 @@ from klnmf.backends.dask.cluster import Cluster
 from klnmf.backends.dask.partition import Partition, balanced
 from klnmf.data.sums import ROWS_PER_SUM
 from klnmf.simulate import simulate_counts
+from klnmf.solvers import sample_fit
 from strategies import make_model
 
 dask = pytest.importorskip("dask", reason="needs the extra [dask]")
@@ -118,6 +119,13 @@ def test_swaps_and_convergence(client: Client) -> None:
     assert fitted.converged_
 
 
+def test_fit_of_a_sample_first(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sample_fit, "LEAST_NONZEROS", 500)
+    fitted = assert_same_fit(COUNTS)
+    monkeypatch.setattr(sample_fit, "LARGEST_SHARE", 0.0)
+    assert model().fit(COUNTS).history_[0]["objective"] != fitted.history_[0]["objective"]
+
+
 def test_more_workers_than_rows(in_process: Client) -> None:
     X = COUNTS[:7, :50]
     with in_process.as_current():
@@ -205,7 +213,11 @@ def test_packed_factors(in_process: Client, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_driver_never_holds_X_nor_W(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: N802
-    """Nothing of the size of X or W comes to this process from the workers."""
+    """Nothing of the size of X or W comes to this process from the workers.
+
+    The sample that swaps are tried on does; its size has a limit, but these counts are below it.
+    """
+    monkeypatch.setattr(sample_fit, "LARGEST_SHARE", 0.0)
     X = as_dask_array(COUNTS, (1000,) * 5)
     model(backend="dask").fit(X)
     sizes: list[int] = []

@@ -21,7 +21,7 @@ from klnmf.solvers.swaps import (
     SAMPLE_MOST,
     Swap,
     draw_sample,
-    propose_swap,
+    propose_swaps,
 )
 
 Array = Any
@@ -66,8 +66,9 @@ def after(swap: Swap, W: Array, H: Array) -> tuple[Array, Array]:
 
 
 def propose(W: Array, H: Array, seed: int = 0) -> Swap | None:
-    """The swap proposed for a pair on all of the data."""
-    return propose_swap(PLANTED.X, W, H, W.sum(axis=0), np.random.default_rng(seed))
+    """The best swap proposed for a pair on all of the data."""
+    swaps = propose_swaps(PLANTED.X, W, H, W.sum(axis=0), np.random.default_rng(seed))
+    return swaps[0] if swaps else None
 
 
 def log_likelihood(X: sp.csr_array, W: Array, H: Array) -> float:
@@ -142,21 +143,29 @@ def test_a_swap_keeps_row_sums_and_covers() -> None:
 def test_no_swap_without_a_pair_a_nonzero_a_misfit_or_a_cover() -> None:
     generator = np.random.default_rng(0)
     one = np.ones((2, 1))
-    assert propose_swap(sp.csr_array(np.ones((2, 2))), one, one / 2, np.ones(1), generator) is None
+    assert not propose_swaps(sp.csr_array(np.ones((2, 2))), one, one / 2, np.ones(1), generator)
     W, H = np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([[0.5, 0.25], [0.5, 0.75]])
     masses = W.sum(axis=0)
-    assert propose_swap(sp.csr_array((2, 2)), W, H, masses, generator) is None
-    assert propose_swap(sp.csr_array(W @ H.T), W, H, masses, generator) is None
+    assert not propose_swaps(sp.csr_array((2, 2)), W, H, masses, generator)
+    assert not propose_swaps(sp.csr_array(W @ H.T), W, H, masses, generator)
     W[0] = 0
-    assert propose_swap(sp.csr_array(np.ones((2, 2))), W, H, masses, generator) is None
+    assert not propose_swaps(sp.csr_array(np.ones((2, 2))), W, H, masses, generator)
+
+
+def test_swaps_come_in_the_order_of_their_gains() -> None:
+    W, H = stuck_pair()
+    swaps = propose_swaps(PLANTED.X, W, H, W.sum(axis=0), np.random.default_rng(0), 6)
+    gains = [swap.gain for swap in swaps]
+    assert len(set(gains)) > 1
+    assert gains == sorted(gains, reverse=True)
+    assert {swap.pair for swap in swaps} == {(1, 2)}
 
 
 def test_components_that_the_sample_does_not_know_are_not_merged() -> None:
     W, H = planted_pair()
     known = (W[:, 3] < 1e-3) & (W[:, 4] < 1e-3)
     part, W_known = sp.csr_array(PLANTED.X[known]), np.where(W[known] < 1e-3, 1e-9, W[known])
-    swap = propose_swap(part, W_known, H, W.sum(axis=0), np.random.default_rng(0))
-    assert swap is not None
+    swap, *_ = propose_swaps(part, W_known, H, W.sum(axis=0), np.random.default_rng(0))
     assert swap.pair != (3, 4)  # which would cost nothing on these rows
     assert swap.loss > 1
 

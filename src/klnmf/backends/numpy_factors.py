@@ -1,11 +1,12 @@
 """The verbs that are the same for every back-end whose factors are NumPy arrays."""
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from klnmf.backends.base import Backend
 from klnmf.data.row_constraints import RowConstraints
+from klnmf.data.sparse_data import CountData
 from klnmf.data.sums import ROWS_PER_SUM, blocked_sum
 from klnmf.support.array_types import Array
 
@@ -18,6 +19,12 @@ def weighted_powers(rows: Array, penalty_shares: Array) -> Array:
 
 class NumpyFactors(Backend):
     """Factors are C-contiguous arrays in this process."""
+
+    n_threads: int
+
+    def local(self, data: CountData) -> Self:
+        """See :class:`~klnmf.backends.base.Backend`."""
+        return type(self)(data, self.n_threads)
 
     def upload(self, array: Any, dtype: Any = None) -> Array:
         """See :class:`~klnmf.backends.base.Backend`."""

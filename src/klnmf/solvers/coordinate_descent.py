@@ -1,19 +1,23 @@
 """Coordinate descent on the nonzeros: ours, which never rises, and the paper's, for comparison."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
 
-from klnmf.backends.base import GuardedRule, MultiplicativeRule, PaperRule
+from klnmf.backends.base import GuardedRule, MultiplicativeRule, PaperRule, SolveRule
 from klnmf.solvers.base import Problem, Solver, State, alternate, relative_gain
 from klnmf.solvers.extrapolation import ExtrapolationWeights, Momentum
 from klnmf.solvers.memory import StoredMemory
-from klnmf.solvers.swaps import Swap, draw_sample, propose_swap
+from klnmf.solvers.sample_fit import drawn_rows, fitted_on_rows
+from klnmf.solvers.swaps import CANDIDATES, Swap, draw_sample, propose_swaps
 from klnmf.starts.initialization import best_scales
 from klnmf.support.array_types import Array
+
+# Each descent of a trial must take it this much nearer, on average, or it is not going to arrive.
+SHRINKAGE = 0.75
 
 
 @dataclass(frozen=True)
@@ -31,6 +35,8 @@ class SparseCoordinateDescent(Solver):
     ``swap_gain`` of the objective) tries to leave its local optimum by swaps of components, see
     ``klnmf.solvers.swaps``: each is given up to ``swap_descents`` descents, and is undone where
     these do not end lower. After ``swap_failures`` in a row that were no use there are no more.
+    With ``swap_on_sample``, a fit of many rows does this on a sample of them, in its first
+    iteration, with twice as many failures: see ``klnmf.solvers.sample_fit``.
 
     Double precision is for the end of a fit: from a start that was drawn, and for data that single
     precision holds exactly, the factors are in single precision while an iteration still gains more
@@ -38,7 +44,7 @@ class SparseCoordinateDescent(Solver):
     """
 
     name: ClassVar[str] = "srcd"
-    rules: ClassVar[tuple[type, ...]] = (GuardedRule, MultiplicativeRule)
+    rules: ClassVar[tuple[type, ...]] = (GuardedRule, MultiplicativeRule, SolveRule)
     never_rises: ClassVar[bool] = True
 
     opening: int = 3
@@ -48,6 +54,8 @@ class SparseCoordinateDescent(Solver):
     swap_descents: int = 10
     swap_failures: int = 3
     extrapolation: ExtrapolationWeights | None = field(default_factory=ExtrapolationWeights)
+    # Not in the name of a fit, which is in its checkpoints: it concerns the first iteration alone.
+    swap_on_sample: bool = field(default=True, repr=False)
 
     def __post_init__(self) -> None:
         """Check the settings."""
@@ -113,11 +121,13 @@ class SparseCoordinateDescent(Solver):
     def iterate(self, problem: Problem, state: State) -> None:
         """See :class:`Solver`."""
         memory, before = state.memory, state.objective
-        while memory["swap_failures_left"] > 0 and memory["gain"] < self.swap_gain:
-            if self._try_swap(problem, state):
+        if memory["swap_failures_left"] > 0 and memory["gain"] < self.swap_gain:
+            if self._try_swaps(problem, state):
                 memory["swap_failures_left"], memory["gain"] = self.swap_failures, math.inf
                 return
-            memory["swap_failures_left"] -= 1
+            memory["swap_failures_left"] = 0
+        if state.iteration == 0:
+            self._open(problem, state)
         if not self._iterate_narrow(problem, state):
             self._iterate(problem, state)
         memory["gain"] = relative_gain(before, state.objective)
@@ -126,29 +136,47 @@ class SparseCoordinateDescent(Solver):
         """See :class:`Solver`."""
         return bool(state.memory["swap_failures_left"] > 0)
 
-    def _try_swap(self, problem: Problem, state: State) -> bool:
+    def _open(self, problem: Problem, state: State) -> None:
+        """Bring a start near its end by the cheapest way there is."""
+        rank = state.factors[0].shape[1]
+        if self.swap_on_sample and state.memory["swap_failures_left"] > 0:
+            rows = drawn_rows(problem, rank, np.random.default_rng([state.seed, rank]))
+            if rows is not None:
+                # A trial costs little there, and there will be no more.
+                failures = 2 * self.swap_failures
+                there = replace(self, swap_on_sample=False, swap_failures=failures)
+                state.factors = fitted_on_rows(problem, state, rows, there)
+                state.memory["momentum"].release(state)
+                state.memory["swap_failures_left"] = 0
+                return
+        # Every component is still in use in every row: a sweep over all of them would cost
+        # several multiplicative updates, which move as far.
+        for _ in range(self.opening):
+            alternate(problem, state, MultiplicativeRule(relaxed=1))
+
+    def _try_swaps(self, problem: Problem, state: State) -> bool:
+        """Try swaps until one is kept; False if none was of use."""
+        swaps = _promising_swaps(problem, state, self.swap_failures)
+        return any(self._try_swap(problem, state, swap) for swap in swaps)
+
+    def _try_swap(self, problem: Problem, state: State, swap: Swap) -> bool:
         """Do a swap and some descents from there; keep what they lead to if that is lower."""
-        generator = np.random.default_rng(
-            [state.seed, state.iteration, state.memory["swap_failures_left"]]
-        )
-        swap = _promising_swap(problem, state, generator)
-        if swap is None:
-            return False
         state.memory["momentum"].release(state)  # its memory is the trial's for now
         trial = State(_swapped(problem, state, swap), state.seed, state.iteration)
         momentum = Momentum(trial, self._weights)
         _rescale_if_useful(problem, trial, momentum)
-        for descents_left in reversed(range(self.swap_descents)):
-            before = trial.objective
+        allowed = math.inf
+        for _ in range(self.swap_descents):
             self._descend(problem, trial, momentum)
             trial.iteration += 1
             if trial.objective < state.objective:
                 state.factors, state.objective = trial.factors, trial.objective
                 state.met, state.memory["momentum"] = trial.met, momentum
                 return True
-            # Descents gain less and less: this one is not going to arrive.
-            if trial.objective - descents_left * (before - trial.objective) > state.objective:
+            above = trial.objective - state.objective
+            if above > allowed:
                 break
+            allowed = SHRINKAGE * (above if math.isinf(allowed) else allowed)
         return False
 
     def _iterate_narrow(self, problem: Problem, state: State) -> bool:
@@ -170,13 +198,7 @@ class SparseCoordinateDescent(Solver):
         return went_down
 
     def _iterate(self, problem: Problem, state: State) -> None:
-        momentum: Momentum = state.memory["momentum"]
-        if state.iteration == 0 and self.opening > 0:
-            # Every component is still in use in every row: a sweep over all of them would cost
-            # several multiplicative updates, which move as far.
-            for _ in range(self.opening):
-                alternate(problem, state, MultiplicativeRule(relaxed=1))
-        self._descend(problem, state, momentum)
+        self._descend(problem, state, state.memory["momentum"])
 
     def _descend(self, problem: Problem, state: State, momentum: Momentum) -> None:
         # After the opening all components are still in use everywhere: one sweep sets most of them
@@ -191,23 +213,25 @@ class SparseCoordinateDescent(Solver):
         _rescale_if_useful(problem, state, momentum)
 
 
-def _promising_swap(problem: Problem, state: State, generator: np.random.Generator) -> Swap | None:
-    """Swap that is worth a trial, found on a sample."""
+def _promising_swaps(problem: Problem, state: State, n_swaps: int) -> list[Swap]:
+    """Find swaps that are worth a trial, at most ``n_swaps``, on a sample."""
     backend, (W, H) = problem.backend, state.factors
+    generator = np.random.default_rng([state.seed, state.iteration])
     sample = draw_sample(backend.data.view(0), W.shape[1], generator)
     scales = _column_scales(problem, H)
-    swap = propose_swap(
+    swaps = propose_swaps(
         sample.X,
         backend.download(W, sample.rows).astype(np.float64) * scales,
         backend.download(H, sample.columns).astype(np.float64) / scales,
         backend.column_sums(W) * scales,
         generator,
+        max(n_swaps, CANDIDATES),
     )
-    if swap is None or not swap.is_promising:
-        return None
-    column = np.zeros(H.shape[0])
-    column[sample.columns] = swap.column
-    return swap._replace(column=column)
+    promising = [swap for swap in swaps[:n_swaps] if swap.is_promising]
+    columns = np.zeros((len(promising), H.shape[0]))
+    for column, swap in zip(columns, promising, strict=True):
+        column[sample.columns] = swap.column
+    return [swap._replace(column=column) for swap, column in zip(promising, columns, strict=True)]
 
 
 def _swapped(problem: Problem, state: State, swap: Swap) -> list[Any]:

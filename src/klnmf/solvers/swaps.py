@@ -83,22 +83,32 @@ def draw_sample(view: RowView, n_components: int, generator: np.random.Generator
     return Sample(rows, columns, X)
 
 
-def propose_swap(
-    X: sp.csr_array, W: Array, H: Array, masses: Array, generator: np.random.Generator
-) -> Swap | None:
-    """Most promising swap on a sample; None if there is nothing to merge or nothing to gain.
+def propose_swaps(
+    X: sp.csr_array,
+    W: Array,
+    H: Array,
+    masses: Array,
+    generator: np.random.Generator,
+    n_candidates: int = CANDIDATES,
+) -> list[Swap]:
+    """Return swaps to try, the best first; none if there is nothing to merge or to gain.
 
-    W and H are the rows of the factors that belong to the sample X, in float64, scaled so that the
-    columns of the whole H sum to 1; ``masses`` are the column sums of the whole W.
+    They merge the same pair, and differ in the new component. W and H are the rows of the factors
+    that belong to the sample X, in float64, scaled so that the columns of the whole H sum to 1;
+    ``masses`` are the column sums of the whole W.
     """
     sample = _covered(X, W, H)
     if sample is None or W.shape[1] < 2:
-        return None
-    addition = _best_addition(sample, generator)
+        return []
     merge = _cheapest_merge(sample, W, H, masses)
-    if addition is None or merge is None:
-        return None
-    return Swap(merge[0], merge[1], addition[1], merge[2], addition[0])
+    if merge is None:
+        return []
+    pair, shares, loss = merge
+    return [
+        Swap(pair, shares, column, loss, gain)
+        for gain, column in _additions(sample, generator, n_candidates)
+        if gain > 0
+    ]
 
 
 def propose_addition(
@@ -106,14 +116,15 @@ def propose_addition(
 ) -> Array | None:
     """Column of H, summing to 1, of the component that gains most next to all the old ones.
 
-    The first arguments are those of `propose_swap`. A few updates may not be enough for a gain; the
-    best candidate is returned all the same. None if the fit is perfect or does not cover a nonzero.
+    The first arguments are those of `propose_swaps`. A few updates may not be enough for a gain:
+    the best candidate is returned all the same. None if the fit is perfect or does not cover a
+    nonzero.
     """
     sample = _covered(X, W, H)
     if sample is None:
         return None
-    addition = _best_addition(sample, generator, n_candidates, least_gain=-np.inf)
-    return None if addition is None else addition[1]
+    additions = _additions(sample, generator, n_candidates)
+    return additions[0][1] if additions else None
 
 
 def propose_merge(
@@ -121,7 +132,7 @@ def propose_merge(
 ) -> tuple[tuple[int, int], tuple[float, float]] | None:
     """Pair of components whose merge loses least on a sample, and their shares, as in `Swap`.
 
-    The arguments are those of `propose_swap`. None where the sample says nothing.
+    The arguments are those of `propose_swaps`. None where the sample says nothing.
     """
     sample = _covered(X, W, H)
     if sample is None or W.shape[1] < 2:
@@ -199,16 +210,13 @@ def _products(F: Array) -> Array:
     return products
 
 
-def _best_addition(
-    sample: _Nonzeros,
-    generator: np.random.Generator,
-    n_candidates: int = CANDIDATES,
-    least_gain: float = 0.0,
-) -> tuple[float, Array] | None:
-    """Component u hᵀ, Σ h = 1, that gains most next to the old ones, which do not change.
+def _additions(
+    sample: _Nonzeros, generator: np.random.Generator, n_candidates: int
+) -> list[tuple[float, Array]]:
+    """Gains of components u hᵀ, Σ h = 1, next to the old ones, which do not change; best first.
 
-    It maximises Σ v log(1 + u h / y) − Σ u by multiplicative updates, from the profiles of a few
-    rows, drawn in proportion to their misfit Σ v log(v / y).
+    They maximise Σ v log(1 + u h / y) − Σ u by multiplicative updates, from the profiles of a few
+    rows, drawn in proportion to their misfit Σ v log(v / y). None if there is no misfit.
     """
     v, y = sample.v, sample.y
     ratios = np.empty_like(v)
@@ -217,10 +225,10 @@ def _best_addition(
     ratios[:] = v * np.log(v / y)
     misfit = np.maximum(by_rows.sum(axis=1), 0)
     if not misfit.sum() > 0:
-        return None
+        return []
     ratios[:] = v
     totals, margins = by_rows.sum(axis=1), by_rows.sum(axis=0) / v.sum()
-    best: tuple[float, Array] | None = None
+    found = []
     for row in generator.choice(len(misfit), size=n_candidates, p=misfit / misfit.sum()):
         own = slice(sample.indptr[row], sample.indptr[row + 1])
         u, h = 0.1 * totals, 0.1 * margins
@@ -233,7 +241,7 @@ def _best_addition(
             if not h.sum() > 0:
                 break
             h /= h.sum()
-        gain = float(np.sum(v * np.log1p(sample.outer(u, h) / y)) - u.sum())
-        if gain > (best[0] if best else least_gain) and h.sum() > 0:
-            best = (gain, h)
-    return best
+        if h.sum() > 0:
+            gain = float(np.sum(v * np.log1p(sample.outer(u, h) / y)) - u.sum())
+            found.append((gain, h))
+    return sorted(found, key=lambda addition: -addition[0])

@@ -16,7 +16,7 @@ from klnmf.backends.base import (
     Rule,
     SolveRule,
 )
-from klnmf.backends.cpu import column_squares, column_sums
+from klnmf.backends.cpu import CpuBackend, column_squares, column_sums
 from klnmf.backends.dask import kernels
 from klnmf.backends.dask.cluster import EXTRA, PACKAGES, Cluster
 from klnmf.backends.dask.data import parts_of
@@ -51,12 +51,14 @@ class Version:
         self.sums: Array | None = None
         self.squares: Array | None = None
         self.zeros: int | None = None
+        self.sources: list[Version] = []  # kept until it is made: other rounds may come before
 
     def __del__(self) -> None:
         self._session.drop(self.number)
 
     def learn(self, facts: dict[int, Facts]) -> None:
         """Add up what the workers say about their parts."""
+        self.sources = []
         partition = self._session.partitions[self.mode]
         self.zeros = sum(of_part.zeros for of_part in facts.values())
         for name, block_sum in (("sums", column_sums), ("squares", column_squares)):
@@ -105,6 +107,10 @@ class DaskBackend(Backend):
         self.narrow_dtype = np.dtype(np.float32) if self.data.is_exact_in_float32 else None
         self._numbers = itertools.count()
         self._pending: list[tuple[Operation, Version]] = []
+
+    def local(self, data: CountData) -> CpuBackend:
+        """See :class:`~klnmf.backends.base.Backend`."""
+        return CpuBackend(data)
 
     @classmethod
     def available(cls) -> str | None:
@@ -192,7 +198,8 @@ class DaskBackend(Backend):
         """Leave it to the next round to make a new version, of the type and size of the first."""
         old = sources[0].version
         new = self._new(old.mode, old.shape[1], old.dtype)
-        numbers = tuple(source.version.number for source in sources)
+        new.sources = [source.version for source in sources]
+        numbers = tuple(version.number for version in new.sources)
         return self._later(Derive(old.mode, function, numbers, settings, new.number), new)
 
     def copy(self, factor: Factor, dtype: Any = None) -> Factor:

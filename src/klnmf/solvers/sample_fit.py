@@ -1,0 +1,83 @@
+"""A fit of a few rows of X, for the start of the fit of all of them.
+
+Which components a fit ends with is decided early and needs no more than a sample: H of a sample,
+with W solved for, is within a few per cent of the end. So swaps of components are tried there,
+where an iteration costs little, and the iterations on all of X only have to refine the result.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from klnmf.backends.base import SolveRule
+from klnmf.data.sparse_data import InMemoryData
+from klnmf.solvers.base import Problem, State
+from klnmf.solvers.loop import MaxIterations, Run, SmallGain
+from klnmf.starts.initialization import ZeroRows, cover_columns
+from klnmf.support.array_types import Array
+
+if TYPE_CHECKING:
+    from klnmf.solvers.coordinate_descent import SparseCoordinateDescent
+
+# The sample: this share of the nonzeros, within limits for each component.
+SHARE = 1 / 4
+LEAST_NONZEROS, MOST_NONZEROS = 5_000, 50_000
+LEAST_ROWS = 32
+# If it would be more than this share of X, X is its own sample.
+LARGEST_SHARE = 1 / 2
+# Columns with fewer nonzeros in it say little of the components, and most columns have fewer.
+LEAST_IN_COLUMN = 3
+MOST_ITERATIONS = 100
+# W of all rows is refined by all the iterations that follow.
+ROUGH_SOLVE = SolveRule(tolerance=0.01, rounds=4, relaxed=6, cold=True)
+
+
+def drawn_rows(problem: Problem, n_components: int, generator: np.random.Generator) -> Array | None:
+    """Draw the rows of a sample; None where all of X is to be used.
+
+    Cells that are missing and shares of penalties belong to all rows and columns of X.
+    """
+    data = problem.backend.data
+    view = data.view(0)
+    if any(data.view(mode).row_constraints is not None for mode in (0, 1)):
+        return None
+    least, most = n_components * LEAST_NONZEROS, n_components * MOST_NONZEROS
+    rows = generator.permutation(np.flatnonzero(np.diff(view.indptr)))
+    ends = np.cumsum(np.diff(view.indptr)[rows])
+    n_rows = int(np.searchsorted(ends, np.clip(SHARE * view.nnz, least, most))) + 1
+    n_rows = max(n_rows, LEAST_ROWS * n_components)
+    if n_rows > len(rows) or ends[n_rows - 1] > LARGEST_SHARE * view.nnz:
+        return None
+    return np.sort(rows[:n_rows])
+
+
+def fitted_on_rows(
+    problem: Problem, state: State, rows: Array, solver: SparseCoordinateDescent
+) -> list[Any]:
+    """Return factors for all of X from a fit of these rows, which starts as the state does."""
+    backend, data = problem.backend, problem.backend.data
+    dtype = state.factors[0].dtype
+    indptr, indices, values = data.view(0).take_rows(rows)
+    X = sp.csr_array((values.astype(dtype), indices, indptr), shape=(len(rows), data.shape[1]))
+    columns = np.flatnonzero(np.bincount(indices) >= LEAST_IN_COLUMN)
+    X = sp.csr_array(X[:, columns])
+    # The penalty of H is shared by all rows.
+    share = float(X.sum(dtype=np.float64)) / data.total
+    penalties = problem.penalties
+    penalties = replace(penalties, l1_H=share * penalties.l1_H, l2_H=share * penalties.l2_H)
+    sampled = Problem(backend.local(InMemoryData(X)), penalties)
+    parts = zip(state.factors, (rows, columns), strict=True)
+    start = sampled.upload([backend.download(factor, chosen) for factor, chosen in parts])
+    run = Run.started(sampled, solver, State(start, state.seed, was_drawn=True))
+    run.until(SmallGain(solver.swap_gain), MaxIterations(MOST_ITERATIONS))
+    H = np.zeros(state.factors[1].shape, dtype)
+    H[columns] = sampled.backend.download(run.state.factors[1])
+    cover_columns(H, data.view(1))
+    nothing = ZeroRows(data.shape[0], H.shape[1], dtype)
+    factors = [backend.upload(nothing, dtype), backend.upload(H, dtype)]
+    problem.update(0, factors, ROUGH_SOLVE)
+    return factors
