@@ -155,9 +155,9 @@ class Backend(ABC):
     def close(self) -> None:  # noqa: B027
         """Release everything but memory; factors are lost."""
 
-    @abstractmethod
     def local(self, data: CountData) -> "Backend":
         """Return a back-end for a sample of the data, in this process."""
+        return type(self)(data)
 
     # ---- factors ---------------------------------------------------------------------------------
 
