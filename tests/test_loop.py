@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from klnmf.solvers import SparseCoordinateDescent
-from klnmf.solvers.loop import CallbackStop, MaxIterations, Run, SmallGain, SmallGap, StopRule
+from klnmf.solvers.loop import MET_PER_GAP, CallbackStop, MaxIterations, Run, SmallGain, SmallGap, StopRule
 from klnmf.solvers.row_solve import RowSolve
 from strategies import random_case, start_run
 
@@ -93,8 +93,9 @@ def test_a_full_evaluation_that_failed_is_not_repeated_at_once() -> None:
     run.until(MaxIterations(30))
     met = run.history[-1]["optimality_gap"]
     assert met == run.state.met.gap / run.state.objective
-    rule = SmallGap(met * 1.01, RowSolve(1e-6))
-    assert not SmallGap(met / 2, RowSolve(1e-6)).holds(run)
+    tol = met / MET_PER_GAP  # where it is worth to look at the factors that would be returned
+    rule = SmallGap(tol * 1.01, RowSolve(1e-6))
+    assert not SmallGap(tol * 0.99, RowSolve(1e-6)).holds(run)
     assert run.solution is None  # the gap on the way was enough to tell
     run.solution = run.finish(RowSolve(1e-6), tol=0.0)  # which did not converge
     assert not rule.holds(run)
