@@ -8,7 +8,15 @@ from typing import Any
 import pytest
 
 from klnmf.solvers import SparseCoordinateDescent
-from klnmf.solvers.loop import MET_PER_GAP, CallbackStop, MaxIterations, Run, SmallGain, SmallGap, StopRule
+from klnmf.solvers.loop import (
+    MET_PER_GAP,
+    CallbackStop,
+    MaxIterations,
+    Run,
+    SmallGain,
+    SmallGap,
+    StopRule,
+)
 from klnmf.solvers.row_solve import RowSolve
 from strategies import random_case, start_run
 
