@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import pickle
 import signal
 import threading
@@ -21,7 +22,7 @@ from klnmf.backends.dask.cluster import Cluster
 from klnmf.backends.dask.partition import Partition, balanced
 from klnmf.data.sums import ROWS_PER_SUM
 from klnmf.simulate import simulate_counts
-from klnmf.solvers import sample_fit
+from klnmf.solvers import SparseCoordinateDescent, sample_fit
 from strategies import make_model
 
 dask = pytest.importorskip("dask", reason="needs the extra [dask]")
@@ -119,11 +120,12 @@ def test_swaps_and_convergence(client: Client) -> None:
     assert fitted.converged_
 
 
-def test_fit_of_a_sample_first(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fit_of_a_sample(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sample_fit, "LEAST_NONZEROS", 500)
-    fitted = assert_same_fit(COUNTS)
+    how = {"solver": SparseCoordinateDescent(sample_gain=math.inf)}
+    fitted = assert_same_fit(COUNTS, **how)
     monkeypatch.setattr(sample_fit, "LARGEST_SHARE", 0.0)
-    assert model().fit(COUNTS).history_[0]["objective"] != fitted.history_[0]["objective"]
+    assert model(**how).fit(COUNTS).history_[2]["objective"] != fitted.history_[2]["objective"]
 
 
 def test_more_workers_than_rows(in_process: Client) -> None:

@@ -35,8 +35,9 @@ class SparseCoordinateDescent(Solver):
     ``swap_gain`` of the objective) tries to leave its local optimum by swaps of components, see
     ``klnmf.solvers.swaps``: each is given up to ``swap_descents`` descents, and is undone where
     these do not end lower. After ``swap_failures`` in a row that were no use there are no more.
-    With ``swap_on_sample``, a fit of many rows does this on a sample of them, in its first
-    iteration, with twice as many failures: see ``klnmf.solvers.sample_fit``.
+    With ``swap_on_sample``, a fit of many rows does this on a sample of them, once, as soon as an
+    iteration gains less than ``sample_gain``, and with twice as many failures: see
+    ``klnmf.solvers.sample_fit``.
 
     Double precision is for the end of a fit: from a start that was drawn, and for data that single
     precision holds exactly, the factors are in single precision while an iteration still gains more
@@ -54,8 +55,9 @@ class SparseCoordinateDescent(Solver):
     swap_descents: int = 10
     swap_failures: int = 3
     extrapolation: ExtrapolationWeights | None = field(default_factory=ExtrapolationWeights)
-    # Not in the name of a fit, which is in its checkpoints: it concerns the first iteration alone.
+    # Not in the name of a fit, which is in its checkpoints: those of older versions can go on.
     swap_on_sample: bool = field(default=True, repr=False)
+    sample_gain: float = field(default=1e-3, repr=False)
 
     def __post_init__(self) -> None:
         """Check the settings."""
@@ -121,48 +123,51 @@ class SparseCoordinateDescent(Solver):
     def iterate(self, problem: Problem, state: State) -> None:
         """See :class:`Solver`."""
         memory, before = state.memory, state.objective
-        if memory["swap_failures_left"] > 0 and memory["gain"] < self.swap_gain:
-            if self._try_swaps(problem, state):
-                memory["swap_failures_left"], memory["gain"] = self.swap_failures, math.inf
-                return
-            memory["swap_failures_left"] = 0
+        if self._try_to_leave(problem, state):
+            memory["gain"] = math.inf
+            return
         if state.iteration == 0:
-            self._open(problem, state)
+            # Every component is still in use in every row: a sweep over all of them would cost
+            # several multiplicative updates, which move as far.
+            for _ in range(self.opening):
+                alternate(problem, state, MultiplicativeRule(relaxed=1))
         if not self._iterate_narrow(problem, state):
-            self._iterate(problem, state)
+            self._descend(problem, state, memory["momentum"])
         memory["gain"] = relative_gain(before, state.objective)
 
     def has_more_to_try(self, state: State) -> bool:
         """See :class:`Solver`."""
         return bool(state.memory["swap_failures_left"] > 0)
 
-    def _open(self, problem: Problem, state: State) -> None:
-        """Bring a start near its end by the cheapest way there is."""
-        rank = state.factors[0].shape[1]
-        if self.swap_on_sample and state.memory["swap_failures_left"] > 0:
+    def _try_to_leave(self, problem: Problem, state: State) -> bool:
+        """Leave the local optimum that the fit is near to for a lower one, if that is found."""
+        memory, rank = state.memory, state.factors[0].shape[1]
+        if memory["swap_failures_left"] == 0:
+            return False
+        if self.swap_on_sample and memory["gain"] < self.sample_gain:
             rows = drawn_rows(problem, rank, np.random.default_rng([state.seed, rank]))
             if rows is not None:
+                memory["swap_failures_left"] = 0
                 # A trial costs little there, and there will be no more.
                 failures = 2 * self.swap_failures
                 there = replace(self, swap_on_sample=False, swap_failures=failures)
-                state.factors = fitted_on_rows(problem, state, rows, there)
-                state.memory["momentum"].release(state)
-                state.memory["swap_failures_left"] = 0
-                return
-        # Every component is still in use in every row: a sweep over all of them would cost
-        # several multiplicative updates, which move as far.
-        for _ in range(self.opening):
-            alternate(problem, state, MultiplicativeRule(relaxed=1))
-
-    def _try_swaps(self, problem: Problem, state: State) -> bool:
-        """Try swaps until one is kept; False if none was of use."""
-        swaps = _promising_swaps(problem, state, self.swap_failures)
-        return any(self._try_swap(problem, state, swap) for swap in swaps)
+                found = fitted_on_rows(problem, state, rows, there)
+                return self._try(problem, state, found)
+        if memory["gain"] < self.swap_gain:
+            for swap in _promising_swaps(problem, state, self.swap_failures):
+                if self._try_swap(problem, state, swap):
+                    return True
+            memory["swap_failures_left"] = 0
+        return False
 
     def _try_swap(self, problem: Problem, state: State, swap: Swap) -> bool:
         """Do a swap and some descents from there; keep what they lead to if that is lower."""
+        return self._try(problem, state, _swapped(problem, state, swap))
+
+    def _try(self, problem: Problem, state: State, factors: list[Any]) -> bool:
+        """Do some descents from other factors; keep what they lead to if that is lower."""
         state.memory["momentum"].release(state)  # its memory is the trial's for now
-        trial = State(_swapped(problem, state, swap), state.seed, state.iteration)
+        trial = State(factors, state.seed, state.iteration)
         momentum = Momentum(trial, self._weights)
         _rescale_if_useful(problem, trial, momentum)
         allowed = math.inf
@@ -185,10 +190,10 @@ class SparseCoordinateDescent(Solver):
         if state.factors[0].dtype == backend.data.dtype:
             return False
         if state.iteration == 0:
-            self._iterate(problem, state)
+            self._descend(problem, state, state.memory["momentum"])
             return True
         before, objective = state.factors, state.objective
-        self._iterate(problem, state)
+        self._descend(problem, state, state.memory["momentum"])
         gain = objective - state.objective
         went_down = math.isfinite(state.objective) and not gain < 0
         if not went_down:
@@ -196,9 +201,6 @@ class SparseCoordinateDescent(Solver):
         if not went_down or gain < self.narrow_gain * abs(state.objective):
             state.memory["momentum"].widen(problem, state)
         return went_down
-
-    def _iterate(self, problem: Problem, state: State) -> None:
-        self._descend(problem, state, state.memory["momentum"])
 
     def _descend(self, problem: Problem, state: State, momentum: Momentum) -> None:
         # After the opening all components are still in use everywhere: one sweep sets most of them

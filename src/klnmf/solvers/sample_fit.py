@@ -1,4 +1,4 @@
-"""A fit of a few rows of X, for the start of the fit of all of them.
+"""A fit of a few rows of X, from which the fit of all of them goes on.
 
 Which components a fit ends with is decided early and needs no more than a sample: H of a sample,
 with W solved for, is within a few per cent of the end. So swaps of components are tried there,
