@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 import pickle
 import signal
 import threading
@@ -122,7 +121,7 @@ def test_swaps_and_convergence(client: Client) -> None:
 
 def test_fit_of_a_sample(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sample_fit, "LEAST_NONZEROS", 500)
-    how = {"solver": SparseCoordinateDescent(sample_gain=math.inf)}
+    how = {"solver": SparseCoordinateDescent(swap_gain=0.5)}
     fitted = assert_same_fit(COUNTS, **how)
     monkeypatch.setattr(sample_fit, "LARGEST_SHARE", 0.0)
     assert model(**how).fit(COUNTS).history_[2]["objective"] != fitted.history_[2]["objective"]

@@ -35,9 +35,8 @@ class SparseCoordinateDescent(Solver):
     ``swap_gain`` of the objective) tries to leave its local optimum by swaps of components, see
     ``klnmf.solvers.swaps``: each is given up to ``swap_descents`` descents, and is undone where
     these do not end lower. After ``swap_failures`` in a row that were no use there are no more.
-    With ``swap_on_sample``, a fit of many rows does this on a sample of them, once, as soon as an
-    iteration gains less than ``sample_gain``, and with twice as many failures: see
-    ``klnmf.solvers.sample_fit``.
+    With ``swap_on_sample``, a fit of many rows does this on a sample of them, once, and with twice
+    as many failures: see ``klnmf.solvers.sample_fit``.
 
     Double precision is for the end of a fit: from a start that was drawn, and for data that single
     precision holds exactly, the factors are in single precision while an iteration still gains more
@@ -57,7 +56,6 @@ class SparseCoordinateDescent(Solver):
     extrapolation: ExtrapolationWeights | None = field(default_factory=ExtrapolationWeights)
     # Not in the name of a fit, which is in its checkpoints: those of older versions can go on.
     swap_on_sample: bool = field(default=True, repr=False)
-    sample_gain: float = field(default=1e-3, repr=False)
 
     def __post_init__(self) -> None:
         """Check the settings."""
@@ -142,22 +140,20 @@ class SparseCoordinateDescent(Solver):
     def _try_to_leave(self, problem: Problem, state: State) -> bool:
         """Leave the local optimum that the fit is near to for a lower one, if that is found."""
         memory, rank = state.memory, state.factors[0].shape[1]
-        if memory["swap_failures_left"] == 0:
+        if memory["swap_failures_left"] == 0 or not memory["gain"] < self.swap_gain:
             return False
-        if self.swap_on_sample and memory["gain"] < self.sample_gain:
-            rows = drawn_rows(problem, rank, np.random.default_rng([state.seed, rank]))
-            if rows is not None:
-                memory["swap_failures_left"] = 0
-                # A trial costs little there, and there will be no more.
-                failures = 2 * self.swap_failures
-                there = replace(self, swap_on_sample=False, swap_failures=failures)
-                found = fitted_on_rows(problem, state, rows, there)
-                return self._try(problem, state, found)
-        if memory["gain"] < self.swap_gain:
-            for swap in _promising_swaps(problem, state, self.swap_failures):
-                if self._try_swap(problem, state, swap):
-                    return True
+        generator = np.random.default_rng([state.seed, rank])
+        rows = drawn_rows(problem, rank, generator) if self.swap_on_sample else None
+        if rows is not None:
             memory["swap_failures_left"] = 0
+            # A trial costs little there, and there will be no more.
+            failures = 2 * self.swap_failures
+            there = replace(self, swap_on_sample=False, swap_failures=failures)
+            return self._try(problem, state, fitted_on_rows(problem, state, rows, there))
+        for swap in _promising_swaps(problem, state, self.swap_failures):
+            if self._try_swap(problem, state, swap):
+                return True
+        memory["swap_failures_left"] = 0
         return False
 
     def _try_swap(self, problem: Problem, state: State, swap: Swap) -> bool:
