@@ -65,7 +65,8 @@ def test_code_does_what_the_page_says(capsys: pytest.CaptureFixture[str]) -> Non
     # Most components are trusted, a few are not; those that are trusted hardly change.
     doubtful = names["doubtful"]
     assert 1 <= doubtful.sum() <= 6
-    assert names["moved"].similarity[~doubtful].min() > 0.95
+    assert names["moved"].similarity[~doubtful].min() > 0.9
+    assert np.median(names["moved"].similarity[~doubtful]) > 0.99
     assert names["model"].converged_
     assert names["model"].divergence_ < agreed.divergence
     assert names["scores"].perplexity < 0.7 * names["of_margins"]
