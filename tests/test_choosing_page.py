@@ -62,11 +62,12 @@ def test_code_does_what_the_page_says(capsys: pytest.CaptureFixture[str]) -> Non
     assert selection.is_at_the_edge
     assert names["gain"][names["at"]] == pytest.approx(0.9, abs=0.02)
     assert np.all(np.diff(selection.stability[names["at"] :]) < 0)
-    # Most components are trusted, a few are not; those that are trusted hardly change.
+    # Most components are trusted, a few are not; most of those that are trusted hardly change.
     doubtful = names["doubtful"]
     assert 1 <= doubtful.sum() <= 6
-    assert names["moved"].similarity[~doubtful].min() > 0.9
-    assert np.median(names["moved"].similarity[~doubtful]) > 0.99
+    trusted = names["moved"].similarity[~doubtful]
+    assert trusted.min() > 0.9
+    assert np.mean(trusted > 0.98) > 0.8
     assert names["model"].converged_
     assert names["model"].divergence_ < agreed.divergence
     assert names["scores"].perplexity < 0.7 * names["of_margins"]
