@@ -105,6 +105,16 @@ def test_a_fit_ends_as_low_with_a_sample(dtype: type, penalty: float) -> None:
     assert objectives != [record["objective"] for record in on_all.history_]
 
 
+def test_features_may_all_be_too_rare_for_the_sample() -> None:
+    """Every word in one document, or every purchase of another thing."""
+    with_penalties = {"l1_W": 0.1, "l1_H": 0.1}
+    for how in ({}, with_penalties):
+        fit = model(n_components=2, solver=EARLY, max_iter=5, tol=0.9, **how)
+        W = fit.fit_transform(sp.eye_array(5000, format="csr"))
+        assert np.isfinite(W).all()
+        assert fit.converged_
+
+
 def test_what_the_sample_led_to_is_not_kept_if_it_is_worse(monkeypatch: pytest.MonkeyPatch) -> None:
     tried = []
 

@@ -29,7 +29,8 @@ LEAST_NONZEROS, MOST_NONZEROS = 5_000, 50_000
 LEAST_ROWS = 32
 # If it would be more than this share of X, X is its own sample.
 LARGEST_SHARE = 1 / 2
-# Columns with fewer nonzeros in it say little of the components, and most columns have fewer.
+# Columns with fewer nonzeros in it say little of the components, and most columns have fewer. Where
+# all have, those with the most are used.
 LEAST_IN_COLUMN = 3
 MOST_ITERATIONS = 100
 # W of all rows is refined by all the iterations that follow.
@@ -63,7 +64,8 @@ def fitted_on_rows(
     dtype = state.factors[0].dtype
     indptr, indices, values = data.view(0).take_rows(rows)
     X = sp.csr_array((values.astype(dtype), indices, indptr), shape=(len(rows), data.shape[1]))
-    columns = np.flatnonzero(np.bincount(indices) >= LEAST_IN_COLUMN)
+    lengths = np.bincount(indices)
+    columns = np.flatnonzero(lengths >= min(LEAST_IN_COLUMN, lengths.max()))
     X = sp.csr_array(X[:, columns])
     # The penalty of H is shared by all rows.
     share = float(X.sum(dtype=np.float64)) / data.total
