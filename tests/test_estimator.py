@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import pickle
 from typing import Any
 
@@ -18,7 +19,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
-from klnmf import KLNMF, objective
+from klnmf import KLNMF, MiniBatchKLNMF, objective
 from klnmf.simulate import simulate_counts
 from klnmf.solvers import SOLVERS, SparseCoordinateDescent
 
@@ -139,6 +140,25 @@ def test_warning_without_convergence_says_what_to_do() -> None:
         assert part in text
     assert "increase max_iter" in text
     assert "increase tol" in text
+    assert "in the last iteration the objective fell by" in text
+
+
+def test_a_warning_after_one_iteration_does_not_compare_it_with_itself() -> None:
+    with pytest.warns(ConvergenceWarning) as caught:
+        model(max_iter=1).fit(COUNTS)
+    assert "above tol=0.0003. If that is not enough" in str(caught[0].message)
+
+
+@pytest.mark.parametrize("estimator", [KLNMF, MiniBatchKLNMF])
+@pytest.mark.parametrize("tol", [-1.0, math.nan, math.inf, 10**400])
+def test_a_tolerance_is_a_float_from_0_on(estimator: Any, tol: Any) -> None:
+    with pytest.raises(ValueError, match=r"'tol' parameter .* must be a float in the range \[0"):
+        estimator(2, tol=tol).fit(COUNTS)
+
+
+def test_any_tolerance_that_is_a_float_will_do() -> None:
+    for tol in (5e-324, np.float32(1e-3), 1, 1e308):
+        assert model(tol=tol).fit(COUNTS).converged_
 
 
 def test_no_warning_with_convergence() -> None:

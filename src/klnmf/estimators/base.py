@@ -4,11 +4,13 @@ import copy
 from contextlib import closing
 from importlib import import_module
 from importlib.util import find_spec
+from numbers import Real
 from typing import Any, ClassVar, Unpack
 
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from klnmf.backends import backend_named, make_backend
@@ -42,6 +44,19 @@ if find_spec("sklearn.callback"):
     import_module("sklearn.callback")
 
 TRANSFORM_ARGUMENTS = tuple(SampleConstraints.__annotations__)
+
+
+class _FloatInterval(Interval):
+    """An interval without integers that are too large for a float."""
+
+    def __contains__(self, value: Any) -> bool:
+        try:
+            return bool(super().__contains__(float(value)))
+        except OverflowError:
+            return False
+
+
+FLOAT_FROM_ZERO = _FloatInterval(Real, 0, None, closed="left")
 
 
 class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):

@@ -274,14 +274,15 @@ def _continuation_key(model: KLNMF, problem: Problem, solver: Solver) -> tuple[A
 
 def _warn_not_converged(history: list[Record], gap: float, max_iter: int, tol: float) -> None:
     """Warn of a fit that was stopped by its number of iterations."""
-    last, before = history[-1], history[-2 if len(history) > 1 else -1]
-    change = relative_gain(before["objective"], last["objective"])
-    fell = f"fell by {change:.1e} of its value" if change > 0 else "did not fall"
+    so_far = ""
+    if len(history) > 1:
+        change = relative_gain(history[-2]["objective"], history[-1]["objective"])
+        fell = f"fell by {change:.1e} of its value" if change > 0 else "did not fall"
+        so_far = f"; in the last iteration the objective {fell}"
     warn_caller(
         f"The fit stopped at {option('max_iter', max_iter)} with an optimality gap of "
-        f"{gap:.2g}, above {option('tol', tol)}; in the last iteration the objective "
-        f"{fell}. If that is not enough, increase {option('max_iter')} (in "
-        "Python, fits with warm_start=True continue where the last one stopped). If it is, "
-        f"increase {option('tol')}.",
+        f"{gap:.2g}, above {option('tol', tol)}{so_far}. If that is not enough, increase "
+        f"{option('max_iter')} (in Python, fits with warm_start=True continue where the last one "
+        f"stopped). If it is, increase {option('tol')}.",
         ConvergenceWarning,
     )

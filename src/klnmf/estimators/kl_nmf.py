@@ -1,7 +1,7 @@
 """`KLNMF`: parameters, fitted attributes and methods."""
 
 import os
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any, ClassVar, Self, Unpack
 
 import numpy as np
@@ -11,6 +11,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from klnmf.backends import BACKENDS
 from klnmf.constraints.constraints import FitConstraints, SampleConstraints
 from klnmf.estimators.arguments import check_arguments, explains_misplaced, set_checked_params
+from klnmf.estimators.base import FLOAT_FROM_ZERO
 from klnmf.estimators.fitted import FittedModel
 from klnmf.estimators.fitting import fit_model
 from klnmf.estimators.run_options import RunOptions
@@ -170,10 +171,7 @@ class KLNMF(SavedToFiles, FittedModel):
         "init": [StrOptions(set(STARTS))],
         "n_init": [Interval(Integral, 1, None, closed="left")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
-        **{
-            name: [Interval(Real, 0, None, closed="left")]
-            for name in ("l1_W", "l2_W", "l1_H", "l2_H", "tol")
-        },
+        **{name: [FLOAT_FROM_ZERO] for name in ("l1_W", "l2_W", "l1_H", "l2_H", "tol")},
         "n_threads": [None, Integral],
         "random_state": ["random_state"],
         "dtype": "no_validation",  # checked with a better message
@@ -341,10 +339,7 @@ class KLNMF(SavedToFiles, FittedModel):
         return self
 
     def _penalties(self) -> Penalties:
-        try:
-            return Penalties(*map(float, (self.l1_W, self.l2_W, self.l1_H, self.l2_H)))
-        except OverflowError as error:
-            raise ValueError(f"A penalty is larger than a float can be: {error}.") from error
+        return Penalties(*map(float, (self.l1_W, self.l2_W, self.l1_H, self.l2_H)))
 
 
 def load_model(path: str | os.PathLike[str]) -> SavedModel:

@@ -14,7 +14,7 @@ from klnmf.backends import BACKENDS
 from klnmf.data.not_counts import warn_if_not_counts
 from klnmf.data.sparse_data import counts_checksum, view_of
 from klnmf.data.validation import check_counts
-from klnmf.estimators.base import FactorModel
+from klnmf.estimators.base import FLOAT_FROM_ZERO, FactorModel
 from klnmf.solvers.online import Batch, OnlineMemory
 
 # Batches that `fit` starts from.
@@ -120,7 +120,7 @@ class MiniBatchKLNMF(FactorModel):
         "forget_factor": [Interval(Real, 0, 1, closed="right")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "max_no_improvement": [None, Interval(Integral, 1, None, closed="left")],
-        "tol": [Interval(Real, 0, None, closed="left")],
+        "tol": [FLOAT_FROM_ZERO],
         "random_state": ["random_state"],
         "n_threads": [None, Integral],
         "dtype": "no_validation",  # checked with a better message
