@@ -1,0 +1,113 @@
+"""The counts, the constraints and the factors of a fit that has ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.utils.validation import check_is_fitted
+
+from klnmf.constraints.checks import check_constraints
+from klnmf.constraints.constraints import ComponentConstraints, Constraints, FitConstraints
+from klnmf.constraints.names import check_sample_order, names_seen_in_fit
+from klnmf.data.sparse_data import InMemoryData
+from klnmf.estimators.arguments import check_arguments
+from klnmf.estimators.base import FactorModel
+from klnmf.estimators.completion import is_integer_valued
+from klnmf.support.array_types import Array, FloatArray
+from klnmf.uncertainty.residual_moments import FittedRates
+
+OF_SAMPLES = tuple(FitConstraints.__annotations__)
+
+
+@dataclass(frozen=True)
+class DataOfFit:
+    """Whole counts of a fit, its constraints, and W and H in the user's units."""
+
+    counts: sp.csr_array  # in the type of the components, 0 in missing cells
+    constraints: Constraints | None
+    W: Array
+    H: Array
+
+    @property
+    def rates(self) -> tuple[FloatArray, FloatArray]:
+        """W and H in float64, with the exposures in W: expected counts are W Hᵀ."""
+        W, H = (factor.astype(np.float64) for factor in (self.W, self.H))
+        exposure = None if self.constraints is None else self.constraints.exposure
+        return (W if exposure is None else W * exposure[:, np.newaxis]), H
+
+    @property
+    def fitted_rates(self) -> FittedRates:
+        """What the residuals are compared with."""
+        W, H = self.rates
+        if self.constraints is None:
+            return FittedRates(self.counts, W, H)
+        constraints = self.constraints
+        return FittedRates(
+            self.counts,
+            W,
+            H,
+            weights=(constraints.sample_weight, constraints.feature_weight),
+            is_free=(~constraints.is_frozen(0), ~constraints.is_frozen(1)),
+            missing=constraints.missing,
+        )
+
+
+def data_of_fit(
+    model: FactorModel, X: Any, given: dict[str, Any], function: str, way_out: str
+) -> DataOfFit:
+    """Check X and the constraints on samples against those of the fit, and solve for W.
+
+    A model does not keep the constraints on its samples, so that they must be passed again.
+    """
+    check_is_fitted(model, "components_")
+    given = {name: value for name, value in given.items() if value is not None}
+    check_arguments(given, function, OF_SAMPLES)
+    left_out = [
+        name for name in model.constraint_names_ if name in OF_SAMPLES and name not in given
+    ]
+    if left_out:
+        again = ", ".join(f"{name}=..." for name in left_out)
+        raise ValueError(
+            f"The model was fitted with {' and '.join(left_out)}, which it does not keep. Pass the "
+            f"same again: {function}(model, X, {again})."
+        )
+    check_sample_order(given, X)
+    missing = model._missing_cells(X, given.get("missing"))
+    counts = model._check(X, missing, reset=False, takes_missing=True)
+    if not is_integer_valued(counts):
+        raise ValueError(
+            f"X has values that are not whole numbers. {function} is for counts, not for weighted "
+            "or scaled data. Fit the model to the raw counts and pass those."
+        )
+    counts = counts.astype(model.components_.dtype, copy=False)
+    parameters = model.get_params(deep=False)
+    of_components = {name: parameters.get(name) for name in ComponentConstraints.__annotations__}
+    H = model._H()
+    constraints = check_constraints(
+        {**given, **of_components, "missing": missing},
+        counts.shape,
+        H.shape[1],
+        counts.dtype,
+        names_seen_in_fit(model),
+        model._penalties(),
+    )
+    added = set() if constraints is None else set(constraints.names) - set(model.constraint_names_)
+    if added:
+        raise ValueError(
+            f"The model was fitted without {' and '.join(sorted(added))}. Fit it with the same "
+            "constraints."
+        )
+    seen = InMemoryData(counts).with_constraints(lambda *_: constraints)
+    if model.data_checksum_ not in (None, seen.sums_checksum):
+        (n, m), total = counts.shape, float(counts.sum(dtype=np.float64))
+        with_these = f", with {' and '.join(given)}," if given else ""
+        raise ValueError(
+            f"X ({n:,} samples × {m:,} features, {total:,.0f} counts){with_these} is not the data "
+            f"that the model was fitted to. {way_out}"
+        )
+    # The weight of a sample does not change its own row of W, except that 0 would hide it.
+    by_row = None if constraints is None else replace(constraints, sample_weight=None)
+    return DataOfFit(counts, constraints, model._solve_W(counts, H, by_row), H)
