@@ -9,12 +9,10 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import poisson
 from sklearn.decomposition import NMF
 from sklearn.exceptions import NotFittedError
 
 from klnmf import KLNMF
-from klnmf.estimators.completion import BACKGROUND_SHARE, Splitter, likelihood
 from klnmf.evaluation import evaluate
 from klnmf.simulate import simulate_counts
 from klnmf.topics import coherence
@@ -28,27 +26,13 @@ def fitted() -> KLNMF:
     return KLNMF(4, random_state=0).fit(X[:150])
 
 
-def test_likelihoods_are_the_dense_formulas() -> None:
-    generator = np.random.default_rng(0)
-    counts = sp.csr_array(generator.poisson(1.0, size=(5, 7)).astype(float))
-    W, H = generator.random((5, 2)), generator.random((7, 2))
-    totals = (W @ H.T).sum(axis=1, keepdims=True)
-    rates = (1 - BACKGROUND_SHARE) * (W @ H.T) + BACKGROUND_SHARE * (totals + 1) / 7
-    shares = rates / rates.sum(axis=1, keepdims=True)
-    found = likelihood([counts], W, H)
-    assert found.log_shares == pytest.approx((counts.toarray() * np.log(shares)).sum(), rel=1e-12)
-    each = poisson.logpmf(counts.toarray(), rates).sum(axis=1)
-    assert found.per_sample == pytest.approx(each.mean(), rel=1e-12)
-
-
 def test_evaluation_is_score_perplexity_and_coherence(model: KLNMF) -> None:
     new = X[150:]
     scores = evaluate(model, new, n_top=5)
     assert scores.log_likelihood == pytest.approx(model.score(new), rel=1e-12)
     assert scores.n_samples == 50
     assert scores.n_features == 60
-    held_out = Splitter(0).split(new.astype(np.float32)).held_out
-    assert scores.n_counts == held_out.sum()
+    assert scores.n_counts == new.sum()
     assert np.array_equal(scores.npmi, coherence(model.components_, new, "npmi", n_top=5))
     assert np.array_equal(scores.umass, coherence(model.components_, new, "umass", n_top=5))
 
@@ -77,7 +61,7 @@ def test_models_of_others_and_bare_components_are_scored(model: KLNMF) -> None:
     own = evaluate(model, new)
     for components in (model.components_, sp.csr_array(model.components_)):
         bare = evaluate(components, new)
-        assert bare.perplexity == pytest.approx(own.perplexity, rel=1e-5)
+        assert bare.perplexity == pytest.approx(own.perplexity, rel=0.01)
         np.testing.assert_array_equal(bare.npmi, own.npmi)
     other = NMF(
         4, beta_loss="kullback-leibler", solver="mu", max_iter=1000, random_state=0, init="random"
@@ -139,35 +123,6 @@ def test_worse_than_an_even_guess_warns(model: KLNMF) -> None:
 
 
 # ---- one scale for all values --------------------------------------------------------------------
-
-
-def test_whole_counts_are_thinned_to_halves() -> None:
-    counts = X.astype(np.float32)
-    expected = np.random.default_rng(3).binomial(counts.data.astype(np.int64), 0.5)
-    split = Splitter(3).split(counts)
-    np.testing.assert_array_equal(split.estimate.data, expected[expected > 0])
-    assert abs(split.estimate + split.held_out - counts).max() == 0
-
-
-@pytest.mark.parametrize("value", [1e-9, 0.3, 0.5, 1.0, 1.001, 1.5, 1.999, 2.0, 7.3, 1e6 + 0.5])
-def test_halves_have_the_mean_and_variance_of_units_that_fall_either_way(value: float) -> None:
-    n = 100_000
-    matrix = sp.csr_array(np.full((1, n), value))
-    split = Splitter(0).split(matrix)
-    first, second = split.estimate.toarray(), split.held_out.toarray()
-    assert first.min() >= 0
-    assert second.min() >= 0
-    np.testing.assert_allclose(first + second, value, rtol=1e-15)
-    part = value % 1
-    variance = (value - part + part**2) / 4
-    assert first.mean() == pytest.approx(value / 2, abs=5 * math.sqrt(variance / n))
-    assert first.var() == pytest.approx(variance, rel=0.03)
-
-
-@pytest.mark.parametrize("huge", [1e17, 1e30])
-def test_values_beyond_all_counts_are_halved(huge: float) -> None:
-    split = Splitter(0).split(sp.csr_array([[huge, 3.0]]))
-    assert split.estimate[0, 0] == split.held_out[0, 0] == huge / 2
 
 
 @settings(max_examples=30)

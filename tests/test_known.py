@@ -307,7 +307,7 @@ def test_transform_needs_the_known_columns_of_new_samples() -> None:
     with pytest.raises(ValueError, match="and has 2 for these samples"):
         model.transform(X, fixed_W=np.ones((n, 2)))
     for scored in (lambda: model.score(X), lambda: evaluate(model, X)):
-        with pytest.raises(ValueError, match="fitted with fixed_W, which score does not"):
+        with pytest.raises(ValueError, match="fixed_W had 1 columns in fit, and has 0"):
             scored()
     with pytest.raises(ValueError, match="fitted with fixed_W or feature_weight, which are not"):
         model._solve_W(X, model.components_.T)  # what others build on must not forget it

@@ -108,6 +108,7 @@ def test_routing_slices_what_is_about_samples_and_nothing_else() -> None:
     parameters = {**SETTINGS, "feature_weight": weights, "zero_components": zeros}
     with sklearn.config_context(enable_metadata_routing=True):
         model = KLNMF(3, **parameters).set_fit_request(sample_weight=True)
+        model.set_score_request(sample_weight=True)
         found = cross_validate(
             model,
             SQUARE,
@@ -120,10 +121,12 @@ def test_routing_slices_what_is_about_samples_and_nothing_else() -> None:
         for name in ("feature_weight", "zero_components"):
             with pytest.raises(TypeError, match=name):
                 KLNMF(3).set_fit_request(**{name: True})
-    for fitted, train in zip(found["estimator"], found["indices"]["train"], strict=True):
+    folds = found["indices"]["train"], found["indices"]["test"], found["test_score"]
+    for fitted, train, test, score in zip(found["estimator"], *folds, strict=True):
         alone = KLNMF(3, **parameters).fit(SQUARE[train], sample_weight=of_samples[train])
         np.testing.assert_array_equal(fitted.components_, alone.components_)
         np.testing.assert_array_equal(fitted.feature_weight_, weights)
+        assert score == alone.score(SQUARE[test], sample_weight=of_samples[test])
         assert not fitted.components_[zeros].any()
 
 
@@ -143,7 +146,8 @@ def test_a_model_from_components_is_a_fitted_one(tmp_path: Path) -> None:
     assert (made.constraint_names_, made.n_fixed_W_, made.data_checksum_) == ([], 0, None)
     nameless = KLNMF.from_components(fitted.components_, n_threads=1, tol=1.0)
     np.testing.assert_array_equal(nameless.transform(SQUARE), fitted.transform(SQUARE))
-    assert nameless.score(SQUARE) == fitted.score(SQUARE)
+    summed = KLNMF.from_components(fitted.components_, n_threads=1, tol=1.0, W_sums=fitted.W_sums_)
+    assert summed.score(SQUARE) == fitted.score(SQUARE)
     nameless.save(tmp_path / "model.klnmf")
     again = KLNMF.load(tmp_path / "model.klnmf")
     np.testing.assert_array_equal(again.components_, fitted.components_)

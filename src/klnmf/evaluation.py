@@ -2,16 +2,16 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from klnmf.constraints.constraints import FitConstraints
 from klnmf.data.validation import warn_caller
 from klnmf.estimators.base import FactorModel
-from klnmf.estimators.completion import completed
 from klnmf.estimators.kl_nmf import KLNMF
 from klnmf.topics import coherence
 from klnmf.topics.checks import checked_components
@@ -30,14 +30,18 @@ class HeldOutScores:
     Attributes
     ----------
     log_likelihood : float
-        Mean Poisson log-likelihood of the held-out halves of the samples: ``model.score(X)``.
+        Mean Poisson log-likelihood of a sample, each feature predicted from the others:
+        ``model.score(X)``.
     perplexity : float
-        exp(−mean log share of a held-out count): the effective number of features that the model
-        chooses from. Lower is better; guessing evenly gives ``n_features``.
+        exp(−mean log p_ij) over all counts, with p_ij the share that the model gives to feature j
+        in sample i, without having seen the features of j's group there: the effective number of
+        features that it chooses from. Lower is better; guessing evenly gives ``n_features``.
     npmi, umass : ndarray of shape (n_components,)
         Coherence of each component in X, see `klnmf.topics.coherence`.
     n_samples, n_features, n_counts : int, int, float
-        Samples, features and held-out counts that were scored.
+        Samples, features and counts that were scored, the last ones times their weights.
+    background : float
+        Share of the rates that followed the sums of the features in the fit, see ``KLNMF.score``.
     """
 
     log_likelihood: float
@@ -47,11 +51,12 @@ class HeldOutScores:
     n_samples: int
     n_features: int
     n_counts: float
+    background: float
 
     def __str__(self) -> str:
         """Return the three scores in words."""
         lines = [
-            f"log-likelihood  {self.log_likelihood:.6g} (mean per sample, held-out half)",
+            f"log-likelihood  {self.log_likelihood:.6g} (mean per sample, held-out features)",
             f"perplexity      {self.perplexity:.6g} (guessing evenly: {self.n_features})",
         ]
         for name, values in (("NPMI", self.npmi), ("UMass", self.umass)):
@@ -63,21 +68,29 @@ class HeldOutScores:
         return "\n".join([*lines, f"{self.n_counts:g} counts of {self.n_samples} samples scored"])
 
 
-def evaluate(model: Any, X: Any, *, n_top: int = 10) -> HeldOutScores:
+def evaluate(
+    model: Any, X: Any, *, n_top: int = 10, **constraints: Unpack[FitConstraints]
+) -> HeldOutScores:
     """Score a fitted model on new samples: held-out likelihood, perplexity and coherence.
 
-    W is estimated from half of each sample's counts, and the other half is predicted.
+    The features of each sample are predicted in five groups, each from the others, as
+    ``KLNMF.score`` does it.
 
     Parameters
     ----------
     model : estimator with ``components_``, or array-like of shape (n_components, n_features)
         A fitted model: KLNMF, MiniBatchKLNMF, another library's with nonnegative components (such
         as scikit-learn's NMF and LatentDirichletAllocation), or the components (such as those of
-        `klnmf.model_selection.consensus`). W is solved for under the KL divergence.
+        `klnmf.model_selection.consensus`). W is solved for under the KL divergence. What is known
+        of components alone is in ``KLNMF.from_components``.
     X : {array-like, sparse matrix or array} of shape (n_samples, n_features)
         Counts.
     n_top : int, default=10
         Number of leading features of a component whose coherence is measured; at least 2.
+    **constraints
+        ``sample_weight``, ``exposure``, ``fixed_W`` and ``zero_W`` of these samples, as in
+        ``KLNMF.score``. Coherence counts every sample with a weight above 0 once. ``missing`` is
+        refused, because coherence would count such cells as zeros: use ``model.score``.
 
     Returns
     -------
@@ -101,14 +114,17 @@ def evaluate(model: Any, X: Any, *, n_top: int = 10) -> HeldOutScores:
     True
     """
     scored = _as_factor_model(model)
-    if "missing" in scored.constraint_names_:
+    if "missing" in scored.constraint_names_ or constraints.get("missing") is not None:
         raise ValueError(
-            "The model was fitted with missing cells, and coherence does not support them: it "
-            "would count them as observed zeros. Use model.score(X, missing=...); if nothing is "
-            "missing in X, use evaluate(model.components_, X)."
+            "evaluate does not take missing cells, with which this model was fitted or which were "
+            "passed: coherence would count them as observed zeros. Use model.score(X, "
+            "missing=...); if nothing is missing in X, use evaluate(model.components_, X)."
         )
     counts = scored._check(X, reset=False)
-    found = completed(scored, lambda: [(counts, None)], None)
+    found = scored._held_out(X, constraints, "evaluate")
+    weights = constraints.get("sample_weight")
+    if weights is not None:
+        counts = counts[np.asarray(weights) > 0]
     scores = HeldOutScores(
         found.per_sample,
         math.exp(-found.log_shares / found.n_counts) if found.n_counts else math.nan,
@@ -117,6 +133,7 @@ def evaluate(model: Any, X: Any, *, n_top: int = 10) -> HeldOutScores:
         counts.shape[0],
         found.n_features,
         found.n_counts,
+        found.background,
     )
     _warn_of_few_samples(int(np.count_nonzero(np.diff(counts.indptr))))
     _warn_if_worse_than_even(scores)

@@ -306,6 +306,7 @@ def model_of_features(model: FactorModel, X: Any, overlap: FeatureOverlap) -> tu
         feature_names=feature_names_of(X),
         constraint_names=model.constraint_names_,
         n_fixed_W=model.n_fixed_W_,
+        W_sums=model.W_sums_,
         feature_weight=None if weights is None else weights[positions],
         **{name: given[name] for name in _PARAMETERS_OF_W if name in given},
     )

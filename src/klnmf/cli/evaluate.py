@@ -43,9 +43,10 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         facts = {
             "samples": scores.n_samples,
-            "held_out_counts": scores.n_counts,
+            "counts": scores.n_counts,
             "features": scores.n_features,
             "log_likelihood": scores.log_likelihood,
+            "background": scores.background,
             "perplexity": _number(scores.perplexity),
             "npmi": npmi,
             "umass": umass,

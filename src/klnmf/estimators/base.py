@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from klnmf.backends import backend_named, make_backend
 from klnmf.backends.cpu import effective_threads
 from klnmf.constraints.checks import check_constraints, check_penalties, missing_cells
-from klnmf.constraints.constraints import Constraints, SampleConstraints
+from klnmf.constraints.constraints import Constraints, FitConstraints, SampleConstraints
 from klnmf.constraints.names import check_sample_order, names_seen_in_fit, sample_names_of
 from klnmf.data.matrix_checks import checked_matrix, is_dask_array
 from klnmf.data.not_counts import warn_if_not_counts
@@ -30,7 +30,7 @@ from klnmf.data.validation import (
     working_dtype,
 )
 from klnmf.estimators.arguments import check_arguments
-from klnmf.estimators.completion import completed, observed_blocks
+from klnmf.estimators.held_out import Likelihood, held_out_likelihood, observed_blocks
 from klnmf.objective import Penalties
 from klnmf.solvers.base import Problem
 from klnmf.solvers.row_solve import RowSolve, solved_rows
@@ -44,6 +44,7 @@ if find_spec("sklearn.callback"):
     import_module("sklearn.callback")
 
 TRANSFORM_ARGUMENTS = tuple(SampleConstraints.__annotations__)
+FIT_ARGUMENTS = (*TRANSFORM_ARGUMENTS, "sample_weight")
 
 
 class _FloatInterval(Interval):
@@ -78,10 +79,12 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
     constraint_names_: list[str]
     n_fixed_W_: int  # noqa: N815
     feature_weight_: Array | None
+    W_sums_: Array | None
     data_checksum_: int | None
 
     # What scikit-learn's metadata routing may pass on, which the signature does not show.
     __metadata_request__transform: ClassVar[dict[str, None]] = dict.fromkeys(TRANSFORM_ARGUMENTS)
+    __metadata_request__score: ClassVar[dict[str, None]] = dict.fromkeys(FIT_ARGUMENTS)
 
     def transform(self, X: Any, **constraints: Unpack[SampleConstraints]) -> Any:
         """Return W for new samples, with the components fixed: each row's problem is convex.
@@ -132,16 +135,19 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
             )
         return W @ self._H().T
 
-    def score(self, X: Any, y: Any = None, missing: Any = None) -> float:
-        """Return the held-out log-likelihood by document completion: higher is better.
+    def score(self, X: Any, y: Any = None, **constraints: Unpack[FitConstraints]) -> float:
+        """Return the held-out log-likelihood of new samples: higher is better.
 
-        The counts of X are split into two halves at random, with a fixed seed. W is estimated from
-        one half with the components fixed. The score is the Poisson log-likelihood of the other
-        half per sample. 1 % of each sample's rate is spread evenly over the features, so that a
-        feature that no component uses does not cost everything.
+        The features are dealt into five groups, always the same. For each group, W is estimated
+        from the other features, with the components fixed, and predicts the counts of the group.
+        The score is the mean Poisson log-likelihood of a sample, in which every cell was predicted
+        without being seen. A part of each sample's rate follows the sums of the features in the
+        fit, so that what no component has does not cost everything; its size is the one of eight
+        from 0.001 to 0.5 with the highest score.
 
-        Values are always taken as counts, and 2.9 and 3.1 score nearly as 3 does. In other units,
-        such as counts per million, the score does not show when there are too many components.
+        Too many components score lower, also if the counts vary more than Poisson counts do
+        (docs/maths.md, section 13). What features of a sample have in common, beyond the
+        components, counts as structure.
 
         Parameters
         ----------
@@ -149,32 +155,47 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
             Counts, or other nonnegative data.
         y : Ignored
             For scikit-learn's API.
-        missing : {sparse, array-like} of shape (n_samples, n_features), default=None
-            True (or not 0) where a cell was not observed: it is in neither half. Required if the
-            model was fitted with it; if nothing is missing now, pass a pattern without any True.
-            scikit-learn's searches pass it on under metadata routing.
+        **constraints
+            ``sample_weight``, ``exposure``, ``missing``, ``fixed_W`` and ``zero_W`` of these
+            samples, as in ``KLNMF.fit``: the mean over the samples and the sum over the features
+            are weighted, and missing cells are neither seen nor predicted. A model that was
+            fitted with ``missing`` or ``fixed_W`` needs them here too; if nothing is missing now,
+            pass a pattern without any True. scikit-learn's searches pass them on under metadata
+            routing.
 
         Returns
         -------
         float
         """
+        return self._held_out(X, constraints, "score").per_sample
+
+    # ---- inside ----------------------------------------------------------------------------------
+
+    def _held_out(self, X: Any, given: FitConstraints, function: str) -> Likelihood:
+        """How likely new samples are, with constraints as ``score`` takes them."""
         check_is_fitted(self, "components_")
+        check_arguments(given, function, FIT_ARGUMENTS)
+        missing = given.get("missing")
         if missing is None and "missing" in self.constraint_names_:
             raise ValueError(
-                "The model was fitted with missing cells, and score does not know which cells of "
-                "these samples are missing: it would take them for observed zeros. Pass "
+                f"The model was fitted with missing cells, and {function} does not know which "
+                "cells of these samples are missing: it would take them for observed zeros. Pass "
                 "score(X, missing=...), with numpy.zeros(X.shape, bool) if none are. GridSearchCV "
                 "passes it on with sklearn.set_config(enable_metadata_routing=True) and "
                 "set_fit_request(missing=True).set_score_request(missing=True)."
             )
+        check_sample_order({**given}, X)
         cells = self._missing_cells(X, missing)
         if isinstance(X, OnDiskMatrix):
             self._data(X, reset=False)  # for its checks
-            return completed(self, lambda: observed_blocks(X, cells), cells).per_sample
-        counts = self._check(X, cells, reset=False, takes_missing=True)
-        return completed(self, lambda: [(counts, cells)], cells).per_sample
-
-    # ---- inside ----------------------------------------------------------------------------------
+            blocks, counts = observed_blocks(X, cells), X
+        else:
+            counts = self._check(X, cells, reset=False, takes_missing=True)
+            blocks = iter([counts])
+        known = self._constraints_on(counts.shape, counts.dtype, {**given, "missing": cells})
+        if known is None:
+            known = Constraints(counts.shape, self.n_components_, penalties=self._penalties())
+        return held_out_likelihood(self, blocks, known)
 
     def _set_attributes(self, components: Any, **others: Any) -> None:
         """Set ``components_``, the attributes that follow from it, and others by their names."""

@@ -13,6 +13,7 @@ from klnmf.data.validation import checked_input
 from klnmf.estimators.base import FactorModel
 from klnmf.solvers.base import State
 from klnmf.solvers.loop import Record
+from klnmf.support.array_types import FloatArray
 
 
 class FittedModel(FactorModel):
@@ -41,6 +42,7 @@ class FittedModel(FactorModel):
         history: Sequence[Record] = (),
         constraint_names: Sequence[str] = (),
         n_fixed_W: int = 0,
+        W_sums: Any = None,
         data_checksum: int | None = None,
         **parameters: Any,
     ) -> Self:
@@ -63,6 +65,8 @@ class FittedModel(FactorModel):
             Records of the iterations: ``history_``, and their number ``n_iter_``.
         constraint_names, n_fixed_W, data_checksum : sequence of str, int, int or None
             ``constraint_names_``, ``n_fixed_W_`` and ``data_checksum_``; nothing by default.
+        W_sums : array-like of shape (n_components,), default=None
+            ``W_sums_``. If unknown, ``score`` takes all components to occur equally often.
         **parameters
             Parameters of the constructor. ``n_components`` is the number of rows by default, and
             ``feature_weight`` becomes ``feature_weight_``.
@@ -116,6 +120,7 @@ class FittedModel(FactorModel):
             constraint_names=list(constraint_names),
             n_fixed_W=n_fixed_W,
             feature_weight=checked_weights(weights, "feature_weight", n_features, components.dtype),
+            W_sums=_checked_sums(W_sums, n_components),
             data_checksum=data_checksum,
         )
         return model
@@ -124,3 +129,16 @@ class FittedModel(FactorModel):
         """Set all fitted attributes except for the names of the features."""
         self._set_attributes(components, history=history, n_iter=len(history), **others)
         self._saved_state = None
+
+
+def _checked_sums(given: Any, n_components: int) -> FloatArray | None:
+    """W_sums as float64."""
+    if given is None:
+        return None
+    sums = np.asarray(given, dtype=np.float64)
+    if sums.shape != (n_components,) or not (np.isfinite(sums) & (sums >= 0)).all():
+        raise ValueError(
+            f"W_sums must be {n_components} nonnegative finite numbers, one per component; got "
+            f"{sums.tolist() if sums.size < 10 else f'an array of shape {sums.shape}'}."
+        )
+    return sums.copy()

@@ -162,6 +162,7 @@ def _keep(model: KLNMF, run: Run, solution: Solution) -> None:
         constraint_names=[] if constraints is None else constraints.names,
         n_fixed_W=0 if constraints is None else int(constraints.is_frozen(0).sum()),
         feature_weight=None if constraints is None else constraints.feature_weight,
+        W_sums=run.problem.backend.column_sums(solution.factors[0]),
         data_checksum=run.problem.backend.data.sums_checksum,
     )
     if model.warm_start:

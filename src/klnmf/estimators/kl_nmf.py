@@ -9,9 +9,9 @@ from sklearn.base import _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from klnmf.backends import BACKENDS
-from klnmf.constraints.constraints import FitConstraints, SampleConstraints
+from klnmf.constraints.constraints import FitConstraints
 from klnmf.estimators.arguments import check_arguments, explains_misplaced, set_checked_params
-from klnmf.estimators.base import FLOAT_FROM_ZERO
+from klnmf.estimators.base import FIT_ARGUMENTS, FLOAT_FROM_ZERO
 from klnmf.estimators.fitted import FittedModel
 from klnmf.estimators.fitting import fit_model
 from klnmf.estimators.run_options import RunOptions
@@ -22,7 +22,6 @@ from klnmf.starts.initialization import STARTS
 
 # More than any matrix has rows or columns.
 MOST_COMPONENTS = 2**31 - 1
-FIT_ARGUMENTS = (*SampleConstraints.__annotations__, "sample_weight")
 
 
 class KLNMF(SavedToFiles, FittedModel):
@@ -141,6 +140,9 @@ class KLNMF(SavedToFiles, FittedModel):
         Number of columns of W that were fixed in ``fit``: the last ones.
     feature_weight_ : ndarray of shape (`n_features_in_`,) or None
         Weights of the features, in the order of the columns of X; None if all are 1.
+    W_sums_ : ndarray of shape (`n_components_`,) or None
+        Sums of the columns of W in the fit, each sample times its weight and exposure: what
+        ``score`` knows of how often each component, and so each feature, occurs. None if unknown.
     data_checksum_ : int or None
         Checksum of the row and column sums of X, by which ``klnmf.uncertainty`` recognises the X of
         the fit. None if unknown.

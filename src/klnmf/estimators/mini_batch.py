@@ -81,6 +81,8 @@ class MiniBatchKLNMF(FactorModel):
         that pass), zeros_H (share of exact zeros).
     constraint_names_, n_fixed_W_, feature_weight_ : list, int, None
         As in :class:`~klnmf.KLNMF`; always empty, 0 and None.
+    W_sums_ : ndarray of shape (`n_components_`,)
+        Counts of each component so far, as in :class:`~klnmf.KLNMF`.
     data_checksum_ : int or None
         As in :class:`~klnmf.KLNMF`; None after ``partial_fit``.
     n_components_, n_features_in_ : int
@@ -293,12 +295,14 @@ class MiniBatchKLNMF(FactorModel):
         """Set the fitted attributes after a pass or a batch."""
         if self._memory is None:  # no count so far
             components = np.zeros((self.n_components, counts.shape[1]), dtype=counts.dtype)
+            W_sums = np.zeros(self.n_components)
         else:
             components = np.array(self._memory.components().T, order="C")
+            W_sums = self._memory.masses()
             self.n_revived_ = self._memory.n_revived
         no_constraints = {"constraint_names": [], "n_fixed_W": 0, "feature_weight": None}
         output = self._as_output(components)
-        self._set_attributes(output, data_checksum=checksum, **no_constraints)
+        self._set_attributes(output, W_sums=W_sums, data_checksum=checksum, **no_constraints)
         self.n_iter_ += 1
         before = self.history_[-1]["seconds"] if self.history_ else 0.0
         self.history_.append(

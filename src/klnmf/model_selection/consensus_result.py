@@ -115,6 +115,7 @@ class Consensus:
             divergence=self.divergence,
             optimality_gap=self.optimality_gap,
             kkt_residual=self.kkt_residual,
+            W_sums=self.W.sum(axis=0),
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:

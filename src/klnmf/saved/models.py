@@ -176,6 +176,8 @@ def _pack(
         fitted["data_checksum_"] = int(model.data_checksum_)
     if model.feature_weight_ is not None:
         arrays["feature_weight"] = np.asarray(model.feature_weight_, dtype=np.float64)
+    if model.W_sums_ is not None:
+        arrays["W_sums"] = np.asarray(model.W_sums_, dtype=np.float64)
     zeros = in_feature_order(model.zero_components, "zero_components", seen)
     zeros = checked_pattern(zeros, "zero_components", components.shape)
     if zeros is not None:
@@ -281,7 +283,10 @@ def _unpack(container: Container, estimator: Any) -> SavedModel:
             history=history,
             constraint_names=_names(fitted, "known_names_") if "known_names_" in fitted else (),
             n_fixed_W=fitted.whole("n_fixed_W_") if "n_fixed_W_" in fitted else 0,
-            # Files of older versions do not have it.
+            # Files of older versions do not have these.
+            W_sums=packed.array_named(arrays, "W_sums", [np.float64], 1)
+            if "W_sums" in arrays
+            else None,
             data_checksum=fitted.whole("data_checksum_") if "data_checksum_" in fitted else None,
             **parameters,
         )

@@ -112,7 +112,7 @@ class OnlineMemory:
         """H with columns that sum to 1; a column is 0 if its component is dead."""
         dtype = self.shares.dtype
         H: Array = self.shares * self.totals.astype(dtype)[:, None]
-        H /= _or_one(self._masses()).astype(dtype)
+        H /= _or_one(self.masses()).astype(dtype)
         return H
 
     def learn(self, batch: Batch, least_step: float = 0.0) -> float:
@@ -122,7 +122,7 @@ class OnlineMemory:
         has not yet learnt from the batch makes of it (in later passes: not again).
         """
         seen, problem = batch.features, batch.problem
-        masses = self._masses()
+        masses = self.masses()
         self._introduce(seen, masses)
         scales = (self.totals[seen, None] / _or_one(masses)).astype(self.shares.dtype)
         factors = [batch.W, problem.backend.upload(self.shares[seen] * scales)]
@@ -154,7 +154,7 @@ class OnlineMemory:
         mixed[mixed < LEAST_SHARE * mixed.max(axis=1, keepdims=True)] = 0
         self.shares[features] = _normalised(mixed)
 
-    def _masses(self) -> Array:
+    def masses(self) -> Array:
         """Return the counts of each component; einsum sums without a BLAS and its threads."""
         masses: Array = np.einsum("j,jk->k", self.totals, self.shares, optimize=False)
         return masses
@@ -164,7 +164,7 @@ class OnlineMemory:
 
         Half of the counts of such a sample's features go to the component.
         """
-        masses = self._masses()
+        masses = self.masses()
         dead = np.flatnonzero(masses < DEAD_MASS * masses.mean())
         if len(dead) == 0:
             return

@@ -58,6 +58,7 @@ def model_entries(model: KLNMF) -> dict[str, Any]:
         "history": {name: np.array([row[name] for row in history]) for name in history[0]},
         "n_iter": model.n_iter_,
         **{name: getattr(model, f"{name}_") for name in _RESULTS},
+        "W_sums": model.W_sums_,
         "data_checksum": model.data_checksum_,
         "version": version("klnmf"),
     }
@@ -147,6 +148,7 @@ def fitted_model(adata: AnnData, key: str | None = None) -> KLNMF:
         ],
         data_checksum=int(entries["data_checksum"]) if is_whole else None,
         # Older versions did not write all of them.
+        W_sums=entries.get("W_sums"),
         **{name: np.asarray(entries[name]).item() for name in _RESULTS if name in entries},
         **parameters,
     )
