@@ -64,8 +64,9 @@ def assert_no_rule_gains_more(run: Run) -> None:
             assert 0 <= min(gaps) <= max(gaps) == evaluation.gap < math.inf
             scale = problem.backend.data.total + abs(evaluation.objective)
             rounding = ROUNDING[factors[0].dtype] * scale
-            for mode, gap in enumerate(gaps):
-                assert max(gains(problem, mode, factors)) <= gap + rounding
+            found = [max(gains(problem, mode, factors)) for mode in range(2)]
+            assert all(f <= gap + rounding for f, gap in zip(found, gaps, strict=True))
+            assert max(found) <= problem.gap_by_solving(factors, evaluation.objective) + rounding
         else:
             assert evaluation.gap == evaluation.optimality_gap == math.inf
         run.solver.iterate(problem, state)
@@ -177,6 +178,42 @@ def test_a_smaller_tolerance_ends_lower() -> None:
         assert figures == sorted(figures, reverse=True)
     for fit in fits[:2]:
         assert fit.divergence_ / fits[2].divergence_ - 1 <= fit.tol
+
+
+def nearly_exact(scale: float) -> sp.csr_array:
+    generator = np.random.default_rng(0)
+    means = generator.random((60, 3)) @ generator.random((3, 40))
+    return sp.csr_array(generator.poisson(scale * means).astype(float))
+
+
+@pytest.mark.parametrize("scale", [1e6, 1e9])
+def test_a_fit_of_large_counts_converges_where_its_objective_stalls(scale: float) -> None:
+    """The objective is a share of 1e-7 or 1e-10 of Σ X: what is left to gain is lost in it."""
+    X = nearly_exact(scale)
+    W, model = fit_quietly(X, n_components=3, random_state=0, dtype=np.float64)
+    assert model.divergence_ < 1e-6 * X.sum()
+    assert model.converged_
+    assert model.n_iter_ < model.max_iter
+    assert model.optimality_gap_ <= model.tol
+    assert optimality_gap(X, W, model.components_.T) > model.tol  # hundreds of iterations further
+    factors = [W, np.ascontiguousarray(model.components_.T)]
+    problem, rounding = make_problem(X), ROUNDING[np.dtype(np.float64)] * X.sum()
+    for mode in range(2):
+        allowed = model.optimality_gap_ * model.divergence_ + rounding
+        assert max(gains(problem, mode, factors)) <= allowed
+
+
+def test_the_gap_by_solving_falls_with_the_square_of_the_distance() -> None:
+    problem = make_problem(nearly_exact(10.0))
+    W, model = fit_quietly(nearly_exact(10.0), n_components=3, tol=1e-9, dtype=np.float64)
+    sharper, coarse = [], []
+    for distance in (1e-2, 1e-4):
+        noise = 1 + distance * np.random.default_rng(1).standard_normal((40, 3))
+        factors = [W, model.components_.T * noise]
+        coarse.append(problem._evaluate(1, factors).gap)
+        sharper.append(problem.gap_by_solving(factors, problem.objective(factors)))
+    assert coarse[0] / coarse[1] == pytest.approx(1e2, rel=0.5)
+    assert sharper[0] / sharper[1] == pytest.approx(1e4, rel=0.5)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -121,14 +121,16 @@ class KLNMF(SavedToFiles, FittedModel):
         NaN if unknown.
     optimality_gap_ : float
         Bound on what another W for the returned H, or another H for the returned W, could gain, as
-        a share of the objective (:func:`~klnmf.objective.optimality_gap`). Infinite if a count has
-        rate 0; it may also be large, or infinite, if X is fitted so exactly that both are rounding
-        (see ``tol``). NaN if unknown.
+        a share of the objective: :func:`~klnmf.objective.optimality_gap`, or a sharper bound where
+        rounding keeps the objective from falling (docs/maths.md). Infinite if a count has rate 0;
+        it may also be large, or infinite, if X is fitted so exactly that both are rounding (see
+        ``tol``). NaN if unknown.
     kkt_residual_ : float
         Largest violation of the optimality conditions at the returned W and H; 0 is a stationary
         point. One entry may decide it, so it does not stop a fit. NaN if unknown.
     converged_ : bool
-        Whether the fit reached ``tol``. False if it was interrupted or if that is not known.
+        Whether the fit reached ``tol``, see there. False if it was interrupted or if that is not
+        known.
     history_ : list of dict
         One record per iteration: iteration, seconds (solver time so far), divergence, objective
         (with penalties), optimality_gap and kkt_residual (met on the way), zeros_W, zeros_H (share

@@ -140,8 +140,27 @@ class Problem:
         ``tol`` times the objective, or what rounding leaves of it: where the objective is nearly
         0, no factors have a smaller gap. With ``tol=0`` rounding is no excuse.
         """
-        rounding = ROUNDING_OF_GAPS * float(np.finfo(dtype).eps) * self.backend.data.total
-        return max(tol * abs(objective), rounding if tol > 0 else 0.0)
+        return max(tol * abs(objective), self.rounding(dtype) if tol > 0 else 0.0)
+
+    def rounding(self, dtype: Any) -> float:
+        """Return the gap that rounding leaves of factors of this type which are solved for."""
+        return ROUNDING_OF_GAPS * float(np.finfo(dtype).eps) * self.backend.data.total
+
+    def gap_by_solving(self, factors: list[Any], objective: float) -> float:
+        """Return a gap that is sharper than that of `evaluate`, and costs a solve for each factor.
+
+        What a solve gains, and the gap of what it leads to, bound what any other factor gains. That
+        falls with the square of the distance to the optimum, the gap with the distance itself.
+        """
+        gaps = []
+        for mode, factor in enumerate(factors):
+            solved = [*factors]
+            solved[mode] = self.backend.copy(factor, factor.dtype)
+            self.update(mode, solved, SolveRule(tolerance=0.0, rounds=20))
+            there = self._evaluate(mode, solved)
+            gain = objective - self._objective(mode, solved, there)
+            gaps.append(max(gain, 0.0) + there.gap)
+        return max(gaps)
 
     def divergence(self, objective: float, factors: list[Any]) -> float:
         """KL divergence of factors whose penalised objective is given."""

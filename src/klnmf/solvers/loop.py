@@ -10,6 +10,8 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from klnmf.solvers.base import (
     Evaluation,
     Problem,
@@ -23,6 +25,9 @@ from klnmf.solvers.row_solve import RowSolve
 from klnmf.support.interrupts import held_interrupts
 
 Record = dict[str, Any]
+
+# After this many iterations without a fall the objective is as low as rounding lets it become.
+STALLED_AFTER = 20
 
 
 def record_fields(n_modes: int) -> set[str]:
@@ -108,6 +113,14 @@ class Run:
             }
         )
 
+    @property
+    def is_stalled(self) -> bool:
+        """Whether the objective has not fallen by more than its rounding for some iterations."""
+        if len(self.history) <= STALLED_AFTER:
+            return False
+        before, after = (self.history[i]["objective"] for i in (-1 - STALLED_AFTER, -1))
+        return bool(before - after <= self.problem.rounding(np.float64))
+
     def finish(self, how: RowSolve, tol: float) -> Solution:
         """Solve for W with the rest as it is, as ``transform`` would, and evaluate all in full.
 
@@ -125,6 +138,9 @@ class Run:
         self.problem.update(0, factors, how.rule(dtype, cold=False))
         evaluation = self.problem.evaluate(factors)
         allowed = self.problem.allowed_gap(evaluation.objective, tol, dtype)
+        if evaluation.gap > allowed and self.is_stalled:
+            sharper = self.problem.gap_by_solving(factors, evaluation.objective)
+            evaluation = evaluation._replace(gap=min(sharper, evaluation.gap))
         converged = evaluation.gap <= allowed and math.isfinite(evaluation.objective)
         self.solution = Solution(factors, evaluation, converged)
         return self.solution
@@ -187,7 +203,9 @@ class SmallGap(StopRule):
         # The gap met on the way belongs to moving factors: cheap, but no certificate. It is
         # infinite before the first iteration, and NaN for solvers that do not compute it.
         allowed = run.problem.allowed_gap(state.objective, self.tol, state.factors[0].dtype)
-        if math.isinf(state.met.gap) or state.met.gap > MET_PER_GAP * allowed:
+        is_far = math.isinf(state.met.gap) or state.met.gap > MET_PER_GAP * allowed
+        # No iteration could bring it nearer.
+        if is_far and not (self.tol > 0 and run.is_stalled):
             return False
         if run.finish(self.row_solve, self.tol).converged:
             return True
