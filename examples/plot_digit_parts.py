@@ -39,9 +39,7 @@ print(f"exact zeros: {zeros_of_parts:.0%} of components_, {zeros_in_use:.0%} of 
 import matplotlib.pyplot as plt
 import numpy as np
 
-from klnmf.topics import plsi_probabilities
-
-shares = plsi_probabilities(W, model.components_).component_given_sample
+shares = model.proportions(W)
 sums = model.inverse_transform(W)
 
 figure, grid = plt.subplots(4, 8, figsize=(9, 5), layout="constrained")

@@ -67,8 +67,10 @@ class OpaqueBackend(Backend):
     def copy(self, factor: OpaqueFactor, dtype: Any = None) -> OpaqueFactor:
         return self.made(self._cpu.copy(seen(factor), dtype))
 
-    def scaled(self, factor: OpaqueFactor, scales: Array) -> OpaqueFactor:
-        return self.made(self._cpu.scaled(seen(factor), scales))
+    def scaled(
+        self, factor: OpaqueFactor, scales: Array, order: Array | None = None
+    ) -> OpaqueFactor:
+        return self.made(self._cpu.scaled(seen(factor), scales, order))
 
     def merged(self, factor: OpaqueFactor, *how: Any) -> OpaqueFactor:
         return self.made(self._cpu.merged(seen(factor), *how))

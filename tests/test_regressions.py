@@ -66,12 +66,12 @@ def test_interrupt_while_components_are_scaled_leaves_a_pair(
     n_calls = 0
     scaled = CpuBackend.scaled
 
-    def interrupted(self: Any, factor: Any, scales: Any) -> Any:
+    def interrupted(self: Any, factor: Any, scales: Any, order: Any = None) -> Any:
         nonlocal n_calls
         n_calls += 1
         if n_calls == 2:
             raise KeyboardInterrupt
-        return scaled(factor, scales)
+        return scaled(factor, scales, order)
 
     monkeypatch.setattr(CpuBackend, "scaled", interrupted)
     model = KLNMF(3, l1_W=0.01, l1_H=10.0, random_state=0, n_threads=1)

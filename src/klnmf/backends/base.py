@@ -181,8 +181,8 @@ class Backend(ABC):
         """Return a new factor with the same entries; ``dtype`` is the data's or narrow_dtype."""
 
     @abstractmethod
-    def scaled(self, factor: Any, scales: Array) -> Any:
-        """Return ``factor * scales``."""
+    def scaled(self, factor: Any, scales: Array, order: Array | None = None) -> Any:
+        """Return ``factor * scales``, with its columns in this order."""
 
     @abstractmethod
     def merged(

@@ -41,10 +41,10 @@ class NumpyFactors(Backend):
         return factor.astype(dtype or factor.dtype)
 
     @staticmethod
-    def scaled(factor: Array, scales: Array) -> Array:
+    def scaled(factor: Array, scales: Array, order: Array | None = None) -> Array:
         """See :class:`~klnmf.backends.base.Backend`."""
         result: Array = factor * scales.astype(factor.dtype)
-        return result
+        return result if order is None else np.ascontiguousarray(result[:, order])
 
     @staticmethod
     def merged(

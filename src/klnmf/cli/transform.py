@@ -34,7 +34,6 @@ def run(args: argparse.Namespace) -> int:
     """Write W of new samples."""
     from klnmf.cli.data import open_data
     from klnmf.cli.models import read_model, represent, take_options
-    from klnmf.topics import plsi_probabilities
 
     if args.output != "-":
         check_output(FACTOR, args.output, args.model, args.data)
@@ -44,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     table = open_data(args)
     W = represent(args, saved, table)
     if args.proportions:
-        W = plsi_probabilities(W, saved.model.components_).component_given_sample
+        W = saved.model.proportions(W)
     write_factor(args.output, W, table.row_names)
     if args.output != "-":
         say(args, f"W: {args.output}, {W.shape[0]:,} samples × {W.shape[1]:,} components")

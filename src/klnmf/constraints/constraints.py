@@ -86,6 +86,11 @@ class Constraints:
         }
         return [name for name, value in given.items() if value is not None]
 
+    @property
+    def tells_components_apart(self) -> bool:
+        """Whether it matters which component is which."""
+        return any(part is not None for part in (*self.fixed, *self.zeros))
+
     # ---- units -----------------------------------------------------------------------------------
 
     def scales(self, mode: int) -> Array | None:

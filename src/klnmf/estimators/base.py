@@ -125,15 +125,37 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         -------
         ndarray of shape (n_samples, n_features)
         """
-        check_is_fitted(self, "components_")
-        W = checked_input(X, "W", dtype=[np.float64, np.float32], ensure_all_finite=True)
-        W = W.toarray() if sp.issparse(W) else W
-        if W.shape[1] != self.n_components_:
-            raise ValueError(
-                f"W must have shape (n_samples, {self.n_components_}), as transform returns it; "
-                f"got {W.shape}."
-            )
-        return W @ self._H().T
+        return self._checked_W(X) @ self._H().T
+
+    def proportions(self, W: Any) -> Array:
+        """Return the share of each component in the expected counts of each sample.
+
+        These are what to compare between samples: the rows of W also hold the sizes of samples and,
+        in models with penalties or fixed parts, the scales of components.
+
+        Parameters
+        ----------
+        W : {array-like, sparse matrix or array} of shape (n_samples, n_components)
+            As returned by ``fit_transform`` or ``transform``.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_components)
+            Rows that sum to 1, or zeros for a sample without counts.
+
+        Examples
+        --------
+        >>> from klnmf import KLNMF
+        >>> from klnmf.datasets import load_bible
+        >>> X = load_bible().data
+        >>> model = KLNMF(n_components=5, random_state=0)
+        >>> shares = model.proportions(model.fit_transform(X))
+        >>> bool(abs(shares.sum(axis=1) - 1).max() < 1e-6)
+        True
+        """
+        shares: Array = self._checked_W(W) * self._H().sum(axis=0, dtype=np.float64)
+        totals = shares.sum(axis=1, keepdims=True)
+        return shares / np.where(totals > 0.0, totals, 1.0)
 
     def score(self, X: Any, y: Any = None, **constraints: Unpack[FitConstraints]) -> float:
         """Return the held-out log-likelihood of new samples: higher is better.
@@ -196,6 +218,18 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         if known is None:
             known = Constraints(counts.shape, self.n_components_, penalties=self._penalties())
         return held_out_likelihood(self, blocks, known)
+
+    def _checked_W(self, W: Any) -> Array:  # noqa: N802
+        """Return the representation of some samples as an ndarray."""
+        check_is_fitted(self, "components_")
+        W = checked_input(W, "W", dtype=[np.float64, np.float32], ensure_all_finite=True)
+        W = W.toarray() if sp.issparse(W) else W
+        if W.shape[1] != self.n_components_:
+            raise ValueError(
+                f"W must have shape (n_samples, {self.n_components_}), as transform returns it; "
+                f"got {W.shape}."
+            )
+        return np.asarray(W)
 
     def _set_attributes(self, components: Any, **others: Any) -> None:
         """Set ``components_``, the attributes that follow from it, and others by their names."""

@@ -137,7 +137,7 @@ def _run(
             # half-step was improving.
             if checkpoint is not None:
                 checkpoint.write(run)
-            pair = list(run.state.factors)
+            pair = problem.presented(run.state.factors, by_size=run.state.was_drawn)
             _keep(model, run, Solution(pair, problem.evaluate(pair), converged=False))
             raise
     _keep(model, run, solution)

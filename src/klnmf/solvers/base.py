@@ -134,6 +134,33 @@ class Problem:
         worst = Met.worst(Met(of_mode.kkt, of_mode.gap) for of_mode in totals)
         return Evaluation(objective, divergence, *worst)
 
+    def presented(self, factors: list[Any], *, by_size: bool) -> list[Any]:
+        """Return factors with the same rates as people expect them.
+
+        Without penalties, which depend on the scale, every factor but the first has columns that
+        sum to 1, in the user's units: W counts. With ``by_size`` the largest component comes first,
+        unless constraints say which is which. Fixed components keep their scale.
+        """
+        constraints, sums = self.constraints, [self.backend.column_sums(x) for x in factors]
+        masses = np.prod(sums, axis=0)
+        scales = [np.ones(len(masses)) for _ in factors]
+        if not any(self.penalties.penalised_modes):
+            if constraints is not None and constraints.feature_weight is not None:
+                (H,) = self.download(factors[1:])
+                sums[1] = constraints.original(1, H).sum(axis=0, dtype=np.float64)
+            for mode, total in enumerate(sums[1:], 1):
+                total[(total <= 0.0) | self._is_frozen_anywhere(len(masses))] = 1.0
+                scales[mode] /= total
+                scales[0] *= total
+        order = None
+        if by_size and (constraints is None or not constraints.tells_components_apart):
+            order = np.argsort(-masses, kind="stable")
+        return [self.backend.scaled(x, s, order) for x, s in zip(factors, scales, strict=True)]
+
+    def _is_frozen_anywhere(self, n_components: int) -> Array:
+        modes = range(len(self.backend.data.shape))
+        return np.any([self.is_frozen(mode, n_components) for mode in modes], axis=0)
+
     def allowed_gap(self, objective: float, tol: float, dtype: Any) -> float:
         """Return the gap up to which factors of this type have converged.
 

@@ -136,6 +136,7 @@ class Run:
             for mode, factor in enumerate(self.state.factors)
         ]
         self.problem.update(0, factors, how.rule(dtype, cold=False))
+        factors = self.problem.presented(factors, by_size=self.state.was_drawn)
         evaluation = self.problem.evaluate(factors)
         allowed = self.problem.allowed_gap(evaluation.objective, tol, dtype)
         if evaluation.gap > allowed and self.is_stalled:

@@ -210,9 +210,9 @@ class DaskBackend(Backend):
         copy.version.dtype = np.dtype(dtype)
         return copy
 
-    def scaled(self, factor: Factor, scales: Array) -> Factor:
+    def scaled(self, factor: Factor, scales: Array, order: Array | None = None) -> Factor:
         """See :class:`~klnmf.backends.base.Backend`."""
-        return self._derived(kernels.scaled, [factor], scales)
+        return self._derived(kernels.scaled, [factor], scales, order)
 
     def merged(self, factor: Factor, *how: Any) -> Factor:
         """See :class:`~klnmf.backends.base.Backend`."""

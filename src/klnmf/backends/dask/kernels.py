@@ -75,9 +75,9 @@ def converted(context: Context, x: Array, dtype: Any) -> Array:
     return x.astype(dtype)
 
 
-def scaled(context: Context, x: Array, scales: Array) -> Array:
+def scaled(context: Context, x: Array, scales: Array, order: Array | None) -> Array:
     """See :class:`~klnmf.backends.base.Backend`."""
-    return NumpyFactors.scaled(x, scales)
+    return NumpyFactors.scaled(x, scales, order)
 
 
 def merged(
