@@ -159,7 +159,7 @@ class Problem:
 
     def _is_frozen_anywhere(self, n_components: int) -> Array:
         modes = range(len(self.backend.data.shape))
-        return np.any([self.is_frozen(mode, n_components) for mode in modes], axis=0)
+        return np.asarray(np.any([self.is_frozen(mode, n_components) for mode in modes], axis=0))
 
     def allowed_gap(self, objective: float, tol: float, dtype: Any) -> float:
         """Return the gap up to which factors of this type have converged.
