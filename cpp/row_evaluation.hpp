@@ -9,6 +9,7 @@
 #include "objective.hpp"
 #include "parallel.hpp"
 #include "row_gap.hpp"
+#include "row_products.hpp"
 #include "row_scratch.hpp"
 #include "sparse_view.hpp"
 #include "vector_lanes.hpp"
@@ -20,12 +21,6 @@ constexpr int evaluated_at_once = Lanes<double>::count;
 
 // Nonzeros before their use at which rows of A are fetched, where A is larger than the cache.
 constexpr std::int64_t evaluation_fetches_ahead = 16;
-
-// A vector of a row of A or of x, in double.
-template <class T>
-KLNMF_INLINE typename Lanes<T>::Wide load_wide(const T* from) {
-    return __builtin_convertvector(load(from), typename Lanes<T>::Wide);
-}
 
 KLNMF_INLINE Lanes<double>::Vector fold(Lanes<double>::Wide a) {
     return a;
@@ -67,7 +62,7 @@ KLNMF_INLINE RowSums sums_over_row(const Nonzeros<D>& row, const FixedFactor<T>&
     if constexpr (blocks > 0) {
 #pragma GCC unroll 8
         for (int b = 0; b < blocks; ++b) {
-            x[b] = load_wide(scratch.x + b * lanes);
+            x[b] = load_lanes<Wide>(scratch.x + b * lanes);
             S[b] = Wide{};
         }
     } else {
@@ -93,26 +88,9 @@ KLNMF_INLINE RowSums sums_over_row(const Nonzeros<D>& row, const FixedFactor<T>&
             }
         }
         if (fixed.fetch_ahead && i + evaluation_fetches_ahead + group <= row.available)
-            for (std::int64_t k = 0; k < stride; k += 64 / static_cast<int>(sizeof(T)))
-#pragma GCC unroll 4
-                for (int j = 0; j < group; ++j)
-                    __builtin_prefetch(fixed.A +
-                                       row.indices[i + evaluation_fetches_ahead + j] * stride + k);
-        Wide parts[group] = {};
-        if constexpr (blocks > 0) {
-#pragma GCC unroll 8
-            for (int b = 0; b < blocks; ++b)
-#pragma GCC unroll 4
-                for (int j = 0; j < group; ++j)
-                    parts[j] += load_wide(a[j] + b * lanes) * x[b];
-        } else {
-            for (std::int64_t k = 0; k < stride; k += lanes) {
-                const Wide part_of_x = load_wide(scratch.x + k);
-#pragma GCC unroll 4
-                for (int j = 0; j < group; ++j)
-                    parts[j] += load_wide(a[j] + k) * part_of_x;
-            }
-        }
+            fetch_rows<group>(fixed, row.indices + i + evaluation_fetches_ahead, stride);
+        Wide parts[group];
+        partial_products<blocks>(a, x, scratch.x, stride, parts);
         const Four folded[group] = {fold(parts[0]), fold(parts[1]), fold(parts[2]), fold(parts[3])};
         const Four product = sum_each(folded);
         const Lanes<double>::Mask used = v > 0;
@@ -128,14 +106,14 @@ KLNMF_INLINE RowSums sums_over_row(const Nonzeros<D>& row, const FixedFactor<T>&
             for (int b = 0; b < blocks; ++b)
 #pragma GCC unroll 4
                 for (int j = 0; j < group; ++j)
-                    S[b] += ratios[j] * load_wide(a[j] + b * lanes);
+                    S[b] += ratios[j] * load_lanes<Wide>(a[j] + b * lanes);
         } else {
             for (std::int64_t k = 0; k < stride; k += lanes) {
                 Wide sum;
                 __builtin_memcpy(&sum, S_row + k, sizeof sum);
 #pragma GCC unroll 4
                 for (int j = 0; j < group; ++j)
-                    sum += ratios[j] * load_wide(a[j] + k);
+                    sum += ratios[j] * load_lanes<Wide>(a[j] + k);
                 __builtin_memcpy(S_row + k, &sum, sizeof sum);
             }
         }

@@ -12,6 +12,7 @@
 #include "objective.hpp"
 #include "parallel.hpp"
 #include "row_gap.hpp"
+#include "row_products.hpp"
 #include "row_scratch.hpp"
 #include "sparse_view.hpp"
 #include "vector_lanes.hpp"
@@ -146,11 +147,7 @@ KLNMF_INLINE void fetch_ahead(const Row<T>& row, std::int64_t i, std::int64_t st
     constexpr int lanes = Lanes<T>::count;
     if (!row.fixed.fetch_ahead || i + fetched_ahead + lanes > row.available)
         return;
-    const std::int32_t* columns = row.indices + i + fetched_ahead;
-    for (std::int64_t k = 0; k < stride; k += 64 / sizeof(T))
-#pragma GCC unroll 8
-        for (int j = 0; j < lanes; ++j)
-            __builtin_prefetch(row.fixed.A + columns[j] * stride + k);
+    fetch_rows<lanes>(row.fixed, row.indices + i + fetched_ahead, stride);
 }
 
 // y = A x at the nonzeros and S_k = sum_i v_i A_ik / y_i for all k, in one pass over the rows of A.
@@ -194,21 +191,8 @@ KLNMF_INLINE bool product_and_ratios_in(const Row<T>& row, RowScratch<T>& scratc
 #pragma GCC unroll 8
         for (int j = 0; j < lanes; ++j)
             a[j] = A + columns[j] * stride;
-        V parts[lanes] = {};
-        if constexpr (blocks > 0) {
-#pragma GCC unroll 8
-            for (int b = 0; b < blocks; ++b)
-#pragma GCC unroll 8
-                for (int j = 0; j < lanes; ++j)
-                    parts[j] += load(a[j] + b * lanes) * x[b];
-        } else {
-            for (std::int64_t k = 0; k < stride; k += lanes) {
-                const V part_of_x = load(scratch.x + k);
-#pragma GCC unroll 8
-                for (int j = 0; j < lanes; ++j)
-                    parts[j] += load(a[j] + k) * part_of_x;
-            }
-        }
+        V parts[lanes];
+        partial_products<blocks>(a, x, scratch.x, stride, parts);
         const V y = sum_each(parts), v = load(scratch.v + i);
         const Mask used = v > 0;
         const Mask covered = is_covered<T>(y, v);
