@@ -39,12 +39,12 @@ TAKES_MISSING: dict[str, Callable[..., Any]] = {
     "fit_transform": lambda X, **known: KLNMF(R, random_state=0).fit_transform(X, **known),
     "transform": MODEL.transform,
     "score": MODEL.score,
+    "select_rank": lambda X, **known: select_rank(X, [1, 2], random_state=0, **known),
 }
 WITHOUT_MISSING: dict[str, Callable[..., Any]] = {
     "mini-batch fit": lambda X: MiniBatchKLNMF(R).fit(X),
     "partial_fit": lambda X: MiniBatchKLNMF(R).partial_fit(X),
     "consensus": lambda X: consensus(X, R, 2),
-    "select_rank": lambda X: select_rank(X, [1, 2]),
     "evaluate": lambda X: evaluate(MODEL, X),
     "bootstrap": lambda X: bootstrap(MODEL, X, 2),
     "differential_features": lambda X: differential_features(MODEL, X),

@@ -93,7 +93,7 @@ def test_a_back_end_that_is_not_available(monkeypatch: pytest.MonkeyPatch, capsy
     assert f"no: {reason}" in outcome(capsys, "info")[1]
     KLNMF(3, max_iter=200, random_state=0).fit(COUNTS)
     MiniBatchKLNMF(2, random_state=0).fit(COUNTS)
-    select_rank(COUNTS, [1, 2], n_splits=1, random_state=0, progress=False)
+    select_rank(COUNTS, [1, 2], n_splits=2, random_state=0, progress=False)
 
 
 def test_a_back_end_that_lacks_a_verb_is_refused() -> None:

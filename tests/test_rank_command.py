@@ -81,7 +81,7 @@ def test_killed_command_started_again_goes_on_to_the_same_result(counts: Path, c
     assert "To continue:\n  klnmf rank counts.npz" in said
     assert not Path("counts.rank.json").exists()
     # Other settings are not mixed with it.
-    code, _, err = outcome(capsys, *words, "--train-fraction", "0.8")
+    code, _, err = outcome(capsys, *words, "--background", "0.1")
     assert code == 1
     assert "belongs to another search" in err
     code, out, err = outcome(capsys, *words)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from klnmf.model_selection import RankSelection, select_rank
+from klnmf.model_selection.hold_out import ConstrainedCounts
 from klnmf.model_selection.search import Plan, Search
 from klnmf.saved.container import Container, SavedFileError, read_container, write_container
 from rank_checks import counts
@@ -47,8 +48,10 @@ def test_largest_rank_being_best_is_said() -> None:
 
 
 def test_saved_and_loaded_it_is_the_same(found: RankSelection, tmp_path: Path) -> None:
-    single = select_rank(counts(), [1, 2], n_splits=1, random_state=0)  # with stability NaN
-    for selection in (found, single):
+    every = np.ones((1, counts().shape[1]))
+    fixed = select_rank(counts(), [1], fixed_components=every, random_state=0)  # stability NaN
+    assert np.isnan(fixed.stability[0])
+    for selection in (found, fixed):
         selection.save(tmp_path / "rank.json")
         again = RankSelection.load(tmp_path / "rank.json")
         assert str(again) == str(selection)
@@ -63,7 +66,7 @@ def test_saved_and_loaded_it_is_the_same(found: RankSelection, tmp_path: Path) -
     [
         ("format", "x"),
         ("format", ["x"]),
-        ("version", 2),
+        ("version", 1),
         ("deviance", [1.0]),
         ("deviance", [10**400] * 8),
         ("deviance", ["1"] * 8),
@@ -74,9 +77,9 @@ def test_saved_and_loaded_it_is_the_same(found: RankSelection, tmp_path: Path) -
         ("ranks", [10**400] * 8),
         ("ranks", [1.5] * 8),
         ("ranks", [[1]] * 8),
-        ("method", 5),
         ("is_complete", "yes"),
-        ("train_fraction", "half"),
+        ("median_total", "half"),
+        ("stable_rank", 99),
         ("n_samples", -1),
     ],
 )
@@ -206,11 +209,11 @@ def test_search_that_does_not_add_up_is_refused(
         select_rank(counts(), **arguments, random_state=0, callback=kill, checkpoint=path)
     whole = read_container(path, "rank search")
     assert whole.content["back"] == 2
-    assert whole.arrays["top_W0"].shape == (120, 4)
+    assert whole.arrays["top_W0"].shape == (60, 4)
     write_container(path, Container("rank search", whole.content | change, whole.arrays))
     with pytest.raises(SavedFileError, match=message):
         select_rank(counts(), **arguments, random_state=0, checkpoint=path)
-    for name, value in (("of_samples", np.nan), ("of_splits", -1.0), ("objectives", 1e200)):
+    for name, value in (("of_samples", np.nan), ("deviances0", -1.0), ("objectives", 1e200)):
         arrays = whole.arrays | {name: np.full_like(whole.arrays[name], value)}
         write_container(path, Container("rank search", whole.content, arrays))
         with pytest.raises(
@@ -219,12 +222,12 @@ def test_search_that_does_not_add_up_is_refused(
             select_rank(counts(), **arguments, random_state=0, checkpoint=path)
     arrays = whole.arrays | {"W0": -whole.arrays["W0"]}
     write_container(path, Container("rank search", whole.content, arrays))
-    with pytest.raises(SavedFileError, match="W0 has entries that are negative"):
+    with pytest.raises(SavedFileError, match="W has entries that are negative"):
         select_rank(counts(), **arguments, random_state=0, checkpoint=path)
 
 
 def test_step_changes_nothing_until_it_is_accepted() -> None:
-    search = Search.new(Plan(counts(), (2,), 2, 0.9, (0.01,), "thinning", 0, 1))
+    search = Search.new(Plan(ConstrainedCounts(counts()), (2,), 2, (0.01,), 0, 1))
     step = search.step(0)
     assert search.factors == [None, None]
     assert search.splits_to_do == [0, 1]

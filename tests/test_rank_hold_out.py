@@ -1,60 +1,124 @@
-"""How data are held out, and what held-out data say of a fit."""
+"""How cells are held out, and what held-out cells say of a fit."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from scipy.special import xlogy
 
+from klnmf import NotCountsWarning
 from klnmf.data.sparse_data import InMemoryData
 from klnmf.data.validation import check_counts
 from klnmf.model_selection import select_rank
-from klnmf.model_selection.deviance import Cells, deviances, feature_shares
-from klnmf.model_selection.hold_out import SpeckledSplit, n_hidden, random_cells, thinned
+from klnmf.model_selection.deviance import UNKNOWN, HeldOutCells, deviances, feature_shares
+from klnmf.model_selection.hold_out import (
+    ConstrainedCounts,
+    Fold,
+    fold_of_samples,
+    groups_of_features,
+)
 from rank_checks import counts
 
-# ---- hold-out ------------------------------------------------------------------------------------
+# ---- folds and groups ----------------------------------------------------------------------------
 
 
-def test_thinned_parts_sum_to_the_counts_and_are_binomial() -> None:
-    X = sp.csr_array(np.full((200, 100), 7.0, dtype=np.float32))
-    train, test = thinned(X, 0.8, np.random.default_rng(0))
-    assert np.array_equal((train + test).toarray(), X.toarray())
-    assert train.data.min() > 0  # no explicit zeros
-    assert test.data.min() > 0
-    dense = train.toarray()
-    assert abs(dense.mean() - 7 * 0.8) < 0.05
-    assert abs(dense.var() - 7 * 0.8 * 0.2) < 0.05
+@pytest.mark.parametrize(("n", "n_splits"), [(23, 5), (5, 5), (2, 2)])
+def test_folds_share_the_samples_evenly(n: int, n_splits: int) -> None:
+    sizes = np.bincount(fold_of_samples(n, n_splits, 0))
+    assert len(sizes) == n_splits
+    assert np.ptp(sizes) <= 1
 
 
-def test_thinned_poisson_parts_are_independent() -> None:
-    X = sp.csr_array(np.random.default_rng(1).poisson(3.0, (400, 300)).astype(np.float32))
-    train, test = (part.toarray().ravel() for part in thinned(X, 0.5, np.random.default_rng(0)))
-    assert abs(np.corrcoef(train, test)[0, 1]) < 4 / np.sqrt(train.size)
+@pytest.mark.parametrize("m", [1, 4, 10, 37])
+def test_every_feature_is_in_one_group(m: int) -> None:
+    groups = groups_of_features(m, 0)
+    assert len(groups) == min(10, m)
+    assert sorted(np.concatenate(groups)) == list(range(m))
+    assert np.ptp([len(group) for group in groups]) <= 1
+
+
+def test_cells_do_not_reach_their_own_prediction() -> None:
+    """Other values in the cells of a fold and a group change their deviance and nothing else."""
+    X = counts(40, 30, 3, 150)
+    is_test = np.arange(40) % 4 == 0
+    before = Fold(ConstrainedCounts(X), is_test, 0, 1)
+    other = X.toarray()
+    features = before._groups[3]
+    other[np.ix_(np.flatnonzero(is_test), features)] = 77
+    after = Fold(ConstrainedCounts(check_counts(other)), is_test, 0, 1)
+    models = [fold.fitted(None, 2, [0]) for fold in (before, after)]
+    for ours, theirs in zip(*models, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    H = models[0][1]
+    np.testing.assert_array_equal(before._W_without(features, H), after._W_without(features, H))
+    assert not np.array_equal(
+        before._W_without(before._groups[4], H), after._W_without(before._groups[4], H)
+    )
+
+
+def test_predictions_are_those_of_the_other_features() -> None:
+    """One component has a closed form: W is the sum of the others over the sum of their H."""
+    X = check_counts(counts(40, 30, 3, 150).toarray() + 1)
+    is_test = np.arange(40) % 4 == 0
+    fold = Fold(ConstrainedCounts(X), is_test, 0, 1)
+    _, H = fold.fitted(None, 1, [0])
+    dense, h = X.toarray()[is_test], H[:, 0].astype(np.float64)
+    expected = np.zeros(10)
+    for group in fold._groups:
+        rest = np.setdiff1d(np.arange(30), group)
+        w = dense[:, rest].sum(axis=1) / h[rest].sum()
+        mu, x = np.outer(w, h[group]), dense[:, group]
+        expected += 2 * (xlogy(x, x / mu) - x + mu).sum(axis=1)
+    # The least background changes little.
+    found = fold.deviances((np.zeros((30, 1)), H), [1e-9])[0]
+    np.testing.assert_allclose(found, expected, rtol=1e-3)
+
+
+def test_predicted_poisson_counts_have_the_deviance_of_their_noise() -> None:
+    X = check_counts(np.random.default_rng(0).poisson(200.0, (100, 80)))
+    fold = Fold(ConstrainedCounts(X), np.arange(100) % 5 == 0, 0, 1)
+    found = fold.deviances(fold.fitted(None, 1, [0]), [1e-6])
+    # Of a cell: χ² with one degree of freedom, a little more as the rates are estimated.
+    assert abs(found.mean() / 80 - 1) < 0.1
+
+
+# ---- deviance ------------------------------------------------------------------------------------
 
 
 def test_deviance_is_that_of_the_formula() -> None:
     generator = np.random.default_rng(0)
-    X = sp.csr_array(generator.poisson(0.7, (6, 5)).astype(float))
+    X = generator.poisson(0.7, (6, 3)).astype(float)
+    missing = np.zeros((6, 3), dtype=bool)
+    missing[2, 1] = missing[5, 0] = True
     W, H = generator.random((6, 2)), generator.random((5, 2))
     H[0] = 0.0  # a feature that the model does not know
-    q, scale = np.array([0.1, 0.2, 0.3, 0.3, 0.1]), 0.25
-    cells = Cells.stored_in(X)
-    found = deviances(cells, (W, H), q, [0.01, 0.2], rest_is_zero=True, scale=scale)
+    q, unit, features = np.array([0.1, 0.2, 0.3, 0.3, 0.1]), 0.7, np.array([0, 2, 3])
+    stored = sp.csr_array(np.where(missing, 0, X))
+    cells = HeldOutCells.of(InMemoryData(stored))._replace(missing=np.nonzero(missing))
+    found = deviances(cells, W, H, features, q, unit, [0.01, 0.2])
     for background, row in zip([0.01, 0.2], found, strict=True):
-        y, x = W @ H.T, X.toarray()
+        y = W @ H.T
         total = y.sum(axis=1, keepdims=True)
-        mu = scale * ((1 - background) * y + background * (total + 1) * q)
-        expected = 2 * (xlogy(x, x / mu) - x + mu).sum(axis=1)
-        np.testing.assert_allclose(row, expected, rtol=1e-12)
+        mu = (1 - background) * y + (background * total + UNKNOWN * unit) * q
+        mu = mu[:, features]
+        losses = np.where(missing, 0, xlogy(X, X / mu) - X + mu)
+        np.testing.assert_allclose(row, 2 * losses.sum(axis=1), rtol=1e-12)
 
 
 def test_shares_of_the_background_are_positive_and_sum_to_one() -> None:
     data = InMemoryData(check_counts(np.array([[3.0, 0.0], [1.0, 0.0]])))
-    np.testing.assert_allclose(feature_shares(data), [5 / 6, 1 / 6])
+    np.testing.assert_allclose(feature_shares(data, 1.0), [5 / 6, 1 / 6])
+
+
+def test_sample_of_which_nothing_is_known_costs_the_same_under_all_backgrounds() -> None:
+    cells = HeldOutCells.of(InMemoryData(check_counts(np.array([[900.0, 0.0]]))))
+    W, H = np.zeros((1, 2)), np.ones((4, 2))
+    found = deviances(cells, W, H, np.array([0, 1]), np.full(4, 0.25), 1.0, [0.001, 0.5])
+    assert found[0] == found[1]
+
+
+# ---- data at the edges ---------------------------------------------------------------------------
 
 
 def test_held_out_counts_without_a_rate_cost_something_finite() -> None:
@@ -67,80 +131,31 @@ def test_held_out_counts_without_a_rate_cost_something_finite() -> None:
     assert np.isfinite(selection.deviance).all()
 
 
-# ---- speckled hold-out ---------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    "X",
+    [
+        np.ones((2, 1)),  # no other feature
+        np.ones((2, 2)),  # fewer samples than folds
+        np.eye(6),  # every sample, and every fold, has a feature of its own
+        np.vstack([np.zeros((5, 4)), np.full((1, 4), 9)]),  # folds without training data
+        np.hstack([np.full((6, 1), 1000), np.zeros((6, 3))]),  # all counts in one feature
+    ],
+)
+def test_small_and_degenerate_data_have_rank_one(X: np.ndarray) -> None:
+    selection = select_rank(X, [1, 2, 3], random_state=0)
+    assert np.isfinite(selection.deviance).all()
+    assert selection.best_rank == 1
 
 
-def masked_divergence(x: np.ndarray, y: np.ndarray, visible: np.ndarray) -> float:
-    x, y = x[visible], y[visible] + 1e-300
-    return float(np.sum(xlogy(x, x / y) - x + y))
+def test_units_do_not_matter() -> None:
+    X = counts(100, 60, 3, 300).toarray().astype(np.float64)
+    ours = select_rank(X, range(1, 5), n_splits=2, random_state=0)
+    theirs = select_rank(X / 4096, range(1, 5), n_splits=2, random_state=0)  # exact
+    np.testing.assert_allclose(theirs.deviance * 4096, ours.deviance, rtol=1e-3)
+    assert ours.best_rank == theirs.best_rank == 3
 
 
-@pytest.fixture(name="speckled")
-def speckled_split() -> tuple[SpeckledSplit, np.ndarray, np.ndarray]:
-    """A split, the data, and which cells it sees."""
-    dense = 1.3 * counts(40, 30, 3, 150).toarray().astype(np.float64)
-    split = SpeckledSplit(check_counts(dense), 0.8, [3], 1)
-    visible = np.ones(dense.shape, dtype=bool)
-    visible[split._hidden.rows, split._hidden.columns] = False
-    return split, dense, visible
-
-
-def test_hidden_cells_are_random_and_include_zeros(speckled: Any) -> None:
-    split, dense, visible = speckled
-    assert (~visible).sum() == round(0.2 * dense.size)
-    np.testing.assert_array_equal(split._hidden.x, dense[~visible])
-    share = (dense[~visible] == 0).mean()
-    assert abs(share - (dense == 0).mean()) < 0.12
-
-
-def test_fit_to_the_visible_cells_is_that_of_masked_updates(speckled: Any) -> None:
-    split, dense, visible = speckled
-    factors = None
-    for rank in (1, 2, 3):
-        factors = split.fitted(factors, rank, [3, rank])
-    W, H = (np.asarray(factor, dtype=np.float64) for factor in factors)
-    ours = masked_divergence(dense, W @ H.T, visible)
-    assert split.objective(factors) == pytest.approx(ours, rel=1e-5)
-    # Multiplicative updates with a mask, from there: no better optimum close by.
-    for _ in range(500):
-        W *= (visible * dense / (W @ H.T + 1e-300)) @ H / (visible @ H)
-        H *= (visible * dense / (W @ H.T + 1e-300)).T @ W / (visible.T @ W)
-    assert masked_divergence(dense, W @ H.T, visible) > 0.995 * ours
-
-
-def test_way_back_of_the_speckled_hold_out_has_fewer_components(speckled: Any) -> None:
-    split = speckled[0]
-    three = split.fitted(None, 3, [0, 0, 3])
-    two = split.merged(three, 2, [0, 0, 2])
-    assert two[0].shape[1] == two[1].shape[1] == 2
-    one = split.fitted(None, 1, [0, 0, 1])
-    assert split.objective(three) < split.objective(two) < split.objective(one)
-
-
-def test_hidden_values_do_not_reach_the_fit() -> None:
-    dense = 1.3 * counts(40, 30, 3, 150).toarray().astype(np.float64)
-    split = SpeckledSplit(check_counts(dense), 0.8, [3], 1)
-    other = dense.copy()
-    other[split._hidden.rows, split._hidden.columns] = 77.7 * (
-        dense[split._hidden.rows, split._hidden.columns] > 0
-    )
-    again = SpeckledSplit(check_counts(other), 0.8, [3], 1)
-    for ours, theirs in zip(split.fitted(None, 2, [0]), again.fitted(None, 2, [0]), strict=True):
-        np.testing.assert_array_equal(ours, theirs)
-
-
-def test_number_of_hidden_cells_is_bounded_by_the_nonzeros() -> None:
-    assert n_hidden((1000, 1000), 50_000, 0.9) == 100_000
-    assert n_hidden((1_000_000, 1_000_000), 50_000, 0.9) == 500_000
-    for n_cells in (20, 90):  # both ways of drawing
-        cells = random_cells((10, 10), n_cells, np.random.default_rng(0))
-        assert len(np.unique(cells)) == n_cells
-        assert cells.max() < 100
-
-
-def test_values_that_are_no_counts_are_held_out_by_cells_with_a_warning() -> None:
-    X = counts(100, 60, 3, 300).toarray() * 0.37
-    with pytest.warns(UserWarning, match="not whole numbers.*speckled"):
-        selection = select_rank(X, range(1, 6), n_splits=2, random_state=0)
-    assert selection.method == "speckled"
-    assert selection.best_rank == 3
+def test_values_that_look_transformed_are_warned_of() -> None:
+    X = counts(60, 40, 3, 300).toarray()
+    with pytest.warns(NotCountsWarning):
+        select_rank(X / X.sum(axis=1, keepdims=True), [1, 2], n_splits=2, random_state=0)

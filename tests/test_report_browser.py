@@ -138,6 +138,7 @@ def test_chart_of_the_ranks_is_drawn(driver: Any, tmp_path: Path, stability: flo
     selection = RankSelection(
         best_rank=2,
         lowest_rank=4,
+        stable_rank=2,
         ranks=numbers,
         deviance=10.0 - numbers,
         difference=4.0 - numbers,
@@ -146,12 +147,11 @@ def test_chart_of_the_ranks_is_drawn(driver: Any, tmp_path: Path, stability: flo
         background=np.full(3, 0.01),
         seconds=np.ones(3),
         is_complete=True,
-        method="thinning",
         n_splits=5,
-        train_fraction=0.9,
         random_state=0,
         n_samples=90,
         n_features=80,
+        median_total=100.0,
     )
     page = opened(driver, written_example(tmp_path / "r.html", rank_selection=selection))
     heights = page.execute_script(

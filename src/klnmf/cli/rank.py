@@ -12,10 +12,10 @@ from klnmf.cli.long_runs import (
     search_options,
 )
 from klnmf.cli.messages import DONE, say
-from klnmf.cli.option_values import natural, share, some_ranks
+from klnmf.cli.option_values import several, share, some_ranks
 from klnmf.cli.options import add_output, add_threads
 
-SUMMARY = "choose the number of components by predicting held-out counts"
+SUMMARY = "choose the number of components by predicting held-out cells"
 EXAMPLES = """\
   klnmf rank counts.npz
   klnmf rank counts.npz --ranks 5,10,20,40 --plot rank.png
@@ -29,9 +29,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_output(parser, "result to write (default: DATA's name with .rank.json)")
     text = "numbers of components to try, such as 1-20,30,40"
     add("--ranks", type=some_ranks, default="1-40", help=text)
-    add("--splits", type=natural, default=5, help="number of random splits of the counts")
-    text = "share of the counts to fit to; the others are held out"
-    add("--train-fraction", type=share, default=0.9, help=text)
+    text = "number of folds of samples; each is predicted by a fit to the others"
+    add("--splits", type=several, default=5, help=text)
     text = "share of predicted counts spread evenly over features (default: best for each rank)"
     add("--background", type=share, help=text)
     add("--no-early-stop", dest="early_stop", action="store_false", help="try every rank")
@@ -52,7 +51,6 @@ def run(args: argparse.Namespace) -> int:
                 table.X,
                 args.ranks,
                 n_splits=args.splits,
-                train_fraction=args.train_fraction,
                 background="best" if args.background is None else args.background,
                 early_stop=args.early_stop,
                 n_threads=args.n_threads,

@@ -206,6 +206,21 @@ class Constraints:
             zeros=(taken(self.zeros[0]), self.zeros[1]),
         )
 
+    def of_features(self, columns: Array) -> Constraints:
+        """Return the constraints on some features; ``columns`` are rising."""
+        fixed, zeros = (
+            None if part[1] is None else part[1][columns] for part in (self.fixed, self.zeros)
+        )
+        weight = None if self.feature_weight is None else self.feature_weight[columns]
+        return replace(
+            self,
+            shape=(self.shape[0], len(columns)),
+            feature_weight=weight,
+            missing=None if self.missing is None else self.missing[:, columns],
+            fixed=(self.fixed[0], fixed),
+            zeros=(self.zeros[0], zeros),
+        )
+
     def of_rows(self, rows: Array) -> Constraints:
         """Return the constraints on some samples, with weight 1."""
         return replace(self.part(rows), sample_weight=None)

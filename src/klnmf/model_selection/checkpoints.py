@@ -4,6 +4,7 @@ import os
 from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -126,7 +127,7 @@ class RunsFile(WorkFile[Runs]):
 
 # ---- rank search ---------------------------------------------------------------------------------
 
-_OF_RANKS = ("of_samples", "of_splits", "seconds", "stability", "backgrounds", "objectives")
+_OF_RANKS = ("of_samples", "seconds", "stability", "backgrounds", "objectives")
 
 
 class SearchFile(WorkFile[Search]):
@@ -137,12 +138,14 @@ class SearchFile(WorkFile[Search]):
     def identity(self, work: Search) -> dict[str, Any]:
         """See :class:`WorkFile`."""
         plan = work.plan
-        return data_identity(InMemoryData(plan.X)) | {
+        constraints = plan.counts.constraints
+        return data_identity(InMemoryData(plan.counts.X)) | {
             "ranks": list(plan.ranks),
             "n_splits": plan.n_splits,
-            "train_fraction": plan.train_fraction,
             "backgrounds": list(plan.backgrounds),
-            "method": plan.method,
+            "penalties": asdict(plan.counts.penalties),
+            "constraints": [] if constraints is None else constraints.names,
+            "checksum of constraints": None if constraints is None else constraints.checksum,
         }
 
     def packed(self, work: Search) -> Container:
@@ -150,7 +153,6 @@ class SearchFile(WorkFile[Search]):
         splits = sorted(work.current)
         steps = [work.current[split] for split in splits]
         values = {name: getattr(work, name) for name in _OF_RANKS} | {
-            "current": [step.deviances for step in steps],
             "current_objectives": [step.objective for step in steps],
             "current_seconds": [step.seconds for step in steps],
         }
@@ -158,6 +160,8 @@ class SearchFile(WorkFile[Search]):
             name: np.array(values[name]).reshape(shape)
             for name, shape in _shapes(work.plan, work.n_ranks_done, len(splits)).items()
         }
+        for split, step in zip(splits, steps, strict=True):
+            arrays[f"deviances{split}"] = step.deviances
         for prefix, pairs in (("", work.factors), ("top_", work.top)):
             for split, factors in enumerate(pairs):
                 if factors is not None:
@@ -179,7 +183,9 @@ class SearchFile(WorkFile[Search]):
         splits = content.take("current_splits", list)
         if splits != [split for split in range(plan.n_splits) if split in splits]:
             raise SavedFileError(f"the current splits are {shortened(splits)}.")
-        shapes = _shapes(plan, done, len(splits))
+        shapes = _shapes(plan, done, len(splits)) | {
+            f"deviances{split}": (len(plan.backgrounds), _n_test(plan, split)) for split in splits
+        }
         found = {name: shaped_array(arrays, name, shape) for name, shape in shapes.items()}
         _check_numbers(found)
         for name in _OF_RANKS:
@@ -193,7 +199,7 @@ class SearchFile(WorkFile[Search]):
                     f"content.back is {search.back}; it must be from {first} to {done - 2}."
                 )
             search.top = [
-                _factors(plan, arrays, f"top_{{}}{split}", plan.ranks[done - 1])
+                _factors(plan, split, arrays, "top_", plan.ranks[done - 1])
                 for split in range(plan.n_splits)
             ]
         for split in range(plan.n_splits):
@@ -202,8 +208,8 @@ class SearchFile(WorkFile[Search]):
             else:
                 position = search.back + (split not in splits)
             if position >= 0:
-                search.factors[split] = _factors(plan, arrays, f"{{}}{split}", plan.ranks[position])
-        by_split = found["current"].reshape(len(splits), len(plan.backgrounds), plan.X.shape[0])
+                search.factors[split] = _factors(plan, split, arrays, "", plan.ranks[position])
+        by_split = [found[f"deviances{split}"] for split in splits]
         numbers = (found[f"current_{name}"].tolist() for name in ("objectives", "seconds"))
         steps = map(Step, (search.factors[split] for split in splits), by_split, *numbers)
         search.current = dict(zip(splits, steps, strict=True))
@@ -212,29 +218,32 @@ class SearchFile(WorkFile[Search]):
 
 def _shapes(plan: Plan, n_ranks: int, n_current: int) -> dict[str, tuple[int, ...]]:
     """Shapes of the arrays of a search with these numbers of finished ranks and current splits."""
-    n = plan.X.shape[0]
     return {
-        "of_samples": (n_ranks, n),
-        **dict.fromkeys(("of_splits", "seconds"), (n_ranks, plan.n_splits)),
+        "of_samples": (n_ranks, plan.counts.X.shape[0]),
+        "seconds": (n_ranks, plan.n_splits),
         **dict.fromkeys(("stability", "backgrounds", "objectives"), (n_ranks,)),
-        "current": (n_current * len(plan.backgrounds), n),
         **dict.fromkeys(("current_objectives", "current_seconds"), (n_current,)),
     }
+
+
+def _n_test(plan: Plan, split: int) -> int:
+    return int(np.sum(plan.folds == split))
 
 
 def _check_numbers(found: dict[str, Array]) -> None:
     """Refuse numbers that no fit gives, and whose squares and sums would not be finite."""
     for name, array in found.items():
-        # A single split has no stability.
+        # Without free components there is no stability.
         numbers = array[~np.isnan(array)] if name == "stability" else array
         least = -_LARGEST if name in _SIGNED else -_ROUNDING
         if not ((numbers >= least) & (numbers <= _LARGEST)).all():  # false for NaN
             raise SavedFileError(f"{name} has numbers that are negative, too large or not finite.")
 
 
-def _factors(plan: Plan, arrays: dict[str, Array], name: str, rank: int) -> Factors:
+def _factors(plan: Plan, split: int, arrays: dict[str, Array], prefix: str, rank: int) -> Factors:
+    n, m = plan.counts.X.shape
     W, H = (
-        nonnegative(shaped_array(arrays, name.format(letter), (size, rank)), name.format(letter))
-        for letter, size in zip("WH", plan.X.shape, strict=True)
+        nonnegative(shaped_array(arrays, f"{prefix}{letter}{split}", (size, rank)), letter)
+        for letter, size in (("W", n - _n_test(plan, split)), ("H", m))
     )
     return W, H

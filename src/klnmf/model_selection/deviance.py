@@ -4,10 +4,15 @@ A maximum likelihood fit has rates of 0 for features that it has not seen, and a
 there would have an infinite deviance. So a share ε of each sample's rate is spread over the
 features in proportion to the training data,
 
-    y'_ij = (1 − ε) y_ij + ε (t_i + 1) q_j,    t_i = Σ_j y_ij,    q_j = (Σ_i X_ij + 1) / (ΣX + m).
+    y'_ij = (1 − ε) y_ij + (ε t_i + ε₀ u) q_j,    t_i = Σ_j y_ij,
+    q_j = (Σ_i X_ij + u) / (ΣX + m u),
+
+with u the median of the nonzeros, 1 for sparse counts. ε₀ = 0.001 is for samples of which nothing
+is known (t_i = 0): it costs them the same under all models.
 
 Any fixed ε would influence the choice of the rank: larger models need a larger ε, especially if
-there are few counts. So ε is chosen for each rank by the held-out deviance itself. It is at most
+there are few counts, because ε also takes W of a sample, which few counts determine badly, towards
+the mean of all samples. So ε is chosen for each rank by the held-out deviance itself. It is at most
 one half: near 1, all models would be nearly equal to the one with one component, and chance
 differences would count as gains.
 """
@@ -18,21 +23,22 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 from scipy.special import xlogy
 
+from klnmf.data.canonical import row_numbers
 from klnmf.data.sparse_data import CountData
 from klnmf.support.array_types import Array, FloatArray
 
 BACKGROUNDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.2, 0.3, 0.5)
+UNKNOWN = 0.001  # ε₀
 
 _ENTRIES_AT_ONCE = 1 << 22  # products W_ik H_jk in memory
 
 
-def feature_shares(data: CountData) -> FloatArray:
-    """Share q of each feature in the training data, with one count added to each."""
+def feature_shares(data: CountData, unit: float) -> FloatArray:
+    """Share q of each feature in the training data, with one ``unit`` added to each."""
     columns = data.view(1)
-    return np.asarray((columns.row_sums + 1.0) / (data.total + columns.n_rows))
+    return np.asarray((columns.row_sums + unit) / (data.total + unit * columns.n_rows))
 
 
 def products(W: Array, H: Array, rows: Array, columns: Array) -> FloatArray:
@@ -46,45 +52,54 @@ def products(W: Array, H: Array, rows: Array, columns: Array) -> FloatArray:
     return y
 
 
-class Cells(NamedTuple):
-    """Values at some cells of X."""
+class HeldOutCells(NamedTuple):
+    """All cells of some samples and features, except for missing ones."""
 
-    x: FloatArray
-    rows: Array
+    x: FloatArray  # the nonzeros, and
+    rows: Array  # where they are
     columns: Array
+    missing: tuple[Array, Array]  # rows and columns of the missing cells
 
     @classmethod
-    def stored_in(cls, X: sp.csr_array) -> Cells:
-        """Return the cells that X stores."""
-        rows = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
-        return cls(X.data.astype(np.float64), rows, X.indices)
+    def of(cls, data: CountData) -> HeldOutCells:
+        """Return the cells of data as a fit sees them."""
+        view = data.view(0).whole()
+        constraints = view.row_constraints
+        pattern = None if constraints is None else constraints.missing
+        none = np.zeros(0, dtype=np.int64)
+        missing = (
+            (none, none) if pattern is None else (row_numbers(pattern.starts), pattern.columns)
+        )
+        return cls(view.values.astype(np.float64), row_numbers(view.indptr), view.indices, missing)
 
 
 def deviances(
-    cells: Cells,
-    factors: tuple[Array, Array],
+    cells: HeldOutCells,
+    W: Array,
+    H: Array,
+    features: Array,
     shares: FloatArray,
+    unit: float,
     backgrounds: Sequence[float],
-    *,
-    rest_is_zero: bool,
-    scale: float = 1.0,
 ) -> FloatArray:
-    """Deviance 2 Σ_j [x log(x / μ) − x + μ] of every sample, for each background ε.
+    """Deviance 2 Σ_j [x log(x / y') − x + y'] of every sample, for each background ε.
 
-    μ = scale · y', with the `feature_shares` q and the expected held-out counts for each training
-    count as ``scale``. The sum is over the given cells, or over all cells if the rest is 0. Returns
+    The cells are those of some ``features``; H and the `feature_shares` q are those of all. Returns
     an array of shape (n_backgrounds, n_samples).
     """
-    (x, rows, columns), (W, H) = cells, factors
-    totals = W.astype(np.float64) @ H.sum(axis=0, dtype=np.float64)
-    y, floors = products(W, H, rows, columns), (totals[rows] + 1.0) * shares[columns]
+    x, rows, columns, missing = cells
+    known, q = H[features], shares[features]
+    totals, of_cells = (
+        W.astype(np.float64) @ part.sum(axis=0, dtype=np.float64) for part in (H, known)
+    )
+    y, y_missing = products(W, known, rows, columns), products(W, known, *missing)
     found = np.empty((len(backgrounds), len(W)))
     for row, background in zip(found, backgrounds, strict=True):
-        mu = scale * ((1.0 - background) * y + background * floors)
-        losses = xlogy(x, x / mu) - x
-        if not rest_is_zero:
-            losses += mu
-        row[:] = np.bincount(rows, weights=losses, minlength=len(W))
-        if rest_is_zero:
-            row += scale * ((1.0 - background) * totals + background * (totals + 1.0))
+        spread = background * totals + UNKNOWN * unit
+        mu = (1.0 - background) * y + spread[rows] * q[columns]
+        row[:] = np.bincount(rows, weights=xlogy(x, x / mu) - x, minlength=len(W))
+        row += (1.0 - background) * of_cells + spread * q.sum()
+        if len(y_missing):
+            unseen = (1.0 - background) * y_missing + spread[missing[0]] * q[missing[1]]
+            row -= np.bincount(missing[0], weights=unseen, minlength=len(W))
     return 2.0 * found

@@ -6,6 +6,8 @@ local optimum. To remove a component, the two whose merger costs least are merge
 from more components often end lower than those that come from fewer.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 
 from klnmf.data.sparse_data import CountData
@@ -16,6 +18,7 @@ from klnmf.solvers.swaps import Sample, draw_sample, propose_addition, propose_m
 from klnmf.support.array_types import Array
 
 Factors = tuple[Array, Array]  # W and H, both tall, downloaded from the back-end
+ProblemOf = Callable[[int], Problem]  # by the number of components
 
 # A descent ends when an iteration gains less than this share of the objective, and no swap helps.
 ENOUGH = 1e-4
@@ -34,20 +37,21 @@ def one_component(data: CountData) -> Factors:
     return W, H
 
 
-def resized(problem: Problem, factors: Factors, n_components: int, seed: list[int]) -> Factors:
+def resized(problem: ProblemOf, factors: Factors, n_components: int, seed: list[int]) -> Factors:
     """Add components, or merge pairs of them, one at a time until there are ``n_components``.
 
     A short descent after each, except for the last, lets the next one find something else. The
-    given factors are not changed; ``seed`` decides all random choices.
+    given factors are not changed, and fixed components keep their places: the first ones for H, the
+    last ones for W. ``seed`` decides all random choices.
     """
     generator = np.random.default_rng(seed)
     n_new = n_components - factors[0].shape[1]
     change = _with_one_more if n_new > 0 else _with_one_less
     for left in reversed(range(abs(n_new))):
-        factors = change(problem, factors, generator)
+        factors = change(problem(factors[0].shape[1]), factors, generator)
         if left:
-            state_seed = int(generator.integers(2**31))
-            factors, _ = descended(problem, factors, state_seed, max_iter=2, swap_failures=0)
+            state_seed, here = int(generator.integers(2**31)), problem(factors[0].shape[1])
+            factors, _ = descended(here, factors, state_seed, max_iter=2, swap_failures=0)
     return factors
 
 
@@ -62,10 +66,10 @@ def _with_one_more(problem: Problem, factors: Factors, generator: np.random.Gene
         new[:] = columns.row_sums / (columns.row_sums.sum() or 1.0)
     else:
         new[sample.columns] = found
-    # In W it is 0 until the first half-step uses it.
-    wider = [np.zeros((len(factor), factor.shape[1] + 1), factor.dtype) for factor in factors]
-    wider[0][:, :-1], wider[1][:, :-1], wider[1][:, -1] = W, H, new
-    return wider[0], wider[1]
+    # In W it is 0 until the first half-step uses it. Penalties need a usual scale.
+    new *= scales.mean()
+    place = W.shape[1] - int(problem.is_frozen(0, W.shape[1]).sum())
+    return np.insert(W, place, 0, axis=1), np.insert(H, place, new, axis=1)
 
 
 def _with_one_less(problem: Problem, factors: Factors, generator: np.random.Generator) -> Factors:
@@ -73,21 +77,19 @@ def _with_one_less(problem: Problem, factors: Factors, generator: np.random.Gene
     scales = column_sums(H)
     masses = W.sum(axis=0, dtype=np.float64) * scales
     sample = draw_sample(problem.backend.data.view(0), W.shape[1], generator)
-    found = propose_merge(sample.X, *_sampled(sample, factors, scales), masses)
+    is_fixed = problem.is_frozen(0, W.shape[1]) | problem.is_frozen(1, W.shape[1])
+    found = propose_merge(sample.X, *_sampled(sample, factors, scales), masses, ~is_fixed)
     if found is None:  # the smallest two are as good as any
-        j, k = (int(place) for place in np.argsort(masses, kind="stable")[:2])
+        order = np.argsort(np.where(is_fixed, np.inf, masses), kind="stable")
+        j, k = sorted(int(place) for place in order[:2])
         total = masses[j] + masses[k]
         of_j = masses[j] / total if total > 0 else 0.5
         found = (j, k), (of_j, 1.0 - of_j)
     (j, k), (of_j, of_k) = found
-    scaled_W, scaled_H = W * scales, H / scales
-    scaled_W[:, j] += scaled_W[:, k]
-    scaled_H[:, j] = of_j * scaled_H[:, j] + of_k * scaled_H[:, k]
-    kept = np.arange(W.shape[1]) != k
-    return (
-        np.ascontiguousarray(scaled_W[:, kept], dtype=W.dtype),
-        np.ascontiguousarray(scaled_H[:, kept], dtype=H.dtype),
-    )
+    merged_W, merged_H = W.copy(), H.copy()
+    merged_W[:, j] = W[:, j] + W[:, k] * (scales[k] / scales[j])
+    merged_H[:, j] = of_j * H[:, j] + of_k * H[:, k] * (scales[j] / scales[k])
+    return np.delete(merged_W, k, axis=1), np.delete(merged_H, k, axis=1)
 
 
 def column_sums(H: Array) -> Array:
@@ -119,8 +121,3 @@ def descended(
     run.until(SmallGain(ENOUGH), MaxIterations(state.iteration + max_iter))
     W, H = problem.download(state.factors)
     return (W, H), float(state.objective)
-
-
-def objective_of(problem: Problem, factors: Factors) -> float:
-    """KL divergence of the data of the problem."""
-    return float(problem.objective(problem.upload(factors)))

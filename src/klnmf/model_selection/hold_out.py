@@ -1,206 +1,192 @@
-"""Two ways to hold data out: thinned counts, and hidden cells for data that are not counts.
+"""Bi-cross-validation: every cell of X is predicted from other samples and from other features.
 
-Thinning splits each count into training and test counts, which is exact for Poisson data.
+The samples are divided into folds at random, and the features into groups. For a fold, a model is
+fitted to the samples outside it. For a group, the rows of W of the fold's samples are solved for
+from the features outside the group, with the rows of H of those features. Their products with the
+rows of H of the group predict the cells (fold × group). Over all folds and groups every cell is
+predicted once, from data that do not include it, neither a part of its count nor its noise. So
+nothing is assumed about the noise except that cells are independent of each other given the rates
+(Owen and Perry 2009; docs/maths.md).
 
-Hidden cells, which include zeros, are missing entries for the fit. The EM algorithm fills each of
-them with its current estimate, improves the factors on the filled matrix, and repeats. With y° the
-filled-in estimates, the objective of the filled matrix exceeds that of the visible cells by
-Σ_hidden d(y°, y) ≥ 0, and equals it at y = y°. So a step that lowers the first lowers the second at
-least as much, the objective of the visible cells never rises, and both have the same stationary
-points. Time and memory grow with the nonzeros and the hidden cells.
+Only plain fits and row solves are needed, and memory is proportional to the nonzeros.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import scipy.sparse as sp
 
 from klnmf.backends import make_backend
+from klnmf.constraints.constraints import Constraints
 from klnmf.data.sparse_data import InMemoryData
-from klnmf.data.validation import VALUE_RANGE
-from klnmf.estimators.completion import split_by_values
-from klnmf.model_selection.deviance import Cells, deviances, feature_shares, products
-from klnmf.model_selection.growth import (
-    ENOUGH,
-    Factors,
-    descended,
-    objective_of,
-    one_component,
-    resized,
-)
-from klnmf.objective import Penalties
+from klnmf.model_selection.deviance import HeldOutCells, deviances, feature_shares
+from klnmf.model_selection.growth import Factors, descended, one_component, resized
+from klnmf.objective import NO_PENALTIES, Penalties
 from klnmf.solvers.base import Problem
+from klnmf.solvers.row_solve import RowSolve, solved_rows
+from klnmf.solvers.start import start_state
 from klnmf.support.array_types import Array, FloatArray
 
-# Largest number of hidden cells per nonzero, and the number that is always allowed.
-CELLS_PER_NONZERO = 10
-CELLS_IN_ANY_CASE = 100_000
-ITERATIONS_A_ROUND = 4
-MOST_ROUNDS = 40
+# More groups leave more of a sample to solve for its W, and take more time.
+FEATURE_GROUPS = 10
+# Held-out deviances need no more digits.
+ROW_SOLVE = RowSolve(tolerance=1e-3)
 
 
-def thinned(
-    X: sp.csr_array, train_fraction: float, generator: np.random.Generator
-) -> tuple[sp.csr_array, sp.csr_array]:
-    """Split counts at random into training and test counts, which sum to X.
+@dataclass(frozen=True)
+class ConstrainedCounts:
+    """X, what is known about it and its factors, and the penalties.
 
-    Each unit of a count is training data with the probability f = ``train_fraction``. If X_ij is
-    Poisson with rate λ, the two parts are independent Poisson counts with rates f λ and (1 − f) λ.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import scipy.sparse as sp
-    >>> X = sp.csr_array(np.array([[100.0, 0.0], [3.0, 7.0]]))
-    >>> train, test = thinned(X, 0.9, np.random.default_rng(0))
-    >>> (train + test).toarray().tolist()
-    [[100.0, 0.0], [3.0, 7.0]]
+    The rank of ``constraints`` has no meaning: every fit has its own.
     """
-    return split_by_values(X, generator.binomial(X.data.astype(np.int64), train_fraction))
+
+    X: sp.csr_array
+    constraints: Constraints | None = None
+    penalties: Penalties = NO_PENALTIES
+
+    @property
+    def n_fixed(self) -> int:
+        """Number of components that are fixed in W or in H."""
+        if self.constraints is None:
+            return 0
+        return sum(0 if part is None else part.shape[1] for part in self.constraints.fixed)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether a fit is one of weighted counts, without anything else."""
+        constraints = self.constraints
+        has_others = constraints is not None and (self.n_fixed or constraints.missing is not None)
+        return not (has_others or any(self.penalties.penalised_modes))
+
+    def part(self, rows: Array) -> ConstrainedCounts:
+        """Return some samples."""
+        constraints = None if self.constraints is None else self.constraints.part(rows)
+        return replace(self, X=self.X[rows], constraints=constraints)
+
+    def of_features(self, columns: Array) -> ConstrainedCounts:
+        """Return some features."""
+        constraints = None if self.constraints is None else self.constraints.of_features(columns)
+        return replace(self, X=self.X[:, columns], constraints=constraints)
+
+    @cached_property
+    def data(self) -> InMemoryData:
+        """X as a fit sees it; fixed components have no places yet."""
+        return self._data(max(1, self.n_fixed))
+
+    def problem(self, n_components: int, n_threads: int | None) -> Problem:
+        """Return the problem of a fit with this many components."""
+        data = self._data(n_components) if self.n_fixed else self.data
+        return Problem(make_backend("auto", data, n_threads), self.penalties)
+
+    def _data(self, n_components: int) -> InMemoryData:
+        data = InMemoryData(self.X)
+        if self.constraints is None:
+            return data
+        return data.constrained(replace(self.constraints, n_components=n_components))
 
 
-class ThinnedSplit:
-    """One split of the counts, decided by the seed, and the fits to its training part."""
+def fold_of_samples(n_samples: int, n_splits: int, seed: int) -> Array:
+    """Draw the fold of each sample; their sizes differ by 1 at most."""
+    generator = np.random.default_rng([seed, 1])
+    return generator.permutation(np.arange(n_samples) % n_splits)
+
+
+def groups_of_features(n_features: int, seed: int) -> list[Array]:
+    """Draw the groups of features; their sizes differ by 1 at most."""
+    generator = np.random.default_rng([seed, 2])
+    numbers = generator.permutation(np.arange(n_features) % FEATURE_GROUPS)
+    return [np.flatnonzero(numbers == g) for g in range(min(FEATURE_GROUPS, n_features))]
+
+
+class Fold:
+    """The fits to the samples outside a fold, and their predictions of those inside."""
 
     def __init__(
-        self, X: sp.csr_array, train_fraction: float, seed: list[int], n_threads: int | None
+        self, counts: ConstrainedCounts, is_test: Array, seed: int, n_threads: int | None
     ) -> None:
-        train, self._test = thinned(X, train_fraction, np.random.default_rng(seed))
-        self._data = InMemoryData(train)
-        self._problem = Problem(make_backend("auto", self._data, n_threads), Penalties())
-        self._scale = (1.0 - train_fraction) / train_fraction
+        self._train = counts.part(np.flatnonzero(~is_test))
+        self._test = counts.part(np.flatnonzero(is_test))
+        self._groups = groups_of_features(counts.X.shape[1], seed)
+        self._n_threads = n_threads
+        # One count, or what comes closest to it in other data.
+        self._unit = float(np.median(counts.data.view(0).values)) if counts.data.nnz else 1.0
 
     def fitted(self, factors: Factors | None, n_components: int, seed: list[int]) -> Factors:
         """Return a fit with this many components, starting from a smaller one if there is one."""
-        self._data.prepare()
-        factors = one_component(self._data) if factors is None else factors
+        if self._train.data.nnz == 0:
+            return self._without_data(n_components)
+        if factors is None:
+            factors = self._smallest(n_components, seed)
         factors = resized(self._problem, factors, n_components, seed)
-        if n_components == 1 or self._data.nnz == 0:
+        if n_components == 1 and self._train.is_plain:
             return factors
-        return descended(self._problem, factors, _state_seed(seed))[0]
+        return descended(self._problem(n_components), factors, _state_seed(seed))[0]
 
     def merged(self, factors: Factors, n_components: int, seed: list[int]) -> Factors:
         """Return a fit with this many components, starting from a larger one."""
-        self._data.prepare()
+        if self._train.data.nnz == 0:
+            return self._without_data(n_components)
         factors = resized(self._problem, factors, n_components, seed)
-        if self._data.nnz == 0:
-            return factors
-        return descended(self._problem, factors, _state_seed(seed), swap_failures=0)[0]
+        problem = self._problem(n_components)
+        return descended(problem, factors, _state_seed(seed), swap_failures=0)[0]
 
     def objective(self, factors: Factors) -> float:
-        """KL divergence of the training data."""
-        return objective_of(self._problem, factors)
+        """Objective of the training data."""
+        problem = self._problem(factors[0].shape[1])
+        return float(problem.objective(problem.upload(factors)))
 
     def deviances(self, factors: Factors, backgrounds: Sequence[float]) -> FloatArray:
-        """Held-out deviance for each background and sample."""
-        shares, cells = feature_shares(self._data), Cells.stored_in(self._test)
-        return deviances(cells, factors, shares, backgrounds, rest_is_zero=True, scale=self._scale)
+        """Deviance for each background and sample of the fold, in the units of a fit."""
+        H = factors[1]
+        shares = feature_shares(self._train.data, self._unit)
+        found = np.zeros((len(backgrounds), self._test.X.shape[0]))
+        for features in self._groups:
+            W = self._W_without(features, H)
+            cells = HeldOutCells.of(self._test.of_features(features).data)
+            found += deviances(cells, W, H, features, shares, self._unit, backgrounds)
+        return found
+
+    def free_components(self, factors: Factors) -> Array:
+        """Columns of H of the components that were learned."""
+        n_components = factors[1].shape[1]
+        problem = self._problem(n_components)
+        is_fixed = problem.is_frozen(0, n_components) | problem.is_frozen(1, n_components)
+        return factors[1][:, ~is_fixed]
+
+    def _W_without(self, features: Array, H: Array) -> Array:  # noqa: N802
+        """W of the fold's samples from the other features."""
+        others = np.setdiff1d(np.arange(len(H)), features, assume_unique=True)
+        if not len(others):
+            return np.zeros((self._test.X.shape[0], H.shape[1]))
+        problem = self._test.of_features(others).problem(H.shape[1], self._n_threads)
+        known = problem.backend.upload(np.ascontiguousarray(H[others]))
+        return problem.backend.download(solved_rows(problem, 0, [None, known], ROW_SOLVE))
+
+    def _problem(self, n_components: int) -> Problem:
+        return self._train.problem(n_components, self._n_threads)
+
+    def _smallest(self, n_components: int, seed: list[int]) -> Factors:
+        """Start with the fixed components, and one more unless there is no room for it."""
+        n_fixed = self._train.n_fixed
+        if n_fixed == 0:
+            return one_component(self._train.data)
+        problem = self._problem(min(n_fixed + 1, n_components))
+        state = start_state(problem, min(n_fixed + 1, n_components), "samples", _state_seed(seed))
+        W, H = problem.download(state.factors)
+        return W, H
+
+    def _without_data(self, n_components: int) -> Factors:
+        data = self._train.data
+        W, H = (np.zeros((size, n_components), dtype=data.dtype) for size in data.shape)
+        constraints = self._problem(n_components).constraints
+        if constraints is not None:
+            W, H = constraints.imposed_on(0, W), constraints.imposed_on(1, H)
+        return W, H
 
 
 def _state_seed(seed: list[int]) -> int:
     return int(np.random.default_rng([*seed, 1]).integers(2**31))
-
-
-# ---- hidden cells --------------------------------------------------------------------------------
-
-
-def n_hidden(shape: tuple[int, int], nnz: int, train_fraction: float) -> int:
-    """Return the number of cells to hide: 1 − f of all, or fewer if X is very sparse."""
-    wanted = round((1.0 - train_fraction) * shape[0] * shape[1])
-    return max(1, min(wanted, max(CELLS_PER_NONZERO * nnz, CELLS_IN_ANY_CASE)))
-
-
-def random_cells(shape: tuple[int, int], n_cells: int, generator: np.random.Generator) -> Array:
-    """Draw distinct random cells as sorted numbers i · m + j, in memory proportional to them."""
-    size = shape[0] * shape[1]
-    if n_cells > size // 4:
-        return np.sort(generator.permutation(size)[:n_cells])
-    cells = np.unique(generator.integers(size, size=n_cells))
-    while len(cells) < n_cells:
-        more = generator.integers(size, size=n_cells - len(cells))
-        cells = np.unique(np.concatenate([cells, more]))
-    return cells
-
-
-class SpeckledSplit:
-    """One choice of hidden cells, and the fits to the others; see `ThinnedSplit`."""
-
-    def __init__(
-        self, X: sp.csr_array, train_fraction: float, seed: list[int], n_threads: int | None
-    ) -> None:
-        self._shape, self._dtype, self._n_threads = X.shape, X.dtype, n_threads
-        generator = np.random.default_rng(seed)
-        hidden = random_cells(X.shape, n_hidden(X.shape, X.nnz, train_fraction), generator)
-        stored = Cells.stored_in(X).rows.astype(np.int64) * X.shape[1] + X.indices
-        is_hidden = np.isin(stored, hidden, assume_unique=True)
-        values = np.zeros(len(hidden))
-        values[np.searchsorted(hidden, stored[is_hidden])] = X.data[is_hidden]
-        self._hidden = Cells(values, *np.divmod(hidden, X.shape[1]))
-        # Visible nonzeros and hidden cells in one pattern, in order of rows.
-        cells = np.concatenate([stored[~is_hidden], hidden])
-        self._order = np.argsort(cells, kind="stable")
-        self._cells = cells[self._order]
-        self._visible = X.data[~is_hidden]
-
-    def fitted(self, factors: Factors | None, n_components: int, seed: list[int]) -> Factors:
-        """Return a fit with this many components, starting from a smaller one if there is one."""
-        if factors is None:
-            # Hidden cells start with the estimates from row and column sums.
-            factors = one_component(self._filled(np.zeros(len(self._hidden.x))))
-            factors, _ = self._rounds(factors, seed)
-        if factors[0].shape[1] < n_components:
-            factors = resized(self._problem(factors), factors, n_components, seed)
-            factors, before = self._rounds(factors, seed)
-            swapped, objective = descended(self._problem(factors), factors, seed[-1])
-            if objective < before:
-                factors, _ = self._rounds(swapped, seed)
-        return factors
-
-    def merged(self, factors: Factors, n_components: int, seed: list[int]) -> Factors:
-        """Return a fit with this many components, starting from a larger one."""
-        factors = resized(self._problem(factors), factors, n_components, seed)
-        return self._rounds(factors, seed)[0]
-
-    def deviances(self, factors: Factors, backgrounds: Sequence[float]) -> FloatArray:
-        """Deviance of the hidden cells for each background and sample."""
-        shares = feature_shares(self._problem(factors).backend.data)
-        return deviances(self._hidden, factors, shares, backgrounds, rest_is_zero=False)
-
-    def objective(self, factors: Factors) -> float:
-        """KL divergence of the visible cells."""
-        return objective_of(self._problem(factors), factors)  # the hidden cells contribute 0
-
-    def _rounds(self, factors: Factors, seed: list[int]) -> tuple[Factors, float]:
-        """Repeat filling and fitting until it gains little; return factors and objective."""
-        before = self.objective(factors)
-        for number in range(MOST_ROUNDS):
-            state_seed = int(np.random.default_rng([*seed, number]).integers(2**31))
-            factors, _ = descended(
-                self._problem(factors),
-                factors,
-                state_seed,
-                max_iter=ITERATIONS_A_ROUND,
-                swap_failures=0,
-            )
-            objective = self.objective(factors)
-            if before - objective <= ENOUGH * abs(objective):
-                break
-            before = objective
-        return factors, objective
-
-    def _problem(self, factors: Factors) -> Problem:
-        """Return the problem of the data with hidden cells as these factors estimate them."""
-        data = self._filled(products(*factors, self._hidden.rows, self._hidden.columns))
-        return Problem(make_backend("auto", data, self._n_threads), Penalties())
-
-    def _filled(self, estimates: FloatArray) -> InMemoryData:
-        """Return the data with these values in the hidden cells; tiny values become 0."""
-        lowest = VALUE_RANGE[self._dtype.name][0]
-        filling = np.where(estimates < lowest, 0.0, estimates).astype(self._dtype)
-        values = np.concatenate([self._visible, filling])[self._order]
-        kept = values > 0
-        rows, columns = np.divmod(self._cells[kept], self._shape[1])
-        indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=self._shape[0]))])
-        matrix = sp.csr_array((values[kept], columns, indptr), shape=self._shape)
-        matrix.has_canonical_format = True
-        return InMemoryData(matrix)

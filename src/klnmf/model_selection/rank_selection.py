@@ -20,8 +20,20 @@ from klnmf.support.untrusted_json import read_json
 from klnmf.support.whole_files import writing
 
 FORMAT = "klnmf rank selection"
-VERSION = 1
-_WHOLE = ("best_rank", "lowest_rank", "n_splits", "random_state", "n_samples", "n_features")
+VERSION = 2
+# Stability at which the components of two folds agree.
+STABLE = 0.9
+# Share of the background from which the remarks say that samples have few counts.
+MUCH_BACKGROUND = 0.3
+_WHOLE = (
+    "best_rank",
+    "lowest_rank",
+    "stable_rank",
+    "n_splits",
+    "random_state",
+    "n_samples",
+    "n_features",
+)
 _COLUMNS = ("deviance", "difference", "standard_error", "stability", "background", "seconds")
 
 
@@ -37,6 +49,9 @@ class RankSelection:
         The chosen rank: the smallest one within one standard error of the lowest deviance.
     lowest_rank : int
         The rank with the lowest held-out deviance.
+    stable_rank : int
+        The rank for reading: the largest one up to ``best_rank`` with a stability of at least 0.9
+        (the smallest rank if there is none).
     ranks : ndarray of int
         Ranks that were fitted, in increasing order.
     deviance : ndarray of float
@@ -44,25 +59,26 @@ class RankSelection:
     difference, standard_error : ndarray of float
         Deviance minus that of ``lowest_rank``, and the standard error of this difference.
     stability : ndarray of float
-        Mean cosine similarity of matched components from two splits; NaN for a single split. New
-        data would agree less, because splits share most of their counts. Where the stability drops,
-        the data no longer determine the components.
+        Mean cosine similarity of matched components from two folds, without fixed ones (NaN if
+        there are no others). New data would agree less, because the samples outside two folds are
+        mostly the same. Where the stability drops, the data no longer determine the components.
     background : ndarray of float
         Share of the rates that is spread over all features, for each rank.
     seconds : ndarray of float
         Total time of all fits of a rank.
     is_complete : bool
         Whether all requested ranks were fitted; False if the search stopped early.
-    method : {"thinning", "speckled"}
-        How data were held out.
-    n_splits, train_fraction, random_state
-        As passed to `select_rank`; ``random_state`` is the seed that was used.
+    n_splits, random_state : int
+        Number of folds, and the seed that was used.
     n_samples, n_features : int
-        Size of the data.
+        Size of the data, without samples and features of weight 0.
+    median_total : float
+        Median of the samples' sums.
     """
 
     best_rank: int
     lowest_rank: int
+    stable_rank: int
     ranks: npt.NDArray[np.int64]
     deviance: FloatArray
     difference: FloatArray
@@ -71,12 +87,11 @@ class RankSelection:
     background: FloatArray
     seconds: FloatArray
     is_complete: bool
-    method: str
     n_splits: int
-    train_fraction: float
     random_state: int
     n_samples: int
     n_features: int
+    median_total: float
 
     @property
     def is_at_the_edge(self) -> bool:
@@ -153,21 +168,23 @@ class RankSelection:
         if stored.take("format", str) != FORMAT:
             raise ValueError(f"its format is not {FORMAT!r}")
         if stored.whole("version") != VERSION:
-            raise ValueError(f"its version is {stored.whole('version')}, not {VERSION}")
+            raise ValueError(
+                f"its version is {stored.whole('version')}, and this klnmf reads {VERSION}; run "
+                "select_rank or klnmf rank again"
+            )
         ranks = stored.take("ranks", list)
         if not ranks or not all(type(rank) is int and 0 < rank < 2**53 for rank in ranks):
             raise ValueError("its ranks are not positive whole numbers")
         values: dict[str, Any] = {name: stored.whole(name) for name in _WHOLE}
         for name in _COLUMNS:
             values[name] = _column(stored.take(name, list), len(ranks), name)
-        for name in ("best_rank", "lowest_rank"):
+        for name in ("best_rank", "lowest_rank", "stable_rank"):
             if values[name] not in ranks:
                 raise ValueError(f"{name} is {values[name]}, which is not one of its ranks")
         return cls(
             ranks=np.array(ranks, dtype=np.int64),
             is_complete=stored.take("is_complete", bool),
-            method=stored.take("method", str),
-            train_fraction=stored.number("train_fraction"),
+            median_total=stored.number("median_total"),
             **values,
         )
 
@@ -177,6 +194,7 @@ class RankSelection:
         for i, rank in enumerate(self.ranks):
             mark = "  <- best" if rank == self.best_rank else ""
             mark += "  (lowest)" if rank == self.lowest_rank != self.best_rank else ""
+            mark += "  (for reading)" if rank == self.stable_rank != self.best_rank else ""
             stability = "–" if np.isnan(self.stability[i]) else f"{self.stability[i]:.3f}"
             lines.append(
                 f"{rank:4d} {self.deviance[i]:10.4g} {self.difference[i]:13.3g}  "
@@ -187,26 +205,57 @@ class RankSelection:
 
     def remarks(self) -> list[str]:
         """Return sentences that explain the choice and its limits."""
-        percentage = f"{100 * self.train_fraction:.3g}%"
-        how = f"{percentage} of the counts"
-        if self.method != "thinning":
-            how = f"at least {percentage} of the cells; the others were hidden"
         found = [
             f"Chosen rank: {self.best_rank}, the smallest within one standard error of the lowest "
-            f"held-out deviance (rank {self.lowest_rank}). Number of splits: {self.n_splits}. Each "
-            f"model was fitted to {how}."
+            f"held-out deviance (rank {self.lowest_rank}). Every cell was predicted from other "
+            f"samples ({self.n_splits} folds) and from other features."
         ]
+        chosen = list(self.ranks).index(self.best_rank)
+        few = (
+            f"Half of the samples have a sum of {self.median_total:.3g} or less: the choice is "
+            "what these counts can show, not how many components there are."
+        )
+        if self.best_rank == 1:
+            found.append(
+                "No larger model predicts better than the row and column sums. Either there is no "
+                f"structure, or there are too few counts to see it. {few}"
+            )
+        elif self.background[chosen] >= MUCH_BACKGROUND:
+            found.append(
+                "Samples have too few counts to say what they are made of: predictions are best if "
+                f"{self.background[chosen]:.0%} of them come from the mean of all samples. {few}"
+            )
         if self.is_at_the_edge:
             found.append(
                 f"The deviance was still falling at rank {self.ranks[-1]}, the largest one tried. "
-                "Try larger ranks."
+                "Larger ranks may predict better. In real data finer and finer components often "
+                "do, and there is no true number of them."
             )
         if not self.is_complete:
             found.append(
                 f"The search stopped early at rank {self.ranks[-1]}, because the deviance had "
                 "clearly risen."
             )
+        if self.stable_rank < self.best_rank:
+            found.append(
+                f"For reading: {self.stable_rank}, the largest rank up to the choice with a "
+                f"stability of at least {STABLE:g}. Beyond it, other samples give other components."
+            )
         return found
+
+
+def stable_rank(ranks: npt.NDArray[np.int64], stability: FloatArray, best_rank: int) -> int:
+    """Largest rank up to the best one at which the components of two folds agree.
+
+    That is, with a stability of at least 0.9. The smallest rank if there is none.
+
+    Examples
+    --------
+    >>> stable_rank(np.array([1, 2, 4, 8, 16]), np.array([1.0, 0.8, 0.93, 0.85, 0.95]), 8)
+    4
+    """
+    agree = (ranks <= best_rank) & (stability >= STABLE)
+    return int(ranks[agree][-1] if agree.any() else ranks[0])
 
 
 def _column(entries: list[Any], length: int, name: str) -> FloatArray:

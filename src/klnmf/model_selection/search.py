@@ -1,8 +1,8 @@
 """The state of a rank search: finished fits, their results, and the next fit.
 
-All splits of a rank are fitted before the next rank, so that the search can stop when the deviance
-has clearly risen, and so that the components of the splits can be compared. Only the last fit of
-each split is kept; the next one starts from it.
+All folds of a rank are fitted before the next rank, so that the search can stop when the deviance
+has clearly risen, and so that the components of the folds can be compared. Only the last fit of
+each fold is kept; the next one starts from it.
 
 The search goes up through the ranks, and then back to the smallest one by merging components. A
 rank keeps the fits of the way up or of the way back, whichever have the lower objective on the
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -22,14 +23,12 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from klnmf.model_selection.growth import Factors
-from klnmf.model_selection.hold_out import SpeckledSplit, ThinnedSplit
-from klnmf.support.array_types import FloatArray
+from klnmf.model_selection.hold_out import ConstrainedCounts, Fold, fold_of_samples
+from klnmf.support.array_types import Array, FloatArray
 from klnmf.topics import match_components
 
-METHODS = {"thinning": ThinnedSplit, "speckled": SpeckledSplit}
-
-# The data of all splits stay in memory if they take no more than this. Otherwise the same data are
-# drawn again for each fit.
+# The data of all folds stay in memory if they take no more than this. Otherwise they are selected
+# again for each fit.
 KEPT_BYTES = 1 << 30
 _BYTES_PER_NONZERO = 40
 # The search stops when this many ranks in a row are worse than the best one by more than this many
@@ -39,15 +38,15 @@ RISEN_ERRORS = 2.0
 
 
 def is_small(X: sp.csr_array, n_splits: int) -> bool:
-    """Whether the data of all splits may stay in memory."""
+    """Whether the training data of all folds may stay in memory."""
     return bool(_BYTES_PER_NONZERO * X.nnz * n_splits <= KEPT_BYTES)
 
 
 class Step(NamedTuple):
-    """A fit of one split with one rank."""
+    """A fit of one fold with one rank."""
 
     factors: Factors
-    deviances: FloatArray  # held-out, for each background and sample
+    deviances: FloatArray  # for each background and sample of the fold
     objective: float  # on the training data
     seconds: float
 
@@ -56,14 +55,17 @@ class Step(NamedTuple):
 class Plan:
     """The settings of a search."""
 
-    X: sp.csr_array
+    counts: ConstrainedCounts
     ranks: tuple[int, ...]
-    n_splits: int
-    train_fraction: float
+    n_splits: int  # at most the number of samples
     backgrounds: tuple[float, ...]  # each rank takes the best one
-    method: str
     seed: int
     n_threads: int
+
+    @cached_property
+    def folds(self) -> Array:
+        """Fold of each sample."""
+        return fold_of_samples(self.counts.X.shape[0], self.n_splits, self.seed)
 
 
 @dataclass
@@ -71,19 +73,18 @@ class Search:
     """The progress of a search, with everything needed to continue it."""
 
     plan: Plan
-    factors: list[Factors | None]  # the last fit of each split
-    current: dict[int, Step] = field(default_factory=dict)  # of this rank, by split
-    of_samples: list[FloatArray] = field(default_factory=list)  # of each rank, mean over the splits
-    of_splits: list[FloatArray] = field(default_factory=list)  # of each rank, mean over the samples
-    seconds: list[FloatArray] = field(default_factory=list)  # of each rank and split
+    factors: list[Factors | None]  # the last fit of each fold
+    current: dict[int, Step] = field(default_factory=dict)  # of this rank, by fold
+    of_samples: list[FloatArray] = field(default_factory=list)  # deviances of each rank
+    seconds: list[FloatArray] = field(default_factory=list)  # of each rank and fold
     stability: list[float] = field(default_factory=list)  # of each rank
     backgrounds: list[float] = field(default_factory=list)  # of each rank
-    objectives: list[float] = field(default_factory=list)  # of each rank, sum over the splits
+    objectives: list[float] = field(default_factory=list)  # of each rank, sum over the folds
     back: int | None = None  # index of the rank that is fitted on the way back
     top: list[Factors | None] = field(default_factory=list)  # where the way back began
     n_swept: int = 0  # number of ranks at that time
     n_fits: int = 0  # all fits so far
-    _kept: dict[int, Any] = field(default_factory=dict)
+    _kept: dict[int, Fold] = field(default_factory=dict)
 
     @classmethod
     def new(cls, plan: Plan) -> Search:
@@ -92,7 +93,7 @@ class Search:
 
     @property
     def n_ranks_done(self) -> int:
-        """Ranks whose splits are all fitted."""
+        """Ranks whose folds are all fitted."""
         return len(self.of_samples)
 
     @property
@@ -107,8 +108,11 @@ class Search:
 
     @property
     def end_of_way_back(self) -> int:
-        """Index of the last rank on the way back; rank 1 is optimal already."""
-        return int(self.plan.ranks[0] == 1)
+        """Index of the last rank on the way back.
+
+        Rank 1 is optimal already, and without a free component there is nothing to merge.
+        """
+        return int(self.plan.ranks[0] == max(1, self.plan.counts.n_fixed))
 
     @property
     def ranks_ahead(self) -> list[int]:
@@ -124,33 +128,33 @@ class Search:
 
     @property
     def splits_to_do(self) -> list[int]:
-        """Splits that are not yet fitted with this rank."""
+        """Folds that are not yet fitted with this rank."""
         return [split for split in range(self.plan.n_splits) if split not in self.current]
 
     def step(self, split: int) -> Step:
-        """Fit one split with this rank; the search is not changed, so threads can do several."""
+        """Fit one fold with this rank; the search is not changed, so threads can do several."""
         started = time.perf_counter()
         data = self._split(split)
         seed = [self.plan.seed, split, self.rank]
-        if self.back is None:
-            factors = data.fitted(self.factors[split], self.rank, seed)
+        last = self.factors[split]
+        if self.back is None or last is None:
+            factors = data.fitted(last, self.rank, seed)
         else:
-            factors = data.merged(self.factors[split], self.rank, [*seed, self.n_swept])
+            factors = data.merged(last, self.rank, [*seed, self.n_swept])
         deviances = data.deviances(factors, self.plan.backgrounds)
         return Step(factors, deviances, data.objective(factors), time.perf_counter() - started)
 
-    def _split(self, split: int) -> Any:
+    def _split(self, split: int) -> Fold:
         if split in self._kept:
             return self._kept[split]
         plan = self.plan
-        seed = [plan.seed, split]
-        data = METHODS[plan.method](plan.X, plan.train_fraction, seed, plan.n_threads)
-        if is_small(plan.X, plan.n_splits):
+        data = Fold(plan.counts, plan.folds == split, plan.seed, plan.n_threads)
+        if is_small(plan.counts.X, plan.n_splits):
             self._kept[split] = data
         return data
 
     def accept(self, split: int, step: Step) -> None:
-        """Add the result of a step; the last split completes the rank."""
+        """Add the result of a step; the last fold completes the rank."""
         self.factors[split] = step.factors
         self.current[split] = step
         self.n_fits += 1
@@ -176,14 +180,14 @@ class Search:
         self, position: int, steps: list[Step], objective: float, seconds: FloatArray
     ) -> None:
         """Store the results of a rank in place of earlier ones."""
-        by_background = np.array([each.deviances for each in steps]).swapaxes(0, 1)
-        best = int(np.argmin(by_background.mean(axis=(1, 2))))
-        deviances = by_background[best]
-        models = [each.factors[1].T for each in steps]
+        by_background = np.empty((len(self.plan.backgrounds), len(self.plan.folds)))
+        for split, step in enumerate(steps):
+            by_background[:, self.plan.folds == split] = step.deviances
+        best = int(np.argmin(by_background.mean(axis=1)))
+        models = [self._split(k).free_components(step.factors).T for k, step in enumerate(steps)]
         for column, value in (
             (self.backgrounds, self.plan.backgrounds[best]),
-            (self.of_samples, deviances.mean(axis=0)),
-            (self.of_splits, deviances.mean(axis=1)),
+            (self.of_samples, by_background[best]),
             (self.seconds, seconds),
             (self.stability, agreement(models)),
             (self.objectives, objective),
@@ -211,11 +215,11 @@ class Search:
 
     def comparison(self) -> Comparison:
         """Compare the ranks that are done."""
-        return compared(np.array(self.of_samples), np.array(self.of_splits))
+        return compared(np.array(self.of_samples), self.plan.folds)
 
 
 def agreement(models: list[npt.NDArray[Any]]) -> float:
-    """Mean cosine similarity of matched components over all pairs of models; NaN for one model.
+    """Mean cosine similarity of matched components over all pairs of models; NaN without any.
 
     Examples
     --------
@@ -224,7 +228,7 @@ def agreement(models: list[npt.NDArray[Any]]) -> float:
     1.0
     """
     pairs = list(combinations(models, 2))
-    if not pairs:
+    if not pairs or not len(models[0]):
         return float("nan")
     return float(np.mean([match_components(*pair).similarity.mean() for pair in pairs]))
 
@@ -236,7 +240,7 @@ def agreement(models: list[npt.NDArray[Any]]) -> float:
 class Comparison:
     """Each rank compared with the one of lowest deviance; arrays have one entry per rank."""
 
-    deviance: FloatArray  # mean over samples and splits
+    deviance: FloatArray  # mean over the samples
     difference: FloatArray  # deviance − lowest deviance
     standard_error: FloatArray  # of the difference; 0 for the lowest itself
     lowest: int  # index of the lowest deviance
@@ -252,37 +256,33 @@ class Comparison:
         )
 
 
-def compared(of_samples: FloatArray, of_splits: FloatArray) -> Comparison:
+def compared(of_samples: FloatArray, folds: Array) -> Comparison:
     """Choose the smallest rank within one standard error of the lowest deviance.
 
-    A new study has new samples. So the standard error of the difference between two ranks comes
-    from the differences of the individual samples, averaged over the splits: splits of one matrix
-    agree better with each other than two studies do. The variance between splits is added, because
-    fits may end in different optima.
-
-    ``of_samples`` (n_ranks × n_samples) are held-out deviances averaged over the splits,
-    ``of_splits`` (n_ranks × n_splits) are averaged over the samples.
+    ``of_samples`` (n_ranks × n_samples) are held-out deviances. The differences between two ranks
+    have a spread over the samples, which gives a standard error of their mean if samples are
+    independent. They are not quite, because the samples of a fold share a fit, which may have ended
+    in a bad optimum. The spread of the means of the ``folds`` includes that, but there are few of
+    them. The larger of the two estimates is used.
 
     Examples
     --------
     >>> import numpy as np
     >>> of_samples = np.array([[5.0, 6.0, 7.0], [4.0, 4.2, 4.1], [4.1, 4.1, 4.05]])
-    >>> compared(of_samples, of_samples.mean(axis=1, keepdims=True)).chosen
+    >>> compared(of_samples, folds=np.array([0, 1, 2])).chosen
     1
     """
     deviance = of_samples.mean(axis=1)
     lowest = int(np.argmin(deviance))
-    between_samples = _squared_error(of_samples - of_samples[lowest])
-    between_splits = _squared_error(of_splits - of_splits[lowest])
-    standard_error = np.sqrt(between_samples + between_splits)
+    differences = of_samples - of_samples[lowest]
+    sizes = np.bincount(folds)
+    of_folds = np.array([np.bincount(folds, weights=row) / sizes for row in differences])
+    squared = np.maximum(_squared_error(differences), _squared_error(of_folds))
     difference = deviance - deviance[lowest]
-    chosen = int(np.flatnonzero(difference <= standard_error)[0])
-    return Comparison(deviance, difference, standard_error, lowest, chosen)
+    chosen = int(np.flatnonzero(difference <= np.sqrt(squared))[0])
+    return Comparison(deviance, difference, np.sqrt(squared), lowest, chosen)
 
 
 def _squared_error(values: FloatArray) -> FloatArray:
-    """Squared standard error of the row means; 0 if there is only one column."""
-    n = values.shape[1]
-    if n < 2:
-        return np.zeros(len(values))
-    return np.asarray(values.var(axis=1, ddof=1) / n)
+    """Squared standard error of the row means."""
+    return np.asarray(values.var(axis=1, ddof=1) / values.shape[1])

@@ -2,28 +2,42 @@
 
 import os
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from numbers import Integral
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from threadpoolctl import threadpool_limits
 
 from klnmf.backends.cpu import effective_threads
-from klnmf.data.not_counts import NotCountsWarning, transformation_of
+from klnmf.constraints.checks import (
+    check_constraints,
+    check_penalties,
+    missing_cells,
+    warn_if_one_sided,
+)
+from klnmf.constraints.constraints import ComponentConstraints, FitConstraints
+from klnmf.constraints.explained_cells import check_explained
+from klnmf.constraints.names import check_sample_order, feature_names_of
+from klnmf.data.not_counts import warn_if_not_counts
 from klnmf.data.sparse_data import view_of
-from klnmf.data.validation import EXACT_IN_FLOAT32, check_counts, warn_caller
+from klnmf.data.validation import EXACT_IN_FLOAT32, check_counts
+from klnmf.estimators.arguments import check_arguments
 from klnmf.estimators.completion import is_integer_valued
 from klnmf.model_selection.checkpoints import SearchFile
 from klnmf.model_selection.deviance import BACKGROUNDS
+from klnmf.model_selection.hold_out import ConstrainedCounts
 from klnmf.model_selection.progress import SearchProgress
-from klnmf.model_selection.rank_selection import RankSelection
+from klnmf.model_selection.rank_selection import RankSelection, stable_rank
 from klnmf.model_selection.search import Plan, Search, Step, is_small
-from klnmf.support.number_checks import checked_fraction, checked_whole
+from klnmf.objective import Penalties
+from klnmf.support.number_checks import checked_fraction, checked_nonnegative, checked_whole
 from klnmf.support.progress import is_bar_wanted
 from klnmf.support.threads import run_in_threads
 
 Record = dict[str, Any]
+
+CONSTRAINTS = (*FitConstraints.__annotations__, *ComponentConstraints.__annotations__)
 
 
 def select_rank(
@@ -31,9 +45,12 @@ def select_rank(
     ranks: Iterable[int] = range(1, 41),
     *,
     n_splits: int = 5,
-    train_fraction: float = 0.9,
     background: str | float = "best",
     early_stop: bool = True,
+    l1_W: float = 0.0,
+    l2_W: float = 0.0,
+    l1_H: float = 0.0,
+    l2_H: float = 0.0,
     n_jobs: int | None = None,
     n_threads: int | None = None,
     random_state: int | np.random.RandomState | None = None,
@@ -42,32 +59,33 @@ def select_rank(
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_every: float = 60.0,
     resume: str | bool = "auto",
+    **constraints: Any,
 ) -> RankSelection:
-    """Choose the number of components by how well the model predicts held-out counts.
+    """Choose the number of components by how well the model predicts held-out cells.
 
-    Each count is split at random into training and test counts (binomial thinning), which are
-    independent for Poisson counts. Models of increasing rank are fitted to the training counts,
-    each starting from the previous one. Components are then merged again, down to the smallest
-    rank, and each rank keeps the better fit. The score of a rank is the Poisson deviance of the
-    test counts: too few components miss structure, too many fit noise, and both predict worse.
+    Every cell of X is predicted from other samples and from other features (bi-cross-validation):
+    the samples are divided into ``n_splits`` folds at random, and models of increasing rank are
+    fitted to the samples outside each fold. For each of ten groups of features, W of the fold's
+    samples is solved for from the other features, and their cells in the group are predicted. No
+    part of a cell is used to predict it, so nothing is assumed about the noise except that it is
+    independent between cells: counts may vary more than Poisson counts do, and values need not be
+    whole numbers.
 
-    The chosen rank is the smallest one whose deviance is within one standard error of the lowest
-    deviance: the standard error of the difference, over samples and splits.
-
-    Only whole counts can be thinned. For other data, random cells (zeros included) are held out
-    instead, with a warning.
+    Each fit starts from the one of the previous rank. Components are then merged again, down to the
+    smallest rank, and each rank keeps the better fit. The score of a rank is the mean Poisson
+    deviance of the predictions: too few components miss structure, too many fit noise, and both
+    predict worse. The chosen rank is the smallest one whose deviance is within one standard error
+    of the lowest one: the standard error of the difference, over samples or over folds, whichever
+    is larger.
 
     Parameters
     ----------
     X : {array-like, sparse matrix or array, DataFrame} of shape (n_samples, n_features)
-        Counts, or other nonnegative data.
+        Counts, or other nonnegative data, with the warnings of `klnmf.KLNMF.fit`.
     ranks : iterable of int, default=range(1, 41)
         Ranks to try. The time grows with the largest one. Steps larger than 1 are allowed.
     n_splits : int, default=5
-        Number of random splits.
-    train_fraction : float, default=0.9
-        Share of the counts in the training data, between 0 and 1. Much smaller values find fewer
-        components.
+        Number of folds, at least 2; each sample is a fold if there are fewer samples.
     background : "best" or float, default="best"
         Share of each sample's rate that is spread over all features, in proportion to how often
         they occur. It keeps the deviance finite where an estimated rate is 0. "best" takes the one
@@ -75,13 +93,15 @@ def select_rank(
         single value for all ranks, the fewer components are chosen.
     early_stop : bool, default=True
         Stop when three ranks in a row are worse than the best by more than two standard errors.
+    l1_W, l2_W, l1_H, l2_H : float, default=0
+        Penalties of the fits, as in `klnmf.KLNMF`.
     n_jobs : int, default=None
-        Number of splits to fit at the same time; -1 is all CPUs. None is the same, or 1 if the data
+        Number of folds to fit at the same time; -1 is all CPUs. None is the same, or 1 if the data
         are too large for several copies. The result does not depend on it.
     n_threads : int, default=None
         Threads of each fit. None divides the available CPUs among the jobs.
     random_state : int, RandomState instance or None, default=None
-        Seed of the splits and fits.
+        Seed of the folds, groups and fits.
     progress : {"auto"} or bool, default="auto"
         Show a progress bar with the predicted time left. "auto" shows it on a terminal only.
     callback : callable, default=None
@@ -95,6 +115,12 @@ def select_rank(
     resume : {"auto"} or bool, default="auto"
         Whether to resume from ``checkpoint``. "auto" resumes if the file exists, True raises an
         error if it does not, False starts again and overwrites the file.
+    **constraints
+        Constraints of the fits, as in `klnmf.KLNMF` and its ``fit``: ``sample_weight``,
+        ``feature_weight`` (the deviances have these weights too), ``exposure``, ``missing`` (such
+        cells are in no fit and in no deviance), ``fixed_components`` and ``fixed_W`` (the ranks
+        include them). ``zero_components`` and ``zero_W`` have a row or a column per component, and
+        so belong to one rank: they are refused.
 
     Returns
     -------
@@ -103,8 +129,17 @@ def select_rank(
 
     Notes
     -----
-    With more counts, finer components become visible, and the best rank is larger. On simulated
-    counts the true rank is found within 1 if components differ enough (``benchmarks/ranks.py``).
+    With more counts or samples, finer components become visible, and the best rank is larger. On
+    simulated counts, Poisson or negative binomial, the true rank is found within 1 if there are
+    enough counts to tell components apart (``benchmarks/ranks.py``, docs/performance.md).
+
+    Features that vary together beyond the components, such as words of a fixed phrase, are not
+    independent. They count as structure, and more components are found.
+
+    References
+    ----------
+    A. B. Owen, P. O. Perry. Bi-cross-validation of the SVD and the nonnegative matrix
+    factorization. Annals of Applied Statistics, 2009.
 
     Examples
     --------
@@ -118,22 +153,20 @@ def select_rank(
     ['background', 'deviance', 'difference', 'is_best', 'rank', 'seconds', 'stability',
     'standard_error']
     """
-    counts, method = _checked_data(X)
-    n_splits = checked_whole("n_splits", n_splits)
+    counts = _checked_counts(X, constraints, Penalties(l1_W, l2_W, l1_H, l2_H))
+    n_splits = min(checked_whole("n_splits", n_splits, least=2), counts.X.shape[0])
     jobs = effective_threads(n_jobs, "n_jobs")
     if n_jobs is None:
-        jobs = min(jobs, n_splits) if is_small(counts, n_splits) else 1
+        jobs = min(jobs, n_splits) if is_small(counts.X, n_splits) else 1
     cpus = effective_threads(None)
     threads = effective_threads(n_threads) if n_threads is not None else max(1, cpus // jobs)
     is_bar_wanted(progress)  # an invalid value is an error before any work
     file = SearchFile(checkpoint, checkpoint_every, resume)
     plan = Plan(
         counts,
-        _checked_ranks(ranks),
+        _checked_ranks(ranks, counts),
         n_splits,
-        checked_fraction("train_fraction", train_fraction),
         _checked_backgrounds(background),
-        method,
         file.seed(random_state),
         threads,
     )
@@ -160,6 +193,7 @@ def select_rank(
 def _result(search: Search) -> RankSelection:
     plan, comparison = search.plan, search.comparison()
     ranks = np.array(plan.ranks[: search.n_ranks_done], dtype=np.int64)
+    stability = np.array(search.stability)
     return RankSelection(
         best_rank=int(ranks[comparison.chosen]),
         lowest_rank=int(ranks[comparison.lowest]),
@@ -167,44 +201,75 @@ def _result(search: Search) -> RankSelection:
         deviance=comparison.deviance,
         difference=comparison.difference,
         standard_error=comparison.standard_error,
-        stability=np.array(search.stability),
+        stable_rank=stable_rank(ranks, stability, int(ranks[comparison.chosen])),
+        stability=stability,
         background=np.array(search.backgrounds),
         seconds=np.array(search.seconds).sum(axis=1),
         is_complete=search.is_complete,
-        method=plan.method,
         n_splits=plan.n_splits,
-        train_fraction=plan.train_fraction,
         random_state=plan.seed,
-        n_samples=plan.X.shape[0],
-        n_features=plan.X.shape[1],
+        n_samples=plan.counts.X.shape[0],
+        n_features=plan.counts.X.shape[1],
+        median_total=float(np.median(view_of(plan.counts.X).row_sums)),
     )
 
 
-def _checked_data(X: Any) -> tuple[sp.csr_array, str]:
-    """Return the counts, and the method to hold data out."""
+def _checked_counts(X: Any, given: dict[str, Any], penalties: Penalties) -> ConstrainedCounts:
+    """Return the counts and constraints, without samples and features of weight 0."""
     name = "select_rank"
-    counts = check_counts(X, name=name, estimator=name, ensure_min_samples=2)
-    if counts.nnz == 0:
+    check_arguments(given, name, CONSTRAINTS)
+    for refused in ("zero_components", "zero_W"):
+        if given.get(refused) is not None:
+            raise ValueError(
+                f"{name} does not support {refused}: it says which entries of each component are "
+                "0, so it belongs to one rank, and other ranks have other components. Leave it out."
+            )
+    for penalty, value in vars(penalties).items():
+        checked_nonnegative(penalty, value)
+    check_sample_order(given, X)
+    missing = given.get("missing")
+    if missing is not None:
+        missing = missing_cells(X, missing)
+    options: dict[str, Any] = {"estimator": name, "ensure_min_samples": 2, "missing": missing}
+    counts = check_counts(X, name=name, takes_missing=True, **options)
+    warn_if_not_counts(view_of(counts))
+    if is_integer_valued(counts) and counts.data.max(initial=0) < EXACT_IN_FLOAT32:
+        counts = counts.astype(np.float32)
+    check_penalties(penalties, counts.dtype)
+    n_components = sum(np.shape(counts))  # more than can be fixed
+    size = (counts.shape, n_components, counts.dtype)
+    names = feature_names_of(X)
+    constraints = check_constraints(given | {"missing": missing}, *size, names, penalties)
+    found = ConstrainedCounts(counts, constraints, penalties)
+    if constraints is not None:
+        of_samples, of_features = constraints.sample_weight, constraints.feature_weight
+        if of_samples is not None:
+            found = found.part(np.flatnonzero(of_samples))
+        if of_features is not None:
+            found = found.of_features(np.flatnonzero(of_features))
+    if found.data.nnz == 0:
         raise ValueError("All values of X are zero, so there is no rank to choose.")
-    if is_integer_valued(counts):
-        exact = counts.data.max() < EXACT_IN_FLOAT32
-        return (counts.astype(np.float32) if exact else counts), "thinning"
-    transformation = transformation_of(view_of(counts))
-    what = "has values that are not whole numbers" if transformation is None else transformation
-    warn_caller(
-        f"X {what}. Only whole counts can be thinned, so random cells are held out instead "
-        "(speckled hold-out). If you have the raw counts, pass those: the model is made for "
-        "counts, and thinning is exact and faster.",
-        UserWarning if transformation is None else NotCountsWarning,
-    )
-    return counts, "speckled"
+    if found.X.shape[0] < 2:
+        raise ValueError("Only one sample has a weight above 0; at least two are needed.")
+    if not found.n_fixed:
+        warn_if_one_sided(penalties)
+    return found
 
 
-def _checked_ranks(ranks: Iterable[int]) -> tuple[int, ...]:
+def _checked_ranks(ranks: Iterable[int], counts: ConstrainedCounts) -> tuple[int, ...]:
     given: list[Any] = list(ranks)
     if not given or any(not isinstance(rank, Integral) or rank < 1 for rank in given):
         raise ValueError(f"ranks must be whole numbers of at least 1; got {given!r}.")
-    return tuple(sorted({int(rank) for rank in given}))
+    chosen = tuple(sorted({int(rank) for rank in given}))
+    if chosen[0] < counts.n_fixed:
+        raise ValueError(
+            f"ranks begin with {chosen[0]}, but {counts.n_fixed} components are fixed, and ranks "
+            f"include them. Pass ranks of at least {counts.n_fixed}."
+        )
+    if chosen[0] == counts.n_fixed and counts.constraints is not None:
+        constraints = replace(counts.constraints, n_components=chosen[0])
+        check_explained(constraints, counts.data)
+    return chosen
 
 
 def _checked_backgrounds(background: Any) -> tuple[float, ...]:

@@ -25,8 +25,8 @@ def plot_rank_selection(selection: Any, ax: Axes | None = None) -> Axes:
     """Plot the held-out deviance with its standard errors, and the stability, against rank.
 
     The deviance is the mean per sample above the lowest one; bars are one standard error of this
-    difference. The stability (right axis) is the similarity of the components of two splits. A line
-    marks the chosen rank.
+    difference. The stability (right axis) is the similarity of the components of two folds. A line
+    marks the chosen rank, and a larger square the rank for reading.
 
     Parameters
     ----------
@@ -67,11 +67,15 @@ def plot_rank_selection(selection: Any, ax: Axes | None = None) -> Axes:
     if not np.isnan(stability).all():
         right = ax.twinx()
         right.plot(ranks, stability, "s--", color=orange, markersize=3, linewidth=1.2)
+        reading = ranks == selection.stable_rank
+        right.plot(ranks[reading], stability[reading], "s", color=orange, markersize=7)
         right.set_ylim(0.0, 1.04)
         right.set_ylabel("stability of the components", color=orange)
         right.spines[["top", "left"]].set_visible(False)
-    n = selection.best_rank
-    title(ax, f"{n} component{'s' if n != 1 else ''} chosen")
+    n, for_reading = selection.best_rank, ""
+    if selection.stable_rank < n:
+        for_reading = f", {selection.stable_rank} for reading"
+    title(ax, f"{n} component{'s' if n != 1 else ''} chosen{for_reading}")
     return ax
 
 

@@ -128,16 +128,17 @@ def propose_addition(
 
 
 def propose_merge(
-    X: sp.csr_array, W: Array, H: Array, masses: Array
+    X: sp.csr_array, W: Array, H: Array, masses: Array, is_free: Array
 ) -> tuple[tuple[int, int], tuple[float, float]] | None:
     """Pair of components whose merge loses least on a sample, and their shares, as in `Swap`.
 
-    The arguments are those of `propose_swaps`. None where the sample says nothing.
+    The arguments are those of `propose_swaps`; components that are not ``is_free`` are not merged.
+    None where the sample says nothing.
     """
     sample = _covered(X, W, H)
     if sample is None or W.shape[1] < 2:
         return None
-    merge = _cheapest_merge(sample, W, H, masses)
+    merge = _cheapest_merge(sample, W, H, masses, is_free)
     return None if merge is None else merge[:2]
 
 
@@ -169,7 +170,7 @@ class _Nonzeros:
 
 
 def _cheapest_merge(
-    sample: _Nonzeros, W: Array, H: Array, s: Array
+    sample: _Nonzeros, W: Array, H: Array, s: Array, is_free: Array | bool = True
 ) -> tuple[tuple[int, int], tuple[float, float], float] | None:
     """Pair with the least Σ v log(y / y'), its shares, and that loss; y' is y after the merge.
 
@@ -180,7 +181,7 @@ def _cheapest_merge(
     tiny = np.finfo(np.float64).tiny
     sampled = W.sum(axis=0)
     # A component that the sample hardly knows would seem to cost nothing.
-    is_known = sampled * s.sum() >= 0.1 * s * sampled.sum()
+    is_known = (sampled * s.sum() >= 0.1 * s * sampled.sum()) & is_free
     alike_W, alike_H = (_products(np.sqrt(F / np.maximum(F.sum(axis=0), tiny))) for F in (W, H))
     first, second = np.triu_indices(W.shape[1], 1)
     both_known = is_known[first] & is_known[second]

@@ -18,6 +18,13 @@ def checked_positive(name: str, value: Any) -> float:
     return float(value)
 
 
+def checked_nonnegative(name: str, value: Any) -> float:
+    """Return a finite number of at least 0."""
+    if not isinstance(value, Real) or not 0.0 <= float(value) < float("inf"):
+        raise ValueError(f"{name} must be a finite number of at least 0; got {value!r}.")
+    return float(value)
+
+
 def checked_fraction(name: str, value: Any) -> float:
     """Return a number between 0 and 1, both excluded."""
     if not isinstance(value, Real) or not 0.0 < float(value) < 1.0:
