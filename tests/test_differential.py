@@ -1,4 +1,4 @@
-"""Features that tell components apart: fold changes, errors and tests, conditional on W."""
+"""Features that tell components apart: fold changes, errors and tests."""
 
 from __future__ import annotations
 
@@ -12,13 +12,8 @@ from scipy.stats import false_discovery_control, kstest, norm
 
 from klnmf import KLNMF, MiniBatchKLNMF
 from klnmf.simulate import draw_counts
-from klnmf.uncertainty import DifferentialFeatures, comparison, differential_features
-from klnmf.uncertainty.comparison import (
-    log_likelihoods,
-    log_share_covariances,
-    moderated_shares,
-    solved_shares,
-)
+from klnmf.uncertainty import DifferentialFeatures, differential_features, feature_regressions
+from klnmf.uncertainty.feature_regressions import Regressions
 
 # Three components with the same shares of 60 features, and ten features of each one's own.
 GENERATOR = np.random.default_rng(0)
@@ -66,9 +61,9 @@ def cost(x: np.ndarray, v: np.ndarray, L: np.ndarray, pseudo: np.ndarray | float
 
 def test_shares_have_the_greatest_likelihood() -> None:
     counts, L, _ = small_problem()
-    by_feature = sp.csr_array(counts)
-    x = solved_shares(by_feature, L, 1)
-    found = log_likelihoods(by_feature, L, x)
+    regressions = Regressions(sp.csr_array(counts), L, 1)
+    x = regressions.shares()
+    found = regressions.log_likelihoods(x)
     for j in range(5):
         best = minimize(cost, np.ones(3), (counts[j], L), bounds=[(1e-12, None)] * 3, tol=1e-14)
         assert -found[j] == pytest.approx(best.fun, rel=1e-9)
@@ -77,7 +72,8 @@ def test_shares_have_the_greatest_likelihood() -> None:
 
 def test_moderated_shares_are_positive_and_maximise_the_penalised_likelihood() -> None:
     counts, L, pseudo = small_problem()
-    x = moderated_shares(sp.csr_array(counts), L, pseudo, 1)
+    regressions = Regressions(sp.csr_array(counts), L, 1)
+    x = regressions.moderated_shares(pseudo)
     assert x.min() > 0.0
     for j in range(5):
         for k in range(3):
@@ -93,11 +89,12 @@ def test_moderated_shares_are_positive_and_maximise_the_penalised_likelihood() -
 def test_information_is_the_curvature_of_the_likelihood(
     entries_at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(comparison, "_ENTRIES_AT_ONCE", entries_at_once)
+    monkeypatch.setattr(feature_regressions, "_ENTRIES_AT_ONCE", entries_at_once)
     counts, L, pseudo = small_problem()
-    x = moderated_shares(sp.csr_array(counts), L, pseudo, 1)
+    regressions = Regressions(sp.csr_array(counts), L, 1)
+    x = regressions.moderated_shares(pseudo)
     covariances = np.concatenate(
-        [block for _, block in log_share_covariances(sp.csr_array(counts), L, x, pseudo)]
+        [block for _, block in regressions.log_share_covariances(x, pseudo, np.zeros(5))]
     )
     h = 1e-4
     for j in range(5):
@@ -150,17 +147,19 @@ def constrained_z(j: int, k: int, weights: np.ndarray) -> float:
 
 
 @pytest.mark.parametrize("j", [3, 17, 61])
-def test_tests_are_likelihood_ratios(model: KLNMF, j: int) -> None:
-    pair = differential_features(model, X, 2, components=[0], alternative="two-sided", W=W)
+def test_tests_of_poisson_counts_are_likelihood_ratios(model: KLNMF, j: int) -> None:
+    options: dict[str, Any] = {"components": [0], "W": W, "noise": "poisson"}
+    pair = differential_features(model, X, 2, alternative="two-sided", **options)
     assert pair.z.shape == (1, 90)
     assert pair.z[0, j] == pytest.approx(constrained_z(j, 0, np.eye(3)[2]), abs=0.01)
     assert pair.p_value[0, j] == pytest.approx(2 * norm.sf(abs(pair.z[0, j])))
     assert pair.reference[0, j] == 2
     sizes = W.sum(axis=0) * [0.0, 1.0, 1.0]
-    others = differential_features(model, X, "others", components=[0], W=W)
+    others = differential_features(model, X, "others", **options)
     assert others.z[0, j] == pytest.approx(constrained_z(j, 0, sizes / sizes.sum()), abs=0.01)
     assert others.p_value[0, j] == pytest.approx(norm.sf(others.z[0, j]))
     assert others.reference[0, j] == -1
+    assert others.dispersion is None
 
 
 def test_p_values_are_uniform_where_shares_are_equal(model: KLNMF) -> None:
@@ -185,11 +184,14 @@ def test_intervals_of_fold_changes_cover_no_change(model: KLNMF) -> None:
 @pytest.mark.parametrize("against", ["others", 2])
 def test_errors_of_fold_changes_come_from_the_information(model: KLNMF, against: str | int) -> None:
     found = differential_features(model, X, against, components=[0], W=W)
-    sizes = W.sum(axis=0)
+    regressions = Regressions(sp.csr_array(X.T), W, 1)
+    sizes = regressions.sizes
     weights = np.eye(3)[2] if against == 2 else sizes * [0, 1, 1] / sizes[1:].sum()
-    pseudo, by_feature = 1.5 * sizes / sizes.sum(), sp.csr_array(X.T)
-    x = moderated_shares(by_feature, W, pseudo, 1)
-    [(_, covariances)] = log_share_covariances(by_feature, W, x, pseudo)
+    pseudo = 1.5 * sizes / sizes.sum()
+    x = regressions.moderated_shares(pseudo)
+    assert found.dispersion is not None
+    alpha = found.dispersion.by_feature
+    [(_, covariances)] = regressions.log_share_covariances(x, pseudo, alpha)
 
     def change(logs: np.ndarray) -> float:
         return float(np.log2(np.exp(logs[0]) / (weights @ np.exp(logs))))
@@ -247,11 +249,11 @@ def test_scale_of_the_factors_and_threads_do_not_matter(model: KLNMF) -> None:
 
 
 def test_w_is_solved_for_where_it_is_not_given(model: KLNMF) -> None:
-    own = differential_features(model, X)
-    given = differential_features(model, X, W=model.transform(X))
-    np.testing.assert_array_equal(own.z, given.z)
-    sparse = differential_features(model, X, W=sp.csr_array(model.transform(X)))
-    np.testing.assert_allclose(own.z, sparse.z)
+    own = differential_features(model, X, noise="poisson")
+    given = differential_features(model, X, W=model.transform(X), noise="poisson")
+    np.testing.assert_allclose(own.z, given.z, atol=1e-4)
+    sparse = differential_features(model, X, W=sp.csr_array(model.transform(X)), noise="poisson")
+    np.testing.assert_allclose(given.z, sparse.z)
 
 
 def test_what_is_empty_is_not_compared(model: KLNMF) -> None:
@@ -296,7 +298,10 @@ def test_table_is_ordered_by_the_sure_change(found: DifferentialFeatures) -> Non
 
 def test_printed_and_as_a_frame(found: DifferentialFeatures, model: KLNMF) -> None:
     text = str(found)
-    assert "conditional on W" in text
+    assert "as Poisson counts do. W is given, and taken as known" in text
+    assert "uncertainty of the components" in str(differential_features(model, X))
+    poisson = differential_features(model, X, W=W, noise="poisson")
+    assert "are taken as Poisson counts" in str(poisson)
     assert "270 tests" in text
     assert [line.split()[:2] for line in text.splitlines()[2:5]] == [
         ["0", "10"],
@@ -324,6 +329,7 @@ def test_printed_and_as_a_frame(found: DifferentialFeatures, model: KLNMF) -> No
         ({"components": [1], "against": 1}, "cannot be compared with itself"),
         ({"alternative": "less"}, "alternative must be 'greater' or 'two-sided'; got 'less'"),
         ({"alternative": "two-sided"}, "requires alternative='greater'"),
+        ({"noise": "normal"}, "noise must be 'estimated' or 'poisson'; got 'normal'"),
         ({"level": 1.0}, "level must be between 0 and 1"),
         ({"W": W[:5]}, "W has 5 rows for the 200 samples"),
         ({"W": W[:, :2]}, "W must have one column per component"),

@@ -40,6 +40,7 @@ TAKES_MISSING: dict[str, Callable[..., Any]] = {
     "transform": MODEL.transform,
     "score": MODEL.score,
     "select_rank": lambda X, **known: select_rank(X, [1, 2], random_state=0, **known),
+    "differential_features": lambda X, **known: differential_features(MODEL, X, W=W, **known),
 }
 WITHOUT_MISSING: dict[str, Callable[..., Any]] = {
     "mini-batch fit": lambda X: MiniBatchKLNMF(R).fit(X),
@@ -47,7 +48,6 @@ WITHOUT_MISSING: dict[str, Callable[..., Any]] = {
     "consensus": lambda X: consensus(X, R, 2),
     "evaluate": lambda X: evaluate(MODEL, X),
     "bootstrap": lambda X: bootstrap(MODEL, X, 2),
-    "differential_features": lambda X: differential_features(MODEL, X),
     "write_report": lambda X: write_report(Path("nowhere"), MODEL, W, X),
 }
 OTHERS: dict[str, Callable[..., Any]] = {

@@ -6,7 +6,6 @@ import tracemalloc
 
 import numpy as np
 import pytest
-import scipy.stats
 
 import klnmf.simulate
 from klnmf.simulate import SimulatedCounts, _poisson_counts, draw_counts, simulate_counts
@@ -178,29 +177,3 @@ def test_draws_from_given_factors_are_those_of_the_planted_ones() -> None:
 def test_wrong_factors_are_named(W: object, components: object, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         draw_counts(W, components)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(("mean", "alpha"), [(0.3, 1.0), (2.0, 0.3), (40.0, 1.0), (0.05, 20.0)])
-def test_dispersed_draws_are_negative_binomial(mean: float, alpha: float) -> None:
-    W, components = np.full((40_000, 2), mean / 2), np.ones((2, 1))
-    drawn = draw_counts(W, components, random_state=0, dispersion=alpha).toarray().ravel()
-    expected = scipy.stats.nbinom(1 / alpha, 1 / (1 + alpha * mean))
-    values = np.arange(int(expected.ppf(0.995)) + 1)
-    found = np.searchsorted(np.sort(drawn), values, side="right") / len(drawn)
-    np.testing.assert_allclose(found, expected.cdf(values), atol=0.01)
-    assert drawn.var() == pytest.approx(mean + alpha * mean**2, rel=0.1)
-
-
-def test_features_have_their_own_dispersion() -> None:
-    W, components = np.full((20_000, 1), 3.0), np.ones((1, 2))
-    drawn = draw_counts(W, components, random_state=0, dispersion=[0.0, 1.0]).toarray()
-    np.testing.assert_allclose(drawn.var(axis=0), [3.0, 12.0], rtol=0.05)
-    plain = draw_counts(W, components, random_state=0)
-    assert (draw_counts(W, components, random_state=0, dispersion=0.0) != plain).nnz == 0
-    for wrong, message in (
-        ([1.0, 2.0, 3.0], r"dispersion must be a number or have shape \(2,\)"),
-        (-1.0, "dispersion must be nonnegative and finite"),
-        (np.nan, "dispersion must be nonnegative and finite"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            draw_counts(W, components, dispersion=wrong)

@@ -1,10 +1,12 @@
 """Uncertainty of a fitted model: dispersion, intervals, and tests for differential features."""
 
 from klnmf.uncertainty.bootstrap_result import Bootstrap, Draws
-from klnmf.uncertainty.differential import DifferentialFeatures, differential_features
+from klnmf.uncertainty.differential import differential_features
+from klnmf.uncertainty.differential_result import DifferentialFeatures
 from klnmf.uncertainty.intervals import Intervals
 from klnmf.uncertainty.overdispersion import Dispersion, dispersion
 from klnmf.uncertainty.parametric_bootstrap import bootstrap
+from klnmf.uncertainty.splitting import split_counts
 
 __all__ = [
     "Bootstrap",
@@ -15,4 +17,5 @@ __all__ = [
     "bootstrap",
     "differential_features",
     "dispersion",
+    "split_counts",
 ]

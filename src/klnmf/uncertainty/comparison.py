@@ -1,35 +1,21 @@
-"""Comparison of components by the shares of features: fold changes and likelihood ratios.
-
-Each feature is a Poisson regression on the amounts of the components in the samples. With W fixed
-and scaled so that component k has L_ik counts in sample i, feature j has the rates L x_j, where
-x_jk is its share of component k. The features are independent row problems, which the back-end
-solves all at once.
-"""
+"""Comparison of components by the shares of features: fold changes and tests."""
 
 import math
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
+from scipy.stats import norm
 
-from klnmf.backends import make_backend
-from klnmf.data.sparse_data import InMemoryData
-from klnmf.data.sums import row_ranges
-from klnmf.objective import Penalties
-from klnmf.solvers.base import Problem
-from klnmf.solvers.row_solve import RowSolve, solved_rows
 from klnmf.support.array_types import Array, FloatArray
+from klnmf.uncertainty.effective_score import effective_scores
+from klnmf.uncertainty.feature_regressions import Regressions
 
 # Counts that are added to every feature and component, on average over the components. They keep
 # fold changes finite, and those of small counts small.
 PSEUDO_COUNT = 0.5
-_ENTRIES_AT_ONCE = 1 << 22  # products L_ik x_jk in memory
-# The error of the log-likelihood is the square of this, far below 1, where differences matter.
-_SOLVE = RowSolve(tolerance=1e-7, rounds=200)
 
 
 @dataclass(frozen=True)
@@ -39,58 +25,78 @@ class ComparedShares:
     log2_fold_change: FloatArray
     standard_error: FloatArray
     z: FloatArray
+    p_larger: FloatArray  # probability of a larger z under the hypothesis of equal shares
+    p_smaller: FloatArray
     share: FloatArray
     reference_share: FloatArray
     reference: npt.NDArray[np.int64]  # component; −1 for all others together, or none
 
 
 def compared_shares(
-    counts: sp.csr_array, L: FloatArray, chosen: Array, against: str | int, n_threads: int
+    regressions: Regressions,
+    x: FloatArray,
+    chosen: Array,
+    against: str | int,
+    alpha: FloatArray | None,
+    groups: Iterable[tuple[Array, Regressions]],
 ) -> ComparedShares:
     """Compare each chosen component with another one, the nearest one, or all others.
 
-    L (n_samples × n_components) holds the expected counts of the components in the samples.
+    ``x`` are the shares of each feature, ``alpha`` its dispersion; None tests Poisson counts by the
+    likelihood ratio. ``groups`` of features have the regressions in which these are tested.
     """
-    shape = len(chosen), counts.shape[1]
-    empty: list[Any] = [np.full(shape, np.nan) for _ in range(5)]
+    shape = len(chosen), len(x)
+    empty: list[Any] = [np.full(shape, np.nan) for _ in range(7)]
     found = ComparedShares(*[*empty, np.full(shape, -1, np.int64)])
-    used = np.flatnonzero(L.sum(axis=0) > 0.0)
-    # Samples without any component carry no information about the shares.
-    filled = L.sum(axis=1) > 0.0
-    by_feature = sp.csr_array(counts[filled].T)
-    features = np.flatnonzero(np.diff(by_feature.indptr))
+    used = np.flatnonzero(regressions.sizes > 0.0)
+    has_counts = np.diff(regressions.counts.indptr) > 0
+    features = np.flatnonzero(has_counts)
     if len(used) < 2 or len(features) == 0 or (against not in ("nearest", "others", *used)):
         return found
-    X, L = by_feature[features], np.ascontiguousarray(L[np.ix_(filled, used)])
-    sizes = L.sum(axis=0)
+    dispersion = np.zeros(len(x)) if alpha is None else alpha
     place = {int(component): k for k, component in enumerate(used)}
     other = against if isinstance(against, str) else place[int(against)]
     rows = [row for row, component in enumerate(chosen) if int(component) in place]
     positions = [place[int(chosen[row])] for row in rows]
-
-    changes = _fold_changes(X, L, sizes, positions, other, n_threads)
-    x = solved_shares(X, L, n_threads)
-    best = log_likelihoods(X, L, x)
+    joint = regressions.of_features(features).on(np.ascontiguousarray(regressions.L[:, used]))
+    changes = _fold_changes(joint, positions, other, dispersion[features])
+    hypotheses = []
     for row, k, change in zip(rows, positions, changes, strict=True):
         found.log2_fold_change[row, features] = change.value / math.log(2.0)
         found.standard_error[row, features] = change.error / math.log(2.0)
-        found.share[row, features] = x[:, k]
+        # Weights of the components in the reference of each feature.
         if change.other is None:
-            weights = _weights_of_others(sizes, k)
-            reference = x @ weights
-            null = _null_likelihoods(X, L, k, weights, n_threads)
+            weights = np.tile(_weights_of_others(joint.sizes, k), (len(features), 1))
         else:
             found.reference[row, features] = used[change.other]
-            reference = x[np.arange(len(x)), change.other]
-            null = np.empty(len(x))
-            for partner in np.unique(change.other):
-                at = np.flatnonzero(change.other == partner)
-                weights = np.eye(len(sizes))[partner]
-                null[at] = _null_likelihoods(X[at], L, k, weights, n_threads)
-        found.reference_share[row, features] = reference
-        root = np.sqrt(np.maximum(2.0 * (best - null), 0.0))
-        found.z[row, features] = np.sign(x[:, k] - reference) * root
+            weights = np.eye(len(used))[change.other]
+        found.share[row, features] = x[features, used[k]]
+        found.reference_share[row, features] = (x[np.ix_(features, used)] * weights).sum(axis=1)
+        hypotheses.append((row, k, weights))
+    number = np.cumsum(has_counts) - 1  # of a feature among those with counts
+    for members, group in groups:
+        here = np.flatnonzero(np.diff(group.counts.indptr) > 0)
+        at = members[here]
+        part = group.of_features(here).on(np.ascontiguousarray(group.L[:, used]))
+        best = part.shares() if alpha is None else None
+        for row, k, weights in hypotheses:
+            for same, of_all in _equal_rows(weights[number[at]]):
+                alike = part.of_features(same)
+                if best is not None:
+                    tested = _likelihood_ratios(alike, best[same], k, of_all)
+                else:
+                    tested = _effective_scores(alike, k, of_all, dispersion[at[same]])
+                arrays = (found.z, found.p_larger, found.p_smaller)
+                for array, values in zip(arrays, tested, strict=True):
+                    array[row, at[same]] = values
     return found
+
+
+def _equal_rows(weights: FloatArray) -> Iterator[tuple[Array, FloatArray]]:
+    """Yield groups of features with the same reference, and its weights."""
+    references, which = np.unique(weights, axis=0, return_inverse=True)
+    for number, reference in enumerate(references):
+        yield np.flatnonzero(which.ravel() == number), reference
 
 
 def _weights_of_others(sizes: FloatArray, k: int) -> FloatArray:
@@ -98,15 +104,42 @@ def _weights_of_others(sizes: FloatArray, k: int) -> FloatArray:
     return np.asarray(weights / weights.sum())
 
 
-def _null_likelihoods(
-    X: sp.csr_array, L: FloatArray, k: int, weights: FloatArray, n_threads: int
-) -> FloatArray:
-    """Maximum log-likelihood of each feature under x_k = Σ_l weights_l x_l.
+# ---- tests of x_k = Σ_l weights_l x_l ------------------------------------------------------------
 
-    Then L x = Σ_{l ≠ k} (L_l + weights_l L_k) x_l, the same problem with one component less.
+
+def _under_hypothesis(regressions: Regressions, k: int, weights: FloatArray) -> Regressions:
+    """Return the regressions without component k, whose share follows from the others.
+
+    L x = Σ_{l ≠ k} (L_l + weights_l L_k) x_l is the same problem with one component less.
     """
-    merged = np.delete(L + np.outer(L[:, k], weights), k, axis=1)
-    return log_likelihoods(X, merged, solved_shares(X, merged, n_threads))
+    L = regressions.L
+    return regressions.on(np.delete(L + np.outer(L[:, k], weights), k, axis=1))
+
+
+def _likelihood_ratios(
+    regressions: Regressions, x: FloatArray, k: int, weights: FloatArray
+) -> tuple[FloatArray, ...]:
+    """Signed root of the likelihood ratio, with its normal probabilities."""
+    null = _under_hypothesis(regressions, k, weights)
+    ratio = regressions.log_likelihoods(x) - null.log_likelihoods(null.shares())
+    z = np.sign(x[:, k] - x @ weights) * np.sqrt(np.maximum(2.0 * ratio, 0.0))
+    return z, norm.sf(z), norm.cdf(z)
+
+
+def _effective_scores(
+    regressions: Regressions, k: int, weights: FloatArray, alpha: FloatArray
+) -> tuple[FloatArray, ...]:
+    """Effective score, with probabilities that allow for its skewness."""
+    null = _under_hypothesis(regressions, k, weights)
+    shares = null.moderated_shares(_pseudo_counts(null.sizes))
+    others = np.delete(weights, k)
+    x = np.insert(shares, k, shares @ others, axis=1)
+    contrast = np.insert(-others, k, 1.0)
+    score = effective_scores(regressions, x, contrast, alpha)
+    return score.z, score.upper_tail(), score.lower_tail()
+
+
+# ---- fold changes --------------------------------------------------------------------------------
 
 
 @dataclass
@@ -118,19 +151,19 @@ class _Change:
     other: npt.NDArray[np.int64] | None  # None: all others together
 
 
+def _pseudo_counts(sizes: FloatArray) -> FloatArray:
+    """In proportion to size: a feature without counts has the same share in each component."""
+    return np.asarray(PSEUDO_COUNT * len(sizes) * sizes / sizes.sum())
+
+
 def _fold_changes(
-    X: sp.csr_array,
-    L: FloatArray,
-    sizes: FloatArray,
-    components: list[int],
-    against: str | int,
-    n_threads: int,
+    regressions: Regressions, components: list[int], against: str | int, alpha: FloatArray
 ) -> list[_Change]:
-    """Moderated fold changes of these components, with errors from the Fisher information."""
-    n_features, n_components = X.shape[0], len(sizes)
-    # In proportion to size, so that a feature without counts has the same share in each component.
-    pseudo = PSEUDO_COUNT * n_components * sizes / sizes.sum()
-    x = moderated_shares(X, L, pseudo, n_threads)
+    """Moderated fold changes of these components, with their errors."""
+    sizes = regressions.sizes
+    n_features = regressions.counts.shape[0]
+    pseudo = _pseudo_counts(sizes)
+    x = regressions.moderated_shares(pseudo)
     found = [
         _Change(
             np.empty(n_features),
@@ -139,7 +172,7 @@ def _fold_changes(
         )
         for _ in components
     ]
-    for block, covariance in log_share_covariances(X, L, x, pseudo):
+    for block, covariance in regressions.log_share_covariances(x, pseudo, alpha):
         logs = np.log(x[block])
         variances = np.einsum("jkk->jk", covariance)
         every = np.arange(len(logs))
@@ -177,83 +210,3 @@ def _hardest_to_distinguish(x: FloatArray, covariance: FloatArray, k: int) -> np
     ratios = (x[:, [k]] - x) / spread
     ratios[:, k] = np.inf
     return np.asarray(np.argmin(ratios, axis=1))
-
-
-# ---- Poisson regressions -------------------------------------------------------------------------
-
-
-class Block(NamedTuple):
-    """Some features: their counts, with the feature, sample and rate of each count."""
-
-    features: slice
-    v: FloatArray
-    feature: Array  # from 0
-    sample: Array
-    y: FloatArray
-
-
-def solved_shares(by_feature: sp.csr_array, L: FloatArray, n_threads: int) -> FloatArray:
-    """Maximum likelihood estimates of the shares x ≥ 0 of each feature (a row), in float64."""
-    data = InMemoryData(sp.csr_array(by_feature, dtype=np.float64))
-    problem = Problem(make_backend("auto", data, n_threads), Penalties())
-    with closing(problem.backend) as backend:
-        return backend.download(solved_rows(problem, 0, [None, backend.upload(L)], _SOLVE))
-
-
-def blocks_of_features(by_feature: sp.csr_array, L: FloatArray, x: FloatArray) -> Iterator[Block]:
-    """Yield blocks of features small enough for arrays of size nnz × r and m × r × r."""
-    n_components = L.shape[1]
-    n_features = max(1, _ENTRIES_AT_ONCE // n_components**2)
-    for first, last in row_ranges(by_feature.indptr, max(1, _ENTRIES_AT_ONCE // n_components)):
-        for start in range(first, last, n_features):
-            features = slice(start, min(start + n_features, last))
-            part = by_feature[features]
-            feature = np.repeat(np.arange(part.shape[0]), np.diff(part.indptr))
-            y = np.einsum("pk,pk->p", L[part.indices], x[features][feature])
-            yield Block(features, part.data.astype(np.float64), feature, part.indices, y)
-
-
-def log_likelihoods(by_feature: sp.csr_array, L: FloatArray, x: FloatArray) -> FloatArray:
-    """Σ_i [v_i log y_i − y_i] of each feature, without the constant Σ log v!."""
-    found: FloatArray = -(x @ L.sum(axis=0))
-    for block in blocks_of_features(by_feature, L, x):
-        size = block.features.stop - block.features.start
-        found[block.features] += np.bincount(
-            block.feature, weights=block.v * np.log(block.y), minlength=size
-        )
-    return found
-
-
-def moderated_shares(
-    by_feature: sp.csr_array, L: FloatArray, pseudo_counts: FloatArray, n_threads: int
-) -> FloatArray:
-    """Shares that maximise the log-likelihood plus Σ_k a_k log x_k, so that none is 0.
-
-    The added terms are those of a_k counts in a sample with a tiny amount of component k alone.
-    """
-    samples = np.diag(1e-9 * L.sum(axis=0))
-    counts = np.tile(pseudo_counts, (by_feature.shape[0], 1))
-    with_pseudo = sp.hstack([sp.csr_array(by_feature, dtype=np.float64), sp.csr_array(counts)])
-    return solved_shares(sp.csr_array(with_pseudo), np.vstack([L, samples]), n_threads)
-
-
-def log_share_covariances(
-    by_feature: sp.csr_array, L: FloatArray, x: FloatArray, pseudo_counts: FloatArray
-) -> Iterator[tuple[slice, FloatArray]]:
-    """Yield blocks of features with the covariances (n_features × r × r) of their log x_j.
-
-    The observed information of x_j is I_j = Σ_i v_i L_i L_iᵀ / y_i² + diag(a / x_j²). That of its
-    log is diag(x_j) I_j diag(x_j) = Σ_i v_i s_i s_iᵀ + diag(a), where s_ik = L_ik x_jk / y_i is the
-    part of component k in the rate. Its inverse is the covariance.
-    """
-    for block in blocks_of_features(by_feature, L, x):
-        parts = L[block.sample] * x[block.features][block.feature]
-        parts *= (np.sqrt(block.v) / block.y)[:, np.newaxis]
-        size = block.features.stop - block.features.start
-        ends = np.searchsorted(block.feature, np.arange(size + 1))
-        information = np.empty((size, L.shape[1], L.shape[1]))
-        for j in range(size):
-            part = parts[ends[j] : ends[j + 1]]
-            np.matmul(part.T, part, out=information[j])
-        information += np.diag(pseudo_counts)
-        yield block.features, np.linalg.inv(information)

@@ -62,9 +62,7 @@ def data_of_fit(
 
     A model does not keep the constraints on its samples, so that they must be passed again.
     """
-    check_is_fitted(model, "components_")
-    given = {name: value for name, value in given.items() if value is not None}
-    check_arguments(given, function, OF_SAMPLES)
+    given = _checked_names(model, given, function)
     left_out = [
         name for name in model.constraint_names_ if name in OF_SAMPLES and name not in given
     ]
@@ -74,16 +72,7 @@ def data_of_fit(
             f"The model was fitted with {' and '.join(left_out)}, which it does not keep. Pass the "
             f"same again: {function}(model, X, {again})."
         )
-    check_sample_order(given, X)
-    missing = model._missing_cells(X, given.get("missing"))
-    takes_missing = "missing" in model.constraint_names_
-    counts = model._check(X, missing, reset=False, takes_missing=takes_missing)
-    if not is_integer_valued(counts):
-        raise ValueError(
-            f"X has values that are not whole numbers. {function} is for counts, not for weighted "
-            "or scaled data. Fit the model to the raw counts and pass those."
-        )
-    counts = counts.astype(model.components_.dtype, copy=False)
+    counts, missing = _whole_counts(model, X, given, function)
     parameters = model.get_params(deep=False)
     of_components = {name: parameters.get(name) for name in ComponentConstraints.__annotations__}
     H = model._H()
@@ -112,3 +101,53 @@ def data_of_fit(
     # The weight of a sample does not change its own row of W, except that 0 would hide it.
     by_row = None if constraints is None else replace(constraints, sample_weight=None)
     return DataOfFit(counts, constraints, model._solve_W(counts, H, by_row), H)
+
+
+def other_data(
+    model: FactorModel, X: Any, given: dict[str, Any], function: str
+) -> tuple[sp.csr_array, Constraints | None]:
+    """Check counts that come with their W: of other samples, or of another part of the counts."""
+    given = _checked_names(model, given, function)
+    superfluous = [name for name in ("fixed_W", "zero_W") if name in given]
+    if superfluous:
+        raise ValueError(
+            f"W is given, so there is nothing to solve for with {' and '.join(superfluous)}. Pass "
+            "W alone."
+        )
+    if "exposure" in model.constraint_names_ and "exposure" not in given:
+        raise ValueError(
+            "The model was fitted with exposure. Pass exposure=... together with W, or "
+            "numpy.ones(len(W)) if W is in counts, as from model.transform(X) without exposure."
+        )
+    counts, missing = _whole_counts(model, X, given, function)
+    constraints = check_constraints(
+        {**given, "missing": missing},
+        counts.shape,
+        model.n_components_,
+        counts.dtype,
+        names_seen_in_fit(model),
+    )
+    return counts, constraints
+
+
+def _checked_names(model: FactorModel, given: dict[str, Any], function: str) -> dict[str, Any]:
+    """Return the constraints on samples that were given; refuse other names."""
+    check_is_fitted(model, "components_")
+    given = {name: value for name, value in given.items() if value is not None}
+    check_arguments(given, function, OF_SAMPLES)
+    return given
+
+
+def _whole_counts(
+    model: FactorModel, X: Any, given: dict[str, Any], function: str
+) -> tuple[sp.csr_array, sp.csr_array | None]:
+    """Return the counts, in the type of the components, and the missing cells."""
+    check_sample_order(given, X)
+    missing = model._missing_cells(X, given.get("missing"))
+    counts = model._check(X, missing, reset=False, takes_missing=True)
+    if not is_integer_valued(counts):
+        raise ValueError(
+            f"X has values that are not whole numbers. {function} is for counts, not for weighted "
+            "or scaled data. Fit the model to the raw counts and pass those."
+        )
+    return counts.astype(model.components_.dtype, copy=False), missing

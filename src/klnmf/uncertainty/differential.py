@@ -1,143 +1,31 @@
 """`differential_features`: features with a larger share in one component than in others."""
 
+import copy
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
 from numbers import Integral
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Unpack, get_args
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 from scipy.stats import false_discovery_control, norm
+from sklearn.utils.validation import check_is_fitted
 
 from klnmf.backends.cpu import effective_threads
+from klnmf.constraints.constraints import FitConstraints
 from klnmf.estimators.base import FactorModel
 from klnmf.support.array_types import FloatArray
 from klnmf.support.number_checks import checked_fraction
-from klnmf.topics.checks import Names, checked_choice, checked_names, checked_representation
+from klnmf.topics.checks import Names, checked_choice, checked_representation
 from klnmf.uncertainty.comparison import compared_shares
-from klnmf.uncertainty.inputs import check_is_data_of_fit, checked_whole_counts, names_of_features
+from klnmf.uncertainty.data_of_fit import data_of_fit, other_data
+from klnmf.uncertainty.differential_result import DifferentialFeatures
+from klnmf.uncertainty.feature_regressions import Regressions
+from klnmf.uncertainty.inputs import names_of_features
+from klnmf.uncertainty.sample_amounts import Amounts, fitted_amounts, given_amounts
 
 Alternative = Literal["greater", "two-sided"]
-
-
-@dataclass(frozen=True, eq=False)
-class DifferentialFeatures:
-    """Differences between components, as returned by `klnmf.uncertainty.differential_features`.
-
-    It prints as a table. All results are conditional on W. The arrays have one row per tested
-    component and one column per feature, with NaN if there is nothing to compare.
-
-    Attributes
-    ----------
-    components : ndarray of int, shape (n_tested,)
-        Components that were tested, in the order of the rows.
-    log2_fold_change : ndarray
-        Log₂ of the share in the component divided by the share in the reference, moderated.
-    lower, upper, standard_error : ndarray
-        Interval of the fold change at ``level``, and its standard error.
-    z, p_value, q_value : ndarray
-        Signed root of the likelihood-ratio statistic, p-value, and q-value (Benjamini and Hochberg)
-        over all entries.
-    share, reference_share : ndarray
-        Maximum likelihood estimates, given W, of the share of the feature in the component and in
-        the reference.
-    reference : ndarray of int
-        Component used as the reference; −1 for all others together, or if nothing was compared.
-    against, alternative, level, feature_names
-        As passed to `differential_features`.
-    """
-
-    components: npt.NDArray[np.intp]
-    log2_fold_change: FloatArray
-    lower: FloatArray
-    upper: FloatArray
-    standard_error: FloatArray
-    z: FloatArray
-    p_value: FloatArray
-    q_value: FloatArray
-    share: FloatArray
-    reference_share: FloatArray
-    reference: npt.NDArray[np.int64]
-    against: str | int
-    alternative: str
-    level: float
-    feature_names: list[str] | None
-
-    def table(
-        self, component: int, n_top: int | None = 10, max_q: float = 0.05
-    ) -> dict[str, npt.NDArray[Any]]:
-        """Return the leading features of a component.
-
-        Parameters
-        ----------
-        component : int
-            Number of the component.
-        n_top : int or None, default=10
-            Largest number of features; None returns all of them.
-        max_q : float, default=0.05
-            Largest q-value of the listed features; 1 lists all that were tested.
-
-        Returns
-        -------
-        dict of ndarray
-            feature, and one column for each array of the class, in decreasing order of ``lower``.
-        """
-        rows = np.flatnonzero(self.components == component)
-        if len(rows) == 0:
-            tested = ", ".join(map(str, self.components))
-            raise ValueError(f"component must be one of those tested: {tested}; got {component}.")
-        row = int(rows[0])
-        listed = np.flatnonzero(self.q_value[row] <= max_q)
-        listed = listed[np.argsort(-self.lower[row, listed], kind="stable")][:n_top]
-        return {"feature": self._names()[listed], **self._entries(row, listed)}
-
-    def frame(self) -> Any:
-        """Return all results as a DataFrame (extra ``dataframes``).
-
-        Returns
-        -------
-        pandas.DataFrame
-            One row for each component and feature that was tested.
-        """
-        from klnmf.frames import table_frame
-
-        rows, columns = np.nonzero(np.isfinite(self.p_value))
-        keys = {"component": self.components[rows], "feature": self._names()[columns]}
-        return table_frame(keys | self._entries(rows, columns))
-
-    def __str__(self) -> str:
-        """Return the leading features of each component."""
-        reference = {
-            "nearest": "the nearest other component for each feature",
-            "others": "all other components together",
-        }.get(str(self.against), f"component {self.against}")
-        lines = [
-            f"Features compared with {reference}: log2 fold change [{self.level:.3g} interval], "
-            "false discovery rate 0.05.",
-            "component  features  leading features",
-        ]
-        for row, component in enumerate(self.components):
-            table = self.table(int(component), 5)
-            columns = (table[name] for name in ("feature", "log2_fold_change", "lower", "upper"))
-            leading = ", ".join(
-                f"{name} {change:.1f} [{low:.1f}, {high:.1f}]"
-                for name, change, low, high in zip(*columns, strict=True)
-            )
-            n_found = int(np.sum(self.q_value[row] <= 0.05))
-            lines.append(f"{component:9d} {n_found:9d}  {leading or '(none)'}")
-        remark = (
-            f"{np.isfinite(self.p_value).sum()} tests, valid for Poisson counts and conditional on "
-            "W: the errors do not include the uncertainty of W."
-        )
-        return "\n".join([*lines, "", remark])
-
-    def _entries(self, rows: Any, columns: Any) -> dict[str, npt.NDArray[Any]]:
-        arrays = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {name: array[rows, columns] for name, array in arrays.items() if np.ndim(array) == 2}
-
-    def _names(self) -> npt.NDArray[Any]:
-        return np.array(checked_names(self.feature_names, self.log2_fold_change.shape[1]))
+Noise = Literal["estimated", "poisson"]
 
 
 def differential_features(
@@ -147,31 +35,34 @@ def differential_features(
     *,
     components: Sequence[int] | None = None,
     alternative: Alternative = "greater",
+    noise: Noise = "estimated",
     level: float = 0.95,
     W: Any = None,
     feature_names: Names | None = None,
     n_threads: int | None = None,
+    **constraints: Unpack[FitConstraints],
 ) -> DifferentialFeatures:
     """Find features with a larger share in a component than in the other components.
 
     For each component and feature, this compares the share of the feature in the component with its
     share in the reference: the log₂ fold change with an interval, and a test of equal shares.
 
-    **All results are conditional on W**: the errors do not include that W was estimated from the
-    same counts. This hardly matters if samples have many counts. If they have few, there may be
-    twice as many false discoveries as the q-values suggest (docs/performance.md). For counts that
-    vary more than Poisson counts the p-values are too small; see ``dispersion`` of `bootstrap`.
+    Each feature is a regression of its counts on W. Counts may vary more than Poisson counts: their
+    variance is y + α y² for a rate of y, with α estimated for each feature (`dispersion`). The test
+    is Neyman's C(α) test, which holds on both sides, also where shares are 0 and for rare features.
+    A feature is tested with the W that nine tenths of the other features give, so that its own
+    noise is not in the W with which it is tested. Fold changes are moderated: on average half a
+    count per component is added to each feature, which keeps them finite and shrinks those of rare
+    features. docs/maths.md has the derivations, docs/performance.md the measured rates.
 
-    Given W, each feature is a Poisson regression with nonnegative coefficients. The test is a
-    likelihood-ratio test, also valid for shares of 0, and ``z`` is its signed root. Fold changes
-    are moderated: on average half a count per component is added to each feature, which keeps them
-    finite and shrinks those of rare features. Their standard errors come from the Fisher
-    information.
+    **The components are taken as they are.** Their uncertainty is not part of the errors. And a
+    model finds components even in noise: features that have shaped a component will often differ
+    between components. To test with counts that took no part in the fit, use `split_counts`.
 
     Parameters
     ----------
     model : KLNMF or MiniBatchKLNMF
-        A fitted model.
+        A fitted model. Penalties on W do not apply here: its maximum likelihood estimate is used.
     X : {array-like, sparse matrix or array, DataFrame} of shape (n_samples, n_features)
         The counts of the fit, or other counts together with their W.
     against : {"nearest", "others"} or int, default="nearest"
@@ -183,15 +74,26 @@ def differential_features(
     alternative : {"greater", "two-sided"}, default="greater"
         Whether to test for larger shares only, or for smaller ones as well. "nearest" requires
         "greater".
+    noise : {"estimated", "poisson"}, default="estimated"
+        The variance of the counts: estimated, or that of Poisson counts. "poisson" makes
+        likelihood-ratio tests with the W of the model. It is faster, its false discoveries are many
+        if the counts vary more, and its one-sided tests do not hold where other components do not
+        have the feature.
     level : float, default=0.95
         Level of the intervals of the fold changes.
     W : array-like of shape (n_samples, n_components), default=None
-        Representation of the samples. None computes it as ``transform`` does, and requires the X of
-        the fit. For other samples, pass ``model.transform(X)``.
+        Representation of the samples, taken as known. None estimates it, and requires the X of the
+        fit. With `split_counts`, pass that of the other part; for other samples,
+        ``model.transform(X)``.
     feature_names : sequence of str, default=None
         Names for the printed result. None uses the names seen in ``fit``.
     n_threads : int, default=None
         Number of threads, as in `klnmf.KLNMF`. The result does not depend on it.
+    **constraints
+        ``sample_weight``, ``exposure``, ``missing``, ``fixed_W`` and ``zero_W``, as in
+        ``KLNMF.fit``, if the model was fitted with them. Samples count by their weights, and the
+        errors are those of weighted sums. All shares are free in the regressions, also those of
+        fixed components and of zeros.
 
     Returns
     -------
@@ -211,34 +113,81 @@ def differential_features(
     True
     """
     level = checked_fraction("level", level)
-    counts = checked_whole_counts(model, X)
-    if W is None:
-        way_out = "Pass the X of the fit. For other samples, also pass W=model.transform(X)."
-        check_is_data_of_fit(model, counts, way_out)
+    checked_choice(noise, "noise", get_args(Noise))
+    threads, is_poisson = effective_threads(n_threads), noise == "poisson"
+    if is_poisson and constraints.get("sample_weight") is not None:
+        raise ValueError(
+            "sample_weight and noise='poisson' exclude each other: a likelihood ratio of weighted "
+            "counts has no known distribution. Leave noise out."
+        )
+    check_is_fitted(model, "components_")
     names = names_of_features(model, feature_names)
     chosen = _chosen_components(components, against, alternative, model.n_components_)
-    threads = effective_threads(n_threads)
-    H = model._H()
-    given: Any = model._solve_W(counts, H) if W is None else checked_representation(W, H.shape[1])
-    dense = given.toarray() if sp.issparse(given) else given
-    if len(dense) != counts.shape[0]:
-        raise ValueError(f"W has {len(dense)} rows for the {counts.shape[0]} samples of X.")
-    L = dense.astype(np.float64) * H.sum(axis=0, dtype=np.float64)
-    result = compared_shares(counts, L, chosen, against, threads)
-    z = float(norm.ppf(0.5 + level / 2.0))
-    p_value = norm.sf(result.z) if alternative == "greater" else 2.0 * norm.sf(np.abs(result.z))
+    if W is None:
+        amounts = _amounts_of_fit(model, X, {**constraints}, threads, is_poisson)
+    else:
+        amounts = _amounts_of_others(model, X, W, {**constraints}, threads, is_poisson)
+    variation = amounts.dispersion
+    alpha = None if variation is None else variation.by_feature
+    result = compared_shares(
+        amounts.regressions, amounts.shares, chosen, against, alpha, amounts.groups
+    )
+    p_value = result.p_larger
+    if alternative == "two-sided":
+        p_value = np.minimum(2.0 * np.minimum(result.p_larger, result.p_smaller), 1.0)
+    width = float(norm.ppf(0.5 + level / 2.0)) * result.standard_error
     return DifferentialFeatures(
         components=chosen,
-        lower=result.log2_fold_change - z * result.standard_error,
-        upper=result.log2_fold_change + z * result.standard_error,
+        log2_fold_change=result.log2_fold_change,
+        lower=result.log2_fold_change - width,
+        upper=result.log2_fold_change + width,
+        standard_error=result.standard_error,
+        z=result.z,
         p_value=p_value,
         q_value=_q_values(p_value),
-        **vars(result),
+        share=result.share,
+        reference_share=result.reference_share,
+        reference=result.reference,
+        dispersion=variation,
+        is_W_given=W is not None,
         against=against if isinstance(against, str) else int(against),
         alternative=alternative,
         level=level,
         feature_names=names,
     )
+
+
+def _amounts_of_fit(
+    model: FactorModel, X: Any, given: dict[str, Any], n_threads: int, is_poisson: bool
+) -> Amounts:
+    if any(model._penalties().penalised_modes):
+        model = copy.copy(model)
+        model.set_params(l1_W=0.0, l2_W=0.0)
+    way_out = "Pass the X of the fit. For other samples, also pass W=model.transform(X)."
+    fit = data_of_fit(model, X, given, "differential_features", way_out)
+    return fitted_amounts(fit, n_threads, is_poisson=is_poisson)
+
+
+def _amounts_of_others(
+    model: FactorModel, X: Any, W: Any, given: dict[str, Any], n_threads: int, is_poisson: bool
+) -> Amounts:
+    counts, constraints = other_data(model, X, given, "differential_features")
+    checked = checked_representation(W, model.n_components_)
+    L = np.asarray(checked.toarray() if sp.issparse(checked) else checked, dtype=np.float64)
+    L = L * model._H().sum(axis=0, dtype=np.float64)
+    if len(L) != counts.shape[0]:
+        raise ValueError(f"W has {len(L)} rows for the {counts.shape[0]} samples of X.")
+    regressions = Regressions(sp.csr_array(counts.T), L, n_threads)
+    if constraints is not None:
+        missing, exposure = constraints.missing, constraints.exposure
+        regressions = Regressions(
+            regressions.counts,
+            L if exposure is None else L * exposure[:, np.newaxis],
+            n_threads,
+            constraints.sample_weight,
+            None if missing is None else sp.csr_array(missing.T),
+        )
+    return given_amounts(regressions, is_poisson=is_poisson)
 
 
 def _chosen_components(

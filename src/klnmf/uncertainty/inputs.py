@@ -22,9 +22,9 @@ def checked_whole_counts(model: FactorModel, X: Any) -> sp.csr_array:
     others = [name for name in model.constraint_names_ if name not in supported]
     if others:
         raise ValueError(
-            f"The model was fitted with {', '.join(others)}. differential_features does not "
-            "support this. Fit a model without it. It does support fixed_components, and exposure "
-            "without penalties."
+            f"The model was fitted with {', '.join(others)}. bootstrap and differential_features "
+            "do not support this. Fit a model without it. They do support fixed_components, and "
+            "exposure without penalties."
         )
     counts = model._check(X, reset=False)
     if not is_integer_valued(counts):
@@ -46,6 +46,14 @@ def check_is_data_of_fit(model: FactorModel, counts: sp.csr_array, way_out: str)
             f"X ({n:,} samples × {m:,} features, {total:,.0f} counts) is not the data that the "
             f"model was fitted to. {way_out}"
         )
+
+
+def n_fixed_components(model: FactorModel) -> int:
+    """Return how many components were fixed in the fit; they come first."""
+    fixed: Any = model.get_params(deep=False).get("fixed_components")  # streams do not have it
+    if fixed is None:
+        return 0
+    return 1 if np.ndim(fixed) == 1 else int(np.shape(fixed)[0])
 
 
 def names_of_features(model: FactorModel, feature_names: Names | None) -> list[str] | None:

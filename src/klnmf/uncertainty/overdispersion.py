@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Unpack
 
 import numpy as np
@@ -115,7 +115,7 @@ def estimated_dispersion(fit: FittedRates) -> Dispersion:
     1 / (1 + α y) with typical rates y, are biased far less.
     """
     n, m = fit.counts.shape
-    typical_row, typical_column = _typical_rates(fit)
+    typical_row, typical_column = typical_rates(fit.W, fit.H)
     # A sample counts as much as it did in the fit.
     given = np.ones(n) if fit.weights[0] is None else fit.weights[0]
     common, rows, columns = 0.0, given, np.ones(m)
@@ -130,19 +130,13 @@ def estimated_dispersion(fit: FittedRates) -> Dispersion:
     total = float(columns @ sums.squares)
     error = math.sqrt(float(columns**2 @ variances)) / total if total > 0.0 else 0.0
     if not common > ERRORS_ABOVE_POISSON * error:
-        return replace(poisson_dispersion(m), standard_error=error)
+        return Dispersion(0.0, error, np.zeros(m), 1.0)
     by_feature = _shrunk(sums, common, variances)
     return Dispersion(common, error, by_feature, _mean_factor(fit, by_feature))
 
 
-def poisson_dispersion(n_features: int) -> Dispersion:
-    """Dispersion of Poisson counts."""
-    return Dispersion(0.0, 0.0, np.zeros(n_features), 1.0)
-
-
-def _typical_rates(fit: FittedRates) -> tuple[FloatArray, FloatArray]:
+def typical_rates(W: FloatArray, H: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Mean rate of the cell of a count, Σ y² / Σ y, by sample and by feature."""
-    W, H = fit.W, fit.H
     found = []
     for one, other in ((W, H), (H, W)):
         squares = np.einsum("ik,ik->i", one @ (other.T @ other), one)

@@ -1,0 +1,141 @@
+"""`DifferentialFeatures`: the result of `differential_features`."""
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from klnmf.support.array_types import FloatArray
+from klnmf.topics.checks import checked_names
+from klnmf.uncertainty.overdispersion import Dispersion
+
+
+@dataclass(frozen=True, eq=False)
+class DifferentialFeatures:
+    """Differences between components, as returned by `klnmf.uncertainty.differential_features`.
+
+    It prints as a table, with what it assumes. The arrays have one row per tested component and one
+    column per feature, with NaN if there is nothing to compare.
+
+    Attributes
+    ----------
+    components : ndarray of int, shape (n_tested,)
+        Components that were tested, in the order of the rows.
+    log2_fold_change : ndarray
+        Log₂ of the share in the component divided by the share in the reference, moderated.
+    lower, upper, standard_error : ndarray
+        Interval of the fold change at ``level``, and its standard error.
+    z, p_value, q_value : ndarray
+        Effective score divided by its standard error, p-value, and q-value (Benjamini and Hochberg)
+        over all entries. The p-value allows for the skewness of z, which matters for rare features.
+        With noise="poisson", z is the signed root of the likelihood-ratio statistic.
+    share, reference_share : ndarray
+        Estimates of the share of the feature in the component and in the reference.
+    reference : ndarray of int
+        Component used as the reference; −1 for all others together, or if nothing was compared.
+    dispersion : Dispersion or None
+        Variance of the counts that was used; None if they were taken as Poisson counts.
+    is_W_given : bool
+        Whether W was passed, and so taken as known.
+    against, alternative, level, feature_names
+        As passed to `differential_features`.
+    """
+
+    components: npt.NDArray[np.intp]
+    log2_fold_change: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+    standard_error: FloatArray
+    z: FloatArray
+    p_value: FloatArray
+    q_value: FloatArray
+    share: FloatArray
+    reference_share: FloatArray
+    reference: npt.NDArray[np.int64]
+    dispersion: Dispersion | None
+    is_W_given: bool  # noqa: N815
+    against: str | int
+    alternative: str
+    level: float
+    feature_names: list[str] | None
+
+    def table(
+        self, component: int, n_top: int | None = 10, max_q: float = 0.05
+    ) -> dict[str, npt.NDArray[Any]]:
+        """Return the leading features of a component.
+
+        Parameters
+        ----------
+        component : int
+            Number of the component.
+        n_top : int or None, default=10
+            Largest number of features; None returns all of them.
+        max_q : float, default=0.05
+            Largest q-value of the listed features; 1 lists all that were tested.
+
+        Returns
+        -------
+        dict of ndarray
+            feature, and one column for each array of the class, in decreasing order of ``lower``.
+        """
+        rows = np.flatnonzero(self.components == component)
+        if len(rows) == 0:
+            tested = ", ".join(map(str, self.components))
+            raise ValueError(f"component must be one of those tested: {tested}; got {component}.")
+        row = int(rows[0])
+        listed = np.flatnonzero(self.q_value[row] <= max_q)
+        listed = listed[np.argsort(-self.lower[row, listed], kind="stable")][:n_top]
+        return {"feature": self._names()[listed], **self._entries(row, listed)}
+
+    def frame(self) -> Any:
+        """Return all results as a DataFrame (extra ``dataframes``).
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row for each component and feature that was tested.
+        """
+        from klnmf.frames import table_frame
+
+        rows, columns = np.nonzero(np.isfinite(self.p_value))
+        keys = {"component": self.components[rows], "feature": self._names()[columns]}
+        return table_frame(keys | self._entries(rows, columns))
+
+    def __str__(self) -> str:
+        """Return the leading features of each component."""
+        reference = {
+            "nearest": "the nearest other component for each feature",
+            "others": "all other components together",
+        }.get(str(self.against), f"component {self.against}")
+        lines = [
+            f"Features compared with {reference}: log2 fold change [{self.level:.3g} interval], "
+            "false discovery rate 0.05.",
+            "component  features  leading features",
+        ]
+        for row, component in enumerate(self.components):
+            table = self.table(int(component), 5)
+            columns = (table[name] for name in ("feature", "log2_fold_change", "lower", "upper"))
+            leading = ", ".join(
+                f"{name} {change:.1f} [{low:.1f}, {high:.1f}]"
+                for name, change, low, high in zip(*columns, strict=True)
+            )
+            n_found = int(np.sum(self.q_value[row] <= 0.05))
+            lines.append(f"{component:9d} {n_found:9d}  {leading or '(none)'}")
+        n_tests = int(np.isfinite(self.p_value).sum())
+        of_W = (
+            "given, and taken as known"
+            if self.is_W_given
+            else "estimated: the errors do not include the uncertainty of the components"
+        )
+        noise = "The counts are taken as Poisson counts."
+        if self.dispersion is not None:
+            noise = str(self.dispersion)
+        return "\n".join([*lines, "", f"{n_tests} tests. {noise} W is {of_W}."])
+
+    def _entries(self, rows: Any, columns: Any) -> dict[str, npt.NDArray[Any]]:
+        arrays = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: array[rows, columns] for name, array in arrays.items() if np.ndim(array) == 2}
+
+    def _names(self) -> npt.NDArray[Any]:
+        return np.array(checked_names(self.feature_names, self.log2_fold_change.shape[1]))

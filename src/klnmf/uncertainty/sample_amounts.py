@@ -1,0 +1,194 @@
+"""Amounts L of the components in the samples: on what the counts of a feature are regressed.
+
+L is W, scaled to counts. With fitted W and counts that may vary more than Poisson counts, two
+things keep the noise of a feature out of the W with which it is tested:
+
+- W and the shares x are estimated once more, with the weights 1 / (1 + α y) of a variance of
+  y + α y²: without them the noise of the largest rates decides. The back-end has weights of rows
+  and columns, so y is the typical rate of the feature (for W) or of the sample (for x).
+- The features are dealt out to groups, and each group is tested with the W that the features of the
+  *other* groups give.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from klnmf.support.array_types import Array, FloatArray
+from klnmf.uncertainty.data_of_fit import DataOfFit
+from klnmf.uncertainty.feature_regressions import Regressions, solved_rows_of
+from klnmf.uncertainty.overdispersion import Dispersion, estimated_dispersion, typical_rates
+from klnmf.uncertainty.residual_moments import FittedRates
+
+N_GROUPS = 10
+
+
+class Amounts(NamedTuple):
+    """Regressions of all features for estimates, and of groups of features for tests."""
+
+    regressions: Regressions
+    shares: FloatArray  # features × components; those of a component sum to 1
+    dispersion: Dispersion | None  # None: taken as Poisson counts
+    groups: Iterable[tuple[Array, Regressions]]
+
+
+def given_amounts(regressions: Regressions, *, is_poisson: bool) -> Amounts:
+    """Take the amounts as known."""
+    regressions = _of_informative_samples(regressions)
+    regressions = regressions.weighted(regressions.weight)
+    x = regressions.shares()
+    shares = _normalised(x)[0]
+    everything = [(np.arange(len(x)), regressions)]
+    if is_poisson:
+        return Amounts(regressions, shares, None, everything)
+    known = np.zeros(x.shape[1], dtype=bool)
+    fit = FittedRates(
+        sp.csr_array(regressions.counts.T),
+        regressions.L,
+        x,
+        weights=(regressions.weight, None),
+        is_free=(known, ~known),
+        missing=_transposed(regressions.missing),
+    )
+    return Amounts(regressions, shares, estimated_dispersion(fit), everything)
+
+
+def fitted_amounts(fit: DataOfFit, n_threads: int, *, is_poisson: bool) -> Amounts:
+    """Estimate the amounts from the counts, given the components."""
+    W, H = fit.rates
+    shares, sizes = _normalised(H)
+    L = W * sizes
+    constraints = fit.constraints
+    missing = None if constraints is None else constraints.missing
+    weight = None if constraints is None else constraints.sample_weight
+    regressions = Regressions(
+        sp.csr_array(fit.counts.T), L, n_threads, weight, _transposed(missing)
+    )
+    if is_poisson:
+        return given_amounts(regressions, is_poisson=True)
+    used = _is_informative(regressions)
+    regressions, L = regressions.of_samples(used), L[used]
+    regressions = regressions.weighted(regressions.weight)
+    rows = _RowsOfW.of(fit, used, n_threads)
+
+    first, x = _scaled(regressions)
+    variation = rows.dispersion(first, x, rows.feature_weight)
+    of_samples, of_features = _inverse_variances(variation, first.L, x)
+    L = rows.solved(shares, of_features, L)
+    own = 1.0 if regressions.weight is None else regressions.weight
+    second, x = _scaled(regressions.on(L).weighted(own * of_samples))
+    variation = rows.dispersion(second, x, rows.weights(of_features))
+    # What is known of the components is in those of the model, not in x.
+    known = {"fixed_components", "zero_components"}.intersection(
+        [] if constraints is None else constraints.names
+    )
+    pair = (shares, L) if known else (x, second.L)
+    of_features = _inverse_variances(variation, second.L, x)[1]
+    return Amounts(second, x, variation, rows.groups(regressions, *pair, of_features))
+
+
+def _is_informative(regressions: Regressions) -> Array:
+    """Find samples with components and weight; others say nothing about the shares."""
+    positive = regressions.L.sum(axis=1) > 0.0
+    if regressions.weight is not None:
+        positive &= regressions.weight > 0.0
+    return np.asarray(positive)
+
+
+def _of_informative_samples(regressions: Regressions) -> Regressions:
+    informative = _is_informative(regressions)
+    return regressions if informative.all() else regressions.of_samples(informative)
+
+
+def _scaled(regressions: Regressions) -> tuple[Regressions, FloatArray]:
+    """Scale the amounts so that the shares of each component sum to 1; return these too."""
+    x, sums = _normalised(regressions.shares())
+    return regressions.on(regressions.L * sums), x
+
+
+def _normalised(x: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Shares that sum to 1 in each component, and the sums that they had."""
+    sums = x.sum(axis=0)
+    return x / np.where(sums > 0.0, sums, 1.0), sums
+
+
+def _inverse_variances(
+    variation: Dispersion, L: FloatArray, x: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Weights 1 / (1 + α y) of the samples and of the features, for their typical rates y."""
+    of_samples, of_features = typical_rates(L, x)
+    return (
+        1.0 / (1.0 + variation.common * of_samples),
+        1.0 / (1.0 + variation.by_feature * of_features),
+    )
+
+
+def _transposed(pattern: sp.csr_array | None) -> sp.csr_array | None:
+    return None if pattern is None else sp.csr_array(pattern.T)
+
+
+@dataclass(frozen=True)
+class _RowsOfW:
+    """The row problems of W, with the constraints of the fit."""
+
+    counts: sp.csr_array  # samples × features
+    n_threads: int
+    feature_weight: FloatArray | None
+    missing: sp.csr_array | None
+    zeros: sp.csr_array | None
+    is_free: tuple[Array | None, Array | None]
+
+    @classmethod
+    def of(cls, fit: DataOfFit, samples: Array, n_threads: int) -> "_RowsOfW":
+        counts, constraints = fit.counts[samples], fit.constraints
+        if constraints is None:
+            return cls(counts, n_threads, None, None, None, (None, None))
+        missing, zeros = constraints.missing, constraints.zeros[0]
+        return cls(
+            counts,
+            n_threads,
+            constraints.feature_weight,
+            None if missing is None else missing[samples],
+            None if zeros is None else zeros[samples],
+            (~constraints.is_frozen(0), None),
+        )
+
+    def weights(self, of_features: FloatArray) -> FloatArray:
+        return of_features if self.feature_weight is None else of_features * self.feature_weight
+
+    def solved(self, x: FloatArray, of_features: FloatArray, L: FloatArray) -> FloatArray:
+        """Amounts for shares x; columns that were fixed in the fit stay as in L."""
+        n_fixed = 0 if self.is_free[0] is None else int((~self.is_free[0]).sum())
+        return solved_rows_of(
+            self.counts,
+            x,
+            self.n_threads,
+            weight=self.weights(of_features),
+            missing=self.missing,
+            fixed=np.ascontiguousarray(L[:, len(L.T) - n_fixed :]) if n_fixed else None,
+            zeros=self.zeros,
+        )
+
+    def dispersion(
+        self, regressions: Regressions, x: FloatArray, feature_weight: FloatArray | None
+    ) -> Dispersion:
+        weights = (regressions.weight, feature_weight)
+        return estimated_dispersion(
+            FittedRates(self.counts, regressions.L, x, weights, self.is_free, self.missing)
+        )
+
+    def groups(
+        self, regressions: Regressions, x: FloatArray, L: FloatArray, of_features: FloatArray
+    ) -> Iterator[tuple[Array, Regressions]]:
+        """Yield features, dealt out by their counts, with regressions on the W of all others."""
+        order = np.argsort(self.counts.sum(axis=0), kind="stable")
+        n_groups = min(N_GROUPS, len(order))
+        for first in range(n_groups):
+            members = np.sort(order[first::n_groups])
+            of_others = of_features.copy()
+            of_others[members] = 0.0
+            tested = regressions.of_features(members).on(self.solved(x, of_others, L))
+            yield members, _of_informative_samples(tested)
