@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import scipy.sparse as sp
 from klnmf import KLNMF
 from klnmf.data.sparse_data import InMemoryData
 from klnmf.model_selection import Consensus, consensus
-from klnmf.model_selection.consensus_runs import clustered, distances, mean_distance_to_neighbours
+from klnmf.model_selection.consensus_groups import clustered, distances, mean_distance_to_neighbours
 from klnmf.objective import kl_divergence
 from klnmf.simulate import simulate_counts
 from klnmf.topics import match_components
@@ -66,7 +67,7 @@ def test_result_does_not_depend_on_jobs_and_x_is_prepared_once(
         original(self, X)
 
     monkeypatch.setattr(InMemoryData, "__init__", counted)
-    again = consensus(PLANTED.X, 4, n_runs=12, n_jobs=3, random_state=0)
+    again = consensus(PLANTED.X, 4, n_runs=12, n_jobs=3, n_null_runs=0, random_state=0)
     assert len(made) == 1
     np.testing.assert_array_equal(found.components, again.components)
     np.testing.assert_array_equal(found.run_objectives, again.run_objectives)
@@ -114,9 +115,28 @@ def test_feature_that_no_median_has_keeps_a_cover() -> None:
 
 def test_printed_table_has_a_row_for_each_component(found: Consensus) -> None:
     lines = str(found).splitlines()
-    assert lines[1].split()[0] == "0"
-    assert len(lines) == 1 + 4 + 2
-    assert "12 runs; 0 of their 48 components" in lines[-1]
+    titles = lines[0].split()
+    assert titles == [
+        "component",
+        "in",
+        "runs",
+        "(null)",
+        "silhouette",
+        "(null)",
+        "stability",
+        "(null)",
+        "share",
+    ]
+    assert lines[1].split()[:2] == ["0", "100%"]
+    assert len(lines) == 1 + 4 + 1 + 4
+    assert "12 runs; 0 of their 48 components" in lines[6]
+    assert "not whether a component is real" in lines[7]
+    assert "12 runs on Poisson counts with the same margins and no structure" in lines[8]
+    assert lines[9].startswith("4 of 4 silhouettes are above those of the null")
+    assert lines[9].endswith("4 above its highest.")
+    without = str(replace(found, null=None))
+    assert "(null)  " not in without
+    assert "the null) is not known" in without.splitlines()[-1]
     assert {len(column) for column in found.table().values()} == {4}
 
 
@@ -146,6 +166,9 @@ def test_picture_is_sorted_by_component(found: Consensus) -> None:
         ({"density_threshold": 0}, "density_threshold must be a positive number"),
         ({"refit": "H"}, "refit must be 'W' or 'both'; got 'H'"),
         ({"init": "zeros"}, "init must be 'samples'"),
+        ({"n_null_runs": 1}, "n_null_runs must be 0, or at least 2; got 1"),
+        ({"n_null_runs": -3}, "n_null_runs must be a whole number of at least 0"),
+        ({"feature_names": ["a", "b"]}, "feature_names must be 80 names"),
         ({"n_jobs": 0}, "n_jobs must be None, from 1 to"),
         ({"resume": "no"}, "resume must be 'auto', True or False; got 'no'"),
         ({"resume": 1, "checkpoint": "nowhere"}, "resume must be 'auto', True or False; got 1"),

@@ -32,7 +32,7 @@ def counts_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(scope="module", name="expected")
 def consensus_of_counts() -> Consensus:
-    return consensus(X, 3, n_runs=6, random_state=4)
+    return consensus(X, 3, n_runs=6, random_state=4, feature_names=GENES)
 
 
 WORDS = ("-r", "3", "--runs", "6", "--seed", "4")
@@ -59,6 +59,9 @@ def test_command_prints_the_table_and_saves_a_model(
     assert facts["stability"] == expected.stability.tolist()
     assert facts["run_share"] == [1.0, 1.0, 1.0]
     assert (facts["n_runs"], facts["refit"], facts["n_left_out"]) == (6, "both", 0)
+    assert expected.null is not None
+    assert sorted(facts["null_silhouette"], reverse=True) == expected.null.silhouette.tolist()
+    assert facts["leading_features"] == expected.leading_features()
     assert saved.metadata["input"] == "counts.npz"
     assert list(saved.feature_names) == GENES
     assert saved.W.shape == (80, 3)
@@ -88,6 +91,17 @@ def test_medians_are_kept_if_asked_for_and_can_be_used(
     assert "klnmf consensus counts.npz --n-components 3 --runs 6 --density-threshold" in page
     assert "klnmf fit" not in page
     assert outcome(capsys, "transform", "m.klnmf", counts, "-o", "W.csv")[0] == 0
+
+
+def test_the_null_can_be_left_out(counts: Path, capsys: Any) -> None:
+    code, out, _ = outcome(capsys, "consensus", counts, *WORDS, "--null-runs", "0", "--json")
+    assert code == 0
+    facts = json.loads(out)
+    assert facts["n_null_runs"] == 0
+    assert facts["null_silhouette"] is None
+    code, _, err = outcome(capsys, "consensus", counts, *WORDS, "--null-runs", "1", "--force")
+    assert code == 2
+    assert "--null-runs: must be 0, or 2 or more, got 1" in err
 
 
 def test_result_as_a_picture(counts: Path, capsys: Any) -> None:
@@ -147,7 +161,7 @@ def test_interrupted_command_started_again_goes_on_to_the_same_result(
     code, out, err = outcome(capsys, *words)
     assert code == 0
     assert "continuing from counts.consensus.klnmf.checkpoint" in err
-    assert out == f"{consensus(X, 3, n_runs=60, random_state=0)}\n"
+    assert out == f"{consensus(X, 3, n_runs=60, random_state=0, feature_names=GENES)}\n"
 
 
 def test_restart_begins_anew(counts: Path, capsys: Any) -> None:

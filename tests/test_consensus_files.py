@@ -13,6 +13,7 @@ from klnmf import KLNMF, load_model
 from klnmf.model_selection import Consensus, consensus
 from klnmf.model_selection import consensus_runs as module
 from klnmf.model_selection.checkpoints import Fit
+from klnmf.model_selection.consensus_result import NullAgreement
 from klnmf.objective import kl_divergence
 from klnmf.saved import SavedFileError
 from klnmf.saved.container import Container, read_container, write_container
@@ -29,7 +30,13 @@ def consensus_of_planted_counts() -> Consensus:
 
 def assert_same(first: Consensus, second: Consensus) -> None:
     for field in fields(Consensus):
-        np.testing.assert_array_equal(getattr(first, field.name), getattr(second, field.name))
+        if field.name != "null":
+            np.testing.assert_array_equal(getattr(first, field.name), getattr(second, field.name))
+    assert (first.null is None) == (second.null is None)
+    if first.null is not None and second.null is not None:
+        for field in fields(NullAgreement):
+            one, other = (getattr(null, field.name) for null in (first.null, second.null))
+            np.testing.assert_array_equal(one, other)
 
 
 # ---- the result ----------------------------------------------------------------------------------
@@ -117,19 +124,24 @@ def test_killed_consensus_goes_on_to_the_same_result(
     original = module.restarted
 
     def counted(*arguments: Any) -> Fit:
-        done.append(arguments[-1][1])
+        _, run, *null = arguments[-1]
+        done.append(100 * len(null) + run)
         return original(*arguments)
 
     monkeypatch.setattr(module, "restarted", counted)
     assert_same(found, consensus(X, 4, n_runs=8, random_state=3, checkpoint=path))
-    assert sorted(done) == [3, 4, 5, 6, 7]
+    assert sorted(done) == [3, 4, 5, 6, 7, *range(100, 108)]
+    killed_after(8 + 3, n_runs=8, random_state=3, checkpoint=tmp_path / "in null")
+    done.clear()
+    assert_same(found, consensus(X, 4, n_runs=8, random_state=3, checkpoint=tmp_path / "in null"))
+    assert sorted(done) == [103, 104, 105, 106, 107]
     # All runs are in the file now: another threshold needs no new one, more runs only those.
     done.clear()
     strict = consensus(X, 4, n_runs=8, random_state=3, checkpoint=path, density_threshold=0.4)
     assert strict.density_threshold == 0.4
     assert done == []
     more = consensus(X, 4, n_runs=10, random_state=3, checkpoint=path)
-    assert sorted(done) == [8, 9]
+    assert sorted(done) == [8, 9, 108, 109]
     np.testing.assert_array_equal(more.run_objectives[:8], found.run_objectives)
     fewer = consensus(X, 4, n_runs=6, checkpoint=path)  # with the seed of the file
     np.testing.assert_array_equal(fewer.run_objectives, found.run_objectives[:6])
@@ -178,9 +190,10 @@ def test_place_that_cannot_be_written_to_is_an_error_before_any_run(
 def test_callback_hears_of_every_run(found: Consensus) -> None:
     records: list[dict[str, Any]] = []
     consensus(X, 4, n_runs=8, random_state=3, callback=records.append)
-    assert sorted(record["run"] for record in records) == list(range(8))
-    assert [record["n_done"] for record in records] == list(range(1, 9))
-    for record in records:
+    runs = [record["run"] + 100 * record["is_null"] for record in records]
+    assert sorted(runs) == [*range(8), *range(100, 108)]
+    assert [record["n_done"] for record in records] == list(range(1, 17))
+    for record in records[:8]:
         assert record["objective"] == found.run_objectives[record["run"]]
     assert records[-1]["seconds_left"] == 0
 
@@ -191,3 +204,25 @@ def test_runs_are_in_single_precision_unless_asked_otherwise(found: Consensus) -
     double = consensus(X, 4, n_runs=8, random_state=3, dtype=np.float64)
     assert not np.array_equal(found.components, double.components)
     np.testing.assert_allclose(found.components, double.components, atol=2e-3)
+
+
+def test_files_of_older_versions_have_no_null(found: Consensus, tmp_path: Path) -> None:
+    path = tmp_path / "c.klnmf"
+    found.save(path)
+    whole = read_container(path, "consensus")
+    assert "null" in whole.content
+    new = ("W_sums", *(name for name in whole.arrays if name.startswith("null_")))
+    arrays = {name: array for name, array in whole.arrays.items() if name not in new}
+    content = {name: value for name, value in whole.content.items() if name != "null"}
+    write_container(path, Container("consensus", content, arrays))
+    old = Consensus.load(path)
+    assert old.null is None
+    assert np.isnan(old.table()["null_silhouette"]).all()
+    np.testing.assert_array_equal(old.components, found.components)
+    np.testing.assert_allclose(old.to_model().W_sums_, found.W.sum(axis=0))
+    checkpoint = tmp_path / "runs"
+    consensus(X, 4, n_runs=8, n_null_runs=0, random_state=3, checkpoint=checkpoint)
+    runs = read_container(checkpoint, "consensus runs")
+    arrays = {name: array for name, array in runs.arrays.items() if not name.startswith("null_")}
+    write_container(checkpoint, Container("consensus runs", runs.content, arrays))
+    assert_same(found, consensus(X, 4, n_runs=8, random_state=3, checkpoint=checkpoint))

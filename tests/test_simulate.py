@@ -6,6 +6,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from scipy.stats import nbinom
 
 import klnmf.simulate
 from klnmf.simulate import SimulatedCounts, _poisson_counts, draw_counts, simulate_counts
@@ -177,3 +178,35 @@ def test_draws_from_given_factors_are_those_of_the_planted_ones() -> None:
 def test_wrong_factors_are_named(W: object, components: object, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         draw_counts(W, components)  # type: ignore[arg-type]
+
+
+# ---- more variance than Poisson ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("alpha", [0.1, 1.0, 3.0])
+@pytest.mark.parametrize("mean", [0.05, 2.0, 40.0])
+def test_dispersed_counts_have_the_negative_binomial_distribution(
+    mean: float, alpha: float
+) -> None:
+    n = 40_000
+    rows = np.full((n, 2), mean / 2)
+    X = draw_counts(rows, [[1.0], [1.0]], random_state=0, dispersion=alpha).toarray().ravel()
+    size = 1 / alpha
+    expected = nbinom(size, size / (size + mean))
+    assert X.mean() == pytest.approx(mean, abs=5 * expected.std() / n**0.5)
+    for quantile in (0.1, 0.5, 0.9, 0.99):
+        value = expected.ppf(quantile)
+        assert np.mean(value >= X) == pytest.approx(expected.cdf(value), abs=0.012)
+
+
+def test_dispersion_of_features_and_its_checks() -> None:
+    alpha = np.array([0.0, 2.0])
+    X = draw_counts(np.full((20_000, 1), 5.0), [[1.0, 1.0]], random_state=0, dispersion=alpha)
+    variances = X.toarray().var(axis=0)
+    assert variances == pytest.approx([5.0, 5.0 + 2.0 * 25.0], rel=0.05)
+    for wrong, message in (([1.0], "shape"), (-1.0, "nonnegative"), (np.nan, "nonnegative")):
+        with pytest.raises(ValueError, match=f"dispersion must .*{message}"):
+            draw_counts([[1.0]], [[1.0, 1.0]], dispersion=wrong)
+    plain = draw_counts([[9.0]], [[1.0, 1.0]], random_state=0)
+    zero = draw_counts([[9.0]], [[1.0, 1.0]], random_state=0, dispersion=0.0)
+    assert (plain != zero).nnz == 0

@@ -109,11 +109,18 @@ def simulate_counts(
 
 
 def draw_counts(
-    W: npt.ArrayLike, components: npt.ArrayLike, random_state: RandomLike = None
+    W: npt.ArrayLike,
+    components: npt.ArrayLike,
+    random_state: RandomLike = None,
+    *,
+    dispersion: float | npt.ArrayLike = 0.0,
 ) -> sparse.csr_matrix:
-    """Draw Poisson counts whose mean is W times the components.
+    """Draw Poisson or negative binomial counts whose mean is W times the components.
 
-    The draws are exact, as in `simulate_counts`, and the product is never formed.
+    The draws are exact, as in `simulate_counts`, and the product is never formed. A negative
+    binomial count of mean y and size s = 1 / α is a Poisson number of clusters, with mean
+    s log(1 + y / s), each with a logarithmic number of events. The clusters are a random part of
+    Poisson counts of mean y.
 
     Parameters
     ----------
@@ -123,11 +130,13 @@ def draw_counts(
         Nonnegative factor, for example ``components_`` of a fitted model.
     random_state : None, int, RandomState or Generator, default=None
         Seed or generator. The same int gives the same result.
+    dispersion : float or array-like of shape (n_features,), default=0.0
+        α: the variance is y + α y² for a mean of y. 0 draws Poisson counts.
 
     Returns
     -------
     scipy.sparse.csr_matrix of int64, shape (n_samples, n_features)
-        Independent counts, X_ij ~ Poisson((W · components)_ij).
+        Independent counts with the means W · components.
 
     Examples
     --------
@@ -148,7 +157,20 @@ def draw_counts(
             "W must have as many columns as components has rows; got shapes "
             f"{factors[0].shape} and {factors[1].shape}."
         )
-    return _poisson_counts(_as_generator(random_state), factors[0], factors[1].T)
+    alpha = np.asarray(dispersion, dtype=np.float64)
+    n_features = factors[1].shape[1]
+    if alpha.shape not in ((), (n_features,)):
+        raise ValueError(
+            f"dispersion must be a number or have shape ({n_features},); got shape {alpha.shape}."
+        )
+    if not (np.isfinite(alpha).all() and (alpha >= 0.0).all()):
+        raise ValueError("dispersion must be nonnegative and finite.")
+    generator = _as_generator(random_state)
+    counts = _poisson_counts(generator, factors[0], factors[1].T)
+    if not alpha.any():
+        return counts
+    alpha = np.broadcast_to(alpha, (n_features,))
+    return _clustered(generator, counts, factors[0], factors[1].T, alpha)
 
 
 def _check_totals(counts_per_sample: float | npt.ArrayLike, n_samples: int) -> FloatArray:
@@ -216,4 +238,35 @@ def _poisson_counts(
             events = np.ones(n_events, dtype=np.int64)
             # Adding each batch at once sums duplicates, so memory stays at the nonzeros.
             counts = counts + sparse.csr_matrix((events, (rows, columns)), shape=shape)
+    return counts
+
+
+def _clustered(
+    generator: np.random.Generator,
+    counts: sparse.csr_matrix,
+    W: FloatArray,
+    H: FloatArray,
+    alpha: FloatArray,
+) -> sparse.csr_matrix:
+    """Turn Poisson counts with mean W Hᵀ into negative binomial ones, in place.
+
+    Each event becomes a cluster with probability log(1 + α y) / (α y), and a cluster has k events
+    with a probability in proportion to θᵏ / k, θ = α y / (1 + α y).
+    """
+    for start in range(0, counts.nnz, _MAX_DRAWS_AT_ONCE // 16):
+        part = slice(start, min(start + _MAX_DRAWS_AT_ONCE // 16, counts.nnz))
+        columns = counts.indices[part]
+        rows = np.searchsorted(counts.indptr, np.arange(part.start, part.stop), side="right") - 1
+        excess = alpha[columns] * np.einsum("pk,pk->p", W[rows], H[columns])
+        is_clustered = excess > 1e-12  # below, clusters are single events
+        excess = excess[is_clustered]
+        values = counts.data[part]
+        clusters = generator.binomial(values[is_clustered], np.log1p(excess) / excess)
+        total = np.zeros(len(clusters), dtype=np.int64)
+        place = np.repeat(np.arange(len(clusters)), clusters)
+        sizes = generator.logseries(np.repeat(excess / (1.0 + excess), clusters))
+        np.add.at(total, place, sizes)
+        values[is_clustered] = total
+        counts.data[part] = values
+    counts.eliminate_zeros()
     return counts

@@ -17,7 +17,7 @@ from klnmf.cli.long_runs import (
 )
 from klnmf.cli.messages import DONE, say
 from klnmf.cli.metadata import facts_of
-from klnmf.cli.option_values import natural, positive, several
+from klnmf.cli.option_values import natural, none_or_several, positive, several
 from klnmf.cli.options import STARTS, add_n_components, add_output
 
 if TYPE_CHECKING:
@@ -36,6 +36,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_output(parser, "model to write (default: DATA's name with .consensus.klnmf)")
     add_n_components(parser, "-k")
     add("--runs", type=several, default=100, help="number of runs, 2 or more")
+    text = (
+        "number of runs on counts without structure, to compare with; 0: none (default: 20, or as"
+    )
+    add("--null-runs", type=none_or_several, help=f"{text} many as --runs)")
     text = "leave out components whose mean distance to their nearest neighbours is larger than X"
     add("--density-threshold", type=positive, default=0.5, help=text)
     text = "refine W and the median components, or only W, as consensus() does in Python"
@@ -59,6 +63,8 @@ def run(args: argparse.Namespace) -> int:
                 table.X,
                 args.n_components,
                 args.runs,
+                n_null_runs=args.null_runs,
+                feature_names=table.column_names,
                 density_threshold=args.density_threshold,
                 init=args.init,
                 max_iter=args.max_iter,
@@ -104,9 +110,18 @@ def _model(args: argparse.Namespace, X: Any, found: Consensus) -> tuple[Any, Any
 
 def _facts(found: Consensus) -> dict[str, Any]:
     """Everything about the components that fits in JSON, in their order."""
-    columns = {name: column.tolist() for name, column in found.table().items()}
+    import numpy as np
+
+    columns = {
+        name: None if np.isnan(column).any() else column.tolist()
+        for name, column in found.table().items()
+    }
+    null = found.null
     return columns | {
+        "leading_features": None if found.feature_names is None else found.leading_features(),
         "n_runs": len(found.run_objectives),
+        "n_null_runs": 0 if null is None else null.n_runs,
+        "null_dispersion": None if null is None else null.dispersion,
         "density_threshold": found.density_threshold,
         "n_left_out": found.n_left_out,
         "divergence_of_medians": found.divergence,

@@ -102,6 +102,8 @@ def _consensus_command(facts: Any, found: dict[str, str]) -> str | None:
             "max-iter": int(facts["max_iter"]),
             "seed": int(facts["random_state"]),
         }
+        if "n_null_runs" in facts:
+            options["null-runs"] = int(facts["n_null_runs"])
     except (KeyError, TypeError, ValueError):
         return None
     words = ["klnmf", "consensus", found.get("input", "DATA")]

@@ -55,6 +55,7 @@ _WORKERS = "from 1 to 1024, or negative (-1: all CPUs, -2: all but one)"
 
 natural = _checked(whole, "N", "1 or more", lambda value: value >= 1)
 several = _checked(whole, "N", "2 or more", lambda value: value >= 2)
+none_or_several = _checked(whole, "N", "0, or 2 or more", lambda n: n == 0 or n >= 2)
 seed = _checked(whole, "SEED", f"from 0 to {_LARGEST_SEED}", lambda n: 0 <= n <= _LARGEST_SEED)
 workers = _checked(whole, "N", _WORKERS, lambda value: value != 0 and value <= 1024)
 positive = _checked(number, "X", "a positive number", lambda value: 0 < value < _INFINITY)

@@ -89,6 +89,7 @@ class Runs(NamedTuple):
     identity: dict[str, Any]
     seed: int
     fits: dict[int, Fit]
+    null_fits: dict[int, Fit]
 
 
 class RunsFile(WorkFile[Runs]):
@@ -102,27 +103,35 @@ class RunsFile(WorkFile[Runs]):
 
     def packed(self, work: Runs) -> Container:
         """See :class:`PeriodicFile`."""
-        numbers = sorted(work.fits)
-        fits = [work.fits[number] for number in numbers]
+        arrays: dict[str, Array] = {}
         rank, width = work.identity["n_components"], work.identity["shape of X"][1]
-        spectra = np.array([fit.components for fit in fits], dtype=np.float32)
-        arrays: dict[str, Array] = {
-            "runs": np.array(numbers, dtype=np.int64),
-            "objectives": np.array([fit.objective for fit in fits], dtype=np.float64),
-            "spectra": spectra.reshape(len(fits) * rank, width),
-        }
+        for prefix, done in (("", work.fits), ("null_", work.null_fits)):
+            numbers = sorted(done)
+            spectra = np.array([done[run].components for run in numbers], dtype=np.float32)
+            arrays[f"{prefix}runs"] = np.array(numbers, dtype=np.int64)
+            arrays[f"{prefix}objectives"] = np.array([done[run].objective for run in numbers])
+            arrays[f"{prefix}spectra"] = spectra.reshape(len(numbers) * rank, width)
         return Container(self.kind, {"identity": work.identity, "seed": work.seed}, arrays)
 
     def unpacked(self, work: Runs, content: Fields, arrays: dict[str, Array]) -> Runs:
         """See :class:`WorkFile`."""
-        numbers = array_named(arrays, "runs", INDICES, 1)
-        n, rank, width = len(numbers), work.identity["n_components"], work.identity["shape of X"][1]
-        objectives = shaped_array(arrays, "objectives", (n,)).tolist()
-        spectra = nonnegative(shaped_array(arrays, "spectra", (n * rank, width)), "spectra")
-        if len(np.unique(numbers)) < n:
-            raise SavedFileError("it holds a run twice.")
-        fits = map(Fit, spectra.reshape(n, rank, width), objectives)
-        return work._replace(fits=dict(zip(numbers.tolist(), fits, strict=True)))
+        has_null = "null_runs" in arrays  # files of older versions have none
+        return work._replace(
+            fits=_unpacked_fits(work, arrays, ""),
+            null_fits=_unpacked_fits(work, arrays, "null_") if has_null else {},
+        )
+
+
+def _unpacked_fits(work: Runs, arrays: dict[str, Array], prefix: str) -> dict[int, Fit]:
+    numbers = array_named(arrays, f"{prefix}runs", INDICES, 1)
+    n, rank, width = len(numbers), work.identity["n_components"], work.identity["shape of X"][1]
+    objectives = shaped_array(arrays, f"{prefix}objectives", (n,)).tolist()
+    spectra = shaped_array(arrays, f"{prefix}spectra", (n * rank, width))
+    nonnegative(spectra, f"{prefix}spectra")
+    if len(np.unique(numbers)) < n:
+        raise SavedFileError("it holds a run twice.")
+    fits = map(Fit, spectra.reshape(n, rank, width), objectives)
+    return dict(zip(numbers.tolist(), fits, strict=True))
 
 
 # ---- rank search ---------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,21 +11,64 @@ import numpy as np
 import numpy.typing as npt
 
 from klnmf.estimators.kl_nmf import KLNMF
-from klnmf.saved.arrays import FLOATS, INDICES, array_named, nonnegative, shaped_array
+from klnmf.saved.arrays import (
+    FLOATS,
+    INDICES,
+    array_named,
+    nonnegative,
+    pack_names,
+    shaped_array,
+    unpack_names,
+)
 from klnmf.saved.container import Container, SavedFileError, read_container, write_container
 from klnmf.saved.fields import Fields, number_to_json
 from klnmf.support.array_types import FloatArray
+from klnmf.topics import top_features
 
 IndexArray = npt.NDArray[np.int64]
 
+_FIGURES = ("run_share", "silhouette", "stability")
+_ARRAYS = (
+    *("components", "W", *_FIGURES, "run_objectives", "spectra", "labels", "neighbour_distance"),
+)
+_OPTIONAL = ("W_sums", "feature_weight")
 _NUMBERS = ("divergence", "optimality_gap", "kkt_residual", "density_threshold")
+
+
+# Leading features of a component in the table.
+_N_LEADING = 5
+
+
+@dataclass(frozen=True, eq=False)
+class NullAgreement:
+    """How well runs agree on counts without structure, see `klnmf.model_selection.consensus`.
+
+    The means of these counts are the best ones of rank 1, so that their margins are those of X, and
+    they have the dispersion of X around a fit.
+
+    Attributes
+    ----------
+    run_share, silhouette, stability : ndarray of shape (n_components,)
+        As in `Consensus`, each from the highest to the lowest. All are 0 if the runs do not agree.
+    n_runs : int
+        Number of runs.
+    dispersion : float
+        α of all features together: a mean of y has the variance y + α y². 0: Poisson counts.
+    """
+
+    run_share: FloatArray
+    silhouette: FloatArray
+    stability: FloatArray
+    n_runs: int
+    dispersion: float
 
 
 @dataclass(frozen=True, eq=False)
 class Consensus:
     """Components that many runs agree on, as returned by `klnmf.model_selection.consensus`.
 
-    It prints as a table with one row per component.
+    It prints as a table with one row per component. Its figures are the agreement of starts on the
+    same data; those of ``null`` show how far starts agree without structure.
 
     Attributes
     ----------
@@ -37,12 +80,12 @@ class Consensus:
         KL divergence of X from W times the components.
     optimality_gap, kkt_residual : float
         Distance from a stationary point, see `klnmf.KLNMF`. Medians are not stationary.
-    stability : ndarray of shape (n_components,)
-        Mean cosine similarity of the runs' components with the consensus component.
     run_share : ndarray of shape (n_components,)
         Share of the runs that found the component.
     silhouette : ndarray of shape (n_components,)
         Mean silhouette of the runs' components; near 1 if they are far from all other groups.
+    stability : ndarray of shape (n_components,)
+        Mean cosine similarity of the runs' components with the consensus component.
     run_objectives : ndarray of shape (n_runs,)
         KL divergence at the end of each run.
     spectra : ndarray of float32, shape (n_runs · n_components, n_features)
@@ -53,6 +96,12 @@ class Consensus:
         Mean distance of each row of ``spectra`` to its nearest neighbours.
     density_threshold : float
         Rows with a larger distance were left out.
+    null : NullAgreement or None
+        The same figures for counts without structure; None if they are not known.
+    feature_names : ndarray of str, or None
+        Names of the features.
+    W_sums, feature_weight, constraint_names : ndarray or None, ndarray or None, tuple of str
+        Attributes of the model, see `klnmf.KLNMF`.
     """
 
     components: FloatArray
@@ -60,14 +109,19 @@ class Consensus:
     divergence: float
     optimality_gap: float
     kkt_residual: float
-    stability: FloatArray
     run_share: FloatArray
     silhouette: FloatArray
+    stability: FloatArray
     run_objectives: FloatArray
     spectra: npt.NDArray[np.float32]
     labels: IndexArray
     neighbour_distance: FloatArray
     density_threshold: float
+    null: NullAgreement | None = None
+    feature_names: npt.NDArray[Any] | None = None
+    W_sums: FloatArray | None = None
+    feature_weight: FloatArray | None = None
+    constraint_names: tuple[str, ...] = ()
 
     @property
     def n_left_out(self) -> int:
@@ -80,16 +134,42 @@ class Consensus:
         Returns
         -------
         dict of ndarray
-            component, share (of all counts), stability, run_share, silhouette.
+            component, run_share, silhouette, stability, share (of all counts); and null_run_share,
+            null_silhouette and null_stability, what the null has at the same place if components
+            are sorted by that figure (NaN without a null).
         """
         masses = self.W.sum(axis=0)
-        return {
-            "component": np.arange(len(self.components)),
-            "share": masses / (masses.sum() or 1.0),
-            "stability": self.stability,
-            "run_share": self.run_share,
-            "silhouette": self.silhouette,
-        }
+        columns: dict[str, npt.NDArray[Any]] = {"component": np.arange(len(self.components))}
+        for name in _FIGURES:
+            columns[name] = getattr(self, name)
+            columns[f"null_{name}"] = self._of_null(name)
+        return columns | {"share": masses / (masses.sum() or 1.0)}
+
+    def _of_null(self, name: str) -> FloatArray:
+        """Figure of the null at the place that each component has by that figure."""
+        figure: FloatArray = getattr(self, name)
+        if self.null is None:
+            return np.full(len(figure), np.nan)
+        places = np.argsort(np.argsort(-figure, kind="stable"))
+        return np.asarray(getattr(self.null, name)[places])
+
+    def leading_features(self, n_top: int = _N_LEADING) -> list[list[str]]:
+        """Return the names of the leading features of each component; [] if there are no names.
+
+        Parameters
+        ----------
+        n_top : int, default=5
+            Number of features.
+
+        Returns
+        -------
+        list of list of str
+            Features that are frequent and exclusive, see "frex" in `klnmf.topics.top_features`.
+        """
+        if self.feature_names is None:
+            return [[] for _ in self.components]
+        top = top_features(self.components, self.feature_names, n_top, "frex")
+        return [[name for name, _ in features] for features in top]
 
     def to_model(self) -> KLNMF:
         """Return a fitted model with these components, for ``transform``, saving or a report.
@@ -115,7 +195,10 @@ class Consensus:
             divergence=self.divergence,
             optimality_gap=self.optimality_gap,
             kkt_residual=self.kkt_residual,
-            W_sums=self.W.sum(axis=0),
+            W_sums=self.W.sum(axis=0) if self.W_sums is None else self.W_sums,
+            feature_names=self.feature_names,
+            feature_weight=self.feature_weight,
+            constraint_names=self.constraint_names,
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -126,12 +209,21 @@ class Consensus:
         path : str or path
             File to write.
         """
-        arrays = {
-            field.name: np.ascontiguousarray(getattr(self, field.name))
-            for field in fields(self)
-            if field.name not in _NUMBERS
+        arrays = {name: np.ascontiguousarray(getattr(self, name)) for name in _ARRAYS}
+        arrays |= {name: array for name in _OPTIONAL if (array := getattr(self, name)) is not None}
+        content: dict[str, Any] = {
+            name: number_to_json(float(getattr(self, name))) for name in _NUMBERS
         }
-        content = {name: number_to_json(float(getattr(self, name))) for name in _NUMBERS}
+        if self.constraint_names:
+            content["constraint_names"] = list(self.constraint_names)
+        if self.feature_names is not None:
+            pack_names(arrays, "feature_names", list(self.feature_names))
+        if self.null is not None:
+            content["null"] = {
+                "n_runs": self.null.n_runs,
+                "dispersion": number_to_json(self.null.dispersion),
+            }
+            arrays |= {f"null_{name}": getattr(self.null, name) for name in _FIGURES}
         write_container(Path(path), Container("consensus", content, arrays))
 
     @classmethod
@@ -161,7 +253,13 @@ class Consensus:
                 else content.number(name)
                 for name in _NUMBERS
             }
-            return cls(**numbers, **_checked_arrays(container.arrays))
+            names = content.take("constraint_names", list) if "constraint_names" in content else ()
+            return cls(
+                **numbers,
+                **_checked_arrays(container.arrays),
+                null=_null(content, container.arrays),
+                constraint_names=tuple(map(str, names)),
+            )
         except SavedFileError as error:
             raise SavedFileError(f"{path} cannot be read: {error}") from error
 
@@ -182,17 +280,54 @@ class Consensus:
         return plot_consensus(self, ax)
 
     def __str__(self) -> str:
-        """Return the table and the number of components left out."""
-        lines = ["component  share  stability  in runs  silhouette"]
-        lines += [
-            f"{k:9d} {100 * share:5.1f}% {stability:10.3f} {100 * runs:7.0f}% {silhouette:11.3f}"
-            for k, share, stability, runs, silhouette in zip(*self.table().values(), strict=True)
-        ]
-        left_out = (
+        """Return the table, and what its figures mean."""
+        columns, leading = self.table(), self.leading_features()
+        null = ["  (null)"] * (self.null is not None)
+        titles = ["component", "in runs", *null, "silhouette", *null, "stability", *null, "share"]
+        words = "  leading features" if self.feature_names is not None else ""
+        lines = ["  ".join(titles) + words]
+        for k, features in enumerate(leading):
+            row = {name: column[k] for name, column in columns.items()}
+            cells = [
+                f"{k:9d}",
+                f"{row['run_share']:7.0%}",
+                f"{'(' + format(row['null_run_share'], '.0%') + ')':>8s}",
+                f"{row['silhouette']:10.3f}",
+                f"{'(' + format(row['null_silhouette'], '.3f') + ')':>8s}",
+                f"{row['stability']:9.3f}",
+                f"{'(' + format(row['null_stability'], '.3f') + ')':>8s}",
+                f"{row['share']:5.1%}",
+            ]
+            if self.null is None:
+                cells = [cell for place, cell in enumerate(cells) if place not in (2, 4, 6)]
+            lines.append("  ".join([*cells, *([", ".join(features)] if features else [])]))
+        return "\n".join([*lines, "", *self._explanation()])
+
+    def _explanation(self) -> list[str]:
+        """Say what the figures are, and what the null says."""
+        lines = [
             f"{len(self.run_objectives)} runs; {self.n_left_out} of their {len(self.labels)} "
-            "components are far from all others and were left out."
-        )
-        return "\n".join([*lines, "", left_out])
+            "components are far from all others and were left out.",
+            "The figures say how far starts agree on these data, not whether a component is real: "
+            "starts can agree on noise.",
+        ]
+        if self.null is None:
+            return [*lines, "How far they would agree without structure (the null) is not known."]
+        kind = "Poisson counts"
+        if self.null.dispersion > 0.0:
+            kind = f"counts of variance y + {self.null.dispersion:.2g} y² for a mean of y"
+        r = len(self.components)
+        above = int(np.sum(self.silhouette > self._of_null("silhouette")))
+        above_all = int(np.sum(self.silhouette > self.null.silhouette[0]))
+        return [
+            *lines,
+            f"(null): the same of {self.null.n_runs} runs on {kind} with the same margins and no "
+            "structure, sorted by each figure.",
+            f"{above} of {r} silhouettes are above those of the null in this order, {above_all} "
+            "above its highest."
+            if r > 1
+            else "A single component has no silhouette.",
+        ]
 
 
 def _checked_arrays(arrays: dict[str, npt.NDArray[Any]]) -> dict[str, Any]:
@@ -204,7 +339,9 @@ def _checked_arrays(arrays: dict[str, npt.NDArray[Any]]) -> dict[str, Any]:
         "components": (r, m),
         "W": (n, r),
         "spectra": (n_runs * r, m),
-        **dict.fromkeys(("stability", "run_share", "silhouette"), (r,)),
+        **dict.fromkeys(_FIGURES, (r,)),
+        **({"W_sums": (r,)} if "W_sums" in arrays else {}),
+        **({"feature_weight": (m,)} if "feature_weight" in arrays else {}),
         **dict.fromkeys(("labels", "neighbour_distance"), (n_runs * r,)),
         "run_objectives": (n_runs,),
     }
@@ -212,8 +349,22 @@ def _checked_arrays(arrays: dict[str, npt.NDArray[Any]]) -> dict[str, Any]:
         name: shaped_array(arrays, name, shape, INDICES if name == "labels" else FLOATS)
         for name, shape in shapes.items()
     }
-    for name in ("components", "W", "spectra"):
-        nonnegative(found[name], name)
+    for name in ("components", "W", "spectra", *_OPTIONAL):
+        if name in found:
+            nonnegative(found[name], name)
     if not np.isin(found["labels"], np.arange(-1, r)).all():
         raise SavedFileError(f"the labels must be from -1 to {r - 1}.")
+    if "feature_names.text" in arrays:
+        found["feature_names"] = unpack_names(arrays, "feature_names", m)
     return found
+
+
+def _null(content: Fields, arrays: dict[str, npt.NDArray[Any]]) -> NullAgreement | None:
+    """Return the null of a saved consensus; files of older versions have none."""
+    if "null" not in content:
+        return None
+    about, r = content.fields("null"), len(arrays["components"])
+    figures = {name: shaped_array(arrays, f"null_{name}", (r,), FLOATS) for name in _FIGURES}
+    return NullAgreement(
+        **figures, n_runs=about.whole("n_runs"), dispersion=about.number("dispersion")
+    )

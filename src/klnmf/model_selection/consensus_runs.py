@@ -1,23 +1,28 @@
 """`consensus`: find the components that many runs agree on."""
 
 import os
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
-from sklearn.cluster import KMeans
-from sklearn.metrics import silhouette_samples
+import scipy.sparse as sp
 from threadpoolctl import threadpool_limits
 
 from klnmf.backends import make_backend
 from klnmf.backends.cpu import effective_threads
-from klnmf.constraints.names import sample_names_of
+from klnmf.constraints.checks import check_constraints, missing_cells
+from klnmf.constraints.constraints import Constraints
+from klnmf.constraints.names import check_sample_order, feature_names_of, sample_names_of
 from klnmf.data.not_counts import warn_if_not_counts
 from klnmf.data.sparse_data import InMemoryData, view_of
 from klnmf.data.validation import check_counts, warn_of_empty_samples, warn_of_many_components
+from klnmf.estimators.arguments import check_arguments
+from klnmf.estimators.completion import is_integer_valued
 from klnmf.model_selection.checkpoints import Fit, Runs, RunsFile
-from klnmf.model_selection.consensus_result import Consensus
+from klnmf.model_selection.consensus_groups import Figures, grouped
+from klnmf.model_selection.consensus_null import null_counts
+from klnmf.model_selection.consensus_result import Consensus, NullAgreement
 from klnmf.model_selection.growth import column_sums, descended
 from klnmf.model_selection.progress import RunsProgress
 from klnmf.objective import Penalties
@@ -36,8 +41,21 @@ from klnmf.support.threads import run_in_threads
 from klnmf.topics.checks import checked_choice
 
 ROW_SOLVE = RowSolve(tolerance=1e-5)
-# Number of neighbours as a share of the runs: each run should hold one of them.
-NEIGHBOUR_SHARE = 0.3
+# Runs on the null if it is not said how many; more hardly change its figures.
+NULL_RUNS = 20
+TAKEN = ("sample_weight", "feature_weight", "exposure", "missing")
+_NUMBERED = (
+    "belongs to components by their numbers, and those of different runs have no common order"
+)
+REFUSED = {
+    "fixed_components": "would be in every run, so that there is nothing to agree on; fit KLNMF "
+    "with them",
+    **dict.fromkeys(("zero_components", "fixed_W", "zero_W"), _NUMBERED),
+    **dict.fromkeys(
+        ("l1_W", "l2_W", "l1_H", "l2_H"),
+        "depends on the scale of each component, and components are compared and averaged without",
+    ),
+}
 
 
 def consensus(
@@ -45,6 +63,8 @@ def consensus(
     n_components: int,
     n_runs: int = 100,
     *,
+    n_null_runs: int | None = None,
+    feature_names: Sequence[str] | None = None,
     density_threshold: float = 0.5,
     refit: str = "W",
     init: str = "samples",
@@ -58,13 +78,19 @@ def consensus(
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_every: float = 60.0,
     resume: str | bool = "auto",
+    **constraints: Any,
 ) -> Consensus:
     """Find the components that fits from many starts agree on, as in cNMF.
 
     The components of all runs are scaled to length 1. Those far from their nearest neighbours are
     left out. k-means puts the others into ``n_components`` groups, and the median of each group is
-    a consensus component. The more runs are in a group, and the closer its members are, the more
-    reliable is the component.
+    a consensus component. The more runs are in a group, and the farther it is from other groups,
+    the less does the component depend on the start.
+
+    That is agreement of starts on the same data. It does not say that a component is real: starts
+    may agree on noise too, in particular if counts vary more than Poisson counts do. So the same
+    is done with a null, counts with the margins and the dispersion of X but without structure, and
+    its figures stand beside those of X. What predicts new data is for `select_rank` to say.
 
     Parameters
     ----------
@@ -75,6 +101,11 @@ def consensus(
         Number of components of each run and of the consensus.
     n_runs : int, default=100
         Number of starts, at least 2.
+    n_null_runs : int, default=None
+        Number of starts on the null, at least 2; 0 leaves the null out. None is ``n_runs``, at most
+        20, or 0 if X has values that are not whole numbers: the null is one of counts.
+    feature_names : sequence of str, default=None
+        Names of the features, to print the leading ones; by default those of a DataFrame.
     density_threshold : float, default=0.5
         Components are left out if their mean Euclidean distance to their nearest neighbours (3 for
         every 10 runs) is above this. The largest possible distance is √2. If a plot of the result
@@ -98,17 +129,24 @@ def consensus(
     progress : {"auto"} or bool, default="auto"
         Show a progress bar. "auto" shows it on a terminal only.
     callback : callable, default=None
-        Called after each run with a dict: run, objective, n_done, n_runs, seconds_left.
+        Called after each run with a dict: run, is_null (whether it is one on the null), objective,
+        n_done, n_runs (both with those on the null), seconds_left.
     checkpoint : str or path, default=None
         File to save the finished runs to. If the function is interrupted, call it again with the
         same arguments to resume; the result is the same. ``n_runs`` may be larger than before.
     checkpoint_every, resume : float, {"auto"} or bool
         As in `select_rank`.
+    **constraints
+        ``sample_weight``, ``feature_weight``, ``exposure`` and ``missing`` of every run, as in
+        `klnmf.KLNMF` and its ``fit``. Others are refused: fixed components would be in every run,
+        ``zero_components``, ``fixed_W`` and ``zero_W`` belong to components by their numbers, which
+        mean nothing across runs, and penalties depend on the scale of components, which are
+        compared without it.
 
     Returns
     -------
     Consensus
-        The ``components``, ``W``, and the stability of each component.
+        The ``components``, ``W``, and how well the runs agree on each component.
 
     Examples
     --------
@@ -117,7 +155,9 @@ def consensus(
     >>> from klnmf.topics import match_components
     >>> X, _, H = simulate_counts(200, 100, 4, counts_per_sample=300, random_state=0)
     >>> found = consensus(X, 4, n_runs=10, random_state=0)
-    >>> bool(found.stability.min() > 0.99)
+    >>> bool(found.run_share.min() == 1.0 and found.silhouette.min() > 0.95)
+    True
+    >>> bool(found.null.silhouette.max() < 0.9)
     True
     >>> bool(match_components(found.components, H.T).similarity.min() > 0.98)
     True
@@ -130,46 +170,131 @@ def consensus(
     checked_choice(refit, "refit", ("W", "both"))
     checked_choice(init, "init", tuple(STARTS))
     jobs = effective_threads(n_jobs, "n_jobs")
-    counts = check_counts(X, dtype=dtype, name="consensus")
-    if counts.nnz == 0:
-        raise ValueError("All values of X are zero, so there are no components to find.")
-    warn_of_many_components(n_components, counts.shape)
-    warn_of_empty_samples(np.diff(counts.indptr) == 0, sample_names_of(X))
-    warn_if_not_counts(view_of(counts))
+    counts, known = _checked_data(X, constraints, n_components, dtype)
+    names = _checked_names(feature_names, X, counts.shape[1])
+    n_null = _checked_null_runs(n_null_runs, n_runs, counts)
     is_bar_wanted(progress)  # an invalid value is an error before any work
     file = RunsFile(checkpoint, checkpoint_every, resume)
     seed = file.seed(random_state)
-    problem = Problem(make_backend("auto", InMemoryData(counts), 1), Penalties())
+    problem = _problem(counts, known, 1)
     identity = data_identity(problem.backend.data) | {
         "n_components": n_components,
         "init": init,
         "enough": enough,
         "max_iter": max_iter,
     }
-    runs = file.resumed(Runs(identity, seed, {}), seed)
-    missing = [run for run in range(n_runs) if run not in runs.fits]
+    if known is not None:
+        identity |= {"constraints": known.names, "checksum of constraints": known.checksum}
+    runs = file.resumed(Runs(identity, seed, {}, {}), seed)
 
-    def fit(run: int) -> Fit:
-        return restarted(problem, n_components, init, enough, max_iter, [seed, run])
+    def done_runs(problem: Problem, done: dict[int, Fit], n_wanted: int, is_null: bool) -> Array:
+        """Do the runs that are not done yet; return the objectives of all."""
+        todo = [run for run in range(n_wanted) if run not in done]
 
-    def finished(run: int, fit: Fit) -> None:
-        runs.fits[run] = fit
-        file.write_if_due(runs)
-        bar.update(run, fit.objective)
+        def fit(run: int) -> Fit:
+            seeds = [seed, run, 1] if is_null else [seed, run]
+            return restarted(problem, n_components, init, enough, max_iter, seeds)
 
-    # One limit around all threads, because each thread would set and reset it for the others.
-    with (
-        RunsProgress(progress, n_runs, n_runs - len(missing), callback) as bar,
-        threadpool_limits(1),
-    ):
+        def finished(run: int, fit: Fit) -> None:
+            done[run] = fit
+            file.write_if_due(runs)
+            bar.update(run, fit.objective, is_null)
+
         with file.kept(runs):
             problem.backend.data.prepare()  # here, not in several threads at once
-            run_in_threads(fit, missing, min(jobs, n_runs), finished)
-        fits = [runs.fits[run] for run in range(n_runs)]
-        spectra = np.concatenate([fit.components for fit in fits])
-        objectives = np.array([fit.objective for fit in fits])
+            run_in_threads(fit, todo, min(jobs, n_wanted), finished)
+        return np.array([done[run].objective for run in range(n_wanted)])
+
+    def spectra(done: dict[int, Fit], n_wanted: int) -> Array:
+        return np.concatenate([done[run].components for run in range(n_wanted)])
+
+    n_before = len(set(runs.fits) & {*range(n_runs)}) + len(set(runs.null_fits) & {*range(n_null)})
+    # One limit around all threads, because each thread would set and reset it for the others.
+    with (
+        RunsProgress(progress, n_runs + n_null, n_before, callback) as bar,
+        threadpool_limits(1),
+    ):
+        objectives = done_runs(problem, runs.fits, n_runs, is_null=False)
         wide = Problem(make_backend("auto", problem.backend.data, jobs), Penalties())
-        return _agreed(wide, spectra, objectives, n_components, threshold, refit, seed)
+        # The weight of a sample does not change its own row of W, except that 0 would hide it.
+        by_row = wide
+        if known is not None and known.sample_weight is not None:
+            by_row = _problem(counts, replace(known, sample_weight=None), jobs)
+        of_runs = spectra(runs.fits, n_runs)
+        found = _agreed(wide, by_row, of_runs, objectives, threshold, refit, seed)
+        found = replace(found, feature_names=names)
+        if not n_null:
+            return found
+        null = null_counts(counts, n_components, known, seed, jobs)
+        if null.X.nnz == 0:
+            return found
+        done_runs(_problem(null.X, known, 1), runs.null_fits, n_null, is_null=True)
+        of_null = spectra(runs.null_fits, n_null)
+        groups = grouped(of_null, n_null, threshold, seed)
+        medians = np.zeros((n_components, 1)) if groups.medians is None else groups.medians
+        agreement = groups.figures(of_null, medians, n_null)
+        return replace(found, null=_sorted(agreement, n_null, null.dispersion))
+
+
+def _checked_data(
+    X: Any, given: dict[str, Any], n_components: int, dtype: Any
+) -> tuple[sp.csr_array, Constraints | None]:
+    """Return the counts and what is known about them."""
+    given = {name: value for name, value in given.items() if value is not None}
+    for name in given:
+        if name in REFUSED:
+            raise ValueError(f"consensus does not take {name}: it {REFUSED[name]}.")
+    check_arguments(given, "consensus", TAKEN)
+    check_sample_order(given, X)
+    missing = None
+    if "missing" in given:
+        missing = missing_cells(X, given["missing"])
+        given = given | {"missing": missing}
+    counts = check_counts(X, dtype=dtype, name="consensus", takes_missing=True, missing=missing)
+    known = check_constraints(given, counts.shape, n_components, counts.dtype, feature_names_of(X))
+    seen = InMemoryData(counts).with_constraints(lambda *_: known) if known else None
+    indptr = counts.indptr if seen is None else seen.view(0).indptr
+    if indptr[-1] == 0:
+        raise ValueError("All values of X are zero, so there are no components to find.")
+    warn_of_many_components(n_components, counts.shape)
+    is_empty = np.diff(indptr) == 0
+    if known is not None and known.sample_weight is not None:
+        is_empty &= known.sample_weight > 0
+    warn_of_empty_samples(is_empty, sample_names_of(X))
+    warn_if_not_counts(view_of(counts))
+    return counts, known
+
+
+def _checked_names(given: Sequence[str] | None, X: Any, n_features: int) -> Array | None:
+    names = feature_names_of(X) if given is None else given
+    if names is None:
+        return None
+    if isinstance(names, str) or len(names) != n_features:
+        raise ValueError(f"feature_names must be {n_features:,} names, one per feature.")
+    found = np.empty(n_features, dtype=object)
+    found[:] = [str(name) for name in names]
+    return found
+
+
+def _checked_null_runs(given: int | None, n_runs: int, counts: sp.csr_array) -> int:
+    is_whole = is_integer_valued(counts)
+    if given is None:
+        return min(n_runs, NULL_RUNS) if is_whole else 0
+    n_null = checked_whole("n_null_runs", given, least=0)
+    if n_null == 1:
+        raise ValueError("n_null_runs must be 0, or at least 2; got 1.")
+    if n_null and not is_whole:
+        raise ValueError(
+            f"X has values that are not whole numbers, and the null of "
+            f"{option('n_null_runs', n_null)} is one of counts. Pass raw counts, or "
+            f"{option('n_null_runs', 0)}."
+        )
+    return n_null
+
+
+def _problem(counts: sp.csr_array, known: Constraints | None, n_threads: int) -> Problem:
+    data = InMemoryData(counts).with_constraints(lambda *_: known)
+    return Problem(make_backend("auto", data, n_threads), Penalties())
 
 
 def restarted(
@@ -181,6 +306,8 @@ def restarted(
     run = Run.started(problem, SparseCoordinateDescent(), state)
     run.until(SmallGain(enough), MaxIterations(max_iter))
     H = problem.backend.download(state.factors[1])
+    if problem.constraints is not None:
+        H = problem.constraints.original(1, H)
     components = np.array(H.T, dtype=np.float32, order="C")
     lengths = np.linalg.norm(components, axis=1, keepdims=True)
     components /= np.where(lengths > 0, lengths, 1)
@@ -189,62 +316,67 @@ def restarted(
 
 def _agreed(
     problem: Problem,
+    by_row: Problem,
     spectra: Array,
     objectives: Array,
-    n_components: int,
     threshold: float,
     refit: str,
     seed: int,
 ) -> Consensus:
-    n_runs = len(objectives)
-    between = distances(spectra)
-    to_neighbours = mean_distance_to_neighbours(between, n_runs)
-    kept = np.flatnonzero((to_neighbours <= threshold) & spectra.any(axis=1))
-    if len(kept) < n_components:
+    """Return the consensus of runs; W is solved for in ``by_row``, where all samples weigh 1."""
+    n_runs, known = len(objectives), problem.constraints
+    n_components = len(spectra) // n_runs
+    groups = grouped(spectra, n_runs, threshold, seed)
+    if groups.medians is None:
         raise ValueError(
             f"The runs do not agree: with {option('density_threshold', threshold)}, only "
-            f"{len(kept)} components of {n_runs} runs are close to their neighbours, fewer than "
-            f"{option('n_components', n_components)}. Choose fewer components or a larger "
+            f"{groups.n_kept} components of {n_runs} runs are close to their neighbours, fewer "
+            f"than {option('n_components', n_components)}. Choose fewer components or a larger "
             "threshold."
         )
-    groups = clustered(spectra[kept], between[np.ix_(kept, kept)], n_components, seed)
-    W, H = _refitted(problem, groups.medians, refit, seed)
+    W, H = _refitted(problem, by_row, groups.medians, refit, seed)
     order = np.argsort(-W.sum(axis=0), kind="stable")
-    labels = np.full(len(spectra), -1, dtype=np.int64)
-    labels[kept] = np.argsort(order)[groups.labels]
+    labels = np.where(groups.labels < 0, -1, np.argsort(order)[groups.labels])
     W, components = W[:, order], np.ascontiguousarray(H[:, order].T)
-    unit = components / np.maximum(np.linalg.norm(components, axis=1, keepdims=True), 1e-300)
-    members = [np.flatnonzero(labels == k) for k in range(n_components)]
-    silhouettes = np.zeros(len(spectra))
-    silhouettes[kept] = groups.silhouettes
-    evaluation = problem.evaluate(problem.upload([W, components.T]))
+    figures = groups._replace(labels=labels).figures(spectra, components, n_runs)
+    factors = [W, components.T]
+    if known is not None:
+        factors = [known.in_fit(mode, factor) for mode, factor in enumerate(factors)]
+    evaluation = problem.evaluate(problem.upload(factors))
     return Consensus(
         components=components,
         W=W,
         divergence=float(evaluation.divergence),
         optimality_gap=float(evaluation.optimality_gap),
         kkt_residual=float(evaluation.kkt_residual),
-        stability=np.array([(spectra[group] @ unit[k]).mean() for k, group in enumerate(members)]),
-        run_share=np.array([len(set(group // n_components)) / n_runs for group in members]),
-        silhouette=np.array([silhouettes[group].mean() for group in members]),
+        **figures._asdict(),
         run_objectives=objectives,
         spectra=spectra,
         labels=labels,
-        neighbour_distance=to_neighbours,
+        neighbour_distance=groups.neighbour_distance,
         density_threshold=threshold,
+        W_sums=factors[0].sum(axis=0),
+        feature_weight=None if known is None else known.feature_weight,
+        constraint_names=() if known is None else tuple(known.names),
     )
 
 
-def _refitted(problem: Problem, medians: Array, refit: str, seed: int) -> tuple[Array, Array]:
-    """W and H in float64; the columns of H sum to 1."""
-    data = problem.backend.data
+def _refitted(
+    problem: Problem, by_row: Problem, medians: Array, refit: str, seed: int
+) -> tuple[FloatArray, FloatArray]:
+    """W and H in float64 and the user's units; the columns of H sum to 1."""
+    data, known = problem.backend.data, problem.constraints
     H = np.ascontiguousarray(medians.T, dtype=data.dtype)
+    H = H if known is None else known.in_fit(1, H)
     # No median may have a feature that each run has in another component.
     cover_columns(H, data.view(1))
-    W = _solved_W(problem, H)
     if refit == "both":
-        (_, H), _ = descended(problem, (W, H), seed, swap_failures=0)
-        W = _solved_W(problem, H)
+        (_, H), _ = descended(problem, (_solved_W(problem, H), H), seed, swap_failures=0)
+    W = _solved_W(by_row, H)
+    if known is not None:
+        H = known.original(1, H)
+    if by_row.constraints is not None:
+        W = by_row.constraints.original(0, W)
     W, H = W.astype(np.float64), H.astype(np.float64)
     scales = column_sums(H)
     return W * scales, H / scales
@@ -255,44 +387,6 @@ def _solved_W(problem: Problem, H: Array) -> Array:  # noqa: N802
     return problem.backend.download(solved_rows(problem, 0, factors, ROW_SOLVE))
 
 
-# ---- groups of similar components ----------------------------------------------------------------
-
-
-class Clusters(NamedTuple):
-    """Groups of components."""
-
-    labels: npt.NDArray[np.int64]  # one per component
-    silhouettes: FloatArray  # one per component
-    medians: FloatArray  # n_clusters × n_features, rows summing to 1
-
-
-def distances(components: Array) -> FloatArray:
-    """Euclidean distances between rows of length 1."""
-    products = components.astype(np.float64) @ components.astype(np.float64).T
-    found = np.sqrt(np.maximum(2.0 - 2.0 * products, 0.0))
-    np.fill_diagonal(found, 0.0)
-    return np.asarray(found)
-
-
-def mean_distance_to_neighbours(between: FloatArray, n_runs: int) -> FloatArray:
-    """Mean distance of each component to its nearest neighbours, excluding itself."""
-    n_neighbours = min(max(1, round(NEIGHBOUR_SHARE * n_runs)), len(between) - 1)
-    if n_neighbours < 1:
-        return np.zeros(len(between))
-    nearest = np.partition(between, n_neighbours, axis=1)[:, : n_neighbours + 1]
-    return np.asarray(nearest.sum(axis=1) / n_neighbours)  # its distance to itself is 0
-
-
-def clustered(components: Array, between: FloatArray, n_clusters: int, seed: int) -> Clusters:
-    """Group components of length 1, with the distances ``between`` them, by k-means."""
-    means = KMeans(n_clusters, n_init=10, random_state=seed).fit(components)
-    labels = means.labels_.astype(np.int64)
-    silhouettes = np.zeros(len(labels))
-    if 1 < n_clusters < len(labels):
-        silhouettes = silhouette_samples(between, labels, metric="precomputed")
-    medians = np.array(
-        [np.median(components[labels == cluster], axis=0) for cluster in range(n_clusters)],
-        dtype=np.float64,
-    )
-    sums = medians.sum(axis=1, keepdims=True)
-    return Clusters(labels, silhouettes, medians / np.where(sums > 0, sums, 1.0))
+def _sorted(figures: Figures, n_runs: int, dispersion: float) -> NullAgreement:
+    run_share, silhouette, stability = (np.sort(figure)[::-1].copy() for figure in figures)
+    return NullAgreement(run_share, silhouette, stability, n_runs, dispersion)

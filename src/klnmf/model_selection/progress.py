@@ -62,7 +62,7 @@ class RunsProgress(Bar):
         self._n_runs, self._n_before, self._n_done = n_runs, n_done, n_done
         self._callback, self._started = callback, time.monotonic()
 
-    def update(self, run: int, objective: float) -> None:
+    def update(self, run: int, objective: float, is_null: bool) -> None:
         """Move on by one run."""
         self._n_done += 1
         self.advance()
@@ -71,6 +71,7 @@ class RunsProgress(Bar):
             self._callback(
                 {
                     "run": run,
+                    "is_null": is_null,
                     "objective": objective,
                     "n_done": self._n_done,
                     "n_runs": self._n_runs,

@@ -82,7 +82,8 @@ def plot_rank_selection(selection: Any, ax: Axes | None = None) -> Axes:
 def plot_consensus(result: Any, ax: Axes | None = None) -> Axes:
     """Plot the similarity of the components of all runs, sorted by consensus component.
 
-    Dark squares on the diagonal are components that the runs agree on. Components that were left
+    Dark squares on the diagonal are components that the runs agree on, which noise can be too: see
+    the null of `klnmf.model_selection.consensus`. Components that were left
     out come last. The bar on the left shows the consensus component of each row.
 
     Parameters
@@ -130,5 +131,5 @@ def plot_consensus(result: Any, ax: Axes | None = None) -> Axes:
     ax.set_xlabel("components of all runs")
     ax.set_ylabel("consensus component")
     ax.figure.colorbar(image, ax=ax, label="cosine similarity", shrink=0.8)
-    title(ax, f"{last} components that {len(result.run_objectives)} runs agree on")
+    title(ax, f"Agreement of {len(result.run_objectives)} starts on {last} components")
     return ax

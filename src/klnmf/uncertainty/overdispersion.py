@@ -118,14 +118,15 @@ def estimated_dispersion(fit: FittedRates) -> Dispersion:
     typical_row, typical_column = typical_rates(fit.W, fit.H)
     # A sample counts as much as it did in the fit.
     given = np.ones(n) if fit.weights[0] is None else fit.weights[0]
-    common, rows, columns = 0.0, given, np.ones(m)
+    is_fitted = np.ones(m) if fit.weights[1] is None else (fit.weights[1] > 0.0).astype(np.float64)
+    common, rows, columns = 0.0, given, is_fitted
     for corrected in (False, False, True):
         sums = residual_sums(fit, rows, corrected)
         common = sums.dispersion(columns)
         if not corrected:
             known = max(common, 0.0)
             rows = given / (1.0 + known * typical_row)
-            columns = 1.0 / (1.0 + known * typical_column)
+            columns = is_fitted / (1.0 + known * typical_column)
     variances = _variances(fit, rows, max(common, 0.0), sums.squares)  # of Σ a [(x − y)² − x]
     total = float(columns @ sums.squares)
     error = math.sqrt(float(columns**2 @ variances)) / total if total > 0.0 else 0.0
