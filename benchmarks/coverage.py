@@ -156,7 +156,7 @@ def measure_intervals(args: argparse.Namespace) -> None:
         for seed in range(args.repeats):
             found, components, proportions, similarity = drawn_and_run(design, seed, args)
             worst = min(worst, similarity)
-            dispersion.append(found.dispersion)
+            dispersion.append(found.dispersion.factor)
             for what, truth in (("components", components), ("proportions", proportions)):
                 intervals = getattr(found, what)
                 covered, inside = contains(intervals, truth), intervals.is_interior
@@ -352,7 +352,7 @@ def measure_dispersion(args: argparse.Namespace) -> None:
 
 def dispersion_of(X: Any, rank: int, args: argparse.Namespace) -> float:
     model = KLNMF(rank, random_state=0, tol=args.tol, max_iter=2000).fit(X)
-    return bootstrap(model, X, 5, samples=[], n_jobs=args.jobs, random_state=0).dispersion
+    return bootstrap(model, X, 5, samples=[], n_jobs=args.jobs, random_state=0).dispersion.factor
 
 
 def main() -> None:

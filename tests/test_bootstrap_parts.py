@@ -1,4 +1,4 @@
-"""What the intervals are made from: running moments and limits from the likelihood."""
+"""What the intervals are made from: the spread of runs and limits from the likelihood."""
 
 from __future__ import annotations
 
@@ -8,23 +8,26 @@ import scipy.sparse as sp
 from scipy.optimize import brentq
 
 from klnmf.uncertainty import intervals
-from klnmf.uncertainty.intervals import RunningMoments, share_intervals, upper_limits
+from klnmf.uncertainty.intervals import SpreadOfRuns, share_intervals, upper_limits
 
 
-def test_running_moments_are_those_of_all_arrays() -> None:
-    arrays = np.random.default_rng(0).normal(1e6, 1.0, size=(20, 3, 4))
-    moments = RunningMoments((3, 4))
-    for values in arrays:
-        moments.add(values)
-    np.testing.assert_allclose(moments.mean, arrays.mean(axis=0), rtol=1e-12)
-    np.testing.assert_allclose(moments.standard_deviation, arrays.std(axis=0, ddof=1), rtol=1e-6)
-    assert np.isnan(RunningMoments((2,)).standard_deviation).all()
+def test_spread_is_that_of_all_runs() -> None:
+    runs = np.random.default_rng(0).beta(2.0, 30.0, size=(20, 3, 4))
+    estimate = np.full((3, 4), 0.05)
+    spread = SpreadOfRuns(estimate)
+    for shares in runs:
+        spread.add(shares)
+    np.testing.assert_allclose(spread.mean, runs.mean(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(spread.standard_deviation, runs.std(axis=0, ddof=1), rtol=1e-9)
+    squares = (np.arcsin(np.sqrt(runs)) - np.arcsin(np.sqrt(0.05))) ** 2
+    np.testing.assert_allclose(spread.angular_deviation, np.sqrt(squares.mean(axis=0)), rtol=1e-9)
+    assert np.isnan(SpreadOfRuns(estimate).standard_deviation).all()
 
 
 def brute_force_limit(
-    X: np.ndarray, x: np.ndarray, A: np.ndarray, row: int, k: int, alpha: float
+    X: np.ndarray, x: np.ndarray, A: np.ndarray, row: int, k: int, rise: float
 ) -> float:
-    """Where the row's minus log-likelihood has risen by log(1/α), by bisection on all cells."""
+    """Where the row's minus log-likelihood has risen so far, by bisection on all cells."""
 
     def cost(u: float) -> float:
         moved = x[row].copy()
@@ -32,7 +35,7 @@ def brute_force_limit(
         rates = A @ moved
         return float(rates.sum() - (X[row] * np.log(rates)).sum())
 
-    return float(brentq(lambda u: cost(u) - cost(0.0) + np.log(alpha), 0.0, 1e6))
+    return float(brentq(lambda u: cost(u) - cost(0.0) - rise, 0.0, 1e6))
 
 
 @pytest.mark.parametrize("entries_at_once", [1 << 22, 8])
@@ -49,15 +52,16 @@ def test_limits_are_where_the_likelihood_has_fallen(
     for _ in range(3000):
         x *= (X / np.maximum(x @ A.T, 1e-300)) @ A / A.sum(axis=0)
     wanted = generator.random((5, 3)) < 0.8
-    found = upper_limits(sp.csr_array(X), x, A, wanted, 0.05)
+    rise = np.array([3.0, 3.0, 6.0, 3.0, 1.0])
+    found = upper_limits(sp.csr_array(X), x, A, wanted, rise, None)
     for row in range(5):
         for k in range(3):
             expected = 0.0
             if wanted[row, k]:
                 expected = (
-                    brute_force_limit(X, x, A, row, k, 0.05)
+                    brute_force_limit(X, x, A, row, k, rise[row])
                     if row != 3
-                    else -np.log(0.05) / A[:, k].sum()
+                    else rise[row] / A[:, k].sum()
                 )
             assert found[row, k] == pytest.approx(expected, rel=1e-5), (row, k)
 
@@ -66,28 +70,42 @@ def test_limits_beyond_a_fall_of_the_cost() -> None:
     """At 0 the likelihood still rises with the component, as where a penalty holds it down."""
     A, x = np.array([[1.0, 3.0], [2.0, 0.5]]), np.array([[1.0, 0.0], [0.01, 0.0]])
     X = np.array([[1.0, 9.0], [40.0, 1.0]])
-    found = upper_limits(sp.csr_array(X), x, A, x == 0.0, 0.05)
+    found = upper_limits(sp.csr_array(X), x, A, x == 0.0, np.full(2, 3.0), None)
     for row in range(2):
-        expected = brute_force_limit(X, x, A, row, 1, 0.05)
+        expected = brute_force_limit(X, x, A, row, 1, 3.0)
         assert found[row, 1] == pytest.approx(expected, rel=1e-5)
     assert found[:, 0].tolist() == [0.0, 0.0]
 
 
 def test_nothing_limits_an_empty_component() -> None:
     A = np.array([[1.0, 0.0], [2.0, 0.0]])
-    found = upper_limits(
-        sp.csr_array([[1.0, 2.0]]), np.array([[1.0, 0.0]]), A, np.array([[False, True]]), 0.05
-    )
+    x, wanted = np.array([[1.0, 0.0]]), np.array([[False, True]])
+    found = upper_limits(sp.csr_array([[1.0, 2.0]]), x, A, wanted, np.full(1, 3.0), None)
     assert found.tolist() == [[0.0, np.inf]]
+
+
+def test_missing_cells_limit_nothing() -> None:
+    A = np.array([[1.0, 1.0], [2.0, 5.0]])
+    x, wanted = np.array([[1.0, 0.0]]), np.array([[False, True]])
+    missing = sp.csr_array([[False, True]])
+    found = upper_limits(sp.csr_array([[1.0, 0.0]]), x, A, wanted, np.full(1, 3.0), missing)
+    expected = brute_force_limit(np.ones((1, 1)), x, A[:1], 0, 1, 3.0)
+    assert found[0, 1] == pytest.approx(expected, rel=1e-5)
 
 
 def test_intervals_keep_to_shares_and_contain_the_estimate() -> None:
     generator = np.random.default_rng(0)
     estimate = generator.dirichlet(np.full(6, 0.2), size=50)
-    error = generator.random((50, 6)) * 0.2
+    spread = SpreadOfRuns(estimate)
+    for _ in range(20):
+        runs = generator.dirichlet(np.full(6, 0.5), size=50)
+        spread.add(0.8 * estimate + 0.2 * runs)
     room = generator.random((50, 6)) * 0.2
-    found = share_intervals(estimate, estimate + 0.01, error, room, 0.95, 100)
+    given = generator.random((50, 6)) < 0.1
+    found = share_intervals(spread, room, given, 0.95)
     assert found.lower.min() >= 0.0
     assert found.upper.max() <= 1.0
     assert np.all((found.lower <= estimate) & (estimate <= found.upper))
-    np.testing.assert_allclose(found.bias, 0.01)
+    np.testing.assert_array_equal(found.lower[given], estimate[given])
+    np.testing.assert_array_equal(found.upper[given], estimate[given])
+    np.testing.assert_allclose(found.bias, spread.mean - estimate)

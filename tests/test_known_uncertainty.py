@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from benchmarks.overdispersed import draw, noisy
 
 from klnmf import KLNMF
 from klnmf.simulate import simulate_counts
+from klnmf.topics import match_components
 from klnmf.uncertainty import bootstrap
-from klnmf.uncertainty.parametric_bootstrap import _matched
+from klnmf.uncertainty.refits import matched
 
 PLANTED = simulate_counts(60, 25, 3, counts_per_sample=300, random_state=0)
 X = PLANTED.X
+SAMPLES = ("sample_weight", "exposure", "missing", "fixed_W", "zero_W")
 
 
 def fitted(**known: Any) -> KLNMF:
@@ -25,24 +29,81 @@ def fitted(**known: Any) -> KLNMF:
 
 
 @pytest.mark.parametrize(
-    ("name", "known"),
+    "known",
     [
-        ("missing", {"missing": sp.random_array(X.shape, density=0.05, rng=0) > 0}),
-        ("sample_weight", {"sample_weight": np.linspace(0.5, 2, 60)}),
-        ("feature_weight", {"feature_weight": np.linspace(0.5, 2, 25)}),
-        ("zero_W", {"zero_W": sp.csr_array(np.eye(60, 3))}),
-        ("fixed_W", {"fixed_W": np.ones((60, 1))}),
-        ("exposure", {"exposure": np.linspace(1, 5, 60), "l1_W": 0.1}),
+        {"missing": sp.random_array(X.shape, density=0.05, rng=0) > 0},
+        {"sample_weight": np.linspace(0, 2, 60)},
+        {"feature_weight": np.linspace(0.5, 2, 25)},
+        {"exposure": np.linspace(1, 5, 60), "l1_W": 0.1},
+        {"fixed_W": np.linspace(1, 5, 60), "exposure": np.linspace(1, 5, 60)},
     ],
+    ids=lambda known: " and ".join(known),
 )
-def test_what_it_does_not_know_of_is_refused(name: str, known: dict) -> None:
-    with pytest.raises(ValueError, match=f"was fitted with {name}.*do not support this"):
-        bootstrap(fitted(**known), X)
+def test_refits_have_the_constraints_of_the_fit(known: dict, monkeypatch: Any) -> None:
+    """Every refit is given the same, and draws have the rates of the model."""
+    model = fitted(**known)
+    given = {name: value for name, value in known.items() if name in SAMPLES}
+    seen = []
+    original = KLNMF.fit_transform
+
+    def watched(self: KLNMF, X: Any, *args: Any, **constraints: Any) -> Any:
+        seen.append((X.sum(), self.feature_weight, constraints))
+        return original(self, X, *args, **constraints)
+
+    monkeypatch.setattr(KLNMF, "fit_transform", watched)
+    bootstrap(model, X, n_runs=6, n_jobs=1, random_state=0, **given)
+    for _, feature_weight, constraints in seen:
+        passed = {name for name, value in constraints.items() if value is not None}
+        assert passed - {"W", "H"} == set(given)
+        for name in given:
+            expected = given[name].toarray() if sp.issparse(given[name]) else given[name]
+            was = constraints[name]
+            was = was.toarray() if sp.issparse(was) else np.squeeze(was)
+            np.testing.assert_allclose(was, expected)
+        if "feature_weight" in known:
+            np.testing.assert_allclose(feature_weight, known["feature_weight"])
+    W = model.transform(X, **{k: v for k, v in given.items() if k != "sample_weight"})
+    rates = W @ model.components_ * np.broadcast_to(given.get("exposure", 1.0), 60)[:, None]
+    assert np.mean([total for total, *_ in seen]) == pytest.approx(rates.sum(), rel=0.03)
+    left_out = pytest.raises(ValueError, match=r"Pass the same again: bootstrap\(model, X, ")
+    with left_out if given else nullcontext():
+        bootstrap(model, X, n_runs=2)
+
+
+def test_zeros_of_the_fit_stay_zeros() -> None:
+    zero_W = np.zeros((60, 3), bool)
+    zero_W[:10, 0] = True
+    zero_H = np.zeros((3, 25), bool)
+    zero_H[1, ::5] = True
+    model = KLNMF(3, zero_components=zero_H, random_state=0).fit(X, zero_W=zero_W)
+    found = bootstrap(model, X, n_runs=3, random_state=0, zero_W=zero_W)
+    np.testing.assert_array_equal(found.components.upper[zero_H], 0.0)
+    np.testing.assert_array_equal(found.proportions.upper[zero_W], 0.0)
+    assert np.all(found.components.upper[~zero_H] > 0.0)
+
+
+def test_hypermutators_with_weights() -> None:
+    """Six samples with 200 times the counts, down-weighted in the fit."""
+    planted = draw(120, 40, 3, 200, "broad", size=5.0, seed=4)
+    generator = np.random.default_rng(0)
+    heavy = noisy(200 * planted.W[:6] @ planted.H.T, generator, size=2.0)
+    counts = np.vstack([planted.X, heavy])
+    weights = 1.0 / counts.sum(axis=1)
+    model = KLNMF(3, random_state=0, n_threads=1).fit(counts, sample_weight=weights)
+    found = bootstrap(model, counts, n_runs=20, random_state=0, sample_weight=weights)
+    order = match_components(model.components_, planted.H.T).second
+    truth = planted.H.T[order]
+    inside = found.components.is_interior
+    covered = (found.components.lower <= truth) & (truth <= found.components.upper)
+    assert covered[inside].mean() > 0.85
 
 
 def test_exposures_do_not_change_shares() -> None:
     plain, exposed = fitted(), fitted(exposure=np.linspace(1, 5, 60))
-    found = [bootstrap(model, X, n_runs=4, random_state=0) for model in (plain, exposed)]
+    found = [
+        bootstrap(plain, X, n_runs=4, random_state=0),
+        bootstrap(exposed, X, n_runs=4, random_state=0, exposure=np.linspace(1, 5, 60)),
+    ]
     for part in ("components", "proportions"):
         one, other = (getattr(result, part) for result in found)
         np.testing.assert_allclose(other.estimate, one.estimate, atol=0.02)
@@ -77,7 +138,7 @@ def test_known_components_have_no_room(n_known: int) -> None:
     np.testing.assert_array_equal(ends.upper[:n_known], ends.estimate[:n_known])
     assert (ends.upper[learned] > ends.estimate[learned]).any(axis=1).all()
     assert (found.proportions.upper > found.proportions.lower).any(axis=1).all()
-    np.testing.assert_array_equal(found.similarity[:, :n_known], 1.0)
+    np.testing.assert_allclose(found.similarity[:, :n_known], 1.0)
 
 
 def test_one_known_component_may_be_a_list() -> None:
@@ -91,7 +152,7 @@ def test_known_components_are_not_matched_with_learned_ones() -> None:
     """The learned one has gone to the other side of the known one, which lies between."""
     before = np.array([[1.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
     after = np.array([[1.0, 1.0, 0.0], [0.0, 0.0, 2.0], [0.1, 1.0, 0.0]])
-    order, similarity = _matched(before, after, n_fixed=1)
+    order, similarity = matched(before, after, np.array([True, False, False]))
     assert order.tolist() == [0, 2, 1]
     np.testing.assert_allclose(similarity, [1.0, 0.1 / np.sqrt(1.01), 1.0])
-    assert _matched(before, after, n_fixed=0)[0].tolist() != order.tolist()
+    assert matched(before, after, np.zeros(3, bool))[0].tolist() != order.tolist()

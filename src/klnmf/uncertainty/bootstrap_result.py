@@ -10,10 +10,9 @@ import numpy.typing as npt
 from klnmf.support.array_types import FloatArray
 from klnmf.topics.checks import checked_names
 from klnmf.uncertainty.intervals import Intervals
+from klnmf.uncertainty.overdispersion import Dispersion
 
 MOST_BYTES_OF_DRAWS = 4 * 2**30
-# Above this dispersion, the printed result warns that the data vary more than the model allows.
-TOO_DISPERSED = 1.1
 # Below this mean similarity, it warns that the runs find a different component.
 TOO_DIFFERENT = 0.8
 
@@ -77,14 +76,12 @@ class Bootstrap:
         Row numbers of the samples in ``proportions``.
     similarity : ndarray of shape (n_runs, n_components)
         Cosine similarity of each component with its match in each run.
-    divergence : float
-        KL divergence of the data from the model.
-    run_divergences : ndarray of shape (n_runs,)
-        KL divergence of the simulated data from the model refitted to them.
     n_converged : int
         Number of refits that converged.
-    level, feature_names
+    level, noise, feature_names
         As passed to `bootstrap`.
+    dispersion : Dispersion
+        How much more than Poisson counts the drawn counts vary.
     draws : Draws or None
         Shares of all runs, if ``keep_draws=True``.
     """
@@ -94,27 +91,17 @@ class Bootstrap:
     sizes: Intervals
     samples: npt.NDArray[np.intp]
     similarity: FloatArray
-    divergence: float
-    run_divergences: FloatArray
     n_converged: int
     level: float
+    noise: str
+    dispersion: Dispersion
     feature_names: list[str] | None
     draws: Draws | None
 
     @property
     def n_runs(self) -> int:
         """Number of refits."""
-        return len(self.run_divergences)
-
-    @property
-    def dispersion(self) -> float:
-        """Divergence of the data, divided by the mean divergence of the runs.
-
-        It is near 1 for Poisson counts and a correct model (up to 1.04 in simulations). If it is
-        well above 1, the intervals are too short.
-        """
-        mean = float(self.run_divergences.mean())
-        return self.divergence / mean if mean > 0.0 else 1.0
+        return len(self.similarity)
 
     def table(self, component: int, n_top: int | None = 10) -> dict[str, npt.NDArray[Any]]:
         """Return the leading features of a component with their intervals.
@@ -198,16 +185,11 @@ class Bootstrap:
             two_sided += f" and {np.mean(self.proportions.is_interior):.0%} of the proportions"
         lines += [
             "",
+            self._noise_in_words(),
             f"Parametric bootstrap with {self.n_runs} runs, {self.n_converged} of them converged. "
             f"Intervals are two-sided for {two_sided}; the others are too close to 0 or 1 and have "
-            "one-sided intervals. All intervals assume Poisson counts and a correct model.",
+            "one-sided intervals. All intervals assume that the model is correct.",
         ]
-        if self.dispersion > TOO_DISPERSED:
-            lines.append(
-                f"Warning: the divergence of the data is {self.dispersion:.2f} times that of data "
-                "drawn from the model. The counts vary more than Poisson counts, so the intervals "
-                "are too short."
-            )
         unlike = np.flatnonzero((self.similarity.mean(axis=0) < TOO_DIFFERENT) & ~is_empty)
         if len(unlike):
             lines.append(
@@ -216,6 +198,12 @@ class Bootstrap:
                 "the intervals of these components."
             )
         return "\n".join(lines)
+
+    def _noise_in_words(self) -> str:
+        if self.noise == "poisson":
+            return "The intervals assume Poisson counts (noise='poisson')."
+        accounted = "" if self.dispersion.is_poisson else " The intervals account for this."
+        return f"{self.dispersion}{accounted}"
 
     def _names(self) -> npt.NDArray[Any]:
         return np.array(checked_names(self.feature_names, self.components.estimate.shape[1]))

@@ -144,7 +144,8 @@ def _whole_counts(
     """Return the counts, in the type of the components, and the missing cells."""
     check_sample_order(given, X)
     missing = model._missing_cells(X, given.get("missing"))
-    counts = model._check(X, missing, reset=False, takes_missing=True)
+    takes_missing = "missing" in model.constraint_names_
+    counts = model._check(X, missing, reset=False, takes_missing=takes_missing)
     if not is_integer_valued(counts):
         raise ValueError(
             f"X has values that are not whole numbers. {function} is for counts, not for weighted "

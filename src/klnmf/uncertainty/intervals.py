@@ -1,4 +1,4 @@
-"""Intervals for shares, from standard errors or, near 0 and 1, from the likelihood."""
+"""Intervals for shares, from the spread of refits or, near 0 and 1, from the likelihood."""
 
 import math
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ class Intervals:
     standard_error : ndarray of float
         Standard deviation of the share over the bootstrap runs.
     bias : ndarray of float
-        Mean over the runs minus the estimate. The intervals are not corrected for it.
+        Mean over the runs minus the estimate. The intervals are not shifted by it, but wider.
     is_interior : ndarray of bool
         Whether the entry is more than three standard errors from 0 and 1. Other entries have
         one-sided intervals, which start at 0 or end at 1.
@@ -54,32 +54,26 @@ def interior(estimate: FloatArray, standard_error: FloatArray) -> BoolArray:
 
 
 def share_intervals(
-    estimate: FloatArray,
-    mean: FloatArray,
-    standard_error: FloatArray,
-    could_be_added: FloatArray,
-    level: float,
-    n_runs: int,
+    spread: "SpreadOfRuns", could_be_added: FloatArray, is_given: BoolArray, level: float
 ) -> Intervals:
     """Intervals for the shares in the rows of an array; each row sums to 1.
 
-    ``mean`` and ``standard_error`` are those of the ``n_runs`` runs; ``could_be_added`` is what the
-    likelihood allows above the estimate.
+    ``could_be_added`` is what the likelihood allows above the estimate. Entries that ``is_given``
+    were not estimated and have intervals of length 0.
 
-    In the interior the interval is sin²(φ ± z s / (2 √(p (1 − p)))) with φ = arcsin √p, s the
-    standard error and z Student's quantile. This is close to p ± z s, but stays within [0, 1]. Near
-    0 the interval goes from 0 to p plus z s or ``could_be_added``, whichever is larger. Near 1 it
-    leaves room for the largest of the other shares.
+    In the interior the interval is sin²(φ ± z d) with φ = arcsin √p, where d is the root mean
+    square of the differences φ* − φ of the runs and z Student's quantile. So d² is the variance of
+    the runs plus their squared bias, on the scale on which a share has the same variance
+    everywhere. Near 0 the interval goes from 0 to p plus z standard errors or ``could_be_added``,
+    whichever is larger. Near 1 it leaves room for the largest of the other shares.
     """
-    z = float(student.ppf(0.5 + level / 2.0, n_runs - 1))
+    estimate, standard_error = spread.estimate, spread.standard_deviation
+    z = float(student.ppf(0.5 + level / 2.0, spread.n - 1))
     inside = interior(estimate, standard_error)
     p = np.clip(estimate, 0.0, 1.0)
-    spread = np.sqrt(p * (1.0 - p))
-    angle = np.arcsin(np.sqrt(p))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        reach = np.where(spread > 0.0, z * standard_error / (2.0 * spread), 0.0)
-    lower = np.sin(np.clip(angle - reach, 0.0, math.pi / 2)) ** 2
-    upper = np.sin(np.clip(angle + reach, 0.0, math.pi / 2)) ** 2
+    reach = z * spread.angular_deviation
+    lower = np.sin(np.clip(spread.angle - reach, 0.0, math.pi / 2)) ** 2
+    upper = np.sin(np.clip(spread.angle + reach, 0.0, math.pi / 2)) ** 2
 
     near_one = ~inside & (p > 0.5)
     near_zero = ~inside & ~near_one
@@ -92,7 +86,9 @@ def share_intervals(
     lower, upper = np.minimum(lower, p), np.maximum(upper, p)
     empty = ~(estimate.sum(axis=1) > 0.0)
     lower[empty] = upper[empty] = np.nan
-    return Intervals(estimate, lower, upper, standard_error, mean - estimate, inside)
+    for end in (lower, upper):
+        end[is_given] = estimate[is_given]
+    return Intervals(estimate, lower, upper, standard_error, spread.mean - estimate, inside)
 
 
 def _largest_other(values: FloatArray) -> FloatArray:
@@ -104,42 +100,61 @@ def _largest_other(values: FloatArray) -> FloatArray:
     return np.asarray(np.where(is_first, second, first))
 
 
-class RunningMoments:
-    """Mean and standard deviation over arrays that are not kept (Welford's sums).
+class SpreadOfRuns:
+    """Mean and spread of the shares of runs around an estimate; the runs are not kept.
 
     Examples
     --------
     >>> import numpy as np
-    >>> moments = RunningMoments((2,))
-    >>> for values in ([1.0, 5.0], [3.0, 5.0]):
-    ...     moments.add(np.array(values))
-    >>> moments.mean.tolist(), moments.standard_deviation.round(3).tolist()
-    ([2.0, 5.0], [1.414, 0.0])
+    >>> spread = SpreadOfRuns(np.array([0.25, 0.5]))
+    >>> for shares in ([0.2, 0.5], [0.4, 0.5]):
+    ...     spread.add(np.array(shares))
+    >>> spread.mean.round(2).tolist(), spread.standard_deviation.round(3).tolist()
+    ([0.3, 0.5], [0.141, 0.0])
     """
 
-    def __init__(self, shape: tuple[int, ...]) -> None:
+    def __init__(self, estimate: FloatArray) -> None:
         self.n = 0
-        self.mean: FloatArray = np.zeros(shape)
-        self._squares: FloatArray = np.zeros(shape)  # Σ (x − mean)²
+        self.estimate = estimate
+        self.mean: FloatArray = np.zeros(estimate.shape)
+        self._squares: FloatArray = np.zeros(estimate.shape)  # Σ (x − mean)² (Welford's sums)
+        self._angular: FloatArray = np.zeros(estimate.shape)  # Σ (arcsin √x − arcsin √estimate)²
 
-    def add(self, values: npt.NDArray[np.floating]) -> None:
-        """Include one more array."""
+    @property
+    def angle(self) -> FloatArray:
+        """Arcsin √ of the estimate."""
+        return _angles(self.estimate)
+
+    def add(self, shares: FloatArray) -> None:
+        """Include one more run."""
         self.n += 1
-        off = values - self.mean
+        off = shares - self.mean
         self.mean += off / self.n
-        off *= values - self.mean
+        off *= shares - self.mean
         self._squares += off
+        self._angular += (_angles(shares) - self.angle) ** 2
 
     @property
     def standard_deviation(self) -> FloatArray:
-        """Standard deviation of each entry; NaN for fewer than two arrays."""
+        """Standard deviation of the shares around their mean; NaN for fewer than two runs."""
         if self.n < 2:
             return np.full(self.mean.shape, np.nan)
         return np.sqrt(self._squares / (self.n - 1))
 
+    @property
+    def angular_deviation(self) -> FloatArray:
+        """Root mean square of the differences to the estimate, as angles."""
+        return np.sqrt(self._angular / self.n)
 
-def upper_limits(X: sp.csr_array, x: Array, A: Array, wanted: Array, alpha: float) -> FloatArray:
-    """Find how much can be added to entries of x before the likelihood falls by the factor α.
+
+def _angles(shares: FloatArray) -> FloatArray:
+    return np.asarray(np.arcsin(np.sqrt(np.clip(shares, 0.0, 1.0))))
+
+
+def upper_limits(
+    X: sp.csr_array, x: Array, A: Array, wanted: Array, rise: FloatArray, unseen: Array | None
+) -> FloatArray:
+    """Find how much can be added to entries of x before minus the log-likelihood has risen so far.
 
     An entry that is 0 usually stays 0 in refits to simulated data, so a bootstrap cannot show how
     large it could be. The likelihood can. With the rest of the row and the other factor A fixed,
@@ -147,13 +162,17 @@ def upper_limits(X: sp.csr_array, x: Array, A: Array, wanted: Array, alpha: floa
 
         F(u) = c_k u − Σ_i v_i log(1 + u A_ik / y_i).
 
-    The limit is the u at which F reaches log(1 / α). If no count supports the component, it is
-    log(1 / α) / c_k, exact for a Poisson count of 0: three counts for α = 0.05.
+    The limit is the u at which F reaches the ``rise`` of the row. If no count supports the
+    component, it is rise / c_k. For Poisson counts a rise of log(1 / α) is exact there: three
+    counts for α = 0.05. Counts that vary φ times as much need φ times the rise.
 
     X (n_rows × n_columns) holds the counts by rows of x (n_rows × r); A (n_columns × r) is the
-    other factor. The result is 0 where ``wanted`` is False, and ∞ for an empty component.
+    other factor; ``unseen`` are the missing cells of X. The result is 0 where ``wanted`` is False,
+    and ∞ for an empty component.
     """
-    sums = A.sum(axis=0, dtype=np.float64)
+    sums = np.broadcast_to(A.sum(axis=0, dtype=np.float64), x.shape)
+    if unseen is not None:
+        sums = np.maximum(sums - unseen.astype(np.float64) @ A.astype(np.float64), 0.0)
     limits = np.zeros(x.shape)
     for start, stop in row_ranges(X.indptr, max(1, _ENTRIES_AT_ONCE // A.shape[1])):
         block = slice(start, stop)
@@ -164,25 +183,23 @@ def upper_limits(X: sp.csr_array, x: Array, A: Array, wanted: Array, alpha: floa
         with np.errstate(divide="ignore", invalid="ignore"):
             a /= y[:, np.newaxis]
         for k in range(A.shape[1]):
-            here = wanted[block, k]
-            if sums[k] == 0.0:
-                limits[block, k][here] = np.inf
-            elif here.any():
+            limits[block, k][wanted[block, k]] = np.inf
+            here = wanted[block, k] & (sums[block, k] > 0.0)
+            if here.any():
                 used = here[rows] & (a[:, k] > 0.0) & np.isfinite(a[:, k])
                 position = np.cumsum(here) - 1  # of a row among the wanted ones
                 limits[block, k][here] = _roots(
-                    sums[k],
+                    sums[block, k][here],
                     position[rows[used]],
                     part.data[used].astype(np.float64),
                     a[used, k],
-                    int(here.sum()),
-                    -np.log(alpha),
+                    rise[block][here],
                 )
     return limits
 
 
 def _roots(
-    c: float, rows: Array, v: FloatArray, t: FloatArray, n_rows: int, rise: float
+    c: FloatArray, rows: Array, v: FloatArray, t: FloatArray, rise: FloatArray
 ) -> FloatArray:
     """Root u > 0 of c u − Σ v log(1 + u t) = rise for each row.
 
@@ -192,7 +209,7 @@ def _roots(
     """
 
     def total(values: FloatArray) -> FloatArray:
-        return np.bincount(rows, weights=values, minlength=n_rows).astype(np.float64, copy=False)
+        return np.bincount(rows, weights=values, minlength=len(c)).astype(np.float64, copy=False)
 
     slope = np.maximum(c - total(v * t), 0.0)
     bend = total(v * t * t)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Unpack
 
 import numpy as np
@@ -131,9 +131,14 @@ def estimated_dispersion(fit: FittedRates) -> Dispersion:
     total = float(columns @ sums.squares)
     error = math.sqrt(float(columns**2 @ variances)) / total if total > 0.0 else 0.0
     if not common > ERRORS_ABOVE_POISSON * error:
-        return Dispersion(0.0, error, np.zeros(m), 1.0)
+        return replace(poisson_dispersion(m), standard_error=error)
     by_feature = _shrunk(sums, common, variances)
     return Dispersion(common, error, by_feature, _mean_factor(fit, by_feature))
+
+
+def poisson_dispersion(n_features: int) -> Dispersion:
+    """Dispersion of Poisson counts."""
+    return Dispersion(0.0, 0.0, np.zeros(n_features), 1.0)
 
 
 def typical_rates(W: FloatArray, H: FloatArray) -> tuple[FloatArray, FloatArray]:
