@@ -1,43 +1,43 @@
-"""Coverage of the intervals, and false discoveries of the tests, on simulated data.
+"""Whether intervals contain the true value, and tests keep to their rate of false discoveries.
 
-    python -m benchmarks.coverage                     # both tables, under three minutes on one core
-    python -m benchmarks.coverage --only intervals --repeats 20
+    python -m benchmarks.coverage                     # both tables, ten minutes on one core
+    python -m benchmarks.coverage --only intervals --repeats 20 --processes 16
+    python -m benchmarks.coverage --only intervals --noise poisson  # as if counts were Poisson
     python -m benchmarks.coverage --only kinds        # other ways to make an interval from the runs
     python -m benchmarks.coverage --only differences
-    python -m benchmarks.coverage --only dispersion   # does the result notice a wrong model?
 
-Each repeat draws new factors and counts, and fits a model from the default start. Its components
-are matched to the true ones. In the "separable" design each component has five features that no
-other component has (a tenth of its mass), every tenth sample has a single component, and three
-tenths of the other entries of W are 0. The "anchors" design has only these features, "none" has
-neither. In these two the data determine the factors less well, or not at all.
-
-"interior" is the coverage of entries with ``is_interior``, "other" that of the one-sided intervals,
-in percent over all repeats. All counts are Poisson and the rank is correct, so model errors are not
-covered.
+Counts for the intervals come from `benchmarks.overdispersed`, which shares no code with the
+library: Poisson, negative binomial and lognormal. New factors are drawn for every data set. Entries
+of a component count if the fit has found it.
 """
 
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import time
 import warnings
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.stats import norm
+from scipy.stats import t as student
 from sklearn.exceptions import ConvergenceWarning
 
+from benchmarks.overdispersed import draw
 from klnmf import KLNMF
-from klnmf.datasets import load_bible
-from klnmf.simulate import draw_counts, simulate_counts
-from klnmf.topics import match_components, plsi_probabilities
-from klnmf.uncertainty import Bootstrap, Intervals, bootstrap, differential_features
+from klnmf.simulate import draw_counts
+from klnmf.topics import match_components
+from klnmf.uncertainty import Bootstrap, bootstrap, differential_features
 
-ANCHORS = 5  # features of a component's own
-ANCHOR_MASS = 0.1
 FDR = 0.05
+NOISES: dict[str, dict[str, Any]] = {
+    "Poisson": {},
+    "size 10": {"size": 10.0},
+    "size 3": {"size": 3.0},
+    "size 1": {"size": 1.0},
+    "lognormal 0.3": {"noise": "lognormal", "variance": 0.3},
+}
 
 
 @dataclass(frozen=True)
@@ -48,56 +48,24 @@ class Design:
     n_features: int
     rank: int
     counts: int  # expected, per sample
-    breadth: float  # concentration of the components over the features
-    structure: str = "separable"  # or "anchors" alone, or "none"
-    concentration: float = 0.5  # of the samples over the components
+    components: str  # see benchmarks.overdispersed
+    mixing: float = 0.3  # concentration of the samples over the components
 
     def __str__(self) -> str:
         return (
-            f"{self.n_samples:4d} x {self.n_features:<4d} rank {self.rank:2d}, {self.counts:4d} "
-            f"counts, breadth {self.breadth:<3g} W {self.concentration:<3g} {self.structure}"
+            f"{self.n_samples} × {self.n_features}, rank {self.rank}, {self.counts} counts, "
+            f"{self.components}, mixing {self.mixing:g}"
         )
-
-    def draw(self, seed: int) -> tuple[np.ndarray, np.ndarray]:
-        """W and components."""
-        _, W, H = simulate_counts(
-            self.n_samples,
-            self.n_features,
-            self.rank,
-            counts_per_sample=self.counts,
-            concentration_W=self.concentration,
-            concentration_H=self.breadth,
-            random_state=seed,
-        )
-        if self.structure == "none":
-            return W, H.T
-        generator = np.random.default_rng([1, seed])
-        for k in range(self.rank):
-            own = slice(k * ANCHORS, (k + 1) * ANCHORS)
-            H[own] = 0.0
-            H[own, k] = H[:, k].sum() * ANCHOR_MASS / (1 - ANCHOR_MASS) / ANCHORS
-        H /= H.sum(axis=0)
-        if self.structure == "anchors":
-            return W, H.T
-        dropped = generator.random(W.shape) < 0.3
-        dropped[np.arange(len(W)), W.argmax(axis=1)] = False
-        W[dropped] = 0.0
-        pure = np.arange(0, len(W), 10)
-        W[pure] = np.eye(self.rank)[(pure // 10) % self.rank]
-        return self.counts * W / W.sum(axis=1, keepdims=True), H.T
 
 
 DESIGNS = (
-    Design(300, 100, 3, 100, 0.5),
-    Design(300, 100, 3, 1000, 0.5),
-    Design(300, 200, 5, 300, 0.1),
-    Design(300, 200, 5, 300, 1.0),
-    Design(400, 300, 10, 500, 0.5),
-    Design(300, 100, 3, 30, 0.5),
-    Design(300, 200, 5, 300, 1.0, "anchors"),
-    Design(300, 200, 5, 300, 0.1, "none"),
-    Design(300, 200, 5, 300, 1.0, "none"),
-    Design(300, 200, 5, 300, 1.0, "none", concentration=2.0),
+    Design(400, 300, 3, 50, "sparse"),
+    Design(300, 100, 3, 50, "broad"),
+    Design(300, 100, 3, 100, "broad"),
+    Design(300, 100, 3, 100, "broad", mixing=1.0),
+    Design(300, 200, 7, 300, "zipf"),
+    Design(250, 96, 4, 1500, "broad"),
+    Design(250, 96, 4, 3000, "sparse"),
 )
 
 
@@ -116,112 +84,192 @@ class Tally:
         return f"{100 * self.covered / self.n:5.1f}" if self.n else "    -"
 
 
+class Drawn(NamedTuple):
+    """Intervals of one data set, with the true shares in the same order."""
+
+    found: Bootstrap
+    truth: dict[str, np.ndarray]
+    is_matched: np.ndarray  # by component
+
+    def selected(self, part: str, inside: bool) -> np.ndarray:
+        """Entries of matched components that are interior, or those that are not."""
+        matched = self.is_matched[:, None] if part == "components" else self.is_matched[None]
+        return (getattr(self.found, part).is_interior == inside) & matched
+
+
+MATCHED = 0.8  # cosine similarity of a planted component with the fitted one
+SAMPLES = 150  # whose proportions are compared
+
+
 def drawn_and_run(
-    design: Design, seed: int, args: argparse.Namespace, keep_draws: bool = False
-) -> tuple[Bootstrap, np.ndarray, np.ndarray, float]:
-    """Intervals, true shares in the same order, and the similarity of the worst match."""
-    W, components = design.draw(seed)
-    X = draw_counts(W, components, random_state=10_000 + seed)
-    model = KLNMF(design.rank, random_state=0, tol=args.tol, max_iter=2000).fit(X)
-    match = match_components(model.components_, components)
-    truth = plsi_probabilities(W, components)
+    design: Design, noise: str, seed: int, runs: int, tol: float, model_noise: str, **options: Any
+) -> Drawn:
+    planted = draw(
+        design.n_samples,
+        design.n_features,
+        design.rank,
+        design.counts,
+        design.components,
+        mixing=design.mixing,
+        seed=[seed, 17],
+        **NOISES[noise],
+    )
+    model = KLNMF(design.rank, random_state=0, n_threads=1, tol=tol, max_iter=2000).fit(planted.X)
+    match = match_components(model.components_, planted.H.T)
+    samples = np.arange(min(SAMPLES, design.n_samples))
     found = bootstrap(
-        model, X, args.runs, keep_draws=keep_draws, n_jobs=args.jobs, random_state=seed
+        model,
+        planted.X,
+        runs,
+        noise=model_noise,
+        samples=samples,
+        n_jobs=1,
+        random_state=seed,
+        progress=False,
+        **options,
     )
-    return (
-        found,
-        truth.feature_given_component[match.second],
-        truth.component_given_sample[:, match.second],
-        float(match.similarity.min()),
-    )
+    order = match.second
+    proportions = planted.W / planted.W.sum(axis=1, keepdims=True)
+    sizes = planted.W.sum(axis=0) / planted.W.sum()
+    truth = {
+        "components": planted.H.T[order],
+        "proportions": proportions[samples][:, order],
+        "sizes": sizes[order][np.newaxis],
+    }
+    return Drawn(found, truth, match.similarity > MATCHED)
 
 
-def contains(intervals: Intervals, truth: np.ndarray) -> np.ndarray:
-    return (intervals.lower <= truth + 1e-12) & (truth <= intervals.upper + 1e-12)
+def contains(lower: np.ndarray, upper: np.ndarray, truth: np.ndarray) -> np.ndarray:
+    return (lower <= truth + 1e-12) & (truth <= upper + 1e-12)
+
+
+PARTS = ("components", "proportions", "sizes")
+
+
+def covered(task: tuple[Any, ...]) -> dict[Any, Any]:
+    """Return counts of covered entries of one data set, for a pool of processes."""
+    design, noise, seed, runs, tol, model_noise = task
+    warnings.simplefilter("ignore", ConvergenceWarning)
+    drawn = drawn_and_run(design, noise, seed, runs, tol, model_noise)
+    result: dict[Any, Any] = {
+        "dispersion": drawn.found.dispersion.common,
+        "factor": drawn.found.dispersion.factor,
+        "matched": drawn.is_matched.mean(),
+    }
+    for part in PARTS:
+        intervals = getattr(drawn.found, part)
+        hits = contains(intervals.lower, intervals.upper, drawn.truth[part])
+        for inside in (True, False):
+            result[part, inside] = hits[drawn.selected(part, inside)]
+    return result
 
 
 def measure_intervals(args: argparse.Namespace) -> None:
-    print(f"coverage of 95 % intervals: {args.repeats} repeats, {args.runs} runs each")
-    print(f"{'':60s} components        proportions")
     print(
-        f"{'design':60s} interior   other  interior   other   entries interior   worst match   "
-        "dispersion"
+        f"coverage (%) of 95 % intervals: {args.repeats} data sets per line, {args.runs} runs "
+        f"each, drawn as {args.noise}; interior entries, and in brackets the others; matched: "
+        f"components with a similarity above {MATCHED}"
     )
-    for design in args.designs:
-        tallies = {
-            (what, inside): Tally() for what in ("components", "proportions") for inside in (1, 0)
-        }
-        n_inside = {what: [] for what in ("components", "proportions")}
-        worst, dispersion, started = 1.0, [], time.perf_counter()
-        for seed in range(args.repeats):
-            found, components, proportions, similarity = drawn_and_run(design, seed, args)
-            worst = min(worst, similarity)
-            dispersion.append(found.dispersion.factor)
-            for what, truth in (("components", components), ("proportions", proportions)):
-                intervals = getattr(found, what)
-                covered, inside = contains(intervals, truth), intervals.is_interior
-                tallies[what, 1].add(covered[inside])
-                tallies[what, 0].add(covered[~inside])
-                n_inside[what].append(inside.mean())
-        cells = "   ".join(str(tally) for tally in tallies.values())
-        shares = " ".join(f"{100 * np.mean(values):4.0f} %" for values in n_inside.values())
-        print(
-            f"{design!s:60s}    {cells}      {shares}          {worst:.3f}         "
-            f"{np.mean(dispersion):.3f}   {time.perf_counter() - started:.0f} s",
-            flush=True,
-        )
+    print("| design | noise | components | proportions | sizes | interior | α | factor | matched |")
+    print("|---|---|---|---|---|---|---|---|---|")
+    tasks = [
+        (design, noise, args.seed + seed, args.runs, args.tol, args.noise)
+        for design in args.designs
+        for noise in args.noises
+        for seed in range(args.repeats)
+    ]
+    with multiprocessing.get_context("spawn").Pool(args.processes) as pool:
+        found = pool.imap(covered, tasks)
+        for design in args.designs:
+            for noise in args.noises:
+                print(_line(design, noise, [next(found) for _ in range(args.repeats)]), flush=True)
+
+
+def _line(design: Design, noise: str, results: list[dict[Any, Any]]) -> str:
+    cells = [str(design), noise]
+    tallies = {}
+    for key in [(part, inside) for part in PARTS for inside in (True, False)]:
+        tallies[key] = Tally()
+        for result in results:
+            tallies[key].add(result[key])
+    for part in PARTS:
+        other = tallies[part, False]
+        cells.append(f"{tallies[part, True]}" + (f" ({other})" if other.n else ""))
+    shares = [
+        tallies[part, True].n / max(tallies[part, True].n + tallies[part, False].n, 1)
+        for part in PARTS[:2]
+    ]
+    cells.append(", ".join(f"{share:.0%}" for share in shares))
+    alphas = [result["dispersion"] for result in results]
+    cells.append(f"{np.mean(alphas):.3f} ± {np.std(alphas):.3f}")
+    cells.append(f"{np.mean([result['factor'] for result in results]):.1f}")
+    cells.append(f"{np.mean([result['matched'] for result in results]):.0%}")
+    return "| " + " | ".join(cells) + " |"
 
 
 def other_kinds(estimate: np.ndarray, draws: np.ndarray) -> dict[str, tuple[np.ndarray, ...]]:
     """Ends of 95 % intervals by other methods, from the shares of all runs."""
-    z = norm.ppf(0.975)
+    z = student.ppf(0.975, len(draws) - 1)
     low, high = np.quantile(draws, [0.025, 0.975], axis=0)
     spread, bias = draws.std(axis=0, ddof=1), draws.mean(axis=0) - estimate
-    n = len(draws)
-    below = np.clip((draws < estimate).mean(axis=0), 0.5 / n, 1 - 0.5 / n)
-    ordered = np.sort(draws, axis=0)
+    angles = np.arcsin(np.sqrt(np.clip(draws, 0, 1)))
+    angle = np.arcsin(np.sqrt(np.clip(estimate, 0, 1)))
+    turn, shift = angles.std(axis=0, ddof=1), angles.mean(axis=0) - angle
 
-    def at(level: np.ndarray) -> np.ndarray:
-        place = np.clip(np.round(level * (n - 1)).astype(int), 0, n - 1)
-        return np.take_along_axis(ordered, place[np.newaxis], axis=0)[0]
+    def by_angle(middle: np.ndarray, reach: np.ndarray) -> tuple[np.ndarray, ...]:
+        ends = (middle - reach, middle + reach)
+        return tuple(np.sin(np.clip(end, 0.0, np.pi / 2)) ** 2 for end in ends)
 
-    shift = 2 * norm.ppf(below)
     return {
-        "percentile": (low, high),
+        "percentiles": (low, high),
         "basic": (2 * estimate - high, 2 * estimate - low),
-        "bias-corrected percentile": (at(norm.cdf(shift - z)), at(norm.cdf(shift + z))),
         "normal": (estimate - z * spread, estimate + z * spread),
-        "normal, bias corrected": (
+        "normal, bias subtracted": (
             estimate - bias - z * spread,
             estimate - bias + z * spread,
         ),
+        "angle": by_angle(angle, z * turn),
+        "angle, bias subtracted": by_angle(angle - shift, z * turn),
     }
+
+
+def covered_by_kind(task: tuple[Any, ...]) -> dict[Any, np.ndarray]:
+    design, noise, seed, runs, tol, model_noise = task
+    warnings.simplefilter("ignore", ConvergenceWarning)
+    drawn = drawn_and_run(design, noise, seed, runs, tol, model_noise, keep_draws=True)
+    result = {}
+    for part in PARTS:
+        intervals, inside = getattr(drawn.found, part), drawn.selected(part, True)
+        draws = getattr(drawn.found.draws, part)
+        kinds = other_kinds(intervals.estimate, draws[:, None] if part == "sizes" else draws)
+        kinds["ours: angle, bias² added"] = (intervals.lower, intervals.upper)
+        for kind, ends in kinds.items():
+            result[kind, part] = contains(*ends, drawn.truth[part])[inside]
+    return result
 
 
 def measure_kinds(args: argparse.Namespace) -> None:
     print(
-        f"coverage of interior entries by kind of interval: {args.repeats} repeats, {args.runs} "
-        "runs each"
+        f"coverage (%) of interior entries by kind of interval, means and least values over "
+        f"designs × noises: {args.repeats} data sets each, {args.runs} runs"
     )
-    for design in args.designs:
-        tallies: dict[str, dict[str, Tally]] = {}
-        for seed in range(args.repeats):
-            found, components, proportions, _ = drawn_and_run(design, seed, args, keep_draws=True)
-            for what, truth in (("components", components), ("proportions", proportions)):
-                intervals = getattr(found, what)
-                kinds = other_kinds(intervals.estimate, getattr(found.draws, what))
-                kinds["ours"] = (intervals.lower, intervals.upper)
-                inside = intervals.is_interior
-                for kind, (low, high) in kinds.items():
-                    tally = tallies.setdefault(kind, {}).setdefault(what, Tally())
-                    tally.add(((low <= truth) & (truth <= high))[inside])
-        print(design)
-        for kind, cells in tallies.items():
-            print(
-                f"    {kind:26s} components {cells['components']}   proportions "
-                f"{cells['proportions']}",
-                flush=True,
-            )
+    tasks = [
+        (design, noise, args.seed + seed, args.runs, args.tol, args.noise)
+        for design in args.designs
+        for noise in args.noises
+        for seed in range(args.repeats)
+    ]
+    with multiprocessing.get_context("spawn").Pool(args.processes) as pool:
+        found = pool.map(covered_by_kind, tasks, chunksize=1)
+    groups = [found[i : i + args.repeats] for i in range(0, len(found), args.repeats)]
+    print("| interval | components | proportions | sizes |\n|---|---|---|---|")
+    for kind in dict.fromkeys(kind for kind, _ in found[0]):
+        cells = []
+        for part in PARTS:
+            rates = [np.concatenate([one[kind, part] for one in group]) for group in groups]
+            means = [100 * hits.mean() for hits in rates if len(hits)]
+            cells.append(f"{np.mean(means):.1f} ({min(means):.1f})")
+        print(f"| {kind} | {' | '.join(cells)} |")
 
 
 @dataclass(frozen=True)
@@ -331,43 +379,18 @@ def measure_differences(args: argparse.Namespace) -> None:
             )
 
 
-def measure_dispersion(args: argparse.Namespace) -> None:
-    """Print the ratio that shows when counts vary more than Poisson counts."""
-    print("divergence of the data / of data drawn from the model, by variance of the rates' noise")
-    print(f"{'design':60s}      0    0.2      1")
-    sparse = Design(500, 1000, 5, 50, 0.5), Design(500, 1000, 5, 50, 0.5, "none")
-    for design in (*args.designs, *sparse):
-        ratios = []
-        for variance in (0.0, 0.2, 1.0):
-            generator = np.random.default_rng([4, 0])
-            W, components = design.draw(0)
-            rates = W @ components
-            if variance:
-                rates *= generator.gamma(1 / variance, variance, size=rates.shape)
-            X = generator.poisson(rates)
-            ratios.append(dispersion_of(X, design.rank, args))
-        print(f"{design!s:60s} {'  '.join(f'{ratio:5.2f}' for ratio in ratios)}", flush=True)
-    print(f"{'the Bible, rank 10':60s} {dispersion_of(load_bible().data, 10, args):5.2f}")
-
-
-def dispersion_of(X: Any, rank: int, args: argparse.Namespace) -> float:
-    model = KLNMF(rank, random_state=0, tol=args.tol, max_iter=2000).fit(X)
-    return bootstrap(model, X, 5, samples=[], n_jobs=args.jobs, random_state=0).dispersion.factor
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     add = parser.add_argument
-    add(
-        "--only",
-        choices=["intervals", "kinds", "differences", "dispersion"],
-        help="print only one of the tables",
-    )
+    add("--only", choices=["intervals", "kinds", "differences"], help="print only one table")
     add("--repeats", type=int, default=4, help="repeats, each with new factors and counts")
     add("--runs", type=int, default=60, help="refits per bootstrap")
     add("--tol", type=float, default=3e-4, help="of all fits")
-    add("--jobs", type=int, default=1, help="refits at a time")
+    add("--seed", type=int, default=0, help="of the first data set")
+    add("--processes", type=int, default=1, help="data sets at a time")
     add("--designs", type=int, nargs="+", help="numbers of the designs for the intervals, from 0")
+    add("--noises", nargs="+", choices=NOISES, default=list(NOISES), help="noise of the data")
+    add("--noise", default="estimated", help="noise= of bootstrap")
     args = parser.parse_args()
     args.designs = [DESIGNS[i] for i in args.designs] if args.designs else DESIGNS
     warnings.simplefilter("ignore", ConvergenceWarning)
@@ -377,8 +400,6 @@ def main() -> None:
         measure_differences(args)
     if args.only == "kinds":
         measure_kinds(args)
-    if args.only == "dispersion":
-        measure_dispersion(args)
 
 
 if __name__ == "__main__":
