@@ -230,6 +230,7 @@ def other_kinds(estimate: np.ndarray, draws: np.ndarray) -> dict[str, tuple[np.n
         ),
         "angle": by_angle(angle, z * turn),
         "angle, bias subtracted": by_angle(angle - shift, z * turn),
+        "angle, bias² added": by_angle(angle, z * np.hypot(turn, shift)),
     }
 
 
@@ -242,7 +243,7 @@ def covered_by_kind(task: tuple[Any, ...]) -> dict[Any, np.ndarray]:
         intervals, inside = getattr(drawn.found, part), drawn.selected(part, True)
         draws = getattr(drawn.found.draws, part)
         kinds = other_kinds(intervals.estimate, draws[:, None] if part == "sizes" else draws)
-        kinds["ours: angle, bias² added"] = (intervals.lower, intervals.upper)
+        kinds["ours: angle, (2 bias)² added"] = (intervals.lower, intervals.upper)
         for kind, ends in kinds.items():
             result[kind, part] = contains(*ends, drawn.truth[part])[inside]
     return result

@@ -147,10 +147,11 @@ def test_interior_intervals_are_about_the_estimate(result: Bootstrap) -> None:
         inside,
         np.minimum(found.estimate, 1 - found.estimate) > 3 * found.standard_error,
     )
-    # The runs' differences to the estimate, on the scale of angles.
+    # Variance plus squared bias of the runs, on the scale of angles.
     assert result.draws is not None
     angles = [np.arcsin(np.sqrt(shares)) for shares in (result.draws.components, found.estimate)]
-    reach = student.ppf(0.975, 11) * np.sqrt(np.mean((angles[0] - angles[1]) ** 2, axis=0))
+    squares = angles[0].var(axis=0, ddof=1) + (2 * (angles[0].mean(axis=0) - angles[1])) ** 2
+    reach = student.ppf(0.975, 11) * np.sqrt(squares)
     np.testing.assert_allclose(
         found.upper[inside], np.sin(angles[1] + reach)[inside] ** 2, atol=1e-5
     )

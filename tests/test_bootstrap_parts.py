@@ -19,8 +19,10 @@ def test_spread_is_that_of_all_runs() -> None:
         spread.add(shares)
     np.testing.assert_allclose(spread.mean, runs.mean(axis=0), rtol=1e-12)
     np.testing.assert_allclose(spread.standard_deviation, runs.std(axis=0, ddof=1), rtol=1e-9)
-    squares = (np.arcsin(np.sqrt(runs)) - np.arcsin(np.sqrt(0.05))) ** 2
-    np.testing.assert_allclose(spread.angular_deviation, np.sqrt(squares.mean(axis=0)), rtol=1e-9)
+    angles = np.arcsin(np.sqrt(runs))
+    bias = angles.mean(axis=0) - np.arcsin(np.sqrt(0.05))
+    expected = np.sqrt(angles.var(axis=0, ddof=1) + (2 * bias) ** 2)
+    np.testing.assert_allclose(spread.angular_deviation, expected, rtol=1e-9)
     assert np.isnan(SpreadOfRuns(estimate).standard_deviation).all()
 
 

@@ -16,6 +16,9 @@ BoolArray = npt.NDArray[np.bool_]
 # An entry is in the interior if it is this many standard errors from 0 and 1. A Poisson count
 # reaches this at 9.
 ERRORS_FROM_BOUNDARY = 3.0
+# Share of the bias of an estimate that refits to data drawn from it show, as measured
+# (docs/performance_log.md): the constraints W, H ≥ 0 have had most of their effect on the estimate.
+SEEN_BIAS = 0.5
 _ENTRIES_AT_ONCE = 1 << 22  # products x_ik A_jk in memory
 _NEWTON_STEPS = 100  # the largest number; five or six are usual
 
@@ -61,11 +64,10 @@ def share_intervals(
     ``could_be_added`` is what the likelihood allows above the estimate. Entries that ``is_given``
     were not estimated and have intervals of length 0.
 
-    In the interior the interval is sin²(φ ± z d) with φ = arcsin √p, where d is the root mean
-    square of the differences φ* − φ of the runs and z Student's quantile. So d² is the variance of
-    the runs plus their squared bias, on the scale on which a share has the same variance
-    everywhere. Near 0 the interval goes from 0 to p plus z standard errors or ``could_be_added``,
-    whichever is larger. Near 1 it leaves room for the largest of the other shares.
+    In the interior the interval is sin²(φ ± z d) with φ = arcsin √p, on the scale on which a share
+    has the same variance everywhere. Here d² is the variance of φ over the runs plus the square of
+    the bias, and z Student's quantile. Near 0 the interval goes from 0 to p plus z standard errors
+    or ``could_be_added``, whichever is larger. Near 1 it leaves room for the largest of the others.
     """
     estimate, standard_error = spread.estimate, spread.standard_deviation
     z = float(student.ppf(0.5 + level / 2.0, spread.n - 1))
@@ -118,7 +120,8 @@ class SpreadOfRuns:
         self.estimate = estimate
         self.mean: FloatArray = np.zeros(estimate.shape)
         self._squares: FloatArray = np.zeros(estimate.shape)  # Σ (x − mean)² (Welford's sums)
-        self._angular: FloatArray = np.zeros(estimate.shape)  # Σ (arcsin √x − arcsin √estimate)²
+        # Sums of arcsin √x − arcsin √estimate and of its square.
+        self._turn, self._turn_squares = np.zeros((2, *estimate.shape))
 
     @property
     def angle(self) -> FloatArray:
@@ -132,7 +135,9 @@ class SpreadOfRuns:
         self.mean += off / self.n
         off *= shares - self.mean
         self._squares += off
-        self._angular += (_angles(shares) - self.angle) ** 2
+        turn = _angles(shares) - self.angle
+        self._turn += turn
+        self._turn_squares += turn**2
 
     @property
     def standard_deviation(self) -> FloatArray:
@@ -143,8 +148,10 @@ class SpreadOfRuns:
 
     @property
     def angular_deviation(self) -> FloatArray:
-        """Root mean square of the differences to the estimate, as angles."""
-        return np.sqrt(self._angular / self.n)
+        """Root of the variance over the runs plus the squared bias, of arcsin √ of the shares."""
+        bias = self._turn / self.n
+        variance = np.maximum(self._turn_squares - self._turn * bias, 0.0) / max(self.n - 1, 1)
+        return np.asarray(np.sqrt(variance + (bias / SEEN_BIAS) ** 2))
 
 
 def _angles(shares: FloatArray) -> FloatArray:

@@ -50,8 +50,8 @@ def bootstrap(
     are negative binomial, or Poisson if the data vary no more than that. The spread of the refits
     shows how accurate the estimates are if the model is correct.
 
-    The intervals are centred on the estimate, and their length is that of the root mean squared
-    difference of the runs to it. Entries near 0 or 1 (where ``is_interior`` is False) have
+    The intervals are centred on the estimate, and their length follows from the variance and the
+    bias of the runs. Entries near 0 or 1 (where ``is_interior`` is False) have
     one-sided intervals, which also use the likelihood. What was fixed in the fit stays fixed, and
     has intervals of length 0. The measured coverage is in docs/performance.md.
 
@@ -72,7 +72,7 @@ def bootstrap(
         Whether the drawn counts vary as the data do, or as Poisson counts.
     samples : array-like of int or bool, default=None
         Samples whose proportions are returned: row numbers or a mask. None selects all samples, an
-        empty list none. The memory needed is that of six arrays of these samples × components.
+        empty list none. The memory needed is that of seven arrays of these samples × components.
     keep_draws : bool, default=False
         Whether to keep the shares of all runs, in float32: ``n_runs`` × (n_features + n_samples) ×
         n_components numbers, at most 4 GiB.
