@@ -72,7 +72,8 @@ def data_of_fit(
             f"The model was fitted with {' and '.join(left_out)}, which it does not keep. Pass the "
             f"same again: {function}(model, X, {again})."
         )
-    counts, missing = _whole_counts(model, X, given, function)
+    takes_missing = "missing" in model.constraint_names_
+    counts, missing = _whole_counts(model, X, given, function, takes_missing)
     parameters = model.get_params(deep=False)
     of_components = {name: parameters.get(name) for name in ComponentConstraints.__annotations__}
     H = model._H()
@@ -119,7 +120,7 @@ def other_data(
             "The model was fitted with exposure. Pass exposure=... together with W, or "
             "numpy.ones(len(W)) if W is in counts, as from model.transform(X) without exposure."
         )
-    counts, missing = _whole_counts(model, X, given, function)
+    counts, missing = _whole_counts(model, X, given, function, True)
     constraints = check_constraints(
         {**given, "missing": missing},
         counts.shape,
@@ -139,12 +140,11 @@ def _checked_names(model: FactorModel, given: dict[str, Any], function: str) -> 
 
 
 def _whole_counts(
-    model: FactorModel, X: Any, given: dict[str, Any], function: str
+    model: FactorModel, X: Any, given: dict[str, Any], function: str, takes_missing: bool
 ) -> tuple[sp.csr_array, sp.csr_array | None]:
     """Return the counts, in the type of the components, and the missing cells."""
     check_sample_order(given, X)
     missing = model._missing_cells(X, given.get("missing"))
-    takes_missing = "missing" in model.constraint_names_
     counts = model._check(X, missing, reset=False, takes_missing=takes_missing)
     if not is_integer_valued(counts):
         raise ValueError(
