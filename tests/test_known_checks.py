@@ -123,8 +123,8 @@ def test_transform_takes_what_is_about_samples() -> None:
         model.transform(X[:3], exposure=np.ones(n))
 
 
-def test_a_model_for_streams_knows_nothing() -> None:
-    with pytest.raises(TypeError, match="unexpected keyword argument 'missing'"):
+def test_a_model_for_streams_takes_weights_alone() -> None:
+    with pytest.raises(TypeError, match="does not take 'missing': each update of H"):
         MiniBatchKLNMF(2).fit(X, missing=ALL["missing"])  # type: ignore[call-arg]
     model = MiniBatchKLNMF(2, random_state=0).fit(X)
     exposure = np.full(n, 2.0)  # but new samples can be seen as by any other model
@@ -204,3 +204,22 @@ def test_a_penalty_on_one_factor_is_no_trouble_where_the_other_is_known() -> Non
     with pytest.warns(UserWarning, match="Only one of the factors is penalised"):
         fit(fixed_components=np.ones((1, m)), l1_W=2.0, max_iter=1)
     fit(rank=2, fixed_components=np.ones((1, m)), fixed_W=np.ones((n, 1)), l1_H=2.0, max_iter=1)
+
+
+@pytest.mark.parametrize(
+    "weights",
+    [
+        np.ma.masked_less(np.arange(30.0), 3),
+        ["1"] * 30,
+        np.array(["1"] * 30, dtype=object),
+        np.full(30, "2"),
+        [1.0] * 29 + ["3"],
+        np.full(30, 1 + 0j),
+        np.full(30, np.datetime64("2020-01-01")),
+    ],
+    ids=["masked", "strings", "objects", "array of strings", "one string", "complex", "dates"],
+)
+@pytest.mark.parametrize("name", ["sample_weight", "exposure"])
+def test_weights_that_are_not_plain_numbers_are_refused(name: str, weights: Any) -> None:
+    with pytest.raises(TypeError, match=rf"{name} (is a masked array|must hold real numbers)"):
+        fit(max_iter=1, **{name: weights})

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from klnmf import KLNMF, MiniBatchKLNMF
+from klnmf import KLNMF, ManyComponentsWarning, MiniBatchKLNMF
 from klnmf.data.validation import check_counts
 from klnmf.objective import kl_divergence
 from klnmf.simulate import simulate_counts
@@ -259,3 +259,81 @@ def test_small_shares_become_zero(memory: online.OnlineMemory) -> None:
     memory._move(np.array([7]), np.array([[5.0, 0.0, 0.0, 3.0]], dtype=memory.shares.dtype), 0.0)
     assert np.count_nonzero(memory.shares[7]) == 2
     assert memory.shares[7].sum() == pytest.approx(1)
+
+
+# ---- weights -------------------------------------------------------------------------------------
+
+
+def test_weighted_samples_count_several_times(counts: sp.csr_array) -> None:
+    weights = np.arange(counts.shape[0]) % 3
+    repeated = sp.csr_array(counts[np.repeat(np.arange(counts.shape[0]), weights)])
+    settings: dict[str, Any] = {"random_state": 0, "max_iter": 3, "batch_size": 10_000}
+    weighted = one_thread(**settings).fit(counts, sample_weight=weights)
+    plain = one_thread(**settings).fit(repeated)
+    losses = [divergence(model, repeated) for model in (weighted, plain)]
+    assert losses[0] == pytest.approx(losses[1], rel=0.02)
+    assert weighted.W_sums_.sum() == pytest.approx(repeated.sum(), rel=1e-5)
+    assert weighted.constraint_names_ == ["sample_weight"]
+    np.testing.assert_allclose(weighted.components_.sum(axis=1), 1.0, rtol=1e-5)
+
+
+def test_weights_scale_the_counts_of_a_batch(counts: sp.csr_array) -> None:
+    """Exactly: a weight of 2 is the sample with its counts doubled, and 0 is no sample."""
+    weights = np.arange(counts.shape[0]) % 3.0
+    scaled = sp.csr_array(sp.diags_array(weights).astype(np.float32) @ counts)
+    scaled.eliminate_zeros()
+    one, other = one_thread(random_state=0), one_thread(random_state=0)
+    for part, its, weighted in zip(
+        pieces(counts, 400), np.split(weights, 3), pieces(scaled, 400), strict=True
+    ):
+        one.partial_fit(part, sample_weight=its)
+        other.partial_fit(weighted)
+    np.testing.assert_array_equal(one.components_, other.components_)
+    fits = one_thread(random_state=0).fit(counts, sample_weight=weights)
+    np.testing.assert_array_equal(
+        fits.components_, one_thread(random_state=0).fit(scaled).components_
+    )
+
+
+def test_weights_of_features_are_those_of_the_full_fit(counts: sp.csr_array) -> None:
+    weights = np.where(np.arange(300) % 7 == 0, 0.0, 0.5 + np.arange(300) % 4)
+    model = one_thread(random_state=0, feature_weight=weights).fit(counts)
+    full = KLNMF(4, random_state=0, n_threads=1, feature_weight=weights).fit(counts)
+    assert not model.components_[:, weights == 0].any()
+    np.testing.assert_allclose(model.components_.sum(axis=1), 1.0, rtol=1e-5)
+    H = model.components_.T * weights[:, None]
+    W = model.transform(counts)
+    weighted = sp.csr_array(counts @ sp.diags_array(weights))
+    weighted.eliminate_zeros()
+    loss = kl_divergence(weighted, W, H)
+    assert loss == pytest.approx(full.divergence_, rel=0.03)
+    np.testing.assert_allclose(
+        one_thread(random_state=0, feature_weight=weights).fit_transform(counts), W
+    )
+    margins = model.components_.T @ model.W_sums_
+    seen = np.asarray(counts.sum(axis=0)).ravel() * (weights > 0)
+    np.testing.assert_allclose(margins, seen, rtol=1e-3)
+    stream = one_thread(random_state=0, feature_weight=weights)
+    for part in pieces(counts, 400):
+        stream.partial_fit(part)
+    np.testing.assert_array_equal(stream.feature_weight_, weights)
+    assert not stream.components_[:, weights == 0].any()
+    assert np.isfinite(stream.score(counts, sample_weight=np.ones(1200)))
+
+
+@pytest.mark.parametrize("function", ["fit", "partial_fit", "fit_transform"])
+def test_other_constraints_are_refused_by_name(counts: sp.csr_array, function: str) -> None:
+    call = getattr(one_thread(), function)
+    with pytest.raises(TypeError, match="does not take 'missing': each update of H would need it"):
+        call(counts, missing=counts > 1)
+    with pytest.raises(TypeError, match="does not take 'exposure': it does not change the comp"):
+        call(counts, exposure=np.ones(1200))
+    with pytest.raises(TypeError, match="does not take the argument 'weights'"):
+        call(counts, weights=np.ones(1200))
+    with pytest.raises(ValueError, match="one number for each sample"):
+        call(counts, sample_weight=np.ones(3))
+
+
+def test_as_many_components_as_samples_warn_in_the_first_batch(counts: sp.csr_array) -> None:
+    with pytest.warns(ManyComponentsWarning, match="12 components"):
+        one_thread(12).partial_fit(counts[:10])

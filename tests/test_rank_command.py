@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -191,3 +192,8 @@ def test_report_has_a_section_where_a_rank_was_selected(
     code, _, err = outcome(capsys, "report", "m.klnmf", counts, "--rank", "m.klnmf")
     assert code == 1
     assert "not a rank selection" in err
+    replace(selection, n_samples=7).save("other.json")
+    code, _, err = outcome(capsys, "report", "m.klnmf", counts, "--rank", "other.json")
+    assert code == 1
+    assert "other.json is about 7 samples × " in err
+    assert "Name the result of klnmf rank for the data of the model" in err

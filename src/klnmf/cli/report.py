@@ -11,6 +11,7 @@ from klnmf.cli.metadata import reproduction
 from klnmf.cli.options import add_data, add_matching, add_model, add_output, add_quiet
 
 if TYPE_CHECKING:
+    from klnmf.model_selection import RankSelection
     from klnmf.readers import CountTable
     from klnmf.saved.models import SavedModel
 
@@ -43,6 +44,8 @@ def run(args: argparse.Namespace) -> int:
     check_output(PAGE, output, args.model, args.data, args.rank)
     saved = read_model(args.model)
     rank = None if args.rank is None else RankSelection.load(args.rank)
+    if rank is not None:
+        _check_same_data(args.rank, rank, saved)
     W, X = saved.W, None
     labels, sample_names = saved.metadata.get("labels"), saved.sample_names
     if args.data is not None:
@@ -71,6 +74,18 @@ def run(args: argparse.Namespace) -> int:
     )
     say(args, f"report: {output}")
     return DONE
+
+
+def _check_same_data(path: str, rank: RankSelection, saved: SavedModel) -> None:
+    """Refuse the ranks of data of another shape than those of the model."""
+    n_fitted = None if saved.W is None else int(saved.W.shape[0])
+    shape, of_model = (rank.n_samples, rank.n_features), (n_fitted, saved.model.n_features_in_)
+    if shape[1] != of_model[1] or of_model[0] not in (None, shape[0]):
+        raise CommandError(
+            f"{path} is about {shape[0]:,} samples × {shape[1]:,} features, and the model about "
+            f"{'' if n_fitted is None else f'{n_fitted:,} samples × '}{of_model[1]:,} features. "
+            "Name the result of klnmf rank for the data of the model."
+        )
 
 
 def _is_what_was_fitted(saved: SavedModel, table: CountTable) -> bool:

@@ -76,7 +76,16 @@ def checked_weights(given: Any, name: str, size: int, dtype: np.dtype[Any]) -> A
     """Return weights or exposures as float64; None if all of them are 1."""
     if given is None:
         return None
+    if isinstance(given, np.ma.MaskedArray):
+        raise TypeError(
+            f"{name} is a masked array, whose masked entries are not numbers. Pass "
+            f"{name}.filled(0), or a plain array."
+        )
     try:
+        raw = np.asarray(given)
+        objects = raw.ravel() if raw.dtype == object else ()
+        if raw.dtype.kind in "SUcmM" or any(isinstance(x, str | bytes | complex) for x in objects):
+            raise TypeError("it has strings, complex numbers or times")
         values = np.array(given, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise TypeError(f"{name} must hold real numbers: {error}.") from error

@@ -45,6 +45,8 @@ if find_spec("sklearn.callback"):
 
 TRANSFORM_ARGUMENTS = tuple(SampleConstraints.__annotations__)
 FIT_ARGUMENTS = (*TRANSFORM_ARGUMENTS, "sample_weight")
+# More than any matrix has rows or columns.
+MOST_COMPONENTS = 2**31 - 1
 
 
 class _FloatInterval(Interval):

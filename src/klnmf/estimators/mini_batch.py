@@ -2,7 +2,7 @@
 
 import time
 from numbers import Integral, Real
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypedDict, Unpack
 
 import numpy as np
 import scipy.sparse as sp
@@ -11,14 +11,25 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from klnmf.backends import BACKENDS
+from klnmf.constraints.checks import checked_weights
+from klnmf.constraints.constraints import Constraints
+from klnmf.constraints.names import check_sample_order, in_feature_order, names_seen_in_fit
 from klnmf.data.not_counts import warn_if_not_counts
-from klnmf.data.sparse_data import counts_checksum, view_of
-from klnmf.data.validation import check_counts
-from klnmf.estimators.base import FLOAT_FROM_ZERO, FactorModel
+from klnmf.data.sparse_data import InMemoryData, counts_checksum, view_of
+from klnmf.data.validation import check_counts, warn_of_many_components
+from klnmf.estimators.arguments import check_arguments
+from klnmf.estimators.base import FIT_ARGUMENTS, FLOAT_FROM_ZERO, MOST_COMPONENTS, FactorModel
 from klnmf.solvers.online import Batch, OnlineMemory
+from klnmf.support.array_types import Array
 
 # Batches that `fit` starts from.
 START_BATCHES = 4
+
+
+class BatchConstraints(TypedDict, total=False):
+    """What ``fit`` and ``partial_fit`` take about samples."""
+
+    sample_weight: Any
 
 
 class MiniBatchKLNMF(FactorModel):
@@ -54,6 +65,8 @@ class MiniBatchKLNMF(FactorModel):
         A pass has improved if the divergence met on the way fell by at least this share below the
         lowest before: a pass is no certificate, and there is no ``optimality_gap_``. ``transform``
         solves each sample to a KKT residual of 0.01 ``tol``, at most 1e-5 and at least 1e-7.
+    feature_weight : array-like of shape (n_features,), default=None
+        As in :class:`~klnmf.KLNMF`. In ``partial_fit``, the first batch decides.
     random_state : int, RandomState instance or None, default=None
         Seed of the start and of the order of the samples in ``fit``.
     n_threads : int, default=None
@@ -79,8 +92,8 @@ class MiniBatchKLNMF(FactorModel):
         One record for each pass of ``fit``, or each call of ``partial_fit``: iteration, seconds,
         divergence (summed over the batches, each at the components *before* the batch was used in
         that pass), zeros_H (share of exact zeros).
-    constraint_names_, n_fixed_W_, feature_weight_ : list, int, None
-        As in :class:`~klnmf.KLNMF`; always empty, 0 and None.
+    constraint_names_, n_fixed_W_, feature_weight_ : list of str, int, ndarray or None
+        As in :class:`~klnmf.KLNMF`; ``n_fixed_W_`` is always 0.
     W_sums_ : ndarray of shape (`n_components_`,)
         Counts of each component so far, as in :class:`~klnmf.KLNMF`.
     data_checksum_ : int or None
@@ -100,9 +113,11 @@ class MiniBatchKLNMF(FactorModel):
     as several passes. The first ``partial_fit`` does so on its batch, which should have many more
     samples than there are components. ``fit`` visits the samples in random order and keeps W
     between passes, so that its result differs from that of ``partial_fit`` on pieces of X.
-    ``partial_fit`` continues from there. ``fit`` needs memory for the nonzeros of X twice and for
-    W; ``partial_fit`` for its batch and H. A model that is saved with ``joblib.dump`` and loaded
-    again continues exactly as it would have.
+    ``partial_fit`` continues from there. Weights are exact: the divergence is homogeneous, so that
+    weighted counts are learned from. Other constraints are not taken: ``missing`` cells and fixed
+    entries would need the constraints of every batch in each update of H. ``fit`` needs memory for
+    the nonzeros of X twice and for W; ``partial_fit`` for its batch and H. A model that is saved
+    with ``joblib.dump`` and loaded again continues exactly as it would have.
 
     Examples
     --------
@@ -117,18 +132,23 @@ class MiniBatchKLNMF(FactorModel):
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        "n_components": [Interval(Integral, 1, None, closed="left")],
+        "n_components": [Interval(Integral, 1, MOST_COMPONENTS, closed="both")],
         "batch_size": [Interval(Integral, 1, None, closed="left")],
         "forget_factor": [Interval(Real, 0, 1, closed="right")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "max_no_improvement": [None, Interval(Integral, 1, None, closed="left")],
         "tol": [FLOAT_FROM_ZERO],
+        "feature_weight": [None, "array-like"],
         "random_state": ["random_state"],
         "n_threads": [None, Integral],
         "dtype": "no_validation",  # checked with a better message
         "sparse_output": ["boolean"],
         "backend": [StrOptions({"auto", *BACKENDS} - {"dask"})],
     }
+
+    # What scikit-learn's metadata routing may pass on, which the signature does not show.
+    __metadata_request__fit: ClassVar[dict[str, None]] = {"sample_weight": None}
+    __metadata_request__partial_fit: ClassVar[dict[str, None]] = {"sample_weight": None}
 
     _memory: OnlineMemory | None
     n_iter_: int
@@ -145,6 +165,7 @@ class MiniBatchKLNMF(FactorModel):
         max_iter: int = 10,
         max_no_improvement: int | None = 1,
         tol: float = 1e-3,
+        feature_weight: Any = None,
         random_state: int | np.random.RandomState | None = None,
         n_threads: int | None = None,
         dtype: Any = None,
@@ -157,6 +178,7 @@ class MiniBatchKLNMF(FactorModel):
         self.max_iter = max_iter
         self.max_no_improvement = max_no_improvement
         self.tol = tol
+        self.feature_weight = feature_weight
         self.random_state = random_state
         self.n_threads = n_threads
         self.dtype = dtype
@@ -164,7 +186,7 @@ class MiniBatchKLNMF(FactorModel):
         self.backend = backend
 
     @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, **constraints: Unpack[BatchConstraints]) -> Self:
         """Learn the components of X, in passes over random batches of it.
 
         Parameters
@@ -172,21 +194,23 @@ class MiniBatchKLNMF(FactorModel):
         X : {array-like, sparse matrix or array, DataFrame} of shape (n_samples, n_features)
             Counts, or other nonnegative data.
         y : Ignored
+        **constraints
+            ``sample_weight``, as in ``KLNMF.fit``.
 
         Returns
         -------
         self
         """
-        self._fit(X)
+        self._fit(X, constraints)
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
-    def fit_transform(self, X: Any, y: Any = None) -> Any:
+    def fit_transform(self, X: Any, y: Any = None, **constraints: Unpack[BatchConstraints]) -> Any:
         """Learn the components of X and return W.
 
         Parameters
         ----------
-        X, y
+        X, y, **constraints
             As in ``fit``.
 
         Returns
@@ -194,11 +218,11 @@ class MiniBatchKLNMF(FactorModel):
         ndarray or CSR array of shape (n_samples, n_components)
             W, as ``transform`` returns it.
         """
-        counts = self._fit(X)
-        return self._as_output(self._solve_W(counts, self._H()))
+        counts = self._fit(X, constraints)
+        return self._as_output(self._transformed(InMemoryData(counts), {}))
 
     @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
-    def partial_fit(self, X: Any, y: Any = None) -> Self:
+    def partial_fit(self, X: Any, y: Any = None, **constraints: Unpack[BatchConstraints]) -> Self:
         """Learn from one more batch; the first one also decides where to start.
 
         Batches may differ in size and in the features that occur. A batch without counts does
@@ -209,6 +233,8 @@ class MiniBatchKLNMF(FactorModel):
         X : {array-like, sparse matrix or array, DataFrame} of shape (n_samples, n_features)
             Counts, or other nonnegative data, always with the same features.
         y : Ignored
+        **constraints
+            ``sample_weight`` of the batch, as in ``KLNMF.fit``.
 
         Returns
         -------
@@ -226,7 +252,11 @@ class MiniBatchKLNMF(FactorModel):
         )
         if is_first:
             self._forget_everything()
+            self._set_feature_weight(counts)
             warn_if_not_counts(view_of(counts))
+            if counts.nnz:
+                warn_of_many_components(self.n_components, counts.shape)
+        counts = self._weighted(X, counts, constraints, "partial_fit")
         started = time.perf_counter()
         divergence = 0.0
         if counts.nnz:
@@ -242,12 +272,17 @@ class MiniBatchKLNMF(FactorModel):
 
     # ---- inside ----------------------------------------------------------------------------------
 
-    def _fit(self, X: Any) -> sp.csr_array:
+    def _fit(self, X: Any, constraints: BatchConstraints) -> sp.csr_array:
         """Learn from X, set the fitted attributes, and return the counts."""
-        counts = self._check(X, reset=True)
-        self._warn_of_data(X, counts.indptr, counts.shape)
+        unweighted = self._check(X, reset=True)
         self._forget_everything()
-        checksum = counts_checksum(counts)
+        self._set_feature_weight(unweighted)
+        counts = self._weighted(X, unweighted, constraints, "fit")
+        weight = self._weights_of_samples(unweighted, constraints)
+        known = Constraints(counts.shape, self.n_components, sample_weight=weight)
+        self._warn_of_data(X, counts.indptr, counts.shape, known)
+        is_weighted = counts is not unweighted
+        checksum = InMemoryData(counts).sums_checksum if is_weighted else counts_checksum(counts)
         started = time.perf_counter()
         seed = self._seed()
         rows = np.random.default_rng(seed).permutation(np.flatnonzero(np.diff(counts.indptr)))
@@ -276,7 +311,43 @@ class MiniBatchKLNMF(FactorModel):
             lowest = min(lowest, divergence)
             if self.max_no_improvement is not None and n_stale >= self.max_no_improvement:
                 break
-        return counts
+        return unweighted
+
+    def _set_feature_weight(self, counts: sp.csr_array) -> None:
+        given = in_feature_order(self.feature_weight, "feature_weight", names_seen_in_fit(self))
+        self.feature_weight_ = checked_weights(
+            given, "feature_weight", counts.shape[1], counts.dtype
+        )
+        self.constraint_names_ = [] if self.feature_weight_ is None else ["feature_weight"]
+
+    def _weights_of_samples(self, counts: sp.csr_array, given: BatchConstraints) -> Any:
+        weight = given.get("sample_weight")
+        return checked_weights(weight, "sample_weight", counts.shape[0], counts.dtype)
+
+    def _weighted(
+        self, X: Any, counts: sp.csr_array, given: BatchConstraints, function: str
+    ) -> sp.csr_array:
+        """Return w_i v_j x_ij: Σ w_i v_j KL(x_ij, y_ij) is the divergence of these."""
+        for name in given:
+            if name in FIT_ARGUMENTS and name != "sample_weight":
+                reason = "each update of H would need it for all batches; use KLNMF"
+                if name == "exposure":
+                    reason = "it does not change the components; pass it to transform and score"
+                raise TypeError(f"MiniBatchKLNMF.{function} does not take {name!r}: {reason}.")
+        check_arguments(given, function, BatchConstraints.__annotations__)
+        check_sample_order({**given}, X)
+        weight = self._weights_of_samples(counts, given)
+        if weight is not None and "sample_weight" not in self.constraint_names_:
+            self.constraint_names_ = ["sample_weight", *self.constraint_names_]
+        if weight is None and self.feature_weight_ is None:
+            return counts
+        known = Constraints(
+            counts.shape,
+            self.n_components,
+            sample_weight=weight,
+            feature_weight=self.feature_weight_,
+        )
+        return InMemoryData(counts).constrained(known).view(0).as_csr()
 
     def _seed(self) -> int:
         return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
@@ -289,6 +360,21 @@ class MiniBatchKLNMF(FactorModel):
         self.n_iter_ = self.n_steps_ = self.n_revived_ = 0
         self.history_ = []
 
+    def _in_user_units(self, memory: OnlineMemory) -> tuple[Array, Array]:
+        """Return the components, each summing to 1, and the sums of W that belong to them.
+
+        What was learned is v_j H_jk.
+        """
+        components, sums = np.array(memory.components().T, order="C"), memory.masses()
+        if self.feature_weight_ is None:
+            return components, sums
+        with np.errstate(divide="ignore"):
+            inverse = np.where(self.feature_weight_ > 0, 1 / self.feature_weight_, 0.0)
+        scaled = components * inverse
+        scales = scaled.sum(axis=1)
+        scaled /= np.where(scales > 0, scales, 1.0)[:, None]
+        return scaled.astype(components.dtype), sums * scales
+
     def _set_fitted(
         self, seconds: float, divergence: float, counts: sp.csr_array, checksum: int | None = None
     ) -> None:
@@ -297,12 +383,10 @@ class MiniBatchKLNMF(FactorModel):
             components = np.zeros((self.n_components, counts.shape[1]), dtype=counts.dtype)
             W_sums = np.zeros(self.n_components)
         else:
-            components = np.array(self._memory.components().T, order="C")
-            W_sums = self._memory.masses()
+            components, W_sums = self._in_user_units(self._memory)
             self.n_revived_ = self._memory.n_revived
-        no_constraints = {"constraint_names": [], "n_fixed_W": 0, "feature_weight": None}
         output = self._as_output(components)
-        self._set_attributes(output, W_sums=W_sums, data_checksum=checksum, **no_constraints)
+        self._set_attributes(output, W_sums=W_sums, data_checksum=checksum, n_fixed_W=0)
         self.n_iter_ += 1
         before = self.history_[-1]["seconds"] if self.history_ else 0.0
         self.history_.append(
