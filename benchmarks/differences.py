@@ -1,0 +1,277 @@
+"""False discoveries, power and intervals of `differential_features`, on counts that vary more.
+
+    python -m benchmarks.differences                     # all tables, some minutes on 16 cores
+    python -m benchmarks.differences --only planted --repeats 4 --jobs 2
+    python -m benchmarks.differences --only boundary     # one-sided tests, W known
+    python -m benchmarks.differences --only noise        # components of noise, and split counts
+
+The counts are drawn in NumPy alone. In "planted", components have the same shares of all features
+but their own, of which they have two to 32 times as much; a third of these are in no other
+component. Rates are multiplied by gamma noise of variance α (0: Poisson counts).
+"""
+
+from __future__ import annotations
+
+import argparse
+import warnings
+from collections.abc import Callable, Iterable
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from benchmarks.overdispersed import noisy
+from klnmf import KLNMF
+from klnmf.topics import match_components
+from klnmf.uncertainty import differential_features, dispersion, split_counts
+
+FDR = 0.05
+
+
+def drawn(rates: np.ndarray, alpha: float, generator: np.random.Generator) -> np.ndarray:
+    return noisy(rates, generator, size=1 / alpha if alpha else None)
+
+
+# ---- planted components --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Planted:
+    """Components with equal shares of most features, and some features of their own."""
+
+    n_samples: int
+    n_features: int
+    rank: int
+    counts: int
+    alpha: float
+    n_own: int = 15
+
+    def __str__(self) -> str:
+        return (
+            f"{self.n_samples} × {self.n_features}, rank {self.rank}, {self.counts} counts, "
+            f"α {self.alpha:g}"
+        )
+
+    def draw(self, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """X, W and components; shares meant to be equal are exactly equal."""
+        generator = np.random.default_rng([3, seed])
+        shares = np.tile(generator.dirichlet(np.ones(self.n_features)), (self.rank, 1))
+        own = generator.permutation(self.n_features)[: self.rank * self.n_own]
+        for k, features in enumerate(own.reshape(self.rank, self.n_own)):
+            shares[k, features] *= 2.0 ** generator.uniform(1, 5, self.n_own)
+            alone = features[: self.n_own // 3]
+            shares[:k, alone] = shares[k + 1 :, alone] = 0.0
+        # One more feature takes up the difference in the sums, so that nothing is scaled.
+        sums = shares.sum(axis=1)
+        components = np.column_stack([shares, 1.02 * sums.max() - sums]) / (1.02 * sums.max())
+        W = generator.dirichlet(np.full(self.rank, 0.5), self.n_samples) * self.counts
+        return drawn(W @ components, self.alpha, generator), W, components
+
+
+PLANTED = (
+    *(Planted(300, 200, 3, n, alpha) for n in (3000, 300, 100) for alpha in (0.0, 0.1, 0.3, 1.0)),
+    *(Planted(300, 500, 5, 500, alpha, 30) for alpha in (0.0, 0.3, 1.0)),
+    Planted(400, 800, 10, 300, 0.3, 30),
+)
+
+
+def reference_shares(W: np.ndarray, components: np.ndarray, against: str | int) -> np.ndarray:
+    """Share of each feature in the reference of each component."""
+    others = [np.delete(components, k, axis=0) for k in range(len(components))]
+    if against == "nearest":
+        return np.array([part.max(axis=0) for part in others])
+    if against == "others":
+        sizes = W.sum(axis=0)
+        return np.array([np.average(part, 0, np.delete(sizes, k)) for k, part in enumerate(others)])
+    return np.tile(components[against], (len(components), 1))
+
+
+def planted_figures(job: tuple[Planted, int, bool, str]) -> dict[str, float]:
+    """Rates of one data set."""
+    design, seed, is_known, noise = job
+    warnings.simplefilter("ignore", ConvergenceWarning)
+    X, W, components = design.draw(seed)
+    if is_known:
+        model = KLNMF.from_components(components)
+    else:
+        model = KLNMF(design.rank, random_state=0, max_iter=2000, n_threads=1).fit(X)
+        order = match_components(components, model.components_).second
+        model.components_ = model.components_[order]
+    figures = {}
+    for against in ("nearest", "others", 0):
+        sides = "two-sided" if against == 0 else "greater"
+        found = differential_features(
+            model,
+            X,
+            against,
+            alternative=sides,
+            noise=noise,
+            W=W if is_known else None,
+            n_threads=1,
+        )
+        rows = found.components
+        shares, reference = components[rows], reference_shares(W, components, against)[rows]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            change = np.log2(shares / reference)
+        differs = shares > reference + 1e-12
+        if against == 0:
+            differs = np.abs(shares - reference) > 1e-12
+        hits, p = found.q_value <= FDR, found.p_value
+        figures[f"{against} false"] = np.sum(hits & ~differs) / max(hits.sum(), 1)
+        figures[f"{against} power"] = hits[differs].mean()
+        equal = (np.ptp(components, axis=0) < 1e-12) & np.isfinite(p)
+        if against == "others":
+            figures["above"], figures["below"] = (p[equal] < 0.05).mean(), (p[equal] > 0.95).mean()
+        if against == 0:
+            covered = (found.lower <= change) & (change <= found.upper)
+            figures["covered, equal"] = covered[equal].mean()
+            figures["covered, different"] = covered[differs & np.isfinite(change)].mean()
+    return figures
+
+
+def measure_planted(args: argparse.Namespace, run: Callable[..., Iterable[Any]]) -> None:
+    print(f"Planted differences: means of {args.repeats} data sets, in percent")
+    print("| design | W | noise | nearest | others | pair | above | below | intervals |")
+    print("|---|---|---|---|---|---|---|---|---|")
+    kinds = [
+        (design, known, noise)
+        for design in PLANTED
+        for known in (True, False)
+        for noise in args.noises
+    ]
+    jobs = [(d, seed, known, noise) for d, known, noise in kinds for seed in range(args.repeats)]
+    found = list(run(planted_figures, jobs))
+    for i, (design, known, noise) in enumerate(kinds):
+        part = found[i * args.repeats : (i + 1) * args.repeats]
+        f = {name: 100 * np.mean([one[name] for one in part]) for name in part[0]}
+        rates = " | ".join(
+            f"{f[f'{kind} false']:.1f} / {f[f'{kind} power']:.0f}"
+            for kind in ("nearest", "others", 0)
+        )
+        print(
+            f"| {design} | {'known' if known else 'fitted'} | {noise} | {rates} | {f['above']:.1f} "
+            f"| {f['below']:.1f} | {f['covered, equal']:.1f} / {f['covered, different']:.1f} |",
+            flush=True,
+        )
+
+
+# ---- one-sided tests where shares are 0 ----------------------------------------------------------
+
+BOUNDARIES = ("goes along", "small", "large")
+
+
+def boundary_design(kind: str, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Amounts in 200 samples, and shares with x_0 = x_1 where other components have none.
+
+    "goes along": a component without the feature comes together with the tested one; "small" and
+    "large" are the size of the tested component beside that of the reference.
+    """
+    if kind == "goes along":
+        g = generator.gamma(0.5, size=(200, 3))
+        g[:, 2] = g[:, 0] * generator.gamma(2.0, 0.5, 200) + 0.05 * g[:, 2]
+        return 1000 * g / g.sum(axis=1, keepdims=True), np.array([1.0, 1.0, 0.0])
+    sizes = [0.05, 1.0] if kind == "small" else [2.0, 0.1]
+    L = 1000 * generator.dirichlet([*sizes, 0.5, 0.5, 0.5], 200)
+    return L, np.array([1.0, 1.0, 0.0, 0.0, 3.0])
+
+
+def boundary_figures(job: tuple[str, float, int, str, int]) -> np.ndarray:
+    kind, alpha, counts, noise, seed = job
+    generator = np.random.default_rng([4, seed])
+    L, shares = boundary_design(kind, generator)
+    rates = L @ (shares * counts / (L @ shares).sum())
+    X = drawn(np.outer(rates, np.ones(600)), alpha, generator)
+    model = KLNMF.from_components(np.full((L.shape[1], 600), 1 / 600))
+    p = differential_features(model, X, 1, components=[0], W=L, noise=noise, n_threads=1).p_value
+    p = p[np.isfinite(p)]
+    return np.array([np.mean(part) for part in (p < 0.05, p < 0.001, p > 0.95, p > 0.999)])
+
+
+def measure_boundary(args: argparse.Namespace, run: Callable[..., Iterable[Any]]) -> None:
+    print("One-sided tests, W known: P(p < .05), P(p < .001), P(p > .95), P(p > .999), in percent")
+    print("| shares of 0 | α | counts | " + " | ".join(args.noises) + " |")
+    print("|---|---|---|" + "---|" * len(args.noises))
+    cases = [
+        (kind, alpha, counts)
+        for kind in BOUNDARIES
+        for alpha in (0.0, 0.5)
+        for counts in (5, 30, 300, 3000)
+    ]
+    jobs = [
+        (*case, noise, seed)
+        for case in cases
+        for noise in args.noises
+        for seed in range(args.repeats)
+    ]
+    found = np.reshape(list(run(boundary_figures, jobs)), (len(cases), len(args.noises), -1, 4))
+    for (kind, alpha, counts), means in zip(cases, 100 * found.mean(axis=2), strict=True):
+        cells = " | ".join("{:.1f}, {:.2f}; {:.1f}, {:.2f}".format(*row) for row in means)
+        print(f"| {kind} | {alpha:g} | {counts} | {cells} |", flush=True)
+
+
+# ---- components of noise -------------------------------------------------------------------------
+
+
+def noise_figures(job: tuple[int, float, int]) -> dict[str, tuple[float, float]]:
+    """Significant tests and P(p < .05), for three components of one population."""
+    counts, alpha, seed = job
+    warnings.simplefilter("ignore", ConvergenceWarning)
+    generator = np.random.default_rng([5, seed])
+    rates = np.tile(counts * generator.dirichlet(np.ones(200)), (300, 1))
+    X = drawn(rates, alpha, generator)
+    model = KLNMF(3, random_state=0, max_iter=2000, n_threads=1).fit(X)
+    found = {
+        "poisson": differential_features(model, X, "others", noise="poisson", n_threads=1),
+        "estimated": differential_features(model, X, "others", n_threads=1),
+    }
+    parts = split_counts(X, dispersion=dispersion(model, X), random_state=seed)
+    half = KLNMF(3, random_state=0, max_iter=2000, n_threads=1).fit(parts[0])
+    found["split"] = differential_features(
+        half, parts[1], "others", W=half.transform(parts[0]), n_threads=1
+    )
+    return {
+        name: (float(np.nansum(one.q_value <= FDR)), float(np.nanmean(one.p_value < 0.05)))
+        for name, one in found.items()
+    }
+
+
+def measure_noise(args: argparse.Namespace, run: Callable[..., Iterable[Any]]) -> None:
+    print(
+        "One population, three components, 600 tests: significant tests, and P(p < .05) in percent"
+    )
+    print(
+        "| counts | α | noise='poisson' | noise='estimated' | split counts |\n|---|---|---|---|---|"
+    )
+    cases = [(counts, alpha) for counts in (3000, 300) for alpha in (0.0, 0.3, 1.0)]
+    jobs = [(*case, seed) for case in cases for seed in range(args.repeats)]
+    found = list(run(noise_figures, jobs))
+    for i, (counts, alpha) in enumerate(cases):
+        part = found[i * args.repeats : (i + 1) * args.repeats]
+        cells = []
+        for name in ("poisson", "estimated", "split"):
+            hits, below = np.mean([one[name] for one in part], axis=0)
+            cells.append(f"{hits:.1f}; {100 * below:.1f}")
+        print(f"| {counts} | {alpha:g} | {' | '.join(cells)} |", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--only", choices=["planted", "boundary", "noise"], help="one table only")
+    parser.add_argument("--repeats", type=int, default=8, help="data sets of each design")
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--noises", nargs="+", default=["estimated", "poisson"])
+    args = parser.parse_args()
+    with ProcessPoolExecutor(args.jobs) as pool:
+        for name, measure in (
+            ("planted", measure_planted),
+            ("boundary", measure_boundary),
+            ("noise", measure_noise),
+        ):
+            if args.only in (None, name):
+                measure(args, pool.map)
+
+
+if __name__ == "__main__":
+    main()
