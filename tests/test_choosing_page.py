@@ -71,6 +71,7 @@ def test_code_does_what_the_page_says(capsys: pytest.CaptureFixture[str]) -> Non
     assert names["model"].converged_
     assert names["model"].divergence_ < agreed.divergence
     assert names["scores"].perplexity < 0.7 * names["of_margins"]
+    assert 0 < names["left"] < names["found"]  # split counts cost power
     printed = capsys.readouterr().out
     assert f"{np.sum(~doubtful)} components" in " ".join(printed.split())
 
