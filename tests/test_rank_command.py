@@ -47,6 +47,28 @@ def test_command_prints_and_saves_what_the_function_finds(counts: Path, capsys: 
     assert outcome(capsys, *words, "--force", "-q")[2] == ""
 
 
+def test_weights_exposures_and_penalties_are_those_of_the_function(
+    counts: Path, capsys: Any
+) -> None:
+    w, v = np.linspace(0.5, 2, 80), np.linspace(1, 3, 50)
+    for name, numbers in (("w.txt", w), ("v.txt", v)):
+        np.savetxt(name, numbers)
+    words = ("rank", counts, "--ranks", "1-3", "--splits", "2", "--l1-W", "1", "--l1-H", "2")
+    known = ("--sample-weight", "w.txt", "--feature-weight", "v.txt", "--exposure", "w.txt")
+    code, out, _ = outcome(capsys, *words, *known)
+    assert code == 0
+    expected = select_rank(
+        X, [1, 2, 3], n_splits=2, random_state=0, l1_W=1, l1_H=2,
+        sample_weight=w, feature_weight=v, exposure=w,
+    )  # fmt: skip
+    assert out == f"{expected}\n"
+    Path("w.txt").write_text("one\n")
+    for name, message in (("w.txt", "one number per line"), ("none.txt", "none.txt")):
+        code, _, err = outcome(capsys, *words, "--force", "--sample-weight", name)
+        assert code == 1
+        assert message in err
+
+
 @pytest.mark.parametrize(
     ("words", "name"),
     [

@@ -19,6 +19,7 @@ from klnmf.cli.options import (
     add_data,
     add_n_components,
     add_output,
+    add_penalties,
     add_quiet,
     add_seed,
     add_threads,
@@ -72,11 +73,7 @@ def _add_fit_options(group: argparse._ArgumentGroup) -> None:
     add_seed(group)
     add_threads(group, "--n-threads")
     add("--dtype", choices=DTYPES, help="type of the factors (default: as the data)")
-    for factor in ("W", "H"):
-        for kind in ("l1", "l2"):
-            names = f"--{kind}-{factor}", f"--{kind}-{factor.lower()}"
-            text = f"{kind.upper()} penalty on {factor}"
-            add(*names, dest=f"{kind}_{factor}", type=nonnegative, default=0.0, help=text)
+    add_penalties(group)
 
 
 def _add_checkpoint_options(group: argparse._ArgumentGroup) -> None:

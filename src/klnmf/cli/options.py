@@ -10,6 +10,7 @@ from klnmf.cli.option_values import (
     encoding,
     natural,
     ngrams,
+    nonnegative,
     seed,
     share_of_features,
     share_or_count,
@@ -69,6 +70,18 @@ def add_data(parser: argparse.ArgumentParser, **more: Any) -> None:
     add("--ngram-range", type=ngrams, help="count phrases of LOW to HIGH words, such as 1,2")
     add("--token-pattern", metavar="REGEX", help="regular expression that matches a word")
     add_not("--keep-case", dest="lowercase", help="do not convert to lower case")
+
+
+PENALTIES = ("l1_W", "l2_W", "l1_H", "l2_H")
+
+
+def add_penalties(parser: Any) -> None:
+    """Add the penalties of a fit."""
+    for name in PENALTIES:
+        kind, factor = name.split("_")
+        names = f"--{kind}-{factor}", f"--{kind}-{factor.lower()}"
+        text = f"{kind.upper()} penalty on {factor}"
+        parser.add_argument(*names, dest=name, type=nonnegative, default=0.0, help=text)
 
 
 def add_model(parser: argparse.ArgumentParser) -> None:

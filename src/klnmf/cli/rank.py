@@ -11,9 +11,9 @@ from klnmf.cli.long_runs import (
     save_picture,
     search_options,
 )
-from klnmf.cli.messages import DONE, say
+from klnmf.cli.messages import DONE, CommandError, say
 from klnmf.cli.option_values import several, share, some_ranks
-from klnmf.cli.options import add_output, add_threads
+from klnmf.cli.options import PENALTIES, add_output, add_penalties, add_threads
 
 SUMMARY = "choose the number of components by predicting held-out cells"
 EXAMPLES = """\
@@ -21,6 +21,10 @@ EXAMPLES = """\
   klnmf rank counts.npz --ranks 5,10,20,40 --plot rank.png
   klnmf rank big.npz -o rank.json                # run again to continue after Ctrl-C
 """
+
+
+# Constraints that are read from a file, and what they have a number for.
+NUMBERS = {"sample_weight": "sample", "feature_weight": "feature", "exposure": "sample"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,8 +38,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "share of predicted counts spread evenly over features (default: best for each rank)"
     add("--background", type=share, help=text)
     add("--no-early-stop", dest="early_stop", action="store_false", help="try every rank")
+    for name, each in NUMBERS.items():
+        text = f"text file with one number per {each}, in the order of DATA"
+        add(f"--{name.replace('_', '-')}", metavar="FILE", help=text)
+    add_penalties(parser)
     add_threads(parser, "--n-threads")
-    add_search_options(parser, "split")
+    add_search_options(parser, "fold")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -44,6 +52,7 @@ def run(args: argparse.Namespace) -> int:
     from klnmf.model_selection import select_rank
 
     files = checked_files(args, RANK, ".rank.json")
+    known = {name: _numbers(getattr(args, name)) for name in NUMBERS}
     table = read_data(args)
     try:
         with search_options(args, files, line_of_search) as options:
@@ -54,6 +63,8 @@ def run(args: argparse.Namespace) -> int:
                 background="best" if args.background is None else args.background,
                 early_stop=args.early_stop,
                 n_threads=args.n_threads,
+                **{name: getattr(args, name) for name in PENALTIES},
+                **known,
                 **options,
             )
     except KeyboardInterrupt:
@@ -64,6 +75,18 @@ def run(args: argparse.Namespace) -> int:
     say(args, f"result: {files.output}")
     save_picture(args, selection, files.picture)
     return DONE
+
+
+def _numbers(path: str | None) -> Any:
+    """Numbers of a text file, one per line."""
+    if path is None:
+        return None
+    import numpy as np
+
+    try:
+        return np.loadtxt(path, ndmin=1)
+    except (OSError, ValueError) as error:
+        raise CommandError(f"{path} cannot be read as one number per line: {error}") from error
 
 
 def line_of_search(record: dict[str, Any]) -> str:

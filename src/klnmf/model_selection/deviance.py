@@ -13,8 +13,8 @@ is known (t_i = 0): it costs them the same under all models.
 Any fixed ε would influence the choice of the rank: larger models need a larger ε, especially if
 there are few counts, because ε also takes W of a sample, which few counts determine badly, towards
 the mean of all samples. So ε is chosen for each rank by the held-out deviance itself. It is at most
-one half: near 1, all models would be nearly equal to the one with one component, and chance
-differences would count as gains.
+0.7: near 1, all models would be nearly equal to the one with one component, and chance differences
+would count as gains.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from klnmf.data.canonical import row_numbers
 from klnmf.data.sparse_data import CountData
 from klnmf.support.array_types import Array, FloatArray
 
-BACKGROUNDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.2, 0.3, 0.5)
+BACKGROUNDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 0.7)
 UNKNOWN = 0.001  # ε₀
 
 _ENTRIES_AT_ONCE = 1 << 22  # products W_ik H_jk in memory

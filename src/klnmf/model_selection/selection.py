@@ -89,7 +89,7 @@ def select_rank(
     background : "best" or float, default="best"
         Share of each sample's rate that is spread over all features, in proportion to how often
         they occur. It keeps the deviance finite where an estimated rate is 0. "best" takes the one
-        of eight values from 0.001 to 0.5 with the lowest deviance, for each rank. The smaller a
+        of nine values from 0.001 to 0.7 with the lowest deviance, for each rank. The smaller a
         single value for all ranks, the fewer components are chosen.
     early_stop : bool, default=True
         Stop when three ranks in a row are worse than the best by more than two standard errors.
