@@ -71,7 +71,7 @@ class RankSelection:
     n_splits, random_state : int
         Number of folds, and the seed that was used.
     n_samples, n_features : int
-        Size of the data, without samples and features of weight 0.
+        Size of the data.
     median_total : float
         Median of the samples' sums.
     """

@@ -153,7 +153,8 @@ def select_rank(
     ['background', 'deviance', 'difference', 'is_best', 'rank', 'seconds', 'stability',
     'standard_error']
     """
-    counts = _checked_counts(X, constraints, Penalties(l1_W, l2_W, l1_H, l2_H))
+    given = _checked_counts(X, constraints, Penalties(l1_W, l2_W, l1_H, l2_H))
+    counts = _without_weight_0(given)
     n_splits = min(checked_whole("n_splits", n_splits, least=2), counts.X.shape[0])
     jobs = effective_threads(n_jobs, "n_jobs")
     if n_jobs is None:
@@ -187,10 +188,10 @@ def select_rank(
     ):
         while search.goes_on(early_stop):
             run_in_threads(search.step, search.splits_to_do, jobs, finished)
-    return _result(search)
+    return _result(search, given.X.shape)
 
 
-def _result(search: Search) -> RankSelection:
+def _result(search: Search, shape: tuple[int, int]) -> RankSelection:
     plan, comparison = search.plan, search.comparison()
     ranks = np.array(plan.ranks[: search.n_ranks_done], dtype=np.int64)
     stability = np.array(search.stability)
@@ -208,14 +209,14 @@ def _result(search: Search) -> RankSelection:
         is_complete=search.is_complete,
         n_splits=plan.n_splits,
         random_state=plan.seed,
-        n_samples=plan.counts.X.shape[0],
-        n_features=plan.counts.X.shape[1],
+        n_samples=shape[0],
+        n_features=shape[1],
         median_total=float(np.median(view_of(plan.counts.X).row_sums)),
     )
 
 
 def _checked_counts(X: Any, given: dict[str, Any], penalties: Penalties) -> ConstrainedCounts:
-    """Return the counts and constraints, without samples and features of weight 0."""
+    """Return the counts, constraints and penalties, or say what is wrong with them."""
     name = "select_rank"
     check_arguments(given, name, CONSTRAINTS)
     for refused in ("zero_components", "zero_W"):
@@ -241,6 +242,14 @@ def _checked_counts(X: Any, given: dict[str, Any], penalties: Penalties) -> Cons
     names = feature_names_of(X)
     constraints = check_constraints(given | {"missing": missing}, *size, names, penalties)
     found = ConstrainedCounts(counts, constraints, penalties)
+    if not found.n_fixed:
+        warn_if_one_sided(penalties)
+    return found
+
+
+def _without_weight_0(found: ConstrainedCounts) -> ConstrainedCounts:
+    """Return the samples and features that have a weight."""
+    constraints = found.constraints
     if constraints is not None:
         of_samples, of_features = constraints.sample_weight, constraints.feature_weight
         if of_samples is not None:
@@ -251,8 +260,6 @@ def _checked_counts(X: Any, given: dict[str, Any], penalties: Penalties) -> Cons
         raise ValueError("All values of X are zero, so there is no rank to choose.")
     if found.X.shape[0] < 2:
         raise ValueError("Only one sample has a weight above 0; at least two are needed.")
-    if not found.n_fixed:
-        warn_if_one_sided(penalties)
     return found
 
 
