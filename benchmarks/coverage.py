@@ -63,6 +63,7 @@ DESIGNS = (
     Design(300, 100, 3, 50, "broad"),
     Design(300, 100, 3, 100, "broad"),
     Design(300, 100, 3, 100, "broad", mixing=1.0),
+    Design(300, 200, 5, 300, "broad", mixing=2.0),  # samples with all components: hardly determined
     Design(300, 200, 7, 300, "zipf"),
     Design(250, 96, 4, 1500, "broad"),
     Design(250, 96, 4, 3000, "sparse"),

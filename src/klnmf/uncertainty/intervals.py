@@ -16,8 +16,9 @@ BoolArray = npt.NDArray[np.bool_]
 # An entry is in the interior if it is this many standard errors from 0 and 1. A Poisson count
 # reaches this at 9.
 ERRORS_FROM_BOUNDARY = 3.0
-# Share of the bias of an estimate that refits to data drawn from it show, as measured
-# (docs/performance_log.md): the constraints W, H ≥ 0 have had most of their effect on the estimate.
+# Share of the bias of an estimate that refits to data drawn from it show: the constraints W, H ≥ 0
+# have had most of their effect on the estimate. 0.2 to 0.7 where it was measured; chosen by
+# coverage (docs/performance_log.md).
 SEEN_BIAS = 0.5
 _ENTRIES_AT_ONCE = 1 << 22  # products x_ik A_jk in memory
 _NEWTON_STEPS = 100  # the largest number; five or six are usual
