@@ -73,14 +73,10 @@ ax.set(xlabel="planted program", ylabel="program of the fit")
 # was not measured counts as not observed, not as zero. Here half of the genes are enough to
 # recognise the types.
 
-from klnmf.topics import plsi_probabilities
-
 measured = np.random.default_rng(1).permutation(new_cells.n_vars)[:750]
 new_cells = new_cells[:, measured].copy()
 tl.project(new_cells, cells)
 print(new_cells.uns["nmf"]["overlap"])
 
-# The scale of a program is arbitrary: compare shares, not entries of W.
-shares = plsi_probabilities(new_cells.obsm["X_nmf"], components).component_given_sample
-program = shares.argmax(axis=1)
+program = new_cells.obsm["X_nmf_shares"].argmax(axis=1)
 print(pd.crosstab(new_cells.obs["cell_type"].values, program, rownames=[""], colnames=["program"]))

@@ -96,9 +96,7 @@ def informative_genes(
 
 def shares_of_cells(adata: ad.AnnData) -> pd.DataFrame:
     """Share of each cell's expected counts that comes from each program, cells × programs."""
-    masses = adata.obsm["X_nmf"] * adata.varm["nmf"].sum(axis=0)
-    shares = masses / np.maximum(masses.sum(axis=1, keepdims=True), np.finfo(np.float32).tiny)
-    return pd.DataFrame(shares, index=adata.obs_names)
+    return pd.DataFrame(adata.obsm["X_nmf_shares"], index=adata.obs_names)
 
 
 def group_of_cells(adata: ad.AnnData, shares: pd.DataFrame, column: str) -> pd.Series:

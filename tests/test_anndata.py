@@ -64,6 +64,7 @@ def test_same_bits_as_the_estimator(expected: tuple[KLNMF, np.ndarray], form: st
     assert nmf(adata) is None
     model, W = expected
     np.testing.assert_array_equal(adata.obsm["X_nmf"], W)
+    np.testing.assert_array_equal(adata.obsm["X_nmf_shares"], model.proportions(W))
     np.testing.assert_array_equal(adata.varm["nmf"], model.components_.T)
     entries = adata.uns["nmf"]
     assert entries["divergence"] == model.divergence_
@@ -89,7 +90,8 @@ def test_frames_as_scikit_learns_output_change_nothing(
 def test_one_name_for_all_as_scanpy_has_it() -> None:
     adata = cells()
     nmf(adata, key_added="programs", tol=0.1)
-    assert list(adata.obsm) == list(adata.varm) == list(adata.uns) == ["programs"]
+    assert list(adata.varm) == list(adata.uns) == ["programs"]
+    assert list(adata.obsm) == ["programs", "programs_shares"]
     assert adata.uns["programs"]["params"]["tol"] == 0.1
 
 

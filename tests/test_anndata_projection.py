@@ -54,6 +54,7 @@ def test_projection_matches_genes_by_name(
     new = cells(NEW[:, order], [GENES[j] for j in order])
     assert tl.project(new, reference) is None
     np.testing.assert_array_equal(new.obsm["X_nmf"], model.transform(NEW))
+    np.testing.assert_allclose(new.obsm["X_nmf_shares"].sum(axis=1), 1.0, rtol=1e-6)
     assert new.uns["nmf"]["overlap"] == {"model": 40, "found": 40, "missing": 0, "ignored": 0}
     new.write_h5ad(tmp_path / "new.h5ad")
     assert ad.read_h5ad(tmp_path / "new.h5ad").uns["nmf"]["overlap"]["found"] == 40

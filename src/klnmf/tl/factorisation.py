@@ -9,13 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 
 from klnmf.data.not_counts import NotCountsWarning
 from klnmf.estimators.kl_nmf import KLNMF
 from klnmf.support.array_types import Array
 from klnmf.tl.counts import check_is_anndata, check_raw_counts, read_counts
-from klnmf.tl.fields import check_can_be_changed, keys_of, loadings, model_entries
+from klnmf.tl.fields import (
+    check_can_be_changed,
+    keys_of,
+    loadings,
+    model_entries,
+    put_representation,
+)
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -67,7 +72,10 @@ def nmf(
     AnnData or None
         None, or with ``copy=True`` the changed copy. It has
 
-        - ``.obsm["X_nmf"]``, or ``.obsm[key_added]``: W, cells × components;
+        - ``.obsm["X_nmf"]``, or ``.obsm[key_added]``: W, cells × components, in counts;
+        - ``.obsm["X_nmf_shares"]``, or ``.obsm[f"{key_added}_shares"]``: the proportions of the
+          components in each cell. Use these to compare cells, for example as ``use_rep`` of
+          scanpy's neighbours: W also holds the depth of the cells;
         - ``.varm["nmf"]``, or ``.varm[key_added]``: H, genes × components, with zeros for the genes
           outside the mask;
         - ``.uns["nmf"]``, or ``.uns[key_added]``: a dict with params, history (arrays by column,
@@ -129,7 +137,7 @@ def nmf(
         )
     keys = keys_of(key_added)
     target = adata.copy() if copy else adata
-    target.obsm[keys.obsm] = sp.csr_matrix(W) if sp.issparse(W) else W
+    put_representation(target, keys, W, model)
     target.varm[keys.varm] = loadings(model, columns, adata.n_vars)
     target.uns[keys.uns] = entries
     return target if copy else None

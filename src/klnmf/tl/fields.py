@@ -34,10 +34,22 @@ class Keys(NamedTuple):
     varm: str
     uns: str
 
+    @property
+    def shares(self) -> str:
+        """Name of the proportions in ``obsm``."""
+        return f"{self.obsm}_shares"
+
 
 def keys_of(key_added: str | None) -> Keys:
     """Return scanpy's default names, or the one name that was given for all."""
     return Keys("X_nmf", "nmf", "nmf") if key_added is None else Keys(*[key_added] * 3)
+
+
+def put_representation(adata: AnnData, keys: Keys, W: Any, model: KLNMF) -> None:
+    """Store W and the proportions of the programs in every cell."""
+    is_sparse, shares = sp.issparse(W), model.proportions(W)
+    adata.obsm[keys.obsm] = sp.csr_matrix(W) if is_sparse else np.asarray(W)
+    adata.obsm[keys.shares] = sp.csr_matrix(shares) if is_sparse else shares
 
 
 def check_can_be_changed(adata: AnnData, copy: bool) -> None:

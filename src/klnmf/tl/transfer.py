@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
 from klnmf.constraints.names import names_seen_in_fit
@@ -13,7 +11,13 @@ from klnmf.estimators.kl_nmf import KLNMF
 from klnmf.named_features import MIN_OVERLAP, match_features, transform_common
 from klnmf.readers.table import unique_features
 from klnmf.tl.counts import check_is_anndata, check_raw_counts, read_counts
-from klnmf.tl.fields import check_can_be_changed, fitted_model, keys_of, stored_parameters
+from klnmf.tl.fields import (
+    check_can_be_changed,
+    fitted_model,
+    keys_of,
+    put_representation,
+    stored_parameters,
+)
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -56,6 +60,7 @@ def project(
         None, or with ``copy=True`` the changed copy. It has
 
         - ``.obsm["X_nmf"]``, or ``.obsm[key_added]``: W, new cells × components;
+        - ``.obsm["X_nmf_shares"]``, or ``.obsm[f"{key_added}_shares"]``: the proportions;
         - ``.uns["nmf"]``, or ``.uns[key_added]``: a dict with the params of the model, and overlap
           with the numbers of genes: model, found, missing, ignored.
 
@@ -86,7 +91,7 @@ def project(
     W = transform_common(model, X, overlap)
 
     target = adata.copy() if copy else adata
-    target.obsm[keys.obsm] = sp.csr_matrix(W) if sp.issparse(W) else np.asarray(W)
+    put_representation(target, keys, W, model)
     entries = {
         "params": stored_parameters(model),
         "overlap": {
