@@ -220,6 +220,17 @@ def test_convergence_is_on_a_log_axis_relative_to_the_end() -> None:
     assert ax.get_legend() is None
 
 
+def test_convergence_of_fitted_models() -> None:
+    X = np.arange(1.0, 31.0).reshape(6, 5) % 7
+    models = {str(seed): KLNMF(2, random_state=seed).fit(X) for seed in (0, 1)}
+    by_model, by_history = plt.subplots(1, 2)[1]
+    plot_convergence(models, by_model, against="iteration")
+    plot_convergence({k: m.history_ for k, m in models.items()}, by_history, against="iteration")
+    for one, other in zip(by_model.lines, by_history.lines, strict=True):
+        np.testing.assert_array_equal(one.get_xydata(), other.get_xydata())
+    assert plot_convergence(models["0"]).get_yscale() == "log"
+
+
 def test_several_fits_are_above_the_lowest_end_of_all() -> None:
     worse = [record | {"objective": record["objective"] + 1.0} for record in HISTORY[:4]]
     ax = plot_convergence({"good": HISTORY, "bad": worse}, against="iteration")

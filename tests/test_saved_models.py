@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import os
+import pickle
 import stat
 from pathlib import Path
 from typing import Any
@@ -367,3 +369,15 @@ def test_an_older_file_without_a_new_parameter_gets_its_default(path: Path) -> N
     del old.content["parameters"]["tol"]
     write_container(path, old)
     assert KLNMF.load(path).tol == KLNMF().tol
+
+
+def test_what_is_loaded_behaves_as_the_model(tmp_path: Path) -> None:
+    model = KLNMF(3, random_state=0).fit(COUNTS)
+    model.save(tmp_path / "model.klnmf")
+    saved = load_model(tmp_path / "model.klnmf")
+    np.testing.assert_array_equal(saved.components_, model.components_)
+    np.testing.assert_array_equal(saved.transform(COUNTS), model.transform(COUNTS))
+    again = pickle.loads(pickle.dumps(saved))
+    np.testing.assert_array_equal(copy.copy(again).components_, model.components_)
+    with pytest.raises(AttributeError, match="nothing_like_it"):
+        saved.nothing_like_it  # noqa: B018

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 History = Sequence[Mapping[str, Any]]
-Histories = History | Mapping[str, History]
+# Fitted models or their histories.
+Histories = Any
 Against = Literal["seconds", "iteration"]
 
 _MARKED = 30  # curves with more points have no markers
@@ -33,10 +34,9 @@ def plot_convergence(
 
     Parameters
     ----------
-    history : sequence of dict, or dict of them by name
-        ``history_`` of a fitted model, or several by name, for instance
-        ``{"srcd": first.history_, "mu": second.history_}``. The data and the penalties of these
-        fits should be the same.
+    history : fitted model, its ``history_``, or dict of them by name
+        One fit, or several by name, for instance ``{"srcd": first, "mu": second}``. The data and
+        the penalties of these fits should be the same.
     ax : matplotlib Axes, optional
         Axes to plot on. By default, those of a new figure.
     against : {"seconds", "iteration"}, default="seconds"
@@ -183,7 +183,8 @@ def plot_zeros(history: Histories, ax: Axes | None = None, *, against: Against =
 def _named(history: Histories, against: Against) -> dict[str, History]:
     """Histories by name, none of them empty. A single one has the name ''."""
     checked_choice(against, "against", get_args(Against))
-    fits = dict(history) if isinstance(history, Mapping) else {"": history}
+    given = dict(history) if isinstance(history, Mapping) else {"": history}
+    fits: dict[str, History] = {name: getattr(fit, "history_", fit) for name, fit in given.items()}
     if not fits:
         raise ValueError("history is empty: pass at least one name with its history.")
     for name, records in fits.items():

@@ -27,7 +27,7 @@ COMPONENT_SUMS = {"float32": (1e-20, 1e20), "float64": (1e-150, 1e150)}
 
 @dataclass(frozen=True)
 class SavedModel:
-    """The content of a model file.
+    """The content of a model file; it also has the methods and attributes of the model.
 
     Attributes
     ----------
@@ -52,6 +52,12 @@ class SavedModel:
     metadata: dict[str, Any]
     not_stored: list[str]
     klnmf_version: str
+
+    def __getattr__(self, name: str) -> Any:
+        """Return an attribute or a method of the model, as in ``load_model(path).transform(X)``."""
+        if name.startswith("__") or name == "model":  # asked for by copy and pickle
+            raise AttributeError(name)
+        return getattr(self.model, name)
 
 
 class SavedToFiles:
