@@ -40,12 +40,12 @@ TAKES_MISSING: dict[str, Callable[..., Any]] = {
     "transform": MODEL.transform,
     "score": MODEL.score,
     "select_rank": lambda X, **known: select_rank(X, [1, 2], random_state=0, **known),
+    "consensus": lambda X, **known: consensus(X, R, 2, random_state=0, **known),
     "differential_features": lambda X, **known: differential_features(MODEL, X, W=W, **known),
 }
 WITHOUT_MISSING: dict[str, Callable[..., Any]] = {
     "mini-batch fit": lambda X: MiniBatchKLNMF(R).fit(X),
     "partial_fit": lambda X: MiniBatchKLNMF(R).partial_fit(X),
-    "consensus": lambda X: consensus(X, R, 2),
     "evaluate": lambda X: evaluate(MODEL, X),
     "bootstrap": lambda X: bootstrap(MODEL, X, 2),
     "write_report": lambda X: write_report(Path("nowhere"), MODEL, W, X),
