@@ -1,10 +1,9 @@
-"""Whether intervals contain the true value, and tests keep to their rate of false discoveries.
+"""Whether intervals contain the true value.
 
-    python -m benchmarks.coverage                     # both tables, ten minutes on one core
+    python -m benchmarks.coverage                     # the intervals, ten minutes on one core
     python -m benchmarks.coverage --only intervals --repeats 20 --processes 16
     python -m benchmarks.coverage --only intervals --noise poisson  # as if counts were Poisson
     python -m benchmarks.coverage --only kinds        # other ways to make an interval from the runs
-    python -m benchmarks.coverage --only differences
 
 Counts for the intervals come from `benchmarks.overdispersed`, which shares no code with the
 library: Poisson, negative binomial and lognormal. New factors are drawn for every data set. Entries
@@ -15,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import multiprocessing
-import time
 import warnings
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -26,11 +24,9 @@ from sklearn.exceptions import ConvergenceWarning
 
 from benchmarks.overdispersed import draw
 from klnmf import KLNMF
-from klnmf.simulate import draw_counts
 from klnmf.topics import match_components
-from klnmf.uncertainty import Bootstrap, bootstrap, differential_features
+from klnmf.uncertainty import Bootstrap, bootstrap
 
-FDR = 0.05
 NOISES: dict[str, dict[str, Any]] = {
     "Poisson": {},
     "size 10": {"size": 10.0},
@@ -274,117 +270,10 @@ def measure_kinds(args: argparse.Namespace) -> None:
         print(f"| {kind} | {' | '.join(cells)} |")
 
 
-@dataclass(frozen=True)
-class Difference:
-    """Components with equal shares of most features, and some specific features."""
-
-    n_samples: int
-    n_features: int
-    rank: int
-    counts: int
-    n_own: int  # features of which a component has two to 32 times as much as the others
-    has_anchors: bool = True  # a third of these are in no other component
-
-    def __str__(self) -> str:
-        kind = "anchors" if self.has_anchors else "none"
-        return (
-            f"{self.n_samples:4d} x {self.n_features:<4d} rank {self.rank:2d}, {self.counts:4d} "
-            f"counts, {self.n_own:2d} own, {kind:7s}"
-        )
-
-    def draw(self, seed: int) -> tuple[np.ndarray, np.ndarray]:
-        """W and components; shares meant to be equal are exactly equal."""
-        generator = np.random.default_rng([3, seed])
-        base = generator.dirichlet(np.full(self.n_features, 1.0))
-        shares = np.tile(base, (self.rank, 1))
-        own = generator.permutation(self.n_features)[: self.rank * self.n_own]
-        for k, features in enumerate(own.reshape(self.rank, self.n_own)):
-            shares[k, features] *= 2.0 ** generator.uniform(1, 5, self.n_own)
-            if self.has_anchors:
-                alone = features[: self.n_own // 3]
-                shares[:k, alone] = shares[k + 1 :, alone] = 0.0
-        # One more feature takes up the difference in the sums, so that nothing is scaled.
-        sums = shares.sum(axis=1)
-        components = np.column_stack([shares, 1.02 * sums.max() - sums]) / (1.02 * sums.max())
-        W = generator.dirichlet(np.full(self.rank, 0.5), self.n_samples) * self.counts
-        return W, components
-
-
-DIFFERENCES = (
-    Difference(300, 200, 3, 50, 15),
-    Difference(300, 200, 3, 200, 15),
-    Difference(300, 200, 3, 1000, 15),
-    Difference(300, 200, 3, 200, 15, has_anchors=False),
-    Difference(300, 500, 5, 500, 30),
-    Difference(400, 800, 10, 300, 30),
-)
-
-
-def are_different(W: np.ndarray, components: np.ndarray, against: str | int) -> np.ndarray:
-    """Whether the null hypothesis of each test is false."""
-    n = len(components)
-    if against == "nearest":
-        others = [np.delete(components, k, axis=0).max(axis=0) for k in range(n)]
-        return components > np.array(others) + 1e-12
-    if against == "others":
-        sizes = W.sum(axis=0)
-        others = [np.average(np.delete(components, k, 0), 0, np.delete(sizes, k)) for k in range(n)]
-        return components > np.array(others) + 1e-12
-    return np.abs(np.delete(components - components[against], against, axis=0)) > 1e-12
-
-
-def measure_differences(args: argparse.Namespace) -> None:
-    print(
-        f"false discoveries and power at a rate of {FDR:.0%}, means of {args.repeats} repeats, in "
-        "percent; tests below 5 % where shares are equal (pairs)"
-    )
-    print(
-        f"{'design':50s} W        nearest         others          pairs, two-sided   "
-        "tests below 5 %"
-    )
-    for design in DIFFERENCES:
-        for is_known in (True, False):
-            rates: dict[str, list[tuple[float, float]]] = {}
-            below = Tally()
-            started = time.perf_counter()
-            for seed in range(args.repeats):
-                W, components = design.draw(seed)
-                X = draw_counts(W, components, random_state=seed)
-                model = KLNMF(design.rank, random_state=0, tol=args.tol, max_iter=2000).fit(X)
-                order = match_components(components, model.components_).second
-                model.components_ = model.components_[order]
-                if is_known:
-                    model.components_ = components.astype(np.float32)
-                for against in ("nearest", "others", 0):
-                    found = differential_features(
-                        model,
-                        X,
-                        against,
-                        alternative="two-sided" if against == 0 else "greater",
-                        W=W if is_known else None,
-                    )
-                    truth = are_different(W, components, against)
-                    hits = found.q_value <= FDR
-                    rates.setdefault(str(against), []).append(
-                        ((hits & ~truth).sum() / max(hits.sum(), 1), hits[truth].mean())
-                    )
-                    if against == 0:
-                        below.add(found.p_value[~truth & np.isfinite(found.p_value)] < 0.05)
-            cells = "     ".join(
-                f"{100 * np.mean(values, axis=0)[0]:4.1f} / {100 * np.mean(values, axis=0)[1]:3.0f}"
-                for values in rates.values()
-            )
-            print(
-                f"{design!s:50s} {'known' if is_known else 'fitted':8s} {cells}        {below}   "
-                f"{time.perf_counter() - started:.0f} s",
-                flush=True,
-            )
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     add = parser.add_argument
-    add("--only", choices=["intervals", "kinds", "differences"], help="print only one table")
+    add("--only", choices=["intervals", "kinds"], help="print only one table")
     add("--repeats", type=int, default=4, help="repeats, each with new factors and counts")
     add("--runs", type=int, default=60, help="refits per bootstrap")
     add("--tol", type=float, default=3e-4, help="of all fits")
@@ -398,8 +287,6 @@ def main() -> None:
     warnings.simplefilter("ignore", ConvergenceWarning)
     if args.only in (None, "intervals"):
         measure_intervals(args)
-    if args.only in (None, "differences"):
-        measure_differences(args)
     if args.only == "kinds":
         measure_kinds(args)
 
