@@ -107,9 +107,9 @@ def differential_features(
     >>> bible = load_bible()
     >>> model = KLNMF(5, random_state=0).fit(bible.data)
     >>> found = differential_features(model, bible.data, feature_names=bible.feature_names)
-    >>> jesus = list(bible.feature_names).index("jesus")
-    >>> component = int(found.share[:, jesus].argmax())
-    >>> bool(found.q_value[component, jesus] < 0.05)  # special to that component
+    >>> disciples = list(bible.feature_names).index("disciples")
+    >>> component = int(found.share[:, disciples].argmax())
+    >>> bool(found.q_value[component, disciples] < 0.05)  # special to that component
     True
     """
     level = checked_fraction("level", level)
