@@ -246,7 +246,9 @@ def test_draws_that_are_too_many_are_refused_before_any_run(
 
 def test_drawn_counts_vary_as_the_data_do(result: Bootstrap) -> None:
     assert result.dispersion.is_poisson
-    assert "The counts vary around the model as Poisson counts do." in str(result)
+    assert "The counts do not clearly vary more around the model than Poisson counts do." in str(
+        result
+    )
     noisy = draw(150, 40, 3, 400, "broad", size=1.0, seed=0).X
     model = KLNMF(3, random_state=0).fit(noisy)
     wide = bootstrap(model, noisy, n_runs=10, random_state=0)

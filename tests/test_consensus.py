@@ -131,12 +131,11 @@ def test_printed_table_has_a_row_for_each_component(found: Consensus) -> None:
     assert len(lines) == 1 + 4 + 1 + 4
     assert "12 runs; 0 of their 48 components" in lines[6]
     assert "not whether a component is real" in lines[7]
-    assert "12 runs on Poisson counts with the same margins and no structure" in lines[8]
-    assert lines[9].startswith("4 of 4 silhouettes are above those of the null")
-    assert lines[9].endswith("4 above its highest.")
+    assert "12 runs on one draw of Poisson counts, with the same margins" in lines[8]
+    assert lines[9] == "Silhouettes above the one beside them: 4 of 4; above all of the null: 4."
     without = str(replace(found, null=None))
     assert "(null)  " not in without
-    assert "the null) is not known" in without.splitlines()[-1]
+    assert "there was no null run" in without.splitlines()[-1]
     assert {len(column) for column in found.table().values()} == {4}
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from commands import interrupted, outcome
-from klnmf import load_model
+from klnmf import KLNMF, load_model
 from klnmf.cli.consensus import line_of_run
 from klnmf.cli.long_runs import ProgressLines
 from klnmf.model_selection import Consensus, consensus
@@ -69,6 +69,29 @@ def test_command_prints_the_table_and_saves_a_model(
     assert code == 1
     assert "counts.consensus.klnmf exists already; add --force" in err
     assert outcome(capsys, "consensus", counts, *WORDS, "--force", "-q")[2] == ""
+
+
+@pytest.mark.parametrize("refit", ["W", "both"])
+def test_weights_and_exposures_are_those_of_the_function(
+    counts: Path, capsys: Any, refit: str
+) -> None:
+    w, v = np.linspace(0.5, 2, 80), np.linspace(1, 3, 50)
+    for name, numbers in (("w.txt", w), ("v.txt", v)):
+        np.savetxt(name, numbers)
+    words = ("--sample-weight", "w.txt", "--feature-weight", "v.txt", "--exposure", "w.txt")
+    given = {"sample_weight": w, "exposure": w}
+    code, out, _ = outcome(capsys, "consensus", counts, *WORDS, *words, "--refit", refit)
+    assert code == 0
+    expected = consensus(
+        X, 3, n_runs=6, random_state=4, feature_names=GENES, feature_weight=v, **given
+    )
+    assert out == f"{expected}\n"
+    saved = load_model("counts.consensus.klnmf")
+    if refit == "W":
+        np.testing.assert_array_equal(saved.model.components_, expected.components)
+        return
+    model = KLNMF(3, feature_weight=v, random_state=4).fit(X, H=expected.components, **given)
+    np.testing.assert_array_equal(saved.model.components_, model.components_)
 
 
 def test_medians_are_kept_if_asked_for_and_can_be_used(

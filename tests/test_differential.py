@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -298,7 +299,7 @@ def test_table_is_ordered_by_the_sure_change(found: DifferentialFeatures) -> Non
 
 def test_printed_and_as_a_frame(found: DifferentialFeatures, model: KLNMF) -> None:
     text = str(found)
-    assert "as Poisson counts do. W is given, and taken as known" in text
+    assert "than Poisson counts do. W is given, and taken as known" in text
     assert "uncertainty of the components" in str(differential_features(model, X))
     poisson = differential_features(model, X, W=W, noise="poisson")
     assert "are taken as Poisson counts" in str(poisson)
@@ -308,6 +309,10 @@ def test_printed_and_as_a_frame(found: DifferentialFeatures, model: KLNMF) -> No
         ["1", "10"],
         ["2", "10"],
     ]
+    assert "opposite sign" not in text
+    changes = np.where(found.q_value <= 0.05, -1.0, 1.0)
+    opposite = str(replace(found, log2_fold_change=changes))
+    assert "fold change of the opposite sign: 30. Do not rely on them" in opposite
     frame = found.frame()
     assert len(frame) == 270
     row = frame[(frame.component == 1) & (frame.feature == "feature 71")].iloc[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -40,7 +41,9 @@ def test_poisson_counts_have_none(counts: int, rank: int) -> None:
     assert found.is_poisson
     assert found.factor == 1.0
     assert not found.by_feature.any()
-    assert str(found) == "The counts vary around the model as Poisson counts do."
+    assert (
+        str(found) == "The counts do not clearly vary more around the model than Poisson counts do."
+    )
 
 
 def test_features_differ() -> None:
@@ -63,6 +66,7 @@ def test_it_is_said_in_words() -> None:
     assert found.factor == pytest.approx(expected, rel=0.15)
     assert f"the variance y + {found.common:.2g} y²" in str(found)
     assert f"that is {found.factor:.2g} times the Poisson variance" in str(found)
+    assert "that is 240 times the Poisson variance" in str(replace(found, factor=240.3))
 
 
 @pytest.mark.parametrize("with_weights", [False, True])

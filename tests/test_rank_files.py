@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,15 @@ def test_largest_rank_being_best_is_said() -> None:
     selection = select_rank(counts(), [1, 2, 3], n_splits=2, random_state=0)
     assert selection.is_at_the_edge
     assert "still falling at rank 3" in str(selection)
+
+
+def test_smallest_rank_being_best_is_said(found: RankSelection) -> None:
+    assert "the smallest rank tried" not in str(found)
+    text = " ".join(str(replace(found, ranks=found.ranks + 1, best_rank=2)).split())
+    assert "2 is the smallest rank tried. Smaller ones may predict as well" in text
+    text = " ".join(str(replace(found, best_rank=1)).split())
+    assert "the smallest rank tried" not in text
+    assert "No larger model predicts clearly better than the row and column sums" in text
 
 
 def test_saved_and_loaded_it_is_the_same(found: RankSelection, tmp_path: Path) -> None:

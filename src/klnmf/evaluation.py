@@ -81,8 +81,8 @@ def evaluate(
     model : estimator with ``components_``, or array-like of shape (n_components, n_features)
         A fitted model: KLNMF, MiniBatchKLNMF, another library's with nonnegative components (such
         as scikit-learn's NMF and LatentDirichletAllocation), or the components (such as those of
-        `klnmf.model_selection.consensus`). W is solved for under the KL divergence. What is known
-        of components alone is in ``KLNMF.from_components``.
+        `klnmf.model_selection.consensus`). W is solved for under the KL divergence. For components
+        alone, the sums of the features in the fit are not known: all components count equally.
     X : {array-like, sparse matrix or array} of shape (n_samples, n_features)
         Counts.
     n_top : int, default=10

@@ -17,6 +17,7 @@ from klnmf.cli.long_runs import (
 )
 from klnmf.cli.messages import DONE, say
 from klnmf.cli.metadata import facts_of
+from klnmf.cli.numbers import add_numbers, read_numbers
 from klnmf.cli.option_values import natural, none_or_several, positive, several
 from klnmf.cli.options import STARTS, add_n_components, add_output
 
@@ -47,6 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--init", choices=STARTS, default="samples", help="initial factors")
     add("--max-iter", type=natural, default=300, help="maximum number of iterations per run")
     add("--result", metavar="FILE", help="also save all runs, for Consensus.load in Python")
+    add_numbers(parser)
     add_search_options(parser, "run")
 
 
@@ -56,6 +58,7 @@ def run(args: argparse.Namespace) -> int:
     from klnmf.model_selection import consensus
 
     files = checked_files(args, MODEL, ".consensus.klnmf")
+    known = read_numbers(args)
     table = read_data(args)
     try:
         with search_options(args, files, line_of_run) as options:
@@ -68,9 +71,10 @@ def run(args: argparse.Namespace) -> int:
                 density_threshold=args.density_threshold,
                 init=args.init,
                 max_iter=args.max_iter,
+                **known,
                 **options,
             )
-        model, W = _model(args, table.X, found)
+        model, W = _model(args, table.X, found, known)
     except KeyboardInterrupt:
         return interrupted(files.checkpoint)
     settings = ("n_components", "refit", "init", "max_iter", "random_state")
@@ -93,7 +97,9 @@ def run(args: argparse.Namespace) -> int:
     return DONE
 
 
-def _model(args: argparse.Namespace, X: Any, found: Consensus) -> tuple[Any, Any]:
+def _model(
+    args: argparse.Namespace, X: Any, found: Consensus, known: dict[str, Any]
+) -> tuple[Any, Any]:
     """Model and W: the medians, or the optimum that a fit reaches from them."""
     from klnmf.data.not_counts import NotCountsWarning
     from klnmf.estimators.kl_nmf import KLNMF
@@ -102,10 +108,16 @@ def _model(args: argparse.Namespace, X: Any, found: Consensus) -> tuple[Any, Any
     if args.refit == "W":
         return found.to_model(), found.W
     run = RunOptions(progress=False)
-    model = KLNMF(args.n_components, random_state=args.random_state, run=run)
+    of_fit = {name: numbers for name, numbers in known.items() if name != "feature_weight"}
+    model = KLNMF(
+        args.n_components,
+        feature_weight=known["feature_weight"],
+        random_state=args.random_state,
+        run=run,
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NotCountsWarning)  # the runs have warned
-        return model, model.fit_transform(X, H=found.components)
+        return model, model.fit_transform(X, H=found.components, **of_fit)
 
 
 def _facts(found: Consensus) -> dict[str, Any]:

@@ -11,7 +11,8 @@ from klnmf.cli.long_runs import (
     save_picture,
     search_options,
 )
-from klnmf.cli.messages import DONE, CommandError, say
+from klnmf.cli.messages import DONE, say
+from klnmf.cli.numbers import add_numbers, read_numbers
 from klnmf.cli.option_values import several, share, some_ranks
 from klnmf.cli.options import PENALTIES, add_output, add_penalties, add_threads
 
@@ -23,10 +24,6 @@ EXAMPLES = """\
 """
 
 
-# Constraints that are read from a file, and what they have a number for.
-NUMBERS = {"sample_weight": "sample", "feature_weight": "feature", "exposure": "sample"}
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of this command."""
     add = parser.add_argument
@@ -35,12 +32,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--ranks", type=some_ranks, default="1-40", help=text)
     text = "number of folds of samples; each is predicted by a fit to the others"
     add("--splits", type=several, default=5, help=text)
-    text = "share of predicted counts spread evenly over features (default: best for each rank)"
-    add("--background", type=share, help=text)
+    text = "share of each sample's rate that follows the sums of the features (default: best for"
+    add("--background", type=share, help=f"{text} each rank)")
     add("--no-early-stop", dest="early_stop", action="store_false", help="try every rank")
-    for name, each in NUMBERS.items():
-        text = f"text file with one number per {each}, in the order of DATA"
-        add(f"--{name.replace('_', '-')}", metavar="FILE", help=text)
+    add_numbers(parser)
     add_penalties(parser)
     add_threads(parser, "--n-threads")
     add_search_options(parser, "fold")
@@ -52,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
     from klnmf.model_selection import select_rank
 
     files = checked_files(args, RANK, ".rank.json")
-    known = {name: _numbers(getattr(args, name)) for name in NUMBERS}
+    known = read_numbers(args)
     table = read_data(args)
     try:
         with search_options(args, files, line_of_search) as options:
@@ -75,18 +70,6 @@ def run(args: argparse.Namespace) -> int:
     say(args, f"result: {files.output}")
     save_picture(args, selection, files.picture)
     return DONE
-
-
-def _numbers(path: str | None) -> Any:
-    """Numbers of a text file, one per line."""
-    if path is None:
-        return None
-    import numpy as np
-
-    try:
-        return np.loadtxt(path, ndmin=1)
-    except (OSError, ValueError) as error:
-        raise CommandError(f"{path} cannot be read as one number per line: {error}") from error
 
 
 def line_of_search(record: dict[str, Any]) -> str:

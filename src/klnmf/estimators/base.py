@@ -166,12 +166,12 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         from the other features, with the components fixed, and predicts the counts of the group.
         The score is the mean Poisson log-likelihood of a sample, in which every cell was predicted
         without being seen. A part of each sample's rate follows the sums of the features in the
-        fit, so that what no component has does not cost everything; its size is the one of eight
-        from 0.001 to 0.5 with the highest score.
+        fit, so that a count that no component allows does not make the score minus infinity; the
+        size of this part is the one of eight values from 0.001 to 0.5 with the highest score.
 
-        Too many components score lower, also if the counts vary more than Poisson counts do
-        (docs/maths.md, section 13). What features of a sample have in common, beyond the
-        components, counts as structure.
+        Components that fit noise score lower, also if the counts vary more than Poisson counts do
+        (docs/maths.md, section 13). This assumes that the features of a sample are independent
+        given its rates, and that the model has not seen these samples.
 
         Parameters
         ----------

@@ -21,7 +21,7 @@ class NullCounts(NamedTuple):
     """Counts without structure."""
 
     X: sp.csr_array
-    dispersion: float  # common α: the variance of a mean of y is y + α y²
+    dispersion: float  # common α: a count with mean y has the variance y + α y²
 
 
 def null_counts(

@@ -53,7 +53,7 @@ class NullAgreement:
     n_runs : int
         Number of runs.
     dispersion : float
-        α of all features together: a mean of y has the variance y + α y². 0: Poisson counts.
+        α of all features together: a count with mean y has the variance y + α y².
     """
 
     run_share: FloatArray
@@ -312,19 +312,20 @@ class Consensus:
             "starts can agree on noise.",
         ]
         if self.null is None:
-            return [*lines, "How far they would agree without structure (the null) is not known."]
+            text = "How far they would agree without structure is not known: there was no null run."
+            return [*lines, text]
         kind = "Poisson counts"
         if self.null.dispersion > 0.0:
-            kind = f"counts of variance y + {self.null.dispersion:.2g} y² for a mean of y"
+            kind = f"counts of mean y and variance y + {self.null.dispersion:.2g} y²"
         r = len(self.components)
         above = int(np.sum(self.silhouette > self._of_null("silhouette")))
         above_all = int(np.sum(self.silhouette > self.null.silhouette[0]))
         return [
             *lines,
-            f"(null): the same of {self.null.n_runs} runs on {kind} with the same margins and no "
-            "structure, sorted by each figure.",
-            f"{above} of {r} silhouettes are above those of the null in this order, {above_all} "
-            "above its highest."
+            f"(null): {self.null.n_runs} runs on one draw of {kind}, with the same margins and no "
+            "structure. Each column is sorted: the highest stands beside the highest.",
+            f"Silhouettes above the one beside them: {above} of {r}; above all of the null: "
+            f"{above_all}."
             if r > 1
             else "A single component has no silhouette.",
         ]

@@ -90,7 +90,8 @@ def consensus(
     That is agreement of starts on the same data. It does not say that a component is real: starts
     may agree on noise too, in particular if counts vary more than Poisson counts do. So the same
     is done with a null, counts with the margins and the dispersion of X but without structure, and
-    its figures stand beside those of X. What predicts new data is for `select_rank` to say.
+    its figures stand beside those of X. The null is a single draw, so this is a yardstick and not a
+    test. Whether a further component predicts data that it has not seen, ask `select_rank`.
 
     Parameters
     ----------

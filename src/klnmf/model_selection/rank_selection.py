@@ -217,13 +217,18 @@ class RankSelection:
         )
         if self.best_rank == 1:
             found.append(
-                "No larger model predicts better than the row and column sums. Either there is no "
-                f"structure, or there are too few counts to see it. {few}"
+                "No larger model predicts clearly better than the row and column sums. Either "
+                f"there is no structure, or there are too few counts to see it. {few}"
             )
         elif self.background[chosen] >= MUCH_BACKGROUND:
             found.append(
-                "Samples have too few counts to say what they are made of: predictions are best if "
+                "Samples say little about what they are made of: predictions are best if "
                 f"{self.background[chosen]:.0%} of them come from the mean of all samples. {few}"
+            )
+        if 1 < self.best_rank == self.ranks[0] and len(self.ranks) > 1:
+            found.append(
+                f"{self.best_rank} is the smallest rank tried. Smaller ones may predict as well: "
+                "try them, and rank 1, which says whether there is any structure."
             )
         if self.is_at_the_edge:
             found.append(

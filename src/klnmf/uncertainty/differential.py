@@ -49,11 +49,17 @@ def differential_features(
 
     Each feature is a regression of its counts on W. Counts may vary more than Poisson counts: their
     variance is y + α y² for a rate of y, with α estimated for each feature (`dispersion`). The test
-    is Neyman's C(α) test, which holds on both sides, also where shares are 0 and for rare features.
-    A feature is tested with the W that nine tenths of the other features give, so that its own
-    noise is not in the W with which it is tested. Fold changes are moderated: on average half a
-    count per component is added to each feature, which keeps them finite and shrinks those of rare
-    features. docs/maths.md has the derivations, docs/performance.md the measured rates.
+    is Neyman's C(α) test, which holds on both sides, also where shares are 0, and allows for the
+    skewness of rare features. It assumes that cells are independent given their rates. The features
+    are divided into ten groups, and each group is tested with the W that the other nine give, so
+    that the noise of a feature is not in the W with which it is tested. Fold changes are moderated:
+    on average half a count per component is added to each feature, which keeps them finite and
+    shrinks those of rare features. docs/maths.md has the derivations, docs/performance.md the
+    measured rates.
+
+    Tests and fold changes weigh the samples differently. If the data do not follow this variance, a
+    few significant features may have a fold change of the opposite sign. Do not rely on these; the
+    printed result counts them.
 
     **The components are taken as they are.** Their uncertainty is not part of the errors. And a
     model finds components even in noise: features that have shaped a component will often differ

@@ -35,7 +35,8 @@ class DifferentialFeatures:
     reference : ndarray of int
         Component used as the reference; −1 for all others together, or if nothing was compared.
     dispersion : Dispersion or None
-        Variance of the counts that was used; None if they were taken as Poisson counts.
+        Variance of the counts that was used; None if they were taken as Poisson counts. W is
+        estimated again for the tests, so this may differ from `dispersion`.
     is_W_given : bool
         Whether W was passed, and so taken as known.
     against, alternative, level, feature_names
@@ -131,7 +132,14 @@ class DifferentialFeatures:
         noise = "The counts are taken as Poisson counts."
         if self.dispersion is not None:
             noise = str(self.dispersion)
-        return "\n".join([*lines, "", f"{n_tests} tests. {noise} W is {of_W}."])
+        lines += ["", f"{n_tests} tests. {noise} W is {of_W}."]
+        n_opposite = int(np.sum((self.q_value <= 0.05) & (self.z * self.log2_fold_change < 0.0)))
+        if n_opposite:
+            lines.append(
+                f"Significant features with a fold change of the opposite sign: {n_opposite}. Do "
+                "not rely on them: tests and fold changes weigh the samples differently."
+            )
+        return "\n".join(lines)
 
     def _entries(self, rows: Any, columns: Any) -> dict[str, npt.NDArray[Any]]:
         arrays = {field.name: getattr(self, field.name) for field in fields(self)}

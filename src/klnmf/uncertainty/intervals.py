@@ -67,8 +67,9 @@ def share_intervals(
 
     In the interior the interval is sin²(φ ± z d) with φ = arcsin √p, on the scale on which a share
     has the same variance everywhere. Here d² is the variance of φ over the runs plus the square of
-    the bias, and z Student's quantile. Near 0 the interval goes from 0 to p plus z standard errors
-    or ``could_be_added``, whichever is larger. Near 1 it leaves room for the largest of the others.
+    twice their bias (see ``SEEN_BIAS``), and z Student's quantile. Near 0 the interval goes from 0
+    to p plus z standard errors or ``could_be_added``, whichever is larger. Near 1 it leaves room
+    for the largest of the others.
     """
     estimate, standard_error = spread.estimate, spread.standard_deviation
     z = float(student.ppf(0.5 + level / 2.0, spread.n - 1))
@@ -149,7 +150,7 @@ class SpreadOfRuns:
 
     @property
     def angular_deviation(self) -> FloatArray:
-        """Root of the variance over the runs plus the squared bias, of arcsin √ of the shares."""
+        """Root of the variance plus the squared bias of arcsin √; runs show a part of the bias."""
         bias = self._turn / self.n
         variance = np.maximum(self._turn_squares - self._turn * bias, 0.0) / max(self.n - 1, 1)
         return np.asarray(np.sqrt(variance + (bias / SEEN_BIAS) ** 2))
@@ -171,8 +172,8 @@ def upper_limits(
         F(u) = c_k u − Σ_i v_i log(1 + u A_ik / y_i).
 
     The limit is the u at which F reaches the ``rise`` of the row. If no count supports the
-    component, it is rise / c_k. For Poisson counts a rise of log(1 / α) is exact there: three
-    counts for α = 0.05. Counts that vary φ times as much need φ times the rise.
+    component, it is rise / c_k. For Poisson counts a rise of log(1 / a) is exact there: three
+    counts for a level of 1 − a = 0.95. Counts that vary f times as much need f times the rise.
 
     X (n_rows × n_columns) holds the counts by rows of x (n_rows × r); A (n_columns × r) is the
     other factor; ``unseen`` are the missing cells of X. The result is 0 where ``wanted`` is False,

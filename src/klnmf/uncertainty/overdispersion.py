@@ -25,15 +25,15 @@ class Dispersion:
     Attributes
     ----------
     common : float
-        α of all features together; 0 for Poisson counts.
+        α of all features together; 0 if the estimate is not two standard errors above 0.
     standard_error : float
-        Its standard error.
+        Standard error of the estimate.
     by_feature : ndarray of shape (n_features,)
         α of each feature, never negative: its own estimate, moved towards the common one by as much
         as it is uncertain. All are 0 if the common one is 0.
     factor : float
-        Mean of 1 + α y over the counts: how many times the variance of Poisson counts a typical
-        count has.
+        Mean of 1 + α y over the counts: how many times the variance of Poisson counts they have on
+        average. A few large samples may decide it.
     """
 
     common: float
@@ -43,21 +43,22 @@ class Dispersion:
 
     @property
     def is_poisson(self) -> bool:
-        """Whether the counts vary as Poisson counts do, as far as can be seen."""
+        """Whether the counts do not clearly vary more than Poisson counts."""
         return self.common == 0.0
 
     def __str__(self) -> str:
         """Say it in a sentence."""
         if self.is_poisson:
-            return "The counts vary around the model as Poisson counts do."
+            return "The counts do not clearly vary more around the model than Poisson counts do."
         low, high = np.quantile(self.by_feature, [0.05, 0.95])
         features = (
             "" if high - low < 0.05 * self.common else f", {low:.2g} to {high:.2g} by feature"
         )
+        times = f"{self.factor:.2g}" if self.factor < 99.5 else f"{self.factor:.0f}"
         return (
-            f"The counts vary more than Poisson counts: a mean of y has the variance y + "
-            f"{self.common:.2g} y²{features}. For a typical count that is {self.factor:.2g} times "
-            "the Poisson variance."
+            f"The counts vary more than Poisson counts: a count with mean y has the variance y + "
+            f"{self.common:.2g} y²{features}. On average over the counts that is {times} times the "
+            "Poisson variance."
         )
 
 
@@ -66,10 +67,10 @@ def dispersion(model: FactorModel, X: Any, **constraints: Unpack[FitConstraints]
 
     Real counts often vary more than Poisson counts: words repeat, cells of one type differ. The
     model of the variance is y + α y² for a rate of y = (W Hᵀ)_ij, as for negative binomial counts
-    of size 1 / α, and as for Poisson counts whose rates vary with the variance α. The estimate
-    compares squared residuals with the counts, gives little weight to the largest cells, and makes
-    up for the residuals that the fit itself has taken away (docs/maths.md). It takes few seconds:
-    no model is fitted.
+    of size 1 / α, and as for Poisson counts whose rates vary with the relative variance α,
+    independently in each cell. The estimate compares squared residuals with the counts, gives
+    little weight to the largest cells, and makes up for the residuals that the fit itself has taken
+    away (docs/maths.md). It takes few seconds: no model is fitted.
 
     If the model has too few components, what they do not explain counts as variation. If it has
     about as many parameters as there are counts, the estimate is too low.

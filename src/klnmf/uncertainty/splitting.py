@@ -22,19 +22,21 @@ def split_counts(
     dispersion: Dispersion | npt.ArrayLike = 0.0,
     random_state: int | np.random.RandomState | None = None,
 ) -> tuple[sp.csr_array, sp.csr_array]:
-    """Split counts at random into two independent parts, which sum to X.
+    """Split counts at random into two parts, independent of each other, which sum to X.
 
     A model finds components even in noise, and the features that shaped a component will differ
     between components when they are tested with the same counts. With one part for the model and
-    its W and the other for the tests, q-values hold whatever the model has found. This costs
-    counts: fewer differences are found, and the components are less accurate.
+    its W and the other for the tests, p-values hold whatever the model has found. This costs
+    counts: fewer differences are found, and the components are less accurate. Fit the model from a
+    new start: components of a fit to all counts have seen the second part.
 
     Poisson counts are split by a draw from a binomial distribution: each unit belongs to the first
     part with probability ``share``. The halves of counts that vary more would depend on each other.
     Such a count, with the variance y + α y², is split by a draw from a beta-binomial distribution
     with parameters share / α and (1 − share) / α. If the counts are negative binomial with this α,
     the parts are independent, with shares of the rate and the same ratio of variance to rate
-    (Neufeld, Dharamshi, Gao and Witten, 2024).
+    (Neufeld, Dharamshi, Gao and Witten, 2024). Other counts of the same variance have parts that
+    are uncorrelated only. An α estimated around a model that fits noise is too small.
 
     Splitting the *samples* does not help: W of the second half would be fitted to the counts that
     are tested.
@@ -55,7 +57,7 @@ def split_counts(
     Returns
     -------
     tuple of two CSR arrays
-        In the shape and type of X.
+        In the shape of X, in float32 or float64 (float64 for integers that float32 does not hold).
 
     Examples
     --------
