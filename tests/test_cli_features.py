@@ -10,7 +10,7 @@ import pytest
 
 from cli_files import SAMPLES, WORDS, write_counts_file
 from commands import outcome
-from klnmf import load_model
+from klnmf import KLNMF, load_model
 from klnmf.readers import CountTable, read_counts, write_counts
 from tenx_files import ANTIBODIES, GENES, REPEATED, write_folder, write_h5
 
@@ -155,3 +155,19 @@ def test_samples_without_a_known_word_are_named(tmp_path: Path, capsys: Any) -> 
         "klnmf: warning: 1 of 2 samples has no counts of features that the model has: row 1 "
         "('1.txt')." in err
     )
+
+
+# ---- weights and exposures -----------------------------------------------------------------------
+
+
+def test_a_fit_takes_weights_and_exposures(tmp_path: Path, capsys: Any) -> None:
+    X = read_counts(write_counts_file(tmp_path)).X
+    w, v = np.linspace(0.5, 2, X.shape[0]), np.linspace(1, 3, X.shape[1])
+    np.savetxt("w.txt", w)
+    np.savetxt("v.txt", v)
+    known = ("--sample-weight", "w.txt", "--feature-weight", "v.txt", "--exposure", "w.txt")
+    assert outcome(capsys, "fit", "counts.npz", "-r", "2", "-o", "m.klnmf", *known)[0] == 0
+    model = KLNMF(2, feature_weight=v, random_state=0).fit(X, sample_weight=w, exposure=w)
+    fitted = load_model("m.klnmf")
+    assert fitted.constraint_names_ == model.constraint_names_
+    np.testing.assert_array_equal(fitted.components_.toarray(), model.components_)

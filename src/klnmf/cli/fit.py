@@ -12,6 +12,7 @@ from klnmf.cli.files import MODEL, PAGE, check_output, check_unused, check_writa
 from klnmf.cli.long_runs import Line, interrupted, progress_options
 from klnmf.cli.messages import DONE, CommandError, say
 from klnmf.cli.metadata import facts_of, reproduction
+from klnmf.cli.numbers import add_numbers, read_numbers
 from klnmf.cli.option_values import natural, nonnegative
 from klnmf.cli.options import (
     DTYPES,
@@ -73,6 +74,7 @@ def _add_fit_options(group: argparse._ArgumentGroup) -> None:
     add_seed(group)
     add_threads(group, "--n-threads")
     add("--dtype", choices=DTYPES, help="type of the factors (default: as the data)")
+    add_numbers(group)
     add_penalties(group)
 
 
@@ -102,8 +104,10 @@ def run(args: argparse.Namespace) -> int:
     if checkpoint is not None:
         check_writable(checkpoint, args.data, output, report)
     check_unused(output, may_exist=args.force or args.resume is not None)
+    known = read_numbers(args)
     table = open_data(args)
     model = KLNMF(
+        feature_weight=known.pop("feature_weight"),
         **{name: getattr(args, name) for name in _PARAMETERS},
         sparse_output=True,
         run=RunOptions(
@@ -114,7 +118,7 @@ def run(args: argparse.Namespace) -> int:
         ),
     )
     try:
-        W = model.fit_transform(table.X)
+        W = model.fit_transform(table.X, **known)
     except KeyboardInterrupt:
         after = f" after {model.n_iter_} iterations" if hasattr(model, "n_iter_") else ""
         return interrupted(checkpoint, after, "--resume")

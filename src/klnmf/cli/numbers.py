@@ -9,7 +9,7 @@ from klnmf.cli.messages import CommandError
 NUMBERS = {"sample_weight": "sample", "feature_weight": "feature", "exposure": "sample"}
 
 
-def add_numbers(parser: argparse.ArgumentParser) -> None:
+def add_numbers(parser: Any) -> None:
     """Add the options that name the files."""
     for name, each in NUMBERS.items():
         text = f"text file with one number per {each}, in the order of DATA"
