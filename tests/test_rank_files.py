@@ -48,6 +48,13 @@ def test_largest_rank_being_best_is_said() -> None:
     assert "still falling at rank 3" in str(selection)
 
 
+def test_a_single_rank_is_compared_with_nothing() -> None:
+    text = str(select_rank(counts(), [3], n_splits=2, random_state=0))
+    assert "nothing to compare it with" in text
+    assert "still falling" not in text
+    assert "smallest rank tried" not in text
+
+
 def test_smallest_rank_being_best_is_said(found: RankSelection) -> None:
     assert "the smallest rank tried" not in str(found)
     text = " ".join(str(replace(found, ranks=found.ranks + 1, best_rank=2)).split())

@@ -230,7 +230,9 @@ class RankSelection:
                 f"{self.best_rank} is the smallest rank tried. Smaller ones may predict as well: "
                 "try them, and rank 1, which says whether there is any structure."
             )
-        if self.is_at_the_edge:
+        if len(self.ranks) == 1:
+            found.append("Only this rank was tried, so there is nothing to compare it with.")
+        elif self.is_at_the_edge:
             found.append(
                 f"The deviance was still falling at rank {self.ranks[-1]}, the largest one tried. "
                 "Larger ranks may predict better. In real data finer and finer components often "

@@ -89,8 +89,9 @@ def differential_features(
         Level of the intervals of the fold changes.
     W : array-like of shape (n_samples, n_components), default=None
         Representation of the samples, taken as known. None estimates it, and requires the X of the
-        fit. With `split_counts`, pass that of the other part; for other samples,
-        ``model.transform(X)``.
+        fit. With `split_counts`, pass that of the other part. For other samples, pass
+        ``model.transform(X)``; this W comes from the counts that are tested, so it does not replace
+        `split_counts`.
     feature_names : sequence of str, default=None
         Names for the printed result. None uses the names seen in ``fit``.
     n_threads : int, default=None

@@ -48,9 +48,9 @@ def split_counts(
     share : float, default=0.5
         Expected share of the first part.
     dispersion : Dispersion, float or array-like of shape (n_features,), default=0
-        α of all features or of each one, as estimated by `dispersion`; 0 for Poisson counts. If it
-        is too small, the parts depend on each other; if it is too large, they do so in the opposite
-        direction.
+        α of all features or of each one, as estimated by `dispersion`. The default, 0, is for
+        Poisson counts only. If α is too small, the parts depend on each other; if it is too large,
+        they do so in the opposite direction.
     random_state : int, RandomState instance or None, default=None
         Seed of the split.
 
