@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = (
         "number of runs on counts without structure, to compare with; 0: none (default: 20, or as"
     )
-    add("--null-runs", type=none_or_several, help=f"{text} many as --runs)")
+    add("--null-runs", dest="n_null_runs", type=none_or_several, help=f"{text} many as --runs)")
     text = "leave out components whose mean distance to their nearest neighbours is larger than X"
     add("--density-threshold", type=positive, default=0.5, help=text)
     text = "refine W and the median components, or only W, as consensus() does in Python"
@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
                 table.X,
                 args.n_components,
                 args.runs,
-                n_null_runs=args.null_runs,
+                n_null_runs=args.n_null_runs,
                 feature_names=table.column_names,
                 density_threshold=args.density_threshold,
                 init=args.init,
