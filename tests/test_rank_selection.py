@@ -53,6 +53,16 @@ def test_overdispersed_counts_have_their_rank(rank: int, size: float | None) -> 
     assert select_rank(X, range(1, 8), n_splits=3, random_state=0).best_rank == rank
 
 
+def test_short_samples_are_said_to_be_short() -> None:
+    short, long = (draw(150, 80, 6, depth, components="broad", seed=0).X for depth in (15, 500))
+    remarks = [
+        " ".join(select_rank(X, range(1, 9), n_splits=3, random_state=0).remarks())
+        for X in (short, long)
+    ]
+    assert "what these counts can show, not how many components there are" in remarks[0]
+    assert "what these counts can show" not in remarks[1]
+
+
 def test_values_that_are_no_counts_have_their_rank() -> None:
     X = draw(150, 96, 4, 1500, noise="gamma", variance=0.05, seed=0).X
     assert select_rank(X, range(1, 8), n_splits=3, random_state=0).best_rank == 4
