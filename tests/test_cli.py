@@ -33,7 +33,7 @@ from strategies import make_model
 
 
 def test_fit_saves_what_the_estimator_finds(counts: Path, capsys: Any) -> None:
-    code, out, err = outcome(capsys, "fit", counts, "-r", "3", "--seed", "5", "--tol", "0.01")
+    code, out, err = outcome(capsys, "fit", counts, "-k", "3", "--seed", "5", "--tol", "0.01")
     assert code == 0
     assert out == ""
     assert "60 samples × 40 features" in err

@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of this command."""
     add = parser.add_argument
     add_output(parser, "model to write (default: DATA's name with .consensus.klnmf)")
-    add_n_components(parser, "-k")
+    add_n_components(parser)
     add("--runs", type=several, default=100, help="number of runs, 2 or more")
     text = (
         "number of runs on counts without structure, to compare with; 0: none (default: 20, or as"

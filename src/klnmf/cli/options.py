@@ -108,11 +108,12 @@ def add_output(parser: argparse.ArgumentParser, text: str, **more: Any) -> None:
     parser.add_argument("-o", "--output", metavar="FILE", help=text, **more)
 
 
-def add_n_components(parser: argparse.ArgumentParser, *names: str, default: int = 10) -> None:
-    """Add -r, with other names of it."""
-    names = ("-r", *names, "--n-components")
+def add_n_components(parser: argparse.ArgumentParser, *, default: int = 10) -> None:
+    """Add -r, which is also called -k."""
     text = "number of components"
-    parser.add_argument(*names, type=natural, default=default, metavar="R", help=text)
+    parser.add_argument(
+        "-r", "-k", "--n-components", type=natural, default=default, metavar="R", help=text
+    )
 
 
 def add_seed(parser: argparse._ActionsContainer) -> None:

@@ -61,6 +61,8 @@ class CountTable:
     CountTable(2 × 2, 3 nonzeros, with row_names, column_names)
     >>> table.X.sum(axis=0).tolist()
     [3, 3]
+    >>> table.feature_names.tolist()
+    ['sea', 'corn']
     """
 
     X: Any
@@ -82,6 +84,16 @@ class CountTable:
     def shape(self) -> tuple[int, int]:
         """Samples and features."""
         return _shape(self.X)
+
+    @property
+    def sample_names(self) -> Any:
+        """The names of the samples: another word for ``row_names``."""
+        return self.row_names
+
+    @property
+    def feature_names(self) -> Any:
+        """The names of the features: another word for ``column_names``."""
+        return self.column_names
 
     @property
     def about(self) -> dict[str, Any]:
