@@ -161,7 +161,7 @@ def test_columns_of_triplets_by_name(counts: Path, capsys: Any) -> None:
     ("words", "message"),
     [
         ("fit a.npz --rank 5", "klnmf fit: error: there is no option --rank; did you mean -r or"),
-        ("fit a.npz --rank=5", "there is no option --rank; did you mean -r or -k or --n-components?"),
+        ("fit a.npz --rank=5", "no option --rank; did you mean -r or -k or --n-components?"),
         ("consensus a.npz --topics 5", "did you mean -r or -k or --n-components?"),
         ("fit a.npz --tols 5", "there is no option --tols; did you mean --tol?"),
         ("rank a.npz --n-jobs 2", "there is no option --n-jobs; did you mean --jobs?"),
