@@ -45,7 +45,7 @@ def test_starts_agree_on_noise_and_the_null_says_so() -> None:
     assert found.stability.max() > 0.99
     assert found.null.silhouette.max() > 0.8
     assert found.null.stability.max() > 0.99
-    assert "counts of variance y + " in str(found)
+    assert "and variance y + " in str(found)
 
 
 def test_planted_components_agree_better_than_the_null() -> None:
