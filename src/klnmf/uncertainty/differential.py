@@ -57,9 +57,8 @@ def differential_features(
     shrinks those of rare features. docs/maths.md has the derivations, docs/performance.md the
     measured rates.
 
-    Tests and fold changes weigh the samples differently. If the data do not follow this variance, a
-    few significant features may have a fold change of the opposite sign. Do not rely on these; the
-    printed result counts them.
+    Tests and fold changes weigh the samples differently. If the data do not follow this variance,
+    they may have opposite signs. Such a feature is not significant: its p-value is at least 0.5.
 
     **The components are taken as they are.** Their uncertainty is not part of the errors. And a
     model finds components even in noise: features that have shaped a component will often differ
@@ -142,6 +141,9 @@ def differential_features(
     p_value = result.p_larger
     if alternative == "two-sided":
         p_value = np.minimum(2.0 * np.minimum(result.p_larger, result.p_smaller), 1.0)
+    # A share is not called larger if its estimate is smaller. This can only increase p-values.
+    is_opposite = result.z * result.log2_fold_change < 0.0
+    p_value = np.where(is_opposite, np.maximum(p_value, 0.5), p_value)
     width = float(norm.ppf(0.5 + level / 2.0)) * result.standard_error
     return DifferentialFeatures(
         components=chosen,

@@ -133,12 +133,6 @@ class DifferentialFeatures:
         if self.dispersion is not None:
             noise = str(self.dispersion)
         lines += ["", f"{n_tests} tests. {noise} W is {of_W}."]
-        n_opposite = int(np.sum((self.q_value <= 0.05) & (self.z * self.log2_fold_change < 0.0)))
-        if n_opposite:
-            lines.append(
-                f"Significant features with a fold change of the opposite sign: {n_opposite}. Do "
-                "not rely on them: tests and fold changes weigh the samples differently."
-            )
         return "\n".join(lines)
 
     def _entries(self, rows: Any, columns: Any) -> dict[str, npt.NDArray[Any]]:
