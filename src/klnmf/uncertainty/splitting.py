@@ -19,7 +19,7 @@ def split_counts(
     X: Any,
     share: float = 0.5,
     *,
-    dispersion: Dispersion | npt.ArrayLike = 0.0,
+    dispersion: Dispersion | npt.ArrayLike,
     random_state: int | np.random.RandomState | None = None,
 ) -> tuple[sp.csr_array, sp.csr_array]:
     """Split counts at random into two parts, independent of each other, which sum to X.
@@ -47,10 +47,10 @@ def split_counts(
         Counts: whole numbers.
     share : float, default=0.5
         Expected share of the first part.
-    dispersion : Dispersion, float or array-like of shape (n_features,), default=0
-        α of all features or of each one, as estimated by `dispersion`. The default, 0, is for
-        Poisson counts only. If α is too small, the parts depend on each other; if it is too large,
-        they do so in the opposite direction.
+    dispersion : Dispersion, float or array-like of shape (n_features,)
+        α of all features or of each one, as estimated by `dispersion`; 0 for Poisson counts. If α
+        is too small, the parts depend on each other; if it is too large, they do so in the opposite
+        direction.
     random_state : int, RandomState instance or None, default=None
         Seed of the split.
 
