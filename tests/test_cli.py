@@ -292,11 +292,12 @@ def test_lines_come_at_first_and_then_every_ten_seconds(
 ) -> None:
     clock = [0.0]
     monkeypatch.setattr("klnmf.cli.long_runs.time.monotonic", lambda: clock[0])
-    lines = ProgressLines(line_of_iteration(100))
+    lines = ProgressLines(line_of_iteration(1e-4, 100))
     for iteration in range(1, 31):
         record = {"iteration": iteration, "seconds": iteration, "objective": 1.0}
-        lines(record | {"optimality_gap": 0.5})
+        lines(record | {"optimality_gap": 0.01 * 10 ** (-iteration / 40)})
         clock[0] += 1.0
     shown = capsys.readouterr().err.splitlines()
     assert [line.split(",")[0] for line in shown] == ["iteration 1", "iteration 11", "iteration 21"]
-    assert "at most 89 s left" in shown[1]
+    assert "about 89 s left" in shown[1]  # as far as max_iter
+    assert "about 59 s left" in shown[2]  # as the gap falls

@@ -106,7 +106,7 @@ def test_no_progress_bar_where_nobody_looks(
 
 
 def test_progress_bar_shows_objective_and_gap(capfd: pytest.CaptureFixture[str]) -> None:
-    with ProgressBar(True, 10) as bar:
+    with ProgressBar(True, 1e-3, 10) as bar:
         bar._bar.mininterval = 0.0
         bar.update({"objective": 1234.5, "optimality_gap": 0.02})
         bar.update({"objective": 1200.5, "optimality_gap": 0.01})

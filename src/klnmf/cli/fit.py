@@ -114,7 +114,7 @@ def run(args: argparse.Namespace) -> int:
             checkpoint=checkpoint,
             checkpoint_every=args.checkpoint_every,
             resume=bool(args.resume),
-            **progress_options(args, line_of_iteration(args.max_iter)),
+            **progress_options(args, line_of_iteration(args.tol, args.max_iter)),
         ),
     )
     try:
@@ -140,12 +140,16 @@ def run(args: argparse.Namespace) -> int:
     return DONE
 
 
-def line_of_iteration(max_iter: int) -> Line:
+def line_of_iteration(tol: float, max_iter: int) -> Line:
     """Make the lines that a log gets of a fit."""
+    from klnmf.support.progress import PredictedEnd
+
     first: dict[str, Any] = {}
+    predicted = PredictedEnd(tol, max_iter)
 
     def line(record: dict[str, Any]) -> str:
         first.update(first or record)
+        end = predicted.after(record["iteration"], record["optimality_gap"])
         text = (
             f"iteration {record['iteration']}, {record['seconds']:.1f} s: objective "
             f"{record['objective']:.6g}, optimality gap {record['optimality_gap']:.1e}"
@@ -153,8 +157,8 @@ def line_of_iteration(max_iter: int) -> Line:
         done = record["iteration"] - first["iteration"]
         if done > 0:
             seconds = (record["seconds"] - first["seconds"]) / done
-            left = seconds * max(max_iter - record["iteration"], 0)
-            text += f", at most {left:.0f} s left"
+            left = seconds * max(end - record["iteration"], 0)
+            text += f", about {left:.0f} s left"
         return text
 
     return line

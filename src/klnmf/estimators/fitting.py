@@ -120,7 +120,7 @@ def _run(
     """Solve from the start, from a checkpoint or from the last fit, and set what is fitted."""
     run, checkpoint = _begin_run(model, options, problem, solver, W, H)
     n_done = len(run.history) - run.n_untold
-    with ProgressBar(options.progress, model.max_iter, n_done) as bar:
+    with ProgressBar(options.progress, model.tol, model.max_iter, n_done) as bar:
 
         def on_record(record: Record) -> bool:
             bar.update(record)

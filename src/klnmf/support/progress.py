@@ -1,6 +1,8 @@
 """Progress bars for long work."""
 
+import math
 import sys
+from collections import deque
 from typing import Any, Self
 
 import numpy as np
@@ -47,14 +49,45 @@ class Bar:
             self._bar.update()
 
 
+class PredictedEnd:
+    """How many iterations a fit will need if its optimality gap goes on falling as it does.
+
+    >>> end = PredictedEnd(tol=1e-3, max_iter=500)
+    >>> [end.after(i, 0.1 * 0.5**i) for i in (1, 2, 3, 5)]
+    [500, 500, 7, 7]
+    """
+
+    # The gap goes up and down, so its slope is that over several records.
+    _FEWEST, _MOST = 3, 20
+
+    def __init__(self, tol: float, max_iter: int) -> None:
+        self._goal = math.log(tol) if tol > 0 else -math.inf
+        self._max_iter = max_iter
+        self._seen: deque[tuple[int, float]] = deque(maxlen=self._MOST)
+
+    def after(self, iteration: int, gap: float) -> int:
+        """Take in the gap of an iteration; return the number of all, ``max_iter`` if unknown."""
+        if 0 < gap < math.inf:
+            self._seen.append((iteration, math.log(gap)))
+        if len(self._seen) < self._FEWEST:
+            return self._max_iter
+        (first, at_first), (last, now) = self._seen[0], self._seen[-1]
+        slope = (now - at_first) / (last - first)
+        left = max((self._goal - now) / slope, 1.0) if slope < 0 else math.inf
+        return int(min(iteration + left + 0.5, self._max_iter))
+
+
 class ProgressBar(Bar):
     """The bar of a fit: iterations, objective and optimality gap."""
 
-    def __init__(self, show: str | bool, total: int, n_done: int = 0) -> None:
+    def __init__(self, show: str | bool, tol: float, max_iter: int, n_done: int = 0) -> None:
         delay = SECONDS_BEFORE_SHOWN if show == "auto" else 0.0
-        super().__init__(show, total=total, initial=n_done, desc="klnmf", unit="it", delay=delay)
+        super().__init__(show, total=max_iter, initial=n_done, desc="klnmf", unit="it", delay=delay)
+        self._end, self._n_done = PredictedEnd(tol, max_iter), n_done
 
     def update(self, record: dict[str, Any]) -> None:
         """Move on by one iteration."""
         objective, gap = record["objective"], record["optimality_gap"]
-        self.advance(f"objective {objective:.6g}, gap {gap:.1e}")
+        self._n_done += 1
+        total = self._end.after(self._n_done, gap)
+        self.advance(f"objective {objective:.6g}, gap {gap:.1e}", total)
