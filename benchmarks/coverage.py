@@ -161,6 +161,16 @@ def covered(task: tuple[Any, ...]) -> dict[Any, Any]:
     return result
 
 
+def tasks_of(args: argparse.Namespace) -> list[tuple[Any, ...]]:
+    """Arguments of all data sets, in the order of the tables."""
+    return [
+        (design, noise, args.seed + seed, args.runs, args.tol, args.noise)
+        for design in args.designs
+        for noise in args.noises
+        for seed in range(args.repeats)
+    ]
+
+
 def measure_intervals(args: argparse.Namespace) -> None:
     print(
         f"coverage (%) of 95 % intervals: {args.repeats} data sets per line, {args.runs} runs "
@@ -169,14 +179,8 @@ def measure_intervals(args: argparse.Namespace) -> None:
     )
     print("| design | noise | components | proportions | sizes | interior | α | factor | matched |")
     print("|---|---|---|---|---|---|---|---|---|")
-    tasks = [
-        (design, noise, args.seed + seed, args.runs, args.tol, args.noise)
-        for design in args.designs
-        for noise in args.noises
-        for seed in range(args.repeats)
-    ]
     with multiprocessing.get_context("spawn").Pool(args.processes) as pool:
-        found = pool.imap(covered, tasks)
+        found = pool.imap(covered, tasks_of(args))
         for design in args.designs:
             for noise in args.noises:
                 print(_line(design, noise, [next(found) for _ in range(args.repeats)]), flush=True)
@@ -251,14 +255,8 @@ def measure_kinds(args: argparse.Namespace) -> None:
         f"coverage (%) of interior entries by kind of interval, means and least values over "
         f"designs × noises: {args.repeats} data sets each, {args.runs} runs"
     )
-    tasks = [
-        (design, noise, args.seed + seed, args.runs, args.tol, args.noise)
-        for design in args.designs
-        for noise in args.noises
-        for seed in range(args.repeats)
-    ]
     with multiprocessing.get_context("spawn").Pool(args.processes) as pool:
-        found = pool.map(covered_by_kind, tasks, chunksize=1)
+        found = pool.map(covered_by_kind, tasks_of(args), chunksize=1)
     groups = [found[i : i + args.repeats] for i in range(0, len(found), args.repeats)]
     print("| interval | components | proportions | sizes |\n|---|---|---|---|")
     for kind in dict.fromkeys(kind for kind, _ in found[0]):

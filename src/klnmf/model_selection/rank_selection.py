@@ -252,9 +252,9 @@ class RankSelection:
 
 
 def stable_rank(ranks: npt.NDArray[np.int64], stability: FloatArray, best_rank: int) -> int:
-    """Largest rank up to the best one at which the components of two folds agree.
+    """Return the largest rank up to the best one that has a stability of at least 0.9.
 
-    That is, with a stability of at least 0.9. The smallest rank if there is none.
+    If no rank has, it is the smallest one.
 
     Examples
     --------
