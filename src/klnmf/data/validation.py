@@ -272,3 +272,8 @@ def check_start(factor: Any, name: str, shape: tuple[int, int], dtype: np.dtype[
         )
     # Smaller entries would under- or overflow in products and quotients; 0 can still grow.
     return np.where(dense < low, 0, dense).astype(dtype)
+
+
+def is_integer_valued(X: sp.csr_array) -> bool:
+    """Whether every value is a whole number that a 64-bit integer holds exactly."""
+    return bool(np.all(X.data == np.floor(X.data)) and X.data.max(initial=0) < 2**53)

@@ -144,7 +144,7 @@ class _Prediction:
             totals = np.einsum("ik,k->i", W, sums) + 1.0
             inside = hidden[columns]
             its_rows, its_columns = of_row[inside], columns[inside]
-            expected[0, inside] = _products(W, self._H64, its_rows, its_columns)
+            expected[0, inside] = products(W, self._H64, its_rows, its_columns)
             expected[1, inside] = totals[its_rows] * self._shares[its_columns]
             in_sample[:, inside] = self._masses(W, totals, self._is_counted, missing)[:, its_rows]
             hidden_masses += self._masses(W, totals, hidden * self._weights, missing)
@@ -188,10 +188,10 @@ def expected_margins(model: FactorModel) -> FloatArray:
     return np.asarray(np.einsum("jk,k->j", H, sums))
 
 
-def _products(W: Array, H: Array, rows: Array, columns: Array) -> FloatArray:
-    """(W Hᵀ)_ij at some cells; nothing of size cells × r."""
+def products(W: Array, H: Array, rows: Array, columns: Array) -> FloatArray:
+    """(W Hᵀ)_ij at some cells, in float64; nothing of size cells × r."""
     y = np.zeros(len(rows))
-    for w, h in zip(W.T, H.T, strict=True):
+    for w, h in zip(W.T.astype(np.float64), H.T.astype(np.float64), strict=True):
         y += w[rows] * h[columns]
     return y
 

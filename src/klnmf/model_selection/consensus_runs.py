@@ -16,9 +16,13 @@ from klnmf.constraints.constraints import Constraints
 from klnmf.constraints.names import check_sample_order, feature_names_of, sample_names_of
 from klnmf.data.not_counts import warn_if_not_counts
 from klnmf.data.sparse_data import InMemoryData, view_of
-from klnmf.data.validation import check_counts, warn_of_empty_samples, warn_of_many_components
+from klnmf.data.validation import (
+    check_counts,
+    is_integer_valued,
+    warn_of_empty_samples,
+    warn_of_many_components,
+)
 from klnmf.estimators.arguments import check_arguments
-from klnmf.estimators.completion import is_integer_valued
 from klnmf.model_selection.checkpoints import Fit, Runs, RunsFile
 from klnmf.model_selection.consensus_groups import Figures, grouped
 from klnmf.model_selection.consensus_null import null_counts

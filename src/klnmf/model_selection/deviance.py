@@ -27,29 +27,17 @@ from scipy.special import xlogy
 
 from klnmf.data.canonical import row_numbers
 from klnmf.data.sparse_data import CountData
+from klnmf.estimators.held_out import products
 from klnmf.support.array_types import Array, FloatArray
 
 BACKGROUNDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 0.7)
 UNKNOWN = 0.001  # ε₀
-
-_ENTRIES_AT_ONCE = 1 << 22  # products W_ik H_jk in memory
 
 
 def feature_shares(data: CountData, unit: float) -> FloatArray:
     """Share q of each feature in the training data, with one ``unit`` added to each."""
     columns = data.view(1)
     return np.asarray((columns.row_sums + unit) / (data.total + unit * columns.n_rows))
-
-
-def products(W: Array, H: Array, rows: Array, columns: Array) -> FloatArray:
-    """(W Hᵀ)_ij at these cells, in float64 and bounded memory."""
-    y = np.empty(len(rows))
-    step = max(1, _ENTRIES_AT_ONCE // W.shape[1])
-    for start in range(0, len(rows), step):
-        part = slice(start, start + step)
-        w, h = W[rows[part]].astype(np.float64), H[columns[part]].astype(np.float64)
-        y[part] = np.einsum("pk,pk->p", w, h)
-    return y
 
 
 class HeldOutCells(NamedTuple):

@@ -21,9 +21,8 @@ from klnmf.constraints.explained_cells import check_explained
 from klnmf.constraints.names import check_sample_order, feature_names_of
 from klnmf.data.not_counts import warn_if_not_counts
 from klnmf.data.sparse_data import view_of
-from klnmf.data.validation import EXACT_IN_FLOAT32, check_counts
+from klnmf.data.validation import EXACT_IN_FLOAT32, check_counts, is_integer_valued
 from klnmf.estimators.arguments import check_arguments
-from klnmf.estimators.completion import is_integer_valued
 from klnmf.model_selection.checkpoints import SearchFile
 from klnmf.model_selection.deviance import BACKGROUNDS
 from klnmf.model_selection.hold_out import ConstrainedCounts

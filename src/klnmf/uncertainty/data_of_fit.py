@@ -13,9 +13,9 @@ from klnmf.constraints.checks import check_constraints
 from klnmf.constraints.constraints import ComponentConstraints, Constraints, FitConstraints
 from klnmf.constraints.names import check_sample_order, names_seen_in_fit
 from klnmf.data.sparse_data import InMemoryData
+from klnmf.data.validation import is_integer_valued
 from klnmf.estimators.arguments import check_arguments
 from klnmf.estimators.base import FactorModel
-from klnmf.estimators.completion import is_integer_valued
 from klnmf.support.array_types import Array, FloatArray
 from klnmf.uncertainty.residual_moments import FittedRates
 

@@ -9,8 +9,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from sklearn.utils import check_random_state
 
-from klnmf.data.validation import check_counts
-from klnmf.estimators.completion import is_integer_valued, split_by_values
+from klnmf.data.validation import check_counts, is_integer_valued
 from klnmf.support.number_checks import checked_fraction
 from klnmf.uncertainty.overdispersion import Dispersion
 
@@ -86,7 +85,16 @@ def split_counts(
     varied = of_counts > 0.0
     size = 1.0 / of_counts[varied]
     p[varied] = generator.beta(share * size, (1.0 - share) * size)
-    return split_by_values(counts, generator.binomial(counts.data.astype(np.int64), p))
+    first = generator.binomial(counts.data.astype(np.int64), p).astype(counts.dtype)
+    rest = counts.data - first
+    return _with_values(counts, first), _with_values(counts, rest)
+
+
+def _with_values(X: sp.csr_array, values: npt.NDArray[Any]) -> sp.csr_array:
+    """Return X with other values, of which those that are 0 are not stored."""
+    part = sp.csr_array((values.copy(), X.indices.copy(), X.indptr.copy()), shape=X.shape)
+    part.eliminate_zeros()
+    return part
 
 
 def _checked_dispersion(given: Any, n_features: int) -> npt.NDArray[np.float64]:
