@@ -70,7 +70,7 @@ numpydoc_xref_aliases = {
         "klnmf.simulate.SimulatedCounts",
         "klnmf.solvers.Solver",
         "klnmf.topics.ComponentMatch",
-        "klnmf.topics.LabelProportions",
+        "klnmf.topics.MeanShares",
         "klnmf.topics.Probabilities",
     )
 }

@@ -27,8 +27,8 @@ from klnmf.topics import (  # noqa: E402
     component_shares,
     component_similarity,
     intertopic_coordinates,
-    label_proportions,
     match_components,
+    mean_shares,
     plsi_probabilities,
 )
 
@@ -256,7 +256,7 @@ def test_labels_against_components_are_mean_proportions() -> None:
     W, components = random_model(30, 4)
     labels = np.array(["north", "south", "east"])[np.arange(30) % 3]
     ax = plot_components_by_label(W, components, labels)
-    means = label_proportions(W, components, labels).proportions
+    means = mean_shares(W, components, labels).shares
     rows = shown_order(ax.yaxis.get_ticklabels())
     np.testing.assert_allclose(ax.images[0].get_array(), means.T[rows])
     assert [label.get_text() for label in ax.get_xticklabels()] == ["north", "south", "east"]

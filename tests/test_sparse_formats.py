@@ -95,7 +95,7 @@ OF_W: dict[str, Callable[[Any], Any]] = {
     "inverse_transform": MODEL.inverse_transform,
     "plsi_probabilities": lambda W: topics.plsi_probabilities(W, H),
     "component_shares": lambda W: topics.component_shares(H, W),
-    "label_proportions": lambda W: topics.label_proportions(W, H, ["a"] * N),
+    "mean_shares": lambda W: topics.mean_shares(W, H, ["a"] * N),
     "plot_structure": lambda W: plots.plot_structure(W, H),
     "differential_features": lambda W: differential_features(MODEL, COUNTS, W=W),
     "save": lambda W: MODEL.save(Path("nowhere"), W=W),

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import sparse
 
-from klnmf.topics import component_shares, label_proportions, plsi_probabilities
+from klnmf.topics import component_shares, plsi_probabilities
 
 Array = np.ndarray
 ENTRIES = st.sampled_from([0.0, 0.0, 1.0, 0.3, 7.0, 1e-6, 1e6])
@@ -99,23 +99,6 @@ def test_huge_factors_do_not_overflow() -> None:
     np.testing.assert_allclose(mixture.component, [0.25, 0.75])
 
 
-def test_means_by_label_leave_empty_samples_out() -> None:
-    W = np.array([[1.0, 3.0], [0.0, 0.0], [1.0, 1.0], [2.0, 0.0], [0.0, 0.0]])
-    labels = ["b", "b", "b", "a", "c"]
-    for representation in (W, sparse.csr_array(W)):
-        means = label_proportions(representation, np.eye(2), labels)
-        assert means.labels.tolist() == ["b", "a", "c"]
-        np.testing.assert_allclose(means.proportions, [[0.375, 0.625], [1.0, 0.0], [0.0, 0.0]])
-        assert means.n_samples.tolist() == [2, 1, 0]
-
-
-def test_labels_may_be_of_mixed_types() -> None:
-    labels = np.array(["x", None, 3, None], dtype=object)
-    means = label_proportions(np.ones((4, 1)), [[1.0]], labels)
-    assert means.labels.tolist() == ["x", None, 3]
-    assert means.n_samples.tolist() == [1, 2, 1]
-
-
 def test_wrong_arguments_are_named() -> None:
     with pytest.raises(
         ValueError, match=r"per component \(2\); got shape \(2, 3\)\. It looks tran"
@@ -123,5 +106,3 @@ def test_wrong_arguments_are_named() -> None:
         plsi_probabilities(np.ones((2, 3)), np.ones((2, 5)))
     with pytest.raises(ValueError, match="W must be nonnegative and finite"):
         plsi_probabilities([[1.0, -1.0]], np.ones((2, 5)))
-    with pytest.raises(ValueError, match=r"one entry per sample \(3\); got shape \(2,\)"):
-        label_proportions(np.ones((3, 1)), [[1.0]], ["a", "b"])

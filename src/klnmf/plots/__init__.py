@@ -14,6 +14,7 @@ from klnmf.plots.features import plot_component_sizes, plot_intervals, plot_top_
 from klnmf.plots.heat_maps import plot_component_similarity, plot_components_by_label
 from klnmf.plots.images import plot_components_as_images
 from klnmf.plots.intertopic import plot_intertopic_map
+from klnmf.plots.mean_shares import plot_mean_shares
 from klnmf.plots.model_selection import plot_consensus, plot_rank_selection
 from klnmf.plots.structure import plot_structure
 
@@ -27,6 +28,7 @@ __all__ = [
     "plot_intertopic_map",
     "plot_intervals",
     "plot_kkt_residual",
+    "plot_mean_shares",
     "plot_optimality_gap",
     "plot_rank_selection",
     "plot_structure",

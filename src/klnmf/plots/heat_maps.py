@@ -20,7 +20,7 @@ from klnmf.plots.style import (
     title,
 )
 from klnmf.support.array_types import FloatArray
-from klnmf.topics import component_similarity, label_proportions
+from klnmf.topics import component_similarity, mean_shares
 from klnmf.topics.checks import Names
 from klnmf.topics.matching import Similarity
 
@@ -112,9 +112,10 @@ def plot_components_by_label(
 
     Parameters
     ----------
-    W, components, labels
-        As in `klnmf.topics.label_proportions`, which gives the numbers. Labels are in the order of
-        first appearance.
+    W, components
+        As in `klnmf.topics.mean_shares`, which gives the numbers.
+    labels : sequence of shape (n_samples,)
+        Label of each sample: its groups there.
     feature_names : sequence of str, optional
         Names of the features, to label each component with the three most relevant ones.
     ax : matplotlib Axes, optional
@@ -132,11 +133,12 @@ def plot_components_by_label(
     >>> [label.get_text() for label in ax.get_xticklabels()]
     ['sea', 'land']
     """
-    means = label_proportions(W, components, labels)
-    table = means.proportions.T  # components × labels
+    means = mean_shares(W, components, labels)
+    filled = means.n_samples > 0
+    table = means.shares[filled].T  # components × labels
     names = component_names(components, feature_names)
     rows = np.lexsort((-table.max(axis=1), table.argmax(axis=1)))
-    texts = [str(label) for label in means.labels]
+    texts = [name for name, is_filled in zip(means.group_names, filled, strict=True) if is_filled]
     label_width, label_height = (0.07 * max(map(len, side)) for side in (names, texts))
     width, height = 1.6 + 0.25 * len(texts), 1.0 + 0.2 * len(names)
     ax = axes_or_new(ax, max(4.5, width + label_width), max(3.0, height + label_height))

@@ -30,7 +30,8 @@ from klnmf.topics.checks import (
     dense,
     sums,
 )
-from klnmf.topics.mixture import groups_of, plsi_probabilities
+from klnmf.topics.grouping import groups_of
+from klnmf.topics.mixture import plsi_probabilities
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

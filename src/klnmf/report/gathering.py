@@ -24,7 +24,7 @@ from klnmf.report.measures import (
 from klnmf.support.array_types import Array
 from klnmf.topics import Probabilities, plsi_probabilities
 from klnmf.topics.checks import checked_components, checked_names, checked_representation, dense
-from klnmf.topics.mixture import groups_of
+from klnmf.topics.grouping import groups_of, is_missing
 
 # Settings of the slider of the page, and the first one.
 RELEVANCE_WEIGHTS = np.arange(21) / 20
@@ -55,10 +55,21 @@ class Described:
     samples: list[str]
     labels: list[str] | None
     documents: Sequence[Any] | None
+    component_names: list[str] | None
+    metadata: dict[str, Sequence[Any]]
 
 
 def checked(
-    model: Any, W: Any, X: Any, feature_names: Any, sample_names: Any, labels: Any, documents: Any
+    model: Any,
+    W: Any,
+    X: Any,
+    *,
+    feature_names: Any,
+    sample_names: Any,
+    labels: Any,
+    documents: Any,
+    component_names: Any,
+    metadata: Any,
 ) -> Described:
     """Check the arguments of the report against each other."""
     for attribute in ("components_", "history_"):
@@ -83,6 +94,10 @@ def checked(
         feature_names = names_seen_in_fit(model)
     if documents is not None:
         _check_length("documents", documents, len(W))
+    for name, column in (metadata or {}).items():
+        _check_length(f"metadata[{name!r}]", column, len(W))
+    if component_names is not None:
+        component_names = checked_names(component_names, n_components, "component")
     return Described(
         model=model,
         components=components,
@@ -92,6 +107,8 @@ def checked(
         samples=checked_names(sample_names, len(W), "sample"),
         labels=None if labels is None else _labels(labels, len(W)),
         documents=documents,
+        component_names=component_names,
+        metadata=dict(metadata or {}),
     )
 
 
@@ -167,7 +184,7 @@ def _topics(
         topics.append(
             {
                 "id": int(k),
-                "name": _topic_name(described.words, scores[k]),
+                "name": _topic_name(described, int(k), scores[k]),
                 "size": _rounded(probabilities.component[k]),
                 "leading": int(leading[k]),
                 "breadth": _rounded(breadth[k]),
@@ -181,10 +198,12 @@ def _topics(
     return words, topics
 
 
-def _topic_name(words: list[str], scores: WordScores) -> str:
-    """Top words of a topic, which name it everywhere on the page."""
+def _topic_name(described: Described, k: int, scores: WordScores) -> str:
+    """Name of a topic, or else its top words, which name it everywhere on the page."""
+    if described.component_names is not None and described.component_names[k].strip():
+        return plain_text(described.component_names[k], LONGEST_NAME)
     places = most_relevant(scores, FIRST_WEIGHT, WORDS_IN_NAME)
-    leading = [plain_text(words[j], 24) for j in scores.columns[places]]
+    leading = [plain_text(described.words[j], 24) for j in scores.columns[places]]
     return ", ".join(leading) or "(empty)"
 
 
@@ -292,15 +311,7 @@ def _check_length(argument: str, values: Any, expected: int) -> None:
 
 def _labels(labels: Any, expected: int) -> list[str]:
     _check_length("labels", labels, expected)
-    return [NO_LABEL if _is_missing(x) else plain_text(x, LONGEST_NAME) for x in labels]
-
-
-def _is_missing(label: Any) -> bool:
-    """Whether a label is None, NaN or pandas' NA, which refuses to be compared."""
-    try:
-        return label is None or bool(label != label)
-    except TypeError:
-        return True
+    return [NO_LABEL if is_missing(x) else plain_text(x, LONGEST_NAME) for x in labels]
 
 
 def _rounded(value: float) -> float:

@@ -7,14 +7,16 @@ import os
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy.typing as npt
 
 from klnmf.report import gathering, reproduce, summary
 from klnmf.support.optional_packages import require
 from klnmf.support.whole_files import writing
-from klnmf.topics.checks import Names
+from klnmf.topics.checks import Names, checked_choice
+
+Vocabulary = Literal["texts", "counts"]
 
 # Joined in this order to one script.
 _SCRIPTS = (
@@ -35,6 +37,9 @@ def write_report(
     sample_names: Names | None = None,
     labels: Sequence[Any] | npt.NDArray[Any] | None = None,
     documents: Sequence[str] | None = None,
+    component_names: Sequence[str] | None = None,
+    metadata: Mapping[str, Sequence[Any]] | None = None,
+    vocabulary: Vocabulary | None = None,
     title: str | None = None,
     parameters: Mapping[str, Any] | None = None,
     rank_selection: Any = None,
@@ -67,6 +72,13 @@ def write_report(
         Label of each sample, to group the samples by.
     documents : sequence of str, optional
         Text of each sample. The report shows the beginning of the most typical ones.
+    component_names : sequence of str, optional
+        Names of the topics. By default, their top words.
+    metadata : mapping of str to sequence of shape (n_samples,), optional
+        Columns with a value per sample, such as dates or authors.
+    vocabulary : {"texts", "counts"}, optional
+        Words of the page: ``"texts"`` for documents, words and topics, ``"counts"`` for samples,
+        features and components. By default ``"texts"`` if ``documents`` are given.
     title : str, optional
         Title of the report.
     parameters : mapping of str to object, optional
@@ -105,7 +117,19 @@ def write_report(
     report.html <!doctype html>
     """
     environment = _environment()
-    described = gathering.checked(model, W, X, feature_names, sample_names, labels, documents)
+    if vocabulary is not None:
+        checked_choice(vocabulary, "vocabulary", get_args(Vocabulary))
+    described = gathering.checked(
+        model,
+        W,
+        X,
+        feature_names=feature_names,
+        sample_names=sample_names,
+        labels=labels,
+        documents=documents,
+        component_names=component_names,
+        metadata=metadata,
+    )
     extra = {
         gathering.plain_text(key): gathering.plain_text(value)
         for key, value in (parameters or {}).items()

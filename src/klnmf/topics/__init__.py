@@ -5,16 +5,15 @@ from klnmf.topics.distances import intertopic_coordinates, jensen_shannon_distan
 from klnmf.topics.features import format_topics, top_features
 from klnmf.topics.matching import ComponentMatch, component_similarity, match_components
 from klnmf.topics.mixture import (
-    LabelProportions,
     Probabilities,
     component_shares,
-    label_proportions,
     plsi_probabilities,
 )
+from klnmf.topics.shares_by_group import MeanShares, mean_shares
 
 __all__ = [
     "ComponentMatch",
-    "LabelProportions",
+    "MeanShares",
     "Probabilities",
     "coherence",
     "component_shares",
@@ -22,8 +21,8 @@ __all__ = [
     "format_topics",
     "intertopic_coordinates",
     "jensen_shannon_distances",
-    "label_proportions",
     "match_components",
+    "mean_shares",
     "plsi_probabilities",
     "top_features",
 ]

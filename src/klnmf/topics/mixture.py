@@ -1,16 +1,14 @@
-"""A fitted model as probabilities: PLSI, shares of components, proportions by label."""
+"""A fitted model as probabilities: PLSI, and the shares of components."""
 
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 
 from klnmf.support.array_types import FloatArray
 from klnmf.topics.checks import (
     checked_components,
     checked_representation,
-    dense,
     rows_scaled_to_one,
     scaled_to_one,
     sums,
@@ -126,74 +124,6 @@ def component_shares(components: Any, W: Any = None) -> FloatArray:
     if W is not None:
         mass = mass * sums(checked_representation(W, mass.size), axis=0)
     return scaled_to_one(mass)
-
-
-class LabelProportions(NamedTuple):
-    """Mean proportions of the samples of each label.
-
-    Attributes
-    ----------
-    labels : ndarray of shape (n_labels,)
-        The labels, in the order of first appearance.
-    proportions : ndarray of shape (n_labels, n_components)
-        Mean of P(z | d) over the samples of the label that are not empty; 0 if all are empty.
-    n_samples : ndarray of int, shape (n_labels,)
-        Number of samples of each label, without empty ones.
-    """
-
-    labels: npt.NDArray[Any]
-    proportions: FloatArray
-    n_samples: npt.NDArray[np.intp]
-
-
-def label_proportions(W: Any, components: Any, labels: Any) -> LabelProportions:
-    """Mean share of each component in the samples of each label.
-
-    Every sample counts the same, whatever its total. Empty samples are left out.
-
-    Parameters
-    ----------
-    W, components
-        As in `plsi_probabilities`.
-    labels : array-like of shape (n_samples,)
-        Label of each sample: strings, numbers, or other hashable objects.
-
-    Returns
-    -------
-    LabelProportions
-
-    Examples
-    --------
-    >>> from klnmf.topics import label_proportions
-    >>> W = [[1.0, 3.0], [1.0, 1.0], [2.0, 0.0]]
-    >>> means = label_proportions(W, [[1.0, 0.0], [0.0, 1.0]], ["b", "b", "a"])
-    >>> means.labels.tolist(), means.proportions.tolist()
-    (['b', 'a'], [[0.375, 0.625], [1.0, 0.0]])
-    """
-    proportions = plsi_probabilities(W, components).component_given_sample
-    groups, members = groups_of(labels, proportions.shape[0])
-    filled = sums(proportions, axis=1) > 0.0
-    counted = sp.csr_array(
-        (filled.astype(np.float64), (members, np.arange(members.size))),
-        shape=(len(groups), members.size),
-    )
-    counts = sums(counted, axis=1)
-    means = dense(counted @ proportions) / np.maximum(counts, 1.0)[:, np.newaxis]
-    return LabelProportions(groups, means, counts.astype(np.intp))
-
-
-def groups_of(labels: Any, n_samples: int) -> tuple[npt.NDArray[Any], npt.NDArray[np.intp]]:
-    """Distinct labels in the order of first appearance, and the position of each sample's label."""
-    given = np.asarray(labels)
-    if given.shape != (n_samples,):
-        raise ValueError(
-            f"labels must have one entry per sample ({n_samples}); got shape {given.shape}."
-        )
-    positions: dict[Any, int] = {}
-    member = [positions.setdefault(label, len(positions)) for label in given.tolist()]
-    groups = np.empty(len(positions), dtype=given.dtype)
-    groups[:] = list(positions)
-    return groups, np.array(member, dtype=np.intp)
 
 
 def _near_one(values: FloatArray) -> FloatArray:
