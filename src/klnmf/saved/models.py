@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -16,6 +16,7 @@ from klnmf.constraints.names import in_feature_order, names_seen_in_fit
 from klnmf.data.matrix_checks import checked_matrix
 from klnmf.data.validation import checked_input
 from klnmf.saved import arrays as packed
+from klnmf.saved.columns import pack_columns, unpack_columns
 from klnmf.saved.container import Container, SavedFileError, read_container, write_container
 from klnmf.saved.fields import Fields, number_to_json, shortened
 from klnmf.saved.parameters import parameters_from_json, parameters_to_json
@@ -37,6 +38,8 @@ class SavedModel:
         W, if it was saved.
     sample_names, feature_names : ndarray of str, or None
         Names, if they were saved or, for the features, seen in ``fit``.
+    sample_metadata : dict of list
+        Columns with a value for each sample, if they were saved.
     metadata : dict
         The ``metadata`` passed to ``save``.
     not_stored : list of str
@@ -49,6 +52,7 @@ class SavedModel:
     W: Any
     sample_names: Array | None
     feature_names: Array | None
+    sample_metadata: dict[str, list[Any]]
     metadata: dict[str, Any]
     not_stored: list[str]
     klnmf_version: str
@@ -70,6 +74,7 @@ class SavedToFiles:
         W: Any = None,
         sample_names: Sequence[str] | None = None,
         feature_names: Sequence[str] | None = None,
+        sample_metadata: Mapping[str, Sequence[Any]] | None = None,
         metadata: dict[str, Any] | None = None,
     ) -> None:
         """Save the fitted model to a file, in klnmf's open format (docs/format.md).
@@ -87,6 +92,8 @@ class SavedToFiles:
             W to save with the model.
         sample_names, feature_names : sequence of str, default=None
             Names to save with the model; ``feature_names_in_`` is always saved.
+        sample_metadata : mapping of str to sequence, default=None
+            Columns with a value for each sample: numbers, strings or dates (which become text).
         metadata : dict, default=None
             Anything that JSON can represent, for example a description of the data.
 
@@ -108,7 +115,8 @@ class SavedToFiles:
         >>> bool((loaded.transform(X) == model.transform(X)).all())
         True
         """
-        write_container(Path(path), _pack(self, W, sample_names, feature_names, metadata))
+        content = _pack(self, W, sample_names, feature_names, sample_metadata, metadata)
+        write_container(Path(path), content)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
@@ -147,6 +155,7 @@ def _pack(
     W: Any,
     sample_names: Sequence[str] | None,
     feature_names: Sequence[str] | None,
+    sample_metadata: Mapping[str, Sequence[Any]] | None,
     metadata: dict[str, Any] | None,
 ) -> Container:
     check_is_fitted(model, "components_")
@@ -204,6 +213,15 @@ def _pack(
         sample_names = _checked_names(sample_names, samples.get("n_samples"), "sample_names")
         packed.pack_names(arrays, "sample_names", sample_names)
         samples |= {"n_samples": len(sample_names), "have_names": True}
+    if sample_metadata:
+        lengths = {str(name): len(values) for name, values in sample_metadata.items()}
+        n_samples = samples.setdefault("n_samples", next(iter(lengths.values())))
+        for name, length in lengths.items():
+            if length != n_samples:
+                raise ValueError(
+                    f"sample_metadata[{name!r}] has {length} values for {n_samples} samples."
+                )
+        samples["metadata"] = pack_columns(arrays, sample_metadata)
     if samples:
         content["samples"] = samples
     return Container("model", content, arrays)
@@ -300,10 +318,17 @@ def _unpack(container: Container, estimator: Any) -> SavedModel:
         model._validate_params()
     except (TypeError, ValueError) as error:
         raise SavedFileError(str(error)) from error
-    W, sample_names = _unpack_samples(content, arrays, shape[0])
-    metadata, not_stored = content.take("metadata", dict), _names(content, "not_stored")
-    writer = container.klnmf_version
-    return SavedModel(model, W, sample_names, feature_names, metadata, not_stored, writer)
+    W, sample_names, columns = _unpack_samples(content, arrays, shape[0])
+    return SavedModel(
+        model=model,
+        W=W,
+        sample_names=sample_names,
+        feature_names=feature_names,
+        sample_metadata=columns,
+        metadata=content.take("metadata", dict),
+        not_stored=_names(content, "not_stored"),
+        klnmf_version=container.klnmf_version,
+    )
 
 
 def _names(fields: Fields, name: str) -> list[str]:
@@ -354,9 +379,9 @@ def _parameters(
 
 def _unpack_samples(
     content: Fields, arrays: dict[str, Array], n_components: int
-) -> tuple[Any, Array | None]:
+) -> tuple[Any, Array | None, dict[str, list[Any]]]:
     if "samples" not in content:
-        return None, None
+        return None, None, {}
     samples = content.fields("samples")
     n_samples = samples.whole("n_samples")
     W = names = None
@@ -364,4 +389,7 @@ def _unpack_samples(
         W = packed.unpack_matrix(arrays, "W", samples.fields("W"), (n_samples, n_components))
     if "have_names" in samples:
         names = packed.unpack_names(arrays, "sample_names", n_samples)
-    return W, names
+    columns = {}
+    if "metadata" in samples:
+        columns = unpack_columns(arrays, samples.take("metadata", list), n_samples)
+    return W, names, columns
