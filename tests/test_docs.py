@@ -36,6 +36,7 @@ MODULES = {  # and the page of the reference that each is on
     "klnmf.model_selection": "model_selection",
     "klnmf.uncertainty": "uncertainty",
     "klnmf.evaluation": "evaluation",
+    "klnmf.signatures": "signatures",
     "klnmf.simulate": "simulate",
     "klnmf.objective": "objective",
     "klnmf.solvers": "solvers",

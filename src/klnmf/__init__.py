@@ -55,6 +55,7 @@ _MODULES = (
     "plots",
     "readers",
     "report",
+    "signatures",
     "simulate",
     "solvers",
     "tl",

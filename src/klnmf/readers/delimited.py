@@ -103,8 +103,20 @@ class Tsv(Csv):
     """Tab-separated text: the same."""
 
     name = "tsv"
-    endings = (".tsv", ".tab")
+    endings = (".tsv", ".tab", ".all")
     delimiter = "\t"
+
+    def matches(self, path: Path) -> bool:
+        """Whether the name ends so, or the file is a .txt with a tab in its first line."""
+        return super().matches(path) or (path.suffix.lower() == ".txt" and _begins_with_tab(path))
+
+
+def _begins_with_tab(path: Path) -> bool:
+    """Whether the first line of a file holds a tab."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return b"\t" in file.readline(1 << 16)
 
 
 def _fields(path: Path, delimiter: str, encoding: str) -> Any:

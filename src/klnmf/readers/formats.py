@@ -14,6 +14,7 @@ from klnmf.readers.on_disk import Prepared
 from klnmf.readers.parquet import Parquet
 from klnmf.readers.table import CountTable, unique_features
 from klnmf.readers.tenx import TenX, TenXH5
+from klnmf.signatures import has_types_in_rows, say_turned
 from klnmf.support.input_files import ReadError
 from klnmf.support.option_names import option, options_in_use
 from klnmf.support.whole_files import naming, replacing
@@ -54,7 +55,7 @@ def read_counts(
     ``"h5ad"``      .h5ad of AnnData
     ``"loom"``      .loom, genes × cells, returned as cells × genes
     ``"csv"``       .csv, comma-separated: a table, or lines of row, column, count
-    ``"tsv"``       .tsv or .tab, tab-separated: a table, or lines of row, column, count
+    ``"tsv"``       .tsv, .tab, .all, or .txt with tabs: a table, or lines of row, column, count
     ``"parquet"``   .parquet: a table, or columns of row, column, count
     ``"uci"``       docword.NAME.txt, with vocab.NAME.txt beside it
     ``"svmlight"``  .svmlight, .libsvm or .svm; labels are kept
@@ -76,7 +77,8 @@ def read_counts(
         For h5ad and loom: the layer to read instead of the main matrix. For h5ad, ``"raw"`` reads
         AnnData's ``raw``.
     transpose : bool, default=False
-        Whether to exchange rows and columns. Use it for files that have samples in columns.
+        Whether to exchange rows and columns. Use it for files that have samples in columns. Tables
+        with mutation types in rows, as SigProfiler and COSMIC have them, are turned without it.
     **options
         Options of the format:
 
@@ -137,6 +139,9 @@ def read_counts(
         options["layer"] = layer
     table = format_to_read(path, format, options).read(path, **options)
     table = table.transposed() if transpose else table
+    if has_types_in_rows(table.row_names, table.column_names):
+        say_turned(str(path))
+        table = table.transposed()
     if table.column_names is not None:
         table.column_names = unique_features(table.column_names, str(path))
     return table

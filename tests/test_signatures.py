@@ -1,0 +1,152 @@
+"""Tables of mutation types are turned, and signatures are converted to other opportunities."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from klnmf import KLNMF
+from klnmf.readers import read_counts
+from klnmf.signatures import SBS96, change_opportunities, has_types_in_rows, samples_by_types
+from klnmf.simulate import simulate_counts
+
+COUNTS = np.random.default_rng(0).poisson(3.0, size=(4, 96))
+TUMOURS = ["TCGA-1", "TCGA-2", "TCGA-3", "TCGA-4"]
+
+
+def by_types(order: Any = SBS96) -> pd.DataFrame:
+    """Types × samples, as SigProfiler writes it."""
+    table = pd.DataFrame(COUNTS.T, index=list(SBS96), columns=TUMOURS)
+    table.index.name = "MutationType"
+    return table.loc[list(order)]
+
+
+def test_the_types_are_96_in_the_order_of_published_plots() -> None:
+    assert len(set(SBS96)) == 96
+    assert SBS96[:2] == ("A[C>A]A", "A[C>A]C")
+    assert (SBS96[16], SBS96[-1]) == ("A[C>G]A", "T[T>G]T")
+
+
+@pytest.mark.parametrize("name", ["a.all", "a.txt", "a.tsv", "a.csv"])
+def test_files_with_types_in_rows_are_turned(
+    name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / name
+    by_types(SBS96[::-1]).to_csv(path, sep="," if name.endswith("csv") else "\t")
+    with caplog.at_level(logging.WARNING, "klnmf.readers"):
+        table = read_counts(path)
+    assert "rows are mutation types" in caplog.text
+    assert table.row_names.tolist() == TUMOURS
+    assert table.column_names.tolist() == list(SBS96[::-1])
+    np.testing.assert_array_equal(table.X.toarray(), COUNTS[:, ::-1])
+    assert read_counts(path, transpose=True).row_names.tolist() == TUMOURS  # turned once, not twice
+
+
+def test_a_table_of_signatures_is_turned(tmp_path: Path) -> None:
+    # COSMIC's layout: the column Type and one of probabilities for each signature.
+    shares = by_types() / by_types().sum()
+    shares.index.name = "Type"
+    shares.to_csv(tmp_path / "reference.txt", sep="\t")
+    table = read_counts(tmp_path / "reference.txt")
+    assert table.shape == (4, 96)
+    np.testing.assert_allclose(table.X.sum(axis=1), 1.0)
+
+
+def test_other_tables_are_left_as_they_are(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "a.tsv"
+    by_types().T.to_csv(path, sep="\t")
+    assert read_counts(path).shape == (4, 96)
+    assert not caplog.text
+    (tmp_path / "note.txt").write_text("a letter without any tab\n")
+    with pytest.raises(ValueError, match="cannot be inferred"):
+        read_counts(tmp_path / "note.txt")
+
+
+@pytest.mark.parametrize(
+    ("kind", "is_type"),
+    [
+        ("A[C>A]G", True),
+        ("T:A[C>A]G", True),
+        ("AA[C>A]GT", True),
+        ("AC>TT", True),
+        ("1:Del:C:0", True),
+        ("3:Ins:R:2", True),
+        ("A[C>C]G", False),
+        ("A[G>A]G", False),
+        ("AC", False),
+    ],
+)
+def test_names_of_types(kind: str, is_type: bool) -> None:
+    assert has_types_in_rows([kind], ["sample"]) == is_type
+    assert not has_types_in_rows([kind, "total"], ["sample"])
+    assert not has_types_in_rows([kind], [kind])
+    assert not has_types_in_rows([], ["sample"])
+    assert not has_types_in_rows(None, ["sample"])
+
+
+def test_frames_are_turned_and_sorted(caplog: pytest.LogCaptureFixture) -> None:
+    turned = samples_by_types(by_types(SBS96[::-1]))
+    assert "the DataFrame" in caplog.text
+    pd.testing.assert_frame_equal(turned, by_types().T)
+    pd.testing.assert_frame_equal(samples_by_types(turned[turned.columns[::-1]]), turned)
+    few = turned[list(SBS96[:5][::-1])]
+    assert samples_by_types(few) is few
+
+
+# ---- opportunities -------------------------------------------------------------------------------
+
+
+def test_a_fit_to_an_exome_gives_the_signatures_of_the_genome() -> None:
+    _, W, H = simulate_counts(300, 96, 3, counts_per_sample=4000, random_state=0)
+    generator = np.random.default_rng(0)
+    genome = generator.uniform(10.0, 1000.0, 96)
+    exome = genome * generator.uniform(0.005, 0.05, 96)
+    X = generator.poisson(W @ (H.T * exome / genome) * 50)
+    model = KLNMF(3, random_state=0, tol=1e-6, dtype=np.float64)
+    W_exome = model.fit_transform(X)
+    found = change_opportunities(model.components_, SBS96, before=exome, after=genome)
+    np.testing.assert_allclose(found.components.sum(axis=1), 1.0)
+    # The same expected counts, written as W' (H' ∘ exome / genome).
+    W_genome = W_exome * found.scale
+    back = W_genome @ (found.components * exome / genome)
+    np.testing.assert_allclose(back, W_exome @ model.components_, rtol=1e-10)
+    # Of the planted signatures, and not of the exome's.
+    shares = (H / H.sum(axis=0)).T
+    for component in found.components:
+        assert np.abs(shares - component).sum(axis=1).min() < 0.06
+    # There and back.
+    there = change_opportunities(found.components, SBS96, before=genome, after=exome)
+    expected = model.components_ / model.components_.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(there.components, expected, rtol=1e-10)
+
+
+def test_opportunities_by_type_by_context_and_by_both_strands() -> None:
+    types = ["A[C>T]G", "T[T>A]C"]
+    by_array = change_opportunities([[0.5, 0.5]], types, after=[4.0, 1.0])
+    for opportunities in (
+        {"T[T>A]C": 1.0, "A[C>T]G": 4.0},
+        {"ACG": 4.0, "TTC": 1.0},
+        {"ACG": 3.0, "CGT": 1.0, "TTC": 0.25, "GAA": 0.75},
+        pd.Series({"ACG": 4.0, "TTC": 1.0}),
+    ):
+        found = change_opportunities([[0.5, 0.5]], types, after=opportunities)
+        np.testing.assert_allclose(found.components, by_array.components)
+        np.testing.assert_allclose(found.components, [[0.8, 0.2]])
+
+
+def test_wrong_opportunities_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"after has neither the type 'A\[C>T\]G'.*'ACG'"):
+        change_opportunities([[1.0]], ["A[C>T]G"], after={"ACA": 1.0})
+    with pytest.raises(ValueError, match="before must hold a number above 0 for each of the 1"):
+        change_opportunities([[1.0]], ["A[C>T]G"], before=[0.0])
+    with pytest.raises(ValueError, match="one column for each of the 2 types"):
+        change_opportunities([[1.0]], ["A[C>T]G", "A[C>T]A"])
+    empty = change_opportunities([[0.0]], ["A[C>T]G"])
+    assert empty.components.tolist() == [[0.0]]
