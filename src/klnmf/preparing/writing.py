@@ -4,11 +4,10 @@ Two stages, each of which writes whole files: the rows, then from them the colum
 rows are complete is gone on with.
 """
 
-import fcntl
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ from klnmf.preparing.stages import write_columns, write_header, write_rows
 from klnmf.readers import CountTable
 from klnmf.readers.formats import format_to_read
 from klnmf.readers.streams import CountStream, stream_of_matrix, stream_of_table
+from klnmf.support.file_locks import locked_folder
 from klnmf.support.option_names import option
 from klnmf.support.untrusted_json import read_json
 from klnmf.support.whole_files import naming
@@ -138,22 +138,19 @@ def prepare(
 def _held(partial: Path) -> Iterator[None]:
     """Make the folder, and keep others from writing to it at the same time."""
     partial.mkdir(exist_ok=True)
-    descriptor = os.open(partial, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        problem = f"{partial} is being written to by another process."
-        raise FileExistsError(f"{problem} Wait for it, or choose another name.") from None
-    try:
-        with naming(partial):
-            yield
-    except Exception:  # not KeyboardInterrupt: what is there can be gone on with
-        if not (partial / PROGRESS).exists():
-            shutil.rmtree(partial, ignore_errors=True)
-        raise
-    finally:
-        os.close(descriptor)
+    with ExitStack() as held:
+        try:
+            held.enter_context(locked_folder(partial))
+        except BlockingIOError:
+            problem = f"{partial} is being written to by another process."
+            raise FileExistsError(f"{problem} Wait for it, or choose another name.") from None
+        try:
+            with naming(partial):
+                yield
+        except Exception:  # not KeyboardInterrupt: what is there can be gone on with
+            if not (partial / PROGRESS).exists():
+                shutil.rmtree(partial, ignore_errors=True)
+            raise
 
 
 def _identity(data: Any, reading: dict[str, Any], dtype: Any) -> dict[str, Any] | None:

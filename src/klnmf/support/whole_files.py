@@ -6,7 +6,6 @@ leaves its temporary file behind; the next one that writes NAME removes it. A lo
 leftovers from the file of a writer that is still at work: the system releases it with the process.
 """
 
-import fcntl
 import gzip
 import os
 import re
@@ -15,6 +14,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, BinaryIO, cast
+
+from klnmf.support.file_locks import OPEN_FILES_MOVE, lock, remove_unless_locked
 
 
 @contextmanager
@@ -35,15 +36,20 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         raise OSError(problem)
     with naming(given):
         _remove_leftovers(path)
+        descriptor: int | None
         part, descriptor = _new_part(path)
         try:
             with naming(given, instead_of=part):
                 yield part
                 os.fsync(descriptor)  # of the file, also if another descriptor wrote to it
+                if not OPEN_FILES_MOVE:
+                    os.close(descriptor)
+                    descriptor = None
                 os.replace(part, path)
         finally:
+            if descriptor is not None:
+                os.close(descriptor)
             part.unlink(missing_ok=True)
-            os.close(descriptor)
         _sync_folder(path.parent)
 
 
@@ -83,8 +89,7 @@ def _new_part(path: Path) -> tuple[Path, int]:
     while True:
         part = path.with_name(f".{secrets.token_hex(4)}.part.{path.name}")
         descriptor = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
-        with suppress(OSError):  # a file system without locks
-            fcntl.flock(descriptor, fcntl.LOCK_EX)  # another writer may hold it, to remove it
+        lock(descriptor)  # another writer may hold it, to remove it
         if os.fstat(descriptor).st_nlink:
             return part, descriptor
         os.close(descriptor)  # another writer found it before it was locked, and removed it
@@ -97,12 +102,7 @@ def _remove_leftovers(path: Path) -> None:
         parts = [e.path for e in entries if pattern.fullmatch(e.name) and e.is_file()]
     for part in parts:
         with suppress(OSError):  # it is gone, or being written, or cannot be locked
-            descriptor = os.open(part, os.O_RDWR | os.O_NOFOLLOW)
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                os.unlink(part)
-            finally:
-                os.close(descriptor)
+            remove_unless_locked(part)
 
 
 def _sync_folder(folder: Path) -> None:

@@ -6,6 +6,7 @@ import mmap
 import os
 import weakref
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +26,7 @@ class ArrayWriter:
 
     def __init__(self, path: Path, dtype: npt.DTypeLike) -> None:
         self.path, self.dtype, self.length = path, np.dtype(dtype), 0
-        self._stream = path.open("wb")
+        self._stream: BinaryIO = path.open("wb")
         self._stream.write(bytes(NPY_HEADER))
 
     def append(self, values: Array) -> None:
@@ -44,8 +45,10 @@ class ArrayWriter:
             while len(values := np.fromfile(stream, self.dtype, BLOCK)):
                 written.append(values)
         self._stream.close()
+        written._stream.close()  # Windows renames no open file
         os.replace(written.path, self.path)
-        self._stream, self.dtype = written._stream, written.dtype
+        self._stream, self.dtype = self.path.open("r+b"), written.dtype
+        self._stream.seek(0, os.SEEK_END)
 
     def close(self) -> None:
         """Complete the file, down to the disk."""
@@ -103,10 +106,16 @@ class MappedArray:
             self._map.madvise(mmap.MADV_DONTNEED, first, self._end(stop) - first)
 
     def read(self, start: int, stop: int, target: Array | None = None) -> Array:
-        """Return a copy of some entries without the map; in ``target`` if it is given."""
+        """Return a copy of some entries; in ``target`` if it is given.
+
+        Without the map, whose pages would stay in memory, where the system has ``preadv``.
+        """
         target = np.empty(stop - start, self.dtype) if target is None else target
         rest, place = target.view(np.uint8).data, self._end(start)
         self.check_unchanged()
+        if not hasattr(os, "preadv"):  # Windows
+            target[:] = self.mapped[start:stop]
+            return target
         while rest and (n_read := os.preadv(self._descriptor, [rest[:_READ]], place)):
             rest, place = rest[n_read:], place + n_read
         if rest:
