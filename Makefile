@@ -21,7 +21,7 @@ INSTALL := $(PIP) install --quiet --no-build-isolation \
     --config-settings=cmake.define.KLNMF_WERROR=$(WERROR)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo install test test-slow lint types layers pytest fuzz sanitize docs format clean
+.PHONY: help venv demo install test test-slow lint types layers pytest fuzz sanitize docs check-version recipe format clean
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
@@ -36,6 +36,8 @@ $(VENV)/.stamp-venv:
 	    { echo "klnmf needs Python >= 3.11: make PYTHON=python3.12 ..." >&2; exit 1; }
 	@echo "==> creating $(VENV)"
 	@$(PYTHON) -m venv $(VENV)
+	@# Older ones do not know dependency groups.
+	@$(PIP) install --quiet --upgrade 'pip>=25.1'
 	@touch $@
 
 # The build backend and what it asks for (cmake and ninja where the machine has none).
@@ -53,7 +55,7 @@ $(VENV)/.stamp-plots: $(CORE_SOURCES) $(VENV)/.stamp-build-tools
 
 $(VENV)/.stamp-dev: $(CORE_SOURCES) $(VENV)/.stamp-build-tools
 	@echo "==> building and installing klnmf with the development tools"
-	@$(INSTALL) --editable '.[dev]'
+	@$(INSTALL) --editable '.[all]' --group dev
 	@# mypy looks for the generated stub beside the Python sources.
 	@cp $(VENV)/lib/python*/site-packages/klnmf/_core.pyi src/klnmf/_core.pyi
 	@touch $(VENV)/.stamp-plots $@
@@ -68,12 +70,13 @@ demo: $(VENV)/.stamp-plots  ## build, install and run the example
 
 test: lint types layers pytest  ## all checks and the fast tests
 
-lint: install  ## style of Python, C++ and spelling
+lint: install  ## style of Python, C++ and workflows, spelling
 	@echo "==> lint"
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
 	@$(if $(CPP_FILES),$(BIN)/clang-format --dry-run -Werror $(CPP_FILES))
 	@$(BIN)/codespell
+	@$(BIN)/zizmor --offline --quiet .github
 
 types: install  ## mypy
 	@echo "==> types"
@@ -145,7 +148,7 @@ sanitize: $(SAN_VENV)/.stamp $(STRESS) $(STRESS)_forked  ## thread pool under TS
 
 $(VENV)/.stamp-docs: $(CORE_SOURCES) $(VENV)/.stamp-build-tools
 	@echo "==> building and installing klnmf with the documentation tools"
-	@$(INSTALL) --editable '.[docs]'
+	@$(INSTALL) --editable '.[anndata,plots]' --group docs
 	@touch $(VENV)/.stamp-plots $@
 
 # What is generated from sources that have gone would stay: those pages are written anew each time.
@@ -154,6 +157,15 @@ docs: $(VENV)/.stamp-docs  ## build the documentation, with its gallery, into do
 	@rm -rf docs/api/generated
 	@$(BIN)/python -m sphinx -E -q -W --keep-going -b html docs docs/_build/html
 	@echo "documentation: $(CURDIR)/docs/_build/html/index.html"
+
+# ---- releases ---------------------------------------------------------------------------------------
+
+check-version:  ## whether TAG=v1.2.3 is the version that all files name
+	@python3 tools/check_version.py $(TAG)
+
+recipe: install  ## render the conda recipe, and compare it with pyproject.toml
+	@$(PIP) install --quiet py-rattler-build
+	@$(BIN)/python tools/render_recipe.py
 
 # ---- housekeeping -----------------------------------------------------------------------------------
 

@@ -48,7 +48,7 @@ class Solver:
     dense: bool = False
     # Iterations of the package's own default call, where that minimises the same objective.
     default_iterations: int | None = None
-    how_to_get: str = 'pip install ".[peers]"'
+    how_to_get: str = 'pip install --group peers ".[plots]"'
 
     @property
     def is_in_r(self) -> bool:

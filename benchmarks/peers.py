@@ -3,10 +3,11 @@
     python -m benchmarks.peers --quick --out DIR        # embedded corpus, a few seconds per solver
     python -m benchmarks.peers --data DIR --out DIR     # everything: many hours
 
-``pip install ".[peers]"`` installs the peers; fastTopics is run where R has it. Missing ones are
-listed and left out. Each run is a separate process whose result is a file in OUT/runs. A run with a
-result file is not repeated (unless --again names its solver), so the benchmark can be interrupted
-and resumed. OUT/peers.json, OUT/peers.md and OUT/plots are rebuilt from these files each time.
+``pip install --group peers ".[plots]"`` installs the peers; fastTopics is run where R has it.
+Missing ones are listed and left out. Each run is a separate process whose result is a file in
+OUT/runs. A run with a result file is not repeated (unless --again names its solver), so the
+benchmark can be interrupted and resumed. OUT/peers.json, OUT/peers.md and OUT/plots are rebuilt
+from these files each time.
 """
 
 from __future__ import annotations

@@ -120,6 +120,20 @@ def test_all_targets_of_make_share_one_build(warnings: str) -> None:
         planned = subprocess.run(run, cwd=root, capture_output=True, text=True, check=True).stdout
         installs = [line for line in planned.splitlines() if " --editable " in line]
         assert len(installs) == 1
-        settings.add(re.sub(r" --editable '\.\[\w+\]'", "", installs[0]))
+        settings.add(re.sub(r" --editable '\.\[[\w,]+\]'( --group \w+)?", "", installs[0]))
     assert len(settings) == 1
     assert f"KLNMF_WERROR={warnings}" in settings.pop()
+
+
+def test_a_tag_is_released_only_if_all_files_name_its_version() -> None:
+    root = Path(__file__).parents[1]
+    project = tomllib.loads(root.joinpath("pyproject.toml").read_text(encoding="utf-8"))
+    right = f"v{project['project']['version']}"
+    for tag, status in ((right, 0), (f"{right}.1", 1)):
+        command = [sys.executable, root / "tools" / "check_version.py", tag]
+        found = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert found.returncode == status, found.stderr
+    assert all(
+        f"{name} names version" in found.stderr
+        for name in ("pyproject.toml", "CHANGELOG.md", "CITATION.cff", "recipe/recipe.yaml")
+    )
