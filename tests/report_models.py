@@ -72,6 +72,12 @@ def written_example(path: Path, **arguments: Any) -> Path:
         "sample_names": names,
         "labels": labels,
         "documents": [f"{HOSTILE} text of {name}" for name in names],
+        "component_names": [HOSTILE, *(f"name {k}" for k in range(1, 6))],
+        "metadata": {
+            "year": np.arange(90) // 10 + 1990,
+            HOSTILE: ["only", "a", "few"] * 30,
+            "place": [HOSTILE, "here"] * 45,
+        },
         "title": HOSTILE,
         "parameters": {"input": HOSTILE, HOSTILE: HOSTILE},
     }

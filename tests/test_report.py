@@ -19,6 +19,7 @@ from sklearn.decomposition import NMF
 from klnmf import KLNMF
 from klnmf.datasets import load_bible
 from klnmf.support.percentages import percentage
+from klnmf.topics import mean_shares
 from report_models import HOSTILE, model_of, random_factors, written_example
 
 pytest.importorskip("jinja2")
@@ -96,6 +97,7 @@ def test_page_of_a_real_fit_tells_what_was_fitted(tmp_path: Path) -> None:
     )
     page = page_of(path)
     text = page.text
+    assert text.index("Components") < text.index("The fit converged")  # what was found comes first
     assert "The fit converged" in text
     assert f"{model.divergence_:,.0f}" in text
     assert f"by more than {percentage(model.optimality_gap_)} (tol = 1 %)" in text
@@ -151,6 +153,10 @@ def test_hostile_names_stay_names(tmp_path: Path) -> None:
     data = page.data
     cut = HOSTILE[:59] + "…"
     assert cut in data["words"]
+    columns = {column["name"]: column for column in data["columns"]}
+    assert HOSTILE in columns
+    assert HOSTILE[:39] + "…" in columns["place"]["groups"]
+    assert HOSTILE in [topic["name"] for topic in data["topics"]]
     assert HOSTILE[:79] + "…" in data["samples"]["names"] or HOSTILE in data["samples"]["names"]
     [block] = re.findall(r'<script type="application/json"[^>]*>(.*?)</script>', html, re.DOTALL)
     assert not set("<>&\u2028\u2029") & set(block)
@@ -334,7 +340,7 @@ def test_excerpts_are_short_and_of_typical_samples_only(tmp_path: Path) -> None:
     typical = {sample for topic in data["topics"] for sample, _ in topic["typical"]}
     assert {int(place) for place in data["samples"]["excerpts"]} == typical
     for place, excerpt in data["samples"]["excerpts"].items():
-        number = data["samples"]["names"][int(place)].removeprefix("sample ")
+        number = data["samples"]["names"][int(place)].removeprefix("document ")
         assert excerpt.startswith(f"text of {number} long")
         assert len(excerpt) == LONGEST_EXCERPT
 
@@ -348,9 +354,78 @@ def test_names_come_from_the_model_and_series_by_position(tmp_path: Path) -> Non
     data = report_of(
         tmp_path, components, np.eye(2), model=model, documents=texts, labels=labels
     ).data
-    assert data["words"] == ["sea", "ship"]
+    assert sorted(data["words"]) == ["sea", "ship"]
     assert data["samples"]["excerpts"] == {"0": "first", "1": "second"}
     assert data["samples"]["labels"] == ["x", "(no label)"]
+
+
+def test_names_of_components_are_shown_and_others_named_by_their_words(tmp_path: Path) -> None:
+    data = report_of(
+        tmp_path, np.eye(2), np.diag([2.0, 1.0]), component_names=["Weather", " "]
+    ).data
+    assert [topic["name"] for topic in data["topics"]] == ["Weather", "feature 1"]
+
+
+def test_one_vocabulary_for_texts_and_one_for_counts(tmp_path: Path) -> None:
+    W, components = random_factors(40, 30, 3)
+    arguments: dict[str, Any] = {"labels": ["a", "b"] * 20}
+    texts = report_of(tmp_path, components, W, W @ components, documents=["text"] * 40, **arguments)
+    counts = report_of(tmp_path, components, W, W @ components, **arguments)
+    of_texts, of_counts = r"\b(topic|word|document)", r"\b(component|feature|sample)"
+    # Code is code in both.
+    plain = counts.text.split("In Python")[0]
+    assert re.findall(of_texts, plain, flags=re.IGNORECASE) == []
+    assert "40 samples × 30 features, 3 components" in plain
+    plain = texts.text.split("In Python")[0].replace("components_", "")
+    assert re.findall(of_counts, plain, flags=re.IGNORECASE) == []
+    assert "40 documents × 30 words, 3 topics" in plain
+    assert (texts.data["words"][0][:5], counts.data["words"][0][:8]) == ("word ", "feature ")
+    asked = report_of(tmp_path, components, W, vocabulary="texts").data
+    assert asked["terms"] == {"sample": "document", "feature": "word", "component": "topic"}
+
+
+def test_every_word_of_the_model_is_in_the_index_with_its_topics(tmp_path: Path) -> None:
+    W, components = random_factors(60, 900, 5)
+    components[:, 7] = 0.0  # in no topic
+    data = report_of(tmp_path, components, W).data
+    mass = W.sum(axis=0)[:, np.newaxis] * components
+    used = np.flatnonzero(mass.sum(axis=0))
+    assert sorted(data["words"]) == sorted(f"feature {j}" for j in used)
+    assert data["n_words"] == len(used) == len(data["words"])
+    shares, overall = mass / np.maximum(mass.sum(axis=0), 1e-300), mass.sum(axis=0) / mass.sum()
+    rarity = data["rarity"]
+    assert rarity == sorted(rarity)  # the most frequent first
+    for name, packed, rare in zip(data["words"], data["word_topics"], rarity, strict=True):
+        j = int(name.removeprefix("feature "))
+        assert rare == pytest.approx(-100 * np.log(overall[j]), abs=0.51)
+        assert packed[0] == shares[:, j].argmax()
+        for k, thousandths in zip(packed[::2], packed[1::2], strict=True):
+            assert thousandths == pytest.approx(1000 * shares[k, j], abs=0.51)
+
+
+def test_columns_are_shown_as_far_as_a_chart_can_hold_them(tmp_path: Path) -> None:
+    W, components = random_factors(60, 20, 3)
+    days = np.datetime64("2001-01-01") + 30 * np.arange(60)
+    metadata = {
+        "date": days,
+        "name": [f"document {i}" for i in range(60)],
+        "constant": ["same"] * 60,
+        "place": ["north", None, "south"] * 20,
+        "tags": [["a"], ["b"]] * 30,
+    }
+    data = report_of(tmp_path, components, W, metadata=metadata, labels=[1, 2] * 30).data
+    columns = {column["name"]: column for column in data["columns"]}
+    assert list(columns) == ["date", "place", "tags", "label"]
+    assert data["left_out"] == ["name", "constant"]
+    assert columns["date"]["every"] == "quarter"
+    assert columns["date"]["groups"][:2] == ["2001-01", "2001-04"]
+    assert columns["date"]["at"][1] - columns["date"]["at"][0] == 90
+    assert columns["place"]["missing"] == 20
+    assert columns["tags"]["groups"] == ["['a']", "['b']"]
+    means = mean_shares(W, components, metadata["place"])
+    for end in ("share", "lower", "upper"):
+        expected = getattr(means, "shares" if end == "share" else end).T
+        np.testing.assert_allclose(columns["place"][end], 10_000 * expected, atol=0.51)
 
 
 def test_missing_seed_is_pointed_out(tmp_path: Path) -> None:
@@ -379,6 +454,17 @@ def test_missing_seed_is_pointed_out(tmp_path: Path) -> None:
         ({"labels": "abc"}, TypeError, "labels must be a sequence with one entry per sample"),
         ({"documents": ["a"]}, ValueError, "documents has 1 entries for 3 samples"),
         ({"documents": iter("abc")}, TypeError, "documents must be a sequence"),
+        (
+            {"metadata": {"year": [1]}},
+            ValueError,
+            r"metadata\['year'\] has 1 entries for 3 samples",
+        ),
+        ({"component_names": ["a"]}, ValueError, "component_names has 1 names for 2 components"),
+        (
+            {"vocabulary": "genes"},
+            ValueError,
+            "vocabulary must be 'texts' or 'counts'; got 'genes'",
+        ),
     ],
 )
 def test_wrong_arguments_are_named_and_nothing_is_written(

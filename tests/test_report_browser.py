@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +24,7 @@ pytest.importorskip("jinja2")
 
 from klnmf.model_selection import RankSelection
 from klnmf.report import write_report
+from klnmf.topics import mean_shares
 
 HOW_TO_GET_ONE = (
     "No browser for the tests of the report: install Chromium and its driver (Debian and Ubuntu: "
@@ -92,6 +94,11 @@ def texts(page: Any, selector: str) -> list[str]:
     return found
 
 
+def all_of(page: Any, selector: str) -> list[Any]:
+    found: list[Any] = page.find_elements("css selector", selector)
+    return found
+
+
 def words_of(page: Any, topic: str) -> list[str]:
     return texts(page, f"#{topic} .words .name")
 
@@ -128,7 +135,8 @@ def test_loads_without_messages_and_shows_every_part(page: Any) -> None:
     assert len(texts(page, "#topic-table tbody tr")) == 6
     assert len(texts(page, ".strip svg")) == 3
     assert page.find_element("css selector", "#convergence .curve.gap").get_attribute("d")
-    assert all(len(texts(page, f"#topic-{k} .typical li")) == 5 for k in range(6))
+    rows = "tbody tr:not(.excerpt)"
+    assert all(len(texts(page, f"#topic-{k} .typical {rows}")) == 5 for k in range(6))
     assert page.execute_script("return performance.getEntriesByType('resource').length") == 0
 
 
@@ -213,35 +221,125 @@ def test_slider_ranks_words_between_frequency_and_lift(page: Any) -> None:
     assert texts(page, "#relevance-value") == ["λ = 0.95"]
 
 
-def test_search_filters_cards_and_samples_and_marks_what_it_found(page: Any) -> None:
-    _, components = random_factors(90, 80, 6)
+def test_search_finds_every_word_and_leads_to_its_topics(page: Any) -> None:
+    W, components = random_factors(90, 80, 6)
+    mass = W.sum(axis=0)[:, np.newaxis] * components
     type_in(page, "#search", "WORD77")
-    with_word = [k for k in range(6) if components[k, 77] > 0.0]
-    assert 0 < len(with_word) < 6
-    shown = page.execute_script(
-        "return [...document.querySelectorAll('.card')].filter(e => !e.hidden).map(e => e.id)"
-    )
-    assert sorted(shown) == [f"topic-{k}" for k in with_word]
-    # Wherever it ranks, the word is there to be seen.
-    assert all("word77" in words_of(page, card) for card in shown)
-    assert texts(page, ".card mark") == ["word77"] * len(with_word)
-    assert texts(page, "#search-status")[0].startswith(f"{len(with_word)} topic")
-    assert len(texts(page, "#topic-table tbody tr")) == len(with_word)
-    assert texts(page, "#sample-table tbody tr") == []
+    topics = [
+        int(k) for k in np.argsort(-mass[:, 77])[:3] if mass[k, 77] > 0.02 * mass[:, 77].sum()
+    ]
+    assert len(topics) > 0
+    links = texts(page, "#search-results a")
+    assert [int(link.split(" · ")[0]) for link in links] == topics
+    assert texts(page, "#search-results mark") == ["word77"]
+    [status] = texts(page, "#search-status")
+    assert status.startswith("1 word, 0 topics and 0 documents match. Searched: all 78 words")
 
-    press(page, "\ue007")  # Enter goes to what was found
-    assert 0 <= top_of(page, "#ranking") < 300
-    assert top_of(page, "#search-status") < 100  # which stays in view
-    press(page, "\ue00c")  # Escape
-    assert len(texts(page, ".card")) == 6
+    card = press(page, "\ue007")  # Enter follows the first link
+    assert card.get_attribute("id") == f"topic-{topics[0]}"
+    assert "word77" in words_of(page, f"topic-{topics[0]}")  # wherever it ranks
+    assert texts(page, ".card mark") == ["word77"]
+    share = mass[topics[0], 77] / mass[:, 77].sum()
+    [cells] = page.execute_script(
+        "return [...document.querySelectorAll('tr.found')]"
+        ".map(e => [...e.querySelectorAll('.number')].map(c => parseFloat(c.textContent)))"
+    )
+    within = components[topics[0], 77] / components[topics[0]].sum()
+    assert cells == pytest.approx([100 * within, 100 * share], rel=0.03, abs=0.51)
+    assert texts(page, "#search-results") == []
+    dimmed = {int(e.get_attribute("data-topic")) for e in all_of(page, ".bubble.dimmed")}
+    assert dimmed == set(range(6)) - set(topics)
+    heading = page.find_element("css selector", f"#topic-{topics[0]} h3 button")
+    page.execute_script("arguments[0].click()", heading)  # not chosen any more
+    assert texts(page, ".card mark") == []
+    assert all_of(page, ".bubble.dimmed") == []
+
+
+def test_search_finds_topics_and_documents(page: Any) -> None:
     type_in(page, "#search", "sample 33")
-    assert len(texts(page, "#sample-table tbody tr")) == 1
-    assert len(texts(page, ".card")) >= 1
-    assert set(texts(page, ".card mark")) == {"sample 33"}
-    press(page, "\ue00c")
+    assert texts(page, "#search-results a") == ["sample 33"]
+    card = press(page, "\ue007")
+    assert texts(page, ".card mark") == ["sample 33"]
+    assert "selected" in card.get_attribute("class")
+    press(page, "/")
+    type_in(page, "#search", "name 4")
+    assert texts(page, "#search-results a") == ["4 · name 4"]
+    press(page, "\ue00c")  # Escape
+    assert texts(page, "#search-results a") == []
     type_in(page, "#search", "nothing like this")
-    assert texts(page, ".card") == []
-    assert texts(page, "#search-status")[0].startswith("0 topics and 0 documents match")
+    assert texts(page, "#search-status")[0].startswith("0 words, 0 topics and 0 documents match")
+
+
+def test_words_that_lead_no_topic_are_found(driver: Any, tmp_path: Path) -> None:
+    W, components = random_factors(60, 3000, 4)
+    page = opened(driver, write_report(tmp_path / "report.html", model_of(components), W))
+    mass = W.sum(axis=0)[:, np.newaxis] * components
+    j = int(np.argsort(np.where(mass.sum(axis=0) > 0, mass.sum(axis=0), np.inf))[0])  # the rarest
+    type_in(page, "#search", f"feature {j}")
+    press(page, "\ue007")
+    best = int(mass[:, j].argmax())
+    assert texts(page, f"#topic-{best} mark") == [f"feature {j}"]
+    numbers = texts(page, "tr.found .number")
+    assert len(numbers) == 2
+    assert all("NaN" not in number for number in numbers)
+    assert driver.get_log("browser") == []
+
+
+def test_shares_by_column_are_drawn_with_their_numbers(page: Any) -> None:
+    assert next(o.text for o in all_of(page, "#column option")) == "year"
+    W, components = random_factors(90, 80, 6)
+    means = mean_shares(W, components, np.arange(90) // 10)
+    assert len(texts(page, "#column-chart .mean")) == 9
+    assert len(texts(page, "#column-chart .band")) == 8
+    topic = int(page.execute_script("return document.getElementById('column-topic').value"))
+    rows = page.execute_script(
+        "return [...document.querySelectorAll('#column-table tbody tr')]"
+        ".map(e => [...e.cells].map(c => c.textContent))"
+    )
+    assert [row[0] for row in rows] == [str(year) for year in range(1990, 1999)]
+    for row, share in zip(rows, means.shares[:, topic], strict=True):
+        assert float(row[2].split()[0]) == pytest.approx(100 * share, abs=0.51)
+    page.execute_script(
+        "const c = document.getElementById('column'); c.value = '2';"
+        "c.dispatchEvent(new Event('change'))"
+    )
+    assert len(texts(page, "#column-chart .interval")) == 2
+    assert len(texts(page, "#column-chart polygon")) == 0
+    page.execute_script(
+        "const c = document.getElementById('column-topic'); c.value = '3';"
+        "c.dispatchEvent(new Event('change'))"
+    )
+    assert texts(page, "#column-table-heading") == ["3 · name 3"]
+    assert "selected" in page.find_element("css selector", "#topic-3").get_attribute("class")
+
+
+def test_counts_and_texts_have_words_of_their_own(driver: Any, tmp_path: Path) -> None:
+    W, components = random_factors(40, 30, 3)
+    labels = ["a", "b"] * 20
+    for vocabulary, foreign in (("counts", "topic|word|document"), ("texts", "component|feature")):
+        path = tmp_path / "report.html"
+        page = opened(
+            driver,
+            write_report(path, model_of(components), W, labels=labels, vocabulary=vocabulary),
+        )
+        # Names of features, titles and labels for screen readers too, but neither code nor ids.
+        found = page.execute_script(
+            "document.querySelectorAll('pre, code').forEach(e => e.remove());"
+            "return [document.body.innerText, ...[...document.querySelectorAll('*')].flatMap(e => "
+            "['title', 'aria-label', 'placeholder'].map(a => e.getAttribute(a) ?? ''))].join(' ')"
+        )
+        assert re.findall(rf"\b({foreign})s?\b", found, flags=re.IGNORECASE) == []
+
+
+def test_every_column_of_every_table_has_a_title(page: Any) -> None:
+    untitled = page.execute_script(
+        "return [...document.querySelectorAll('table:not(.facts)')].filter(t => {"
+        "const heads = [...t.rows[0].cells];"
+        "return heads.length !== Math.max(...[...t.rows].map(r => "
+        "[...r.cells].reduce((n, c) => n + c.colSpan, 0))) || heads.some(h => !h.textContent);"
+        "}).map(t => t.outerHTML.slice(0, 100))"
+    )
+    assert untitled == []
 
 
 def test_tables_sort_both_ways(page: Any) -> None:
@@ -384,5 +482,5 @@ def test_one_topic_without_labels_or_history(driver: Any, tmp_path: Path) -> Non
     assert len(texts(page, ".strip.alone svg")) == 1
     empty = model_of(np.zeros((2, 3)), history_=[])
     page = opened(driver, write_report(tmp_path / "report.html", empty, np.zeros((2, 2))))
-    assert texts(page, ".card h4") == ["No document uses this topic"] * 2
+    assert texts(page, ".card caption") == ["No sample uses this component"] * 2
     assert driver.get_log("browser") == []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import math
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -198,7 +197,7 @@ def _check_is_checkpoint(path: Path) -> None:
 
 def say_outcome(args: argparse.Namespace, model: KLNMF) -> None:
     """Print whether a fit converged."""
-    from klnmf.support.percentages import percentage
+    from klnmf.estimators.fitted import bound_in_words
 
     state = "converged" if model.converged_ else "not converged"
     seconds = model.history_[-1]["seconds"]
@@ -206,9 +205,8 @@ def say_outcome(args: argparse.Namespace, model: KLNMF) -> None:
         f"{state} after {model.n_iter_} iterations, {seconds:.2f} s: KL divergence "
         f"{model.divergence_:.8g}"
     )
-    gap = model.optimality_gap_
-    if model.converged_ or math.isfinite(gap):
-        bound = percentage(gap) if gap <= model.tol or not model.converged_ else "rounding"
+    bound = bound_in_words(model)
+    if bound is not None:
         text += f"; no other W or H could lower the objective by more than {bound}"
     say(args, text)
 

@@ -14,6 +14,21 @@ from klnmf.estimators.base import FactorModel
 from klnmf.solvers.base import State
 from klnmf.solvers.loop import Record
 from klnmf.support.array_types import FloatArray
+from klnmf.support.percentages import percentage
+
+ROUNDING = "rounding"
+
+
+def bound_in_words(model: Any) -> str | None:
+    """Return by how much another W or H could lower the objective at most; None if unknown.
+
+    A fit may converge with a gap above ``tol``: then X is fitted nearly exactly, and both the
+    objective and the bound are rounding.
+    """
+    gap = model.optimality_gap_
+    if model.converged_ and gap > model.tol:
+        return ROUNDING
+    return percentage(gap) if math.isfinite(gap) else None
 
 
 class FittedModel(FactorModel):

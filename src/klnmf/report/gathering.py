@@ -10,6 +10,7 @@ import scipy.sparse as sp
 
 from klnmf.constraints.names import names_seen_in_fit
 from klnmf.data.validation import check_counts
+from klnmf.report.columns import shares_by_column
 from klnmf.report.measures import (
     DECIMALS,
     WordScores,
@@ -21,6 +22,9 @@ from klnmf.report.measures import (
     typical_samples,
     word_scores,
 )
+from klnmf.report.plain_text import plain_text
+from klnmf.report.vocabulary import Terms, terms_of
+from klnmf.report.word_index import word_index
 from klnmf.support.array_types import Array
 from klnmf.topics import Probabilities, plsi_probabilities
 from klnmf.topics.checks import checked_components, checked_names, checked_representation, dense
@@ -57,6 +61,7 @@ class Described:
     documents: Sequence[Any] | None
     component_names: list[str] | None
     metadata: dict[str, Sequence[Any]]
+    terms: Terms
 
 
 def checked(
@@ -70,6 +75,7 @@ def checked(
     documents: Any,
     component_names: Any,
     metadata: Any,
+    vocabulary: Any,
 ) -> Described:
     """Check the arguments of the report against each other."""
     for attribute in ("components_", "history_"):
@@ -92,10 +98,14 @@ def checked(
             )
     if feature_names is None:
         feature_names = names_seen_in_fit(model)
+    terms = terms_of(vocabulary, has_documents=documents is not None)
     if documents is not None:
         _check_length("documents", documents, len(W))
-    for name, column in (metadata or {}).items():
+    columns = dict(metadata or {})
+    for name, column in columns.items():
         _check_length(f"metadata[{name!r}]", column, len(W))
+    if labels is not None:
+        columns |= {"label": labels}
     if component_names is not None:
         component_names = checked_names(component_names, n_components, "component")
     return Described(
@@ -103,12 +113,13 @@ def checked(
         components=components,
         W=W,
         X=X,
-        words=checked_names(feature_names, n_features),
-        samples=checked_names(sample_names, len(W), "sample"),
+        words=_names(feature_names, n_features, "feature", terms.feature),
+        samples=_names(sample_names, len(W), "sample", terms.sample),
         labels=None if labels is None else _labels(labels, len(W)),
         documents=documents,
         component_names=component_names,
-        metadata=dict(metadata or {}),
+        metadata={plain_text(name, LONGEST_NAME): values for name, values in columns.items()},
+        terms=terms,
     )
 
 
@@ -122,6 +133,7 @@ def payload(described: Described, rank_selection: Any = None) -> dict[str, Any]:
     listed = np.unique(np.concatenate([*(members for _, _, members in drawn), *typical]))
     place = {int(sample): at for at, sample in enumerate(listed)}
     words, topics = _topics(described, probabilities, n_words)
+    columns, left_out = shares_by_column(described.W, described.components, described.metadata)
     for topic in topics:
         best = typical[topic["id"]]
         shares = probabilities.component_given_sample[best, topic["id"]]
@@ -129,8 +141,11 @@ def payload(described: Described, rank_selection: Any = None) -> dict[str, Any]:
             [place[int(i)], _per_mille(s)] for i, s in zip(best, shares, strict=True)
         ]
     return {
-        "words": words,
+        "terms": described.terms._asdict(),
+        **words,
         "topics": topics,
+        "columns": columns,
+        "left_out": left_out,
         "samples": _samples(described, probabilities, listed, np.unique(np.concatenate(typical))),
         "groups": [
             {"name": name, "count": count, "samples": [place[int(i)] for i in members]}
@@ -157,26 +172,24 @@ def _rank(selection: Any) -> dict[str, Any]:
     }
 
 
-def plain_text(value: Any, longest: int | None = None) -> str:
-    """Return text without lone surrogates and NUL, which no file can hold, and not too long."""
-    text = str(value).encode("utf-8", "replace").decode("utf-8").replace("\0", "�")
-    return text if longest is None or len(text) <= longest else text[: longest - 1] + "…"
-
-
 # ---- topics --------------------------------------------------------------------------------------
 
 
 def _topics(
     described: Described, probabilities: Probabilities, n_words: int
-) -> tuple[list[str], list[dict[str, Any]]]:
-    """Names of the words in use, and the topics, largest first, which refer to them."""
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return the words, and the topics, largest first, which refer to them."""
     scores = word_scores(probabilities)
     kept = [leading_at_any_weight(score, RELEVANCE_WEIGHTS, n_words) for score in scores]
-    columns = np.unique(np.concatenate([s.columns[k] for s, k in zip(scores, kept, strict=True)]))
-    words = [plain_text(described.words[j], LONGEST_WORD) for j in columns]
+    leading = np.unique(np.concatenate([s.columns[k] for s, k in zip(scores, kept, strict=True)]))
+    index = word_index(
+        probabilities, leading, lambda j: plain_text(described.words[j], LONGEST_WORD)
+    )
+    place = np.empty(len(described.words), dtype=np.intp)
+    place[index.columns] = np.arange(index.columns.size)
     positions = topic_positions(probabilities.feature_given_component)
     largest = probabilities.component_given_sample.argmax(axis=1)[probabilities.sample > 0.0]
-    leading = np.bincount(largest, minlength=len(scores))
+    largest_in = np.bincount(largest, minlength=len(scores))
     breadth, alone = effective_words(probabilities), exclusivity(probabilities)
     topics = []
     for k in np.argsort(-probabilities.component, kind="stable"):
@@ -186,16 +199,16 @@ def _topics(
                 "id": int(k),
                 "name": _topic_name(described, int(k), scores[k]),
                 "size": _rounded(probabilities.component[k]),
-                "leading": int(leading[k]),
+                "leading": int(largest_in[k]),
                 "breadth": _rounded(breadth[k]),
                 "exclusivity": _rounded(alone[k]),
                 "position": [_rounded(at) for at in positions[k]],
-                "words": np.searchsorted(columns, scores[k].columns[places]).tolist(),
+                "words": place[scores[k].columns[places]].tolist(),
                 "log_p": scores[k].log_p[places].round(DECIMALS).tolist(),
                 "log_lift": scores[k].log_lift[places].round(DECIMALS).tolist(),
             }
         )
-    return words, topics
+    return index.entries, topics
 
 
 def _topic_name(described: Described, k: int, scores: WordScores) -> str:
@@ -307,6 +320,13 @@ def _check_length(argument: str, values: Any, expected: int) -> None:
         raise TypeError(f"{argument} must be a sequence with one entry per sample.")
     if len(values) != expected:
         raise ValueError(f"{argument} has {len(values)} entries for {expected} samples.")
+
+
+def _names(names: Any, expected: int, of_what: str, term: str) -> list[str]:
+    """Return the names that were given, or the page's term with a number."""
+    if names is None:
+        return [f"{term} {i}" for i in range(expected)]
+    return checked_names(names, expected, of_what)
 
 
 def _labels(labels: Any, expected: int) -> list[str]:

@@ -7,21 +7,21 @@ import os
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy.typing as npt
 
 from klnmf.report import gathering, reproduce, summary
+from klnmf.report.plain_text import plain_text
+from klnmf.report.vocabulary import Vocabulary, counted
 from klnmf.support.optional_packages import require
 from klnmf.support.whole_files import writing
-from klnmf.topics.checks import Names, checked_choice
-
-Vocabulary = Literal["texts", "counts"]
+from klnmf.topics.checks import Names
 
 # Joined in this order to one script.
 _SCRIPTS = (
-    *("elements", "selection", "cards", "map", "structure"),
-    *("convergence", "rank", "tables", "start"),
+    *("elements", "selection", "cards", "map", "structure", "columns"),
+    *("convergence", "rank", "tables", "search", "start"),
 )
 # Characters that could end the element that holds the data, or a line of JavaScript.
 _ESCAPES = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&\u2028\u2029"}
@@ -46,11 +46,12 @@ def write_report(
 ) -> Path:
     """Write an HTML report about a fitted model, to be opened in any browser.
 
-    The report shows whether the fit converged, the topics (components) with their top words
-    (features) and most typical documents (samples), a map of the topics, the shares of the topics
-    in the documents, a summary of the data, and how to run the fit again. It is one file that
-    loads nothing else. For 50 topics it is well below 1 MB, however large the data are: it holds
-    the top words, the most typical documents, and up to 600 others, chosen at random.
+    The report shows the components with their top features and most typical samples, a map of
+    them, their shares in the samples and by the columns of ``metadata``, whether the fit converged,
+    a summary of the data, and how to run the fit again. The search finds all features. It is one
+    file that loads nothing else, and stays below 3 MB however large the data are: it holds the most
+    typical samples and up to 600 others, chosen at random, and as many features, the most frequent
+    first, as 1.8 MB hold (about 50,000 English words).
 
     Parameters
     ----------
@@ -65,17 +66,19 @@ def write_report(
         The counts that the model was fitted to, for the summary of the data.
     feature_names : sequence of str, optional
         Names of the features. By default, those of the DataFrame that the model was fitted to, or
-        ``"feature 0"``, ``"feature 1"``, ...
+        their numbers.
     sample_names : sequence of str, optional
-        Names of the samples. By default ``"sample 0"``, ``"sample 1"``, ...
+        Names of the samples. By default, their numbers.
     labels : sequence of shape (n_samples,), optional
-        Label of each sample, to group the samples by.
+        Label of each sample, to group the samples by, in addition to ``metadata``.
     documents : sequence of str, optional
         Text of each sample. The report shows the beginning of the most typical ones.
     component_names : sequence of str, optional
-        Names of the topics. By default, their top words.
+        Names of the components. By default, their top features.
     metadata : mapping of str to sequence of shape (n_samples,), optional
-        Columns with a value per sample, such as dates or authors.
+        Columns with a value per sample, such as dates or authors. The report shows the mean shares
+        by time, number or category, with intervals (`klnmf.topics.mean_shares`). Columns with more
+        values than a chart can hold, such as names, are left out.
     vocabulary : {"texts", "counts"}, optional
         Words of the page: ``"texts"`` for documents, words and topics, ``"counts"`` for samples,
         features and components. By default ``"texts"`` if ``documents`` are given.
@@ -86,7 +89,8 @@ def write_report(
         the parameters of the model. ``"input"`` is the file name of the data, and ``"command"`` the
         command line if it was not ``klnmf fit``.
     rank_selection : RankSelection, optional
-        Result of `klnmf.model_selection.select_rank`, for a section on the number of topics.
+        Result of `klnmf.model_selection.select_rank`, for a section on the number of
+        components.
 
     Returns
     -------
@@ -117,8 +121,6 @@ def write_report(
     report.html <!doctype html>
     """
     environment = _environment()
-    if vocabulary is not None:
-        checked_choice(vocabulary, "vocabulary", get_args(Vocabulary))
     described = gathering.checked(
         model,
         W,
@@ -129,23 +131,24 @@ def write_report(
         documents=documents,
         component_names=component_names,
         metadata=metadata,
+        vocabulary=vocabulary,
     )
-    extra = {
-        gathering.plain_text(key): gathering.plain_text(value)
-        for key, value in (parameters or {}).items()
-    }
+    extra = {plain_text(key): plain_text(value) for key, value in (parameters or {}).items()}
+    contents = gathering.payload(described, rank_selection)
     style, script = _asset("report.css"), _joined_scripts()
     n_components = len(described.components)
     html = environment.from_string(_asset("report.html.j2")).render(
-        title=gathering.plain_text(title or f"{n_components} topics"),
-        verdict=summary.verdict(model),
+        title=plain_text(title or counted(n_components, described.terms.component)),
+        terms=described.terms,
+        columns=bool(contents["columns"]),
+        verdict=summary.verdict(described),
         tiles=summary.fit_tiles(described),
         matrix_rows=summary.matrix_rows(described),
         sample_rows=summary.sample_rows(described),
         version_rows=summary.version_rows(),
         snippet=reproduce.python_snippet(model, extra),
         command=reproduce.command_line(model, extra),
-        rank=None if rank_selection is None else summary.rank_facts(rank_selection, n_components),
+        rank=None if rank_selection is None else summary.rank_facts(described, rank_selection),
         has_seed=getattr(model, "random_state", None) is not None,
         n_samples=len(described.W),
         n_features=described.components.shape[1],
@@ -156,7 +159,7 @@ def write_report(
         script=script,
         style_hash=_content_hash(style),
         script_hash=_content_hash(script),
-        data=embedded_json(gathering.payload(described, rank_selection)),
+        data=embedded_json(contents),
     )
     target = Path(path)
     if target.is_dir():

@@ -8,8 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from klnmf.estimators.fitted import ROUNDING, bound_in_words
 from klnmf.report.gathering import Described
 from klnmf.report.measures import one_topic_divergence
+from klnmf.report.vocabulary import counted
 from klnmf.support.percentages import percentage
 
 _PACKAGES = ("klnmf", "numpy", "scipy", "scikit-learn")
@@ -19,6 +21,7 @@ class Verdict(NamedTuple):
     """Whether the fit converged, in words."""
 
     converged: bool
+    badge: str
     heading: str
     sentence: str
 
@@ -31,16 +34,18 @@ class Tile(NamedTuple):
     remark: str
 
 
-def verdict(model: Any) -> Verdict:
+def verdict(described: Described) -> Verdict:
     """Say whether the fit converged, what that means, and what to do if it did not."""
-    iterations = f"{_count(model.n_iter_)} iteration{'' if model.n_iter_ == 1 else 's'}"
-    seconds, gap = _seconds(model), _gap_in_words(model)
+    model, components = described.model, f"{described.terms.component}s"
+    iterations = counted(model.n_iter_, "iteration")
+    seconds, gap = _seconds(model), _gap_in_words(model, components)
     if model.converged_:
         return Verdict(
             True,
+            "converged",
             "The fit converged",
             f"It took {iterations} and {seconds}. {gap} Data often allow several such solutions: "
-            "another seed may give slightly different topics.",
+            f"another seed may give slightly different {components}.",
         )
     if model.n_iter_ < model.max_iter:
         reason = "It was stopped by a callback or by the user "
@@ -53,29 +58,23 @@ def verdict(model: Any) -> Verdict:
         )
     return Verdict(
         False,
+        "not converged",
         "The fit did not converge",
-        f"{reason}after {iterations} and {seconds}. {gap} The topics below may still change. "
+        f"{reason}after {iterations} and {seconds}. {gap} The {components} may still change. "
         f"{advice}",
     )
 
 
-def _gap_in_words(model: Any) -> str:
-    gap = model.optimality_gap_
-    if model.converged_ and gap > model.tol:  # X is fitted nearly exactly, and both are rounding
-        bound = "rounding"
-    elif math.isfinite(gap):
-        bound = f"{percentage(gap)} (tol = {percentage(model.tol)})"
-    else:
+def _gap_in_words(model: Any, components: str) -> str:
+    bound = bound_in_words(model)
+    if bound is None:
         return "How much lower the objective could be is unknown."
+    if bound != ROUNDING:
+        bound += f" (tol = {percentage(model.tol)})"
     return (
-        "No other W for these topics, and no other topics for this W, could lower the objective by "
-        f"more than {bound}."
+        f"No other W for these {components}, and no other {components} for this W, could lower the "
+        f"objective by more than {bound}."
     )
-
-
-def _gap(model: Any) -> str:
-    is_rounding = model.converged_ and model.optimality_gap_ > model.tol
-    return "rounding" if is_rounding else percentage(model.optimality_gap_)
 
 
 def fit_tiles(described: Described) -> list[Tile]:
@@ -84,11 +83,13 @@ def fit_tiles(described: Described) -> list[Tile]:
     divergence = "of X from W Hᵀ"
     explained = _explained(described)
     if explained is not None:
-        divergence = f"{_percent(explained)} less than with one topic"
+        divergence = f"{_percent(explained)} less than with one {described.terms.component}"
     n_components, n_features = described.components.shape
     return [
         Tile("KL divergence", _count(model.divergence_), divergence),
-        Tile("Optimality gap", _gap(model), f"tol = {percentage(model.tol)}"),
+        Tile(
+            "Optimality gap", bound_in_words(model) or "unknown", f"tol = {percentage(model.tol)}"
+        ),
         Tile("Iterations", _count(model.n_iter_), f"maximum {_count(model.max_iter)}"),
         Tile("Time", _seconds(model), "solver time"),
         Tile("Zeros in W", _zeros(described.W), f"{_count(len(described.W))} × {n_components}"),
@@ -97,7 +98,7 @@ def fit_tiles(described: Described) -> list[Tile]:
 
 
 class RankFacts(NamedTuple):
-    """How the number of topics was chosen."""
+    """How the rank was chosen."""
 
     agrees: bool  # whether the model has the rank that was chosen
     heading: str
@@ -105,11 +106,11 @@ class RankFacts(NamedTuple):
     rows: list[tuple[str, str, str, str]]
 
 
-def rank_facts(selection: Any, n_components: int) -> RankFacts:
+def rank_facts(described: Described, selection: Any) -> RankFacts:
     """Return what a rank selection found, in words and as a table."""
-    best = selection.best_rank
+    best, n_components = selection.best_rank, len(described.components)
     agrees = best == n_components
-    heading = f"Held-out counts suggest {best} topic{'' if best == 1 else 's'}"
+    heading = f"Held-out counts suggest {counted(best, described.terms.component)}"
     if not agrees:
         heading += f"; this model has {n_components}"
     table = selection.table()
@@ -130,7 +131,9 @@ def rank_facts(selection: Any, n_components: int) -> RankFacts:
 def matrix_rows(described: Described) -> list[tuple[str, str]]:
     """Shape and sparsity of the data; only the shape if X was not given."""
     n_samples, n_features = len(described.W), described.components.shape[1]
-    rows = [("Documents × words", f"{_count(n_samples)} × {_count(n_features)}")]
+    sample, feature, _ = described.terms
+    shape = f"{_count(n_samples)} × {_count(n_features)}"
+    rows = [(f"{sample}s × {feature}s".capitalize(), shape)]
     X = described.X
     if X is None:
         return [*rows, ("Counts", "not included in this report")]
@@ -141,8 +144,8 @@ def matrix_rows(described: Described) -> list[tuple[str, str]]:
         ("Nonzeros", _count(X.nnz)),
         ("Zeros", _percent(1.0 - X.nnz / (n_samples * n_features), digits=2)),
         ("Sum of all counts", _count(float(X.sum(dtype=np.float64)))),
-        ("Empty documents", _count(int(empty))),
-        ("Words that never occur", _count(n_features - int(used))),
+        (f"Empty {sample}s", _count(int(empty))),
+        (f"{feature}s that never occur".capitalize(), _count(n_features - int(used))),
     ]
 
 
@@ -155,7 +158,7 @@ def sample_rows(described: Described) -> list[tuple[str, str]]:
     quartiles = np.quantile(sums, [0.0, 0.25, 0.5, 0.75, 1.0])
     rows = [(name, _count(float(q))) for name, q in zip(names, quartiles, strict=True)]
     different = float(np.median(np.diff(described.X.indptr)))
-    return [*rows, ("Distinct words (median)", _count(different))]
+    return [*rows, (f"Distinct {described.terms.feature}s (median)", _count(different))]
 
 
 def version_rows() -> list[tuple[str, str]]:

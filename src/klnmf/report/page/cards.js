@@ -1,7 +1,6 @@
-// The cards: words by relevance, and the most typical documents.
+// The cards: words by relevance, and the most typical samples.
 const FEW_WORDS = 10;
-const MOST_FOUND = 5;
-const state = { weight: data.weights.first, query: "", expanded: new Set() };
+const state = { weight: data.weights.first, expanded: new Set() };
 
 // Places of a topic's words, most relevant first. The words come heaviest first and the sort is
 // stable, so of equal words the heavier one leads, as in the Python code that chose them.
@@ -10,73 +9,71 @@ function rankedWords(topic, weight) {
   return topic.words.map((_, i) => i).sort((a, b) => relevance[b] - relevance[a]);
 }
 
-const contains = (text) => state.query !== "" && text.toLowerCase().includes(state.query);
+// Of a word that is not among the leading ones: p(word | topic) = p(topic | word) p(word) / p(topic).
+function otherWord(topic, word) {
+  const ofWord = shareIn(data.word_topics[word], topic.id);
+  return { word, p: topic.size > 0 ? (ofWord * Math.exp(-data.rarity[word] / 100)) / topic.size : 0, ofWord };
+}
 
-function wordRow(topic, place, heaviest, found) {
-  const p = Math.exp(topic.log_p[place]);
+function leadingWord(topic, place) {
   const ofWord = Math.min(1, topic.size * Math.exp(topic.log_lift[place]));
+  return { word: topic.words[place], p: Math.exp(topic.log_p[place]), ofWord };
+}
+
+function wordRow({ word, p, ofWord }, heaviest) {
+  const isFound = word === found.word;
   const fill = make("div", { class: "fill" });
   fill.style.width = `${(100 * p) / heaviest}%`;
   return make(
-    "li",
-    { class: found ? "found" : undefined },
-    marked(data.words[topic.words[place]], state.query),
-    make("div", { class: "track", "aria-hidden": "true" }, fill),
-    make("span", { class: "number", title: "the word's share of the topic" }, percent(p)),
-    make("span", { class: "number", title: "the topic's share of the word" }, percent(ofWord)),
+    "tr",
+    { class: isFound ? "found" : undefined },
+    make("td", {}, named(data.words[word], isFound ? "mark" : "span")),
+    make("td", { "aria-hidden": "true" }, make("div", { class: "track" }, fill)),
+    make("td", { class: "number" }, percent(p)),
+    make("td", { class: "number" }, percent(ofWord)),
   );
 }
 
-function sampleRow(sample, share) {
-  const row = make("li", {}, marked(samples.names[sample], state.query), make("span", { class: "number" }, percent(share)));
+function sampleRows(sample, share) {
+  const isFound = sample === found.sample;
+  const kind = isFound ? "found" : undefined;
+  const rows = [make("tr", { class: kind }, make("td", {}, named(samples.names[sample], isFound ? "mark" : "span")), make("td", { class: "number" }, percent(share)))];
   const excerpt = samples.excerpts[sample];
-  if (excerpt) row.append(make("p", { class: "excerpt", dir: "auto" }, excerpt));
-  return row;
-}
-
-// Samples whose name matches the search and whose largest topic this is, without the typical ones.
-function foundSamples(topic) {
-  if (!state.query) return [];
-  const shown = new Set(topic.typical.map(([sample]) => sample));
-  const found = [];
-  for (let i = 0; i < samples.names.length && found.length < MOST_FOUND; i++) {
-    if (samples.shares[i][0] === topic.id && !shown.has(i) && contains(samples.names[i])) found.push(i);
-  }
-  return found;
+  if (excerpt) rows.push(make("tr", { class: "excerpt" }, make("td", { colspan: 2, dir: "auto" }, excerpt)));
+  return rows;
 }
 
 function fillCard(topic) {
   const card = cardOf(topic.id);
   const order = rankedWords(topic, state.weight);
   const expanded = state.expanded.has(topic.id);
-  const shown = order.slice(0, expanded ? data.most_words : FEW_WORDS);
-  const hits = order.filter((place) => contains(data.words[topic.words[place]]));
-  const extra = hits.filter((place) => !shown.includes(place)).slice(0, MOST_FOUND);
+  const shown = order.slice(0, expanded ? data.most_words : FEW_WORDS).map((place) => leadingWord(topic, place));
+  const typical = topic.typical.map(([sample, share]) => [sample, share / 1000]);
+  if (topic.id === chosen && found.word !== null && !shown.some(({ word }) => word === found.word)) {
+    const place = topic.words.indexOf(found.word);
+    shown.push(place >= 0 ? leadingWord(topic, place) : otherWord(topic, found.word));
+  }
+  if (topic.id === chosen && found.sample !== null && !typical.some(([sample]) => sample === found.sample)) {
+    typical.push([found.sample, shareIn(samples.shares[found.sample], topic.id)]);
+  }
   const heaviest = Math.exp(Math.max(...topic.log_p));
-  card.querySelector(".words").replaceChildren(
-    ...shown.map((place) => wordRow(topic, place, heaviest, false)),
-    ...extra.map((place) => wordRow(topic, place, heaviest, true)),
-  );
+  card.querySelector(".words tbody").replaceChildren(...shown.map((word) => wordRow(word, heaviest)));
   const more = card.querySelector(".more");
-  more.textContent = expanded ? "Fewer words" : "More words";
+  more.textContent = `${expanded ? "Fewer" : "More"} ${terms.feature}s`;
   more.setAttribute("aria-expanded", String(expanded));
   more.hidden = order.length <= FEW_WORDS;
-  const found = foundSamples(topic);
-  card.querySelector(".typical").replaceChildren(
-    ...topic.typical.map(([sample, share]) => sampleRow(sample, share / 1000)),
-    ...found.map((sample) => sampleRow(sample, shareOf(sample, topic.id))),
-  );
-  const named = topic.typical.some(([sample]) => contains(samples.names[sample]));
-  card.hidden = state.query !== "" && hits.length === 0 && found.length === 0 && !named;
+  card.querySelector(".typical tbody").replaceChildren(...typical.flatMap(([sample, share]) => sampleRows(sample, share)));
 }
+
+const titles = (...cells) => make("thead", {}, make("tr", {}, ...cells.map(([text, attributes = {}]) => make("th", { scope: "col", ...attributes }, text))));
 
 function makeCard(topic) {
   const heading = make(
     "button",
-    { type: "button", "aria-pressed": "false", title: "Show this topic on the map and in the documents" },
+    { type: "button", "aria-pressed": "false", title: `Show this ${terms.component} on the map and in the charts` },
     swatch(topic),
-    make("span", {}, `${topic.id} · `, named(topic.name)),
-    make("span", { class: "share" }, percent(topic.size)),
+    fullName(topic),
+    make("span", { class: "share", title: "share of all counts" }, percent(topic.size)),
   );
   heading.addEventListener("click", () => choose(chosen === topic.id ? null : topic.id));
   const more = make("button", { type: "button", class: "quiet more" });
@@ -84,14 +81,27 @@ function makeCard(topic) {
     if (!state.expanded.delete(topic.id)) state.expanded.add(topic.id);
     fillCard(topic);
   });
+  const number = { class: "number" };
+  const typical = topic.typical.length
+    ? titles([`Most typical ${terms.sample}s`], ["share", { ...number, title: `the ${terms.component}'s share of the ${terms.sample}` }])
+    : make("caption", {}, `No ${terms.sample} uses this ${terms.component}`);
   return make(
     "article",
-    { class: "card", id: `topic-${topic.id}`, tabindex: "-1", "aria-label": `Topic ${topic.id}: ${topic.name}` },
+    { class: "card", id: `topic-${topic.id}`, tabindex: "-1", "aria-label": `${capital(terms.component)} ${topic.id}: ${topic.name}` },
     make("h3", {}, heading),
-    make("ol", { class: "words", "aria-label": "Words" }),
+    make(
+      "table",
+      { class: "words" },
+      titles(
+        [capital(terms.feature)],
+        [make("span", { class: "hidden-label" }, "bar")],
+        [`of ${terms.component}`, { ...number, title: `the ${terms.feature}'s share of the ${terms.component}` }],
+        [`of ${terms.feature}`, { ...number, title: `the ${terms.component}'s share of the ${terms.feature}` }],
+      ),
+      make("tbody"),
+    ),
     more,
-    make("h4", {}, topic.typical.length ? "Most typical documents" : "No document uses this topic"),
-    make("ul", { class: "typical", "aria-label": "Most typical documents" }),
+    make("table", { class: "typical" }, typical, make("tbody")),
   );
 }
 
@@ -99,12 +109,15 @@ function showCards() {
   byId("cards").append(...topics.map(makeCard));
   topics.forEach(fillCard);
   byId("ranking").hidden = false;
+  let last = null; // the topic whose card may show what was found
   whenChosen((id) => {
     for (const topic of topics) {
       const card = cardOf(topic.id);
       card.classList.toggle("selected", topic.id === id);
       card.querySelector("h3 button").setAttribute("aria-pressed", String(topic.id === id));
+      if (topic.id === id || topic.id === last) fillCard(topic);
     }
+    last = id;
   });
   const slider = byId("relevance");
   slider.addEventListener("input", () => {

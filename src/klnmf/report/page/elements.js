@@ -1,5 +1,7 @@
 // Building blocks. Text enters the page as text nodes only: names are never read as HTML.
 const data = JSON.parse(document.getElementById("report-data").textContent);
+const terms = data.terms; // what the page calls a sample, a feature and a component
+const capital = (text) => text[0].toUpperCase() + text.slice(1);
 const byId = (id) => document.getElementById(id);
 
 function withParts(element, attributes, parts) {
@@ -18,20 +20,14 @@ const draw = (tag, attributes = {}, ...parts) =>
 
 const named = (text, tag = "span") => make(tag, { class: "name", dir: "auto" }, text);
 
-// The name, with matches of the search marked.
+// The name, with the first match of the search marked.
 function marked(text, query) {
   const element = named(text);
-  if (!query) return element;
   const lower = text.toLowerCase();
+  const at = lower.indexOf(query);
   // Lower case may be longer than the text in rare scripts; then positions do not fit.
-  if (lower.length !== text.length) return element;
-  element.textContent = "";
-  let done = 0;
-  for (let at = lower.indexOf(query); at >= 0; at = lower.indexOf(query, done)) {
-    element.append(text.slice(done, at), make("mark", {}, text.slice(at, at + query.length)));
-    done = at + query.length;
-  }
-  element.append(text.slice(done));
+  if (at < 0 || lower.length !== text.length) return element;
+  element.replaceChildren(text.slice(0, at), make("mark", {}, text.slice(at, at + query.length)), text.slice(at + query.length));
   return element;
 }
 
@@ -56,7 +52,7 @@ function onWidth(element, callback) {
   look();
 }
 
-// Each of the largest topics has a colour; the others share a few greys, which differ between
+// Topics are the components, words the features. Each of the largest topics has a colour; the others share a few greys, which differ between
 // neighbours.
 const colours = [
   "#4b90d5", "#d68549", "#4ca162", "#de7a7b", "#a375c5", "#b49a2f", "#179fa5", "#d479a6", "#7b993c", "#8d92e7",
@@ -71,6 +67,8 @@ topics.forEach((topic, rank) => {
 });
 const topicOf = new Map(topics.map((topic) => [topic.id, topic]));
 
+const fullName = (topic) => make("span", {}, `${topic.id} · `, named(topic.name));
+
 function swatch(topic) {
   const element = make("span", { class: "swatch", "aria-hidden": "true" });
   element.style.background = topic.colour;
@@ -78,8 +76,8 @@ function swatch(topic) {
 }
 
 const samples = data.samples;
-const shareOf = (sample, id) => {
-  const packed = samples.shares[sample];
+// Share of a topic in a list of topics and thousandths, in turn.
+function shareIn(packed, id) {
   for (let i = 0; i < packed.length; i += 2) if (packed[i] === id) return packed[i + 1] / 1000;
   return 0;
-};
+}

@@ -55,7 +55,8 @@ function showMap() {
 
   const say = (id) => {
     const topic = topicOf.get(id);
-    readout.replaceChildren(make("b", {}, `${topic.id} · `, named(topic.name)), `, ${percent(topic.size)} of all counts, largest topic in ${plural(topic.leading, "document")}`);
+    readout.replaceChildren(make("b", {}, fullName(topic)), `, ${percent(topic.size)} of all counts, largest ${terms.component} in ${plural(topic.leading, terms.sample)}`);
+    if (found.word !== null && id === chosen) readout.append(`. ${capital(terms.component)}s that hardly use “`, named(data.words[found.word]), "” are faint.");
   };
   const step = (from, by) => {
     const next = topics[(topicOf.get(from).rank + by + topics.length) % topics.length].id;
@@ -69,7 +70,7 @@ function showMap() {
   const bubbleOf = (topic, circle) => {
     const bubble = draw(
       "g",
-      { class: "bubble", role: "button", "data-topic": topic.id, tabindex: topic.id === reachable ? "0" : "-1", "aria-label": `Topic ${topic.id}: ${topic.name}, ${percent(topic.size)}` },
+      { class: "bubble", role: "button", "data-topic": topic.id, tabindex: topic.id === reachable ? "0" : "-1", "aria-label": `${capital(terms.component)} ${topic.id}: ${topic.name}, ${percent(topic.size)}` },
       draw("circle", { cx: circle.x, cy: circle.y, r: circle.radius, fill: topic.colour }),
     );
     if (circle.radius >= LETTERS_FIT) {
@@ -93,14 +94,14 @@ function showMap() {
     for (const bubble of chart.querySelectorAll(".bubble")) {
       const id = Number(bubble.dataset.topic);
       bubble.classList.toggle("selected", id === chosen);
-      bubble.classList.toggle("dimmed", cardOf(id).hidden);
+      bubble.classList.toggle("dimmed", found.word !== null && shareIn(data.word_topics[found.word], id) === 0);
     }
   };
   document.querySelector(".overview").hidden = false;
   onWidth(chart, (width) => {
     const height = Math.min(HIGHEST_MAP, Math.round(0.9 * width));
     const circles = placedCircles(width, height);
-    const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": "Map of the topics" });
+    const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": `Map of the ${terms.component}s` });
     // Large circles first, so that small ones lie on top if there is no room.
     svg.append(...topics.map((topic, i) => bubbleOf(topic, circles[i])));
     chart.replaceChildren(svg);
@@ -111,5 +112,4 @@ function showMap() {
     if (id !== null) say(id);
     mark();
   });
-  return mark;
 }

@@ -8,7 +8,7 @@ function drawRank(width) {
   const x = (rank) => edge.left + ((rank - first) / (last - first)) * (width - edge.left - edge.right);
   const at = (share) => height - edge.bottom - share * (height - edge.top - edge.bottom);
   const y = (value) => at(value / highest);
-  const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `Held-out deviance and stability against the number of topics; ${best} was chosen` });
+  const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `Held-out deviance and stability against the number of ${terms.component}s; ${best} was chosen` });
   for (const value of roundSteps(highest, 5)) {
     svg.append(draw("line", { class: "grid", x1: edge.left, x2: width - edge.right, y1: y(value), y2: y(value) }));
     svg.append(draw("text", { x: edge.left - 8, y: y(value) + 4, "text-anchor": "end" }, String(value)));
@@ -18,7 +18,7 @@ function drawRank(width) {
   ranks.forEach((rank, i) => {
     if (i % stride === 0) svg.append(draw("text", { x: x(rank), y: height - edge.bottom + 18, "text-anchor": "middle" }, String(rank)));
   });
-  svg.append(draw("text", { x: (edge.left + width - edge.right) / 2, y: height - 4, "text-anchor": "middle" }, "topics"));
+  svg.append(draw("text", { x: (edge.left + width - edge.right) / 2, y: height - 4, "text-anchor": "middle" }, `${terms.component}s`));
   svg.append(draw("line", { class: "curve tol", x1: x(best), x2: x(best), y1: edge.top, y2: at(0) }));
   svg.append(curve("excess", ranks, stability, x, at), curve("gap", ranks, difference, x, y));
   ranks.forEach((rank, i) => {

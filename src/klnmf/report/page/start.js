@@ -1,4 +1,4 @@
-// Starts everything: theme, search, copy buttons.
+// Starts everything.
 const THEME_KEY = "klnmf-report-theme";
 
 function startTheme() {
@@ -38,47 +38,14 @@ function startCopying() {
   }
 }
 
+showCards();
+showMap();
+showTopicTable();
+showColumns();
+showStructure();
+showSampleTable();
 showConvergence();
 showRank();
-showCards();
-const markMap = showMap();
-showStructure();
-const filterTopics = showTopicTable();
-const filterSamples = showSampleTable();
-
-function search(text) {
-  state.query = text.trim().toLowerCase();
-  topics.forEach(fillCard);
-  markMap();
-  const found = filterTopics((topic) => !cardOf(topic.id).hidden);
-  const listed = filterSamples((i) => state.query === "" || contains(samples.names[i]) || (data.labelled && contains(samples.labels[i])));
-  byId("search-status").textContent = state.query === "" ? "" :
-    `${plural(found, "topic")} and ${plural(listed, "document")} match “${text.trim()}”. This page holds ${plural(data.words.length, "word")} and ${plural(samples.names.length, "document")}.`;
-}
-
-function clearSearch() {
-  byId("search").value = "";
-  search("");
-}
-
-function startSearch() {
-  const field = byId("search");
-  byId("search-form").hidden = false;
-  byId("search-form").addEventListener("submit", (event) => {
-    event.preventDefault();
-    byId("ranking").scrollIntoView(); // to what was found
-  });
-  field.addEventListener("input", () => search(field.value));
-  field.addEventListener("keydown", (event) => { if (event.key === "Escape") clearSearch(); });
-  document.addEventListener("keydown", (event) => {
-    const typing = event.target.closest("input, textarea, select");
-    if (event.key === "/" && !typing && !event.ctrlKey && !event.metaKey && !event.altKey) {
-      event.preventDefault();
-      field.focus();
-    }
-  });
-}
-
 startTheme();
 startSearch();
 startCopying();

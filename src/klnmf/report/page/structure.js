@@ -1,4 +1,4 @@
-// The strips: documents side by side, each a stack of the shares of its topics.
+// The strips: samples side by side, each a stack of the shares of its topics.
 const FULL = 1000; // shares are in thousandths
 
 // One outline per topic, with a box for each sample that uses it.
@@ -25,17 +25,17 @@ function describeSample(sample) {
   const packed = samples.shares[sample];
   const parts = [];
   for (let i = 0; i < packed.length && i < 6; i += 2) {
-    parts.push(parts.length ? "; " : ": ", `${packed[i]} · `, named(topicOf.get(packed[i]).name), ` ${percent(packed[i + 1] / FULL)}`);
+    parts.push(parts.length ? "; " : ": ", fullName(topicOf.get(packed[i])), ` ${percent(packed[i + 1] / FULL)}`);
   }
   return [make("b", {}, named(samples.names[sample])), ...parts];
 }
 
 function strip(group, readout) {
   const members = group.samples;
-  const label = data.labelled ? group.name : "All documents";
+  const label = data.labelled ? group.name : `All ${terms.sample}s`;
   const svg = draw(
     "svg",
-    { viewBox: `0 0 ${Math.max(members.length, 1)} ${FULL}`, preserveAspectRatio: "none", "shape-rendering": "crispEdges", role: "img", "aria-label": `${label}: shares of the topics in ${plural(members.length, "document")}` },
+    { viewBox: `0 0 ${Math.max(members.length, 1)} ${FULL}`, preserveAspectRatio: "none", "shape-rendering": "crispEdges", role: "img", "aria-label": `${label}: shares of the ${terms.component}s in ${plural(members.length, terms.sample)}` },
     ...stripPaths(members),
   );
   svg.addEventListener("pointermove", (event) => {
@@ -45,14 +45,18 @@ function strip(group, readout) {
     if (sample !== undefined) readout.replaceChildren(...describeSample(sample));
   });
   if (!data.labelled) return make("div", { class: "strip alone" }, svg);
-  const drawn = members.length < group.count ? `${members.length} of ${count(group.count)}` : plural(group.count, "document");
+  const drawn = members.length < group.count ? `${members.length} of ${count(group.count)}` : plural(group.count, terms.sample);
   return make("div", { class: "strip" }, make("p", {}, named(group.name, "b"), make("br"), make("span", { class: "hint" }, drawn)), svg);
 }
 
 function legendButton(topic) {
-  const button = make("button", { type: "button", "aria-pressed": "false", "data-topic": topic.id }, swatch(topic), make("span", {}, `${topic.id} · `, named(topic.name)));
+  const button = make("button", { type: "button", "aria-pressed": "false", "data-topic": topic.id }, swatch(topic), fullName(topic));
   button.addEventListener("click", () => choose(chosen === topic.id ? null : topic.id));
   return make("li", {}, button);
+}
+
+function markButtons(legend, id) {
+  for (const button of legend.querySelectorAll("button")) button.setAttribute("aria-pressed", String(Number(button.dataset.topic) === id));
 }
 
 function showStructure() {
@@ -62,16 +66,16 @@ function showStructure() {
   const drawn = data.groups.reduce((sum, group) => sum + group.samples.length, 0);
   const all = data.groups.reduce((sum, group) => sum + group.count, 0);
   if (drawn === 0) return;
-  const which = drawn < all ? `${count(drawn)} of ${plural(all, "document")}, chosen at random` : `All ${plural(all, "document")}`;
+  const which = drawn < all ? `${count(drawn)} of ${plural(all, terms.sample)}, chosen at random` : `All ${plural(all, terms.sample)}`;
   byId("structure-hint").textContent =
-    `${which}. Each column is a document; its colours show the shares of its topics. Documents with the same largest topic are side by side. Click a topic to highlight it.`;
+    `${which}. Each column is a ${terms.sample}; its colours show the shares of its ${terms.component}s. ${capital(terms.sample)}s with the same largest ${terms.component} are side by side. Click a ${terms.component} to highlight it.`;
   const coloured = topics.filter((topic) => !topic.isGrey && topic.size > 0);
   legend.append(...coloured.map(legendButton));
   const others = topics.filter((topic) => topic.size > 0).length - coloured.length;
   if (others > 0) {
     const sign = make("span", { class: "swatch", "aria-hidden": "true" });
     sign.style.background = greys[0];
-    legend.append(make("li", { class: "others" }, sign, `${plural(others, "smaller topic")}, in greys`));
+    legend.append(make("li", { class: "others" }, sign, `${plural(others, `smaller ${terms.component}`)}, in greys`));
   }
   strips.append(...data.groups.filter((group) => group.samples.length).map((group) => strip(group, byId("structure-readout"))));
   figure.hidden = false;
@@ -83,8 +87,6 @@ function showStructure() {
       const topic = topicOf.get(Number(path.dataset.topic));
       path.setAttribute("fill", here && topic.isGrey ? "var(--accent)" : topic.colour);
     }
-    for (const button of legend.querySelectorAll("button")) {
-      button.setAttribute("aria-pressed", String(Number(button.dataset.topic) === id));
-    }
+    markButtons(legend, id);
   });
 }

@@ -28,44 +28,35 @@ function sortableTable(table, columns, rows, sortedBy) {
     body.append(...lines.map((line) => line.element));
   }
 
-  table.append(make("thead", {}, make("tr", {}, ...heads)), body);
+  table.replaceChildren(make("thead", {}, make("tr", {}, ...heads)), body);
   sortBy(sortedBy, Boolean(columns[sortedBy].number));
-  // Shows the rows for which the test holds; returns how many.
-  return (test) => {
-    let shown = 0;
-    for (const { row, element } of lines) {
-      element.hidden = !test(row);
-      shown += element.hidden ? 0 : 1;
-    }
-    return shown;
-  };
 }
 
 const classesOf = (column) => [column.number ? "number" : "", column.wide ? "wide-only" : ""].join(" ").trim() || undefined;
 
 function showTopicTable() {
-  return sortableTable(byId("topic-table"), [
+  sortableTable(byId("topic-table"), [
     { title: "No.", number: true, value: (t) => t.id, cell: (t) => String(t.id) },
-    { title: "Topic", value: (t) => t.name, cell: (t) => linkTo(t, named(t.name)) },
+    { title: capital(terms.component), value: (t) => t.name, cell: (t) => linkTo(t, {}, named(t.name)) },
     { title: "Share", number: true, value: (t) => t.size, cell: (t) => percent(t.size) },
-    { title: "Docs", number: true, value: (t) => t.leading, cell: (t) => count(t.leading) },
-    { title: "Words", number: true, wide: true, value: (t) => t.breadth, cell: (t) => count(Math.round(t.breadth)) },
+    { title: "Largest in", number: true, value: (t) => t.leading, cell: (t) => count(t.leading) },
+    { title: `Effective ${terms.feature}s`, number: true, wide: true, value: (t) => t.breadth, cell: (t) => count(Math.round(t.breadth)) },
     { title: "Exclusivity", number: true, wide: true, value: (t) => t.exclusivity, cell: (t) => percent(t.exclusivity) },
   ], topics, 2);
 }
 
 function showSampleTable() {
   const rows = samples.names.map((_, i) => i);
-  if (rows.length === 0) return () => 0;
+  if (rows.length === 0) return;
   const main = (i) => topicOf.get(samples.shares[i][0]);
   const share = (i) => (samples.shares[i].length ? samples.shares[i][1] / FULL : 0);
   const columns = [
-    { title: "Document", value: (i) => samples.names[i], cell: (i) => named(samples.names[i]) },
-    { title: "Largest topic", value: (i) => main(i)?.name ?? "", cell: (i) => (main(i) ? linkTo(main(i), `${main(i).id} · `, named(main(i).name)) : "") },
-    { title: "Share", number: true, value: share, cell: (i) => percent(share(i)) },
+    { title: capital(terms.sample), value: (i) => samples.names[i], cell: (i) => named(samples.names[i]) },
+    { title: `Largest ${terms.component}`, value: (i) => main(i)?.name ?? "", cell: (i) => (main(i) ? linkTo(main(i), { sample: i }, fullName(main(i))) : "") },
+    { title: "Its share", number: true, value: share, cell: (i) => percent(share(i)) },
     { title: "Counts", number: true, wide: true, value: (i) => samples.totals[i], cell: (i) => count(samples.totals[i]) },
   ];
   if (data.labelled) columns.splice(1, 0, { title: "Label", wide: true, value: (i) => samples.labels[i], cell: (i) => named(samples.labels[i]) });
   byId("sample-list").hidden = false;
-  return sortableTable(byId("sample-table"), columns, rows, 0);
+  sortableTable(byId("sample-table"), columns, rows, 0);
 }

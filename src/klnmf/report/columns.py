@@ -1,0 +1,81 @@
+"""Mean shares of the topics by the columns of the metadata, as far as they can be shown."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from klnmf.report.plain_text import plain_text
+from klnmf.support.array_types import Array
+from klnmf.topics.grouping import Period, is_missing, shortest_period
+from klnmf.topics.shares_by_group import MeanShares, mean_shares
+
+MOST_COLUMNS = 6
+MOST_GROUPS = 40
+LONGEST_GROUP = 40
+MOST_NUMBERS = 4000  # groups × topics of one column
+
+
+def shares_by_column(
+    W: Array, components: Array, metadata: Mapping[str, Sequence[Any]]
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Mean shares with intervals by column; names of the columns that are left out.
+
+    Times are counted by periods of suitable length. Left out are columns with one value only,
+    those with more values than a chart can hold, and columns beyond the first few.
+    """
+    most_groups = int(np.clip(MOST_NUMBERS // len(components), 8, MOST_GROUPS))
+    shown: list[dict[str, Any]] = []
+    left_out: list[str] = []
+    for name, values in metadata.items():
+        column = [_groupable(value) for value in values]
+        every = shortest_period(column, most_groups)
+        n_values = len({str(value) for value in column if not is_missing(value)})
+        fits = every is not None or n_values <= most_groups
+        if n_values < 2 or not fits or len(shown) == MOST_COLUMNS:
+            left_out.append(name)
+            continue
+        means = mean_shares(W, components, column, every=every)
+        shown.append(_packed(name, every, means))
+    return shown, left_out
+
+
+def _packed(name: str, every: Period | None, means: MeanShares) -> dict[str, Any]:
+    """Return a column for the page; shares in ten-thousandths, None where there is none."""
+    filled = np.flatnonzero(means.n_samples > 0)
+    return {
+        "name": name,
+        "every": every,
+        "ordered": means.is_ordered,
+        "at": _positions(means)[filled].tolist(),
+        "groups": [plain_text(means.group_names[group], LONGEST_GROUP) for group in filled],
+        "n": means.n_samples[filled].tolist(),
+        "missing": means.n_missing,
+        **{
+            end: [_ten_thousandths(row) for row in values[filled].T]
+            for end, values in (
+                ("share", means.shares),
+                ("lower", means.lower),
+                ("upper", means.upper),
+            )
+        },
+    }
+
+
+def _groupable(value: Any) -> Any:
+    """Return times and numbers as they are, and other values, such as lists, as text."""
+    if is_missing(value):
+        return None
+    is_plain = isinstance(value, str | int | float | np.generic) or hasattr(value, "isoformat")
+    return value if is_plain else str(value)
+
+
+def _positions(means: MeanShares) -> Array:
+    """Return where the groups stand on an axis: days, numbers, or one after the other."""
+    if means.groups.dtype.kind == "M":
+        return np.asarray(means.groups.astype("datetime64[D]").astype(np.int64))
+    return means.groups if means.is_ordered else np.arange(len(means.groups))
+
+
+def _ten_thousandths(values: Array) -> list[int | None]:
+    return [None if np.isnan(value) else round(10_000 * float(value)) for value in values]
