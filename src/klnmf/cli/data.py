@@ -16,7 +16,7 @@ from klnmf.data.not_counts import NOT_RAW, NotCountsWarning, transformation_of, 
 from klnmf.data.sparse_data import view_of
 from klnmf.data.validation import EmptySamplesWarning, warn_of_empty_samples
 from klnmf.preparing import OnDiskMatrix, open_matrix
-from klnmf.readers import CountTable, read_counts
+from klnmf.readers import FORMATS, CountTable, read_counts
 from klnmf.readers.formats import check_options, format_of
 from klnmf.readers.hdf5 import Compressed, h5ad_parts
 
@@ -46,7 +46,7 @@ def open_data(args: argparse.Namespace) -> CountTable | OpenedTable:
     is_folder = path.is_dir() and args.format in (None, "prepared")
     if not is_folder or format_of(path, args.format) != "prepared" or args.transpose:
         return read_data(args)
-    check_options("prepared", given_options(args, OPTIONS_OF_FORMATS))
+    check_options(FORMATS["prepared"], given_options(args, OPTIONS_OF_FORMATS))
     X = open_matrix(path)
     n, m = X.shape
     say(args, f"{args.data}: {n:,} samples × {m:,} features, {X.nnz:,} nonzeros, on disk")

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 # refuses one that its format does not have.
 OPTIONS_OF_FORMATS = (
     *("row_names", "column_names", "labels", "layout", "columns", "delimiter", "header", "index"),
-    *("encoding", "text_field", "id_field", "label_field", "pattern", "min_df", "max_df"),
+    *("encoding", "text_field", "id_field", "label_field", "pattern"),
+    *("skip_unreadable", "normalize", "min_df", "max_df"),
     *("max_features", "stop_words", "ngram_range", "token_pattern", "lowercase"),
     *("feature_type", "feature_names"),
 )

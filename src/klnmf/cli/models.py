@@ -1,6 +1,7 @@
 """MODEL of a command line, and new data matched to its features."""
 
 import argparse
+import os
 from pathlib import Path
 from typing import Any
 
@@ -19,18 +20,15 @@ from klnmf.named_features import (
     with_zeros,
 )
 from klnmf.readers import CountTable
-from klnmf.readers.formats import recognised
+from klnmf.readers.formats import chosen_format
 from klnmf.saved.models import SavedModel
 
-# What a word is and where the text is found. Options that leave out words do not matter: the model
-# has its list of words.
-_OF_TEXTS = (
-    *("encoding", "text_field", "id_field", "label_field", "pattern", "stop_words"),
-    *("ngram_range", "token_pattern", "lowercase"),
+# Options that define the features: where the text is found, what a word is, which genes are read.
+# Options that leave out words do not matter: the model has its list of words.
+_KEPT = (
+    *("encoding", "text_field", "id_field", "pattern", "delimiter", "normalize"),
+    *("stop_words", "ngram_range", "token_pattern", "lowercase", "feature_type", "feature_names"),
 )
-_OF_CELLS = ("feature_type", "feature_names")
-# Options that define the features, by format: new data are read with those of the model's data.
-_KEPT = {"texts": _OF_TEXTS, "jsonl": _OF_TEXTS, "10x": _OF_CELLS, "10x-h5": _OF_CELLS}
 
 
 def read_model(path: str) -> SavedModel:
@@ -45,10 +43,15 @@ def read_model(path: str) -> SavedModel:
 
 def take_options(args: argparse.Namespace, saved: SavedModel) -> None:
     """Read DATA with the options that define the features of a model, unless others were given."""
-    name = args.format or (recognised(Path(args.data)) if Path(args.data).exists() else None)
-    for option, value in stored_reading(saved.metadata).items():
-        if option in _KEPT.get(str(name), ()) and getattr(args, option) is None:
-            setattr(args, option, tuple(value) if isinstance(value, list) else value)
+    path = Path(os.path.expanduser(args.data))
+    stored = {name: v for name, v in stored_reading(saved.metadata).items() if name in _KEPT}
+    if args.layout or args.columns:  # a table of counts
+        stored.pop("text_field", None)
+    given = {name: getattr(args, name) for name in stored if getattr(args, name) is not None}
+    available = chosen_format(path, args.format, stored | given).options
+    for name in available & (set(stored) - set(given)):
+        value = stored[name]
+        setattr(args, name, tuple(value) if isinstance(value, list) else value)
 
 
 def represent(args: argparse.Namespace, saved: SavedModel, table: CountTable | OpenedTable) -> Any:

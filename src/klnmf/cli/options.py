@@ -21,6 +21,7 @@ FORMATS = (
     *("npz", "mtx", "10x", "10x-h5", "h5ad", "loom", "csv", "tsv", "parquet"),
     *("uci", "svmlight", "texts", "jsonl", "prepared"),
 )
+FORMS = ("NFC", "NFKC", "NFD", "NFKD")
 STARTS = ("samples", "random", "nndsvd")
 DTYPES = ("float32", "float64")
 
@@ -55,10 +56,14 @@ def add_data(parser: argparse.ArgumentParser, **more: Any) -> None:
     add_not("--no-header", dest="header", help="the first line of a .csv file holds no names")
     add_not("--no-index", dest="index", help="the first column of a table holds no names")
     add("--encoding", type=encoding, help="encoding of text files (default: utf-8)")
-    add("--text-field", metavar="NAME", help="field of a .jsonl file with the text (default: text)")
-    add("--id-field", metavar="NAME", help="field of a .jsonl file with the document names")
-    add("--label-field", metavar="NAME", help="field of a .jsonl file with the labels")
+    text = "field with the text (default: text in .jsonl); reads a .csv, .tsv or .parquet as texts"
+    add("--text-field", metavar="NAME", help=text)
+    add("--id-field", metavar="NAME", help="field with the names of the documents")
+    add("--label-field", metavar="NAME", help="field with the labels of the documents")
     add("--pattern", help="names of the files to read in a folder of texts (default: *.txt)")
+    text = "leave out texts that cannot be decoded or parsed, with a warning"
+    add("--skip-unreadable", action="store_true", default=None, help=text)
+    add("--normalize", choices=FORMS, help="Unicode normal form to bring texts into")
     for name, which, number, share in (
         ("--min-df", "fewer", 5, 0.01),
         ("--max-df", "more", 500, 0.5),

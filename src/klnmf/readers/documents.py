@@ -1,134 +1,209 @@
-"""Texts: a folder of .txt files, or a .jsonl file with a document a line.
+"""Texts as documents: a text with a name and metadata, whatever file it comes from.
 
-scikit-learn's CountVectorizer counts their words, with its own options. Documents are read one at a
-time.
+A format of texts yields documents (`TextFormat.documents`). What becomes of them is the same for
+all: they are kept (`klnmf.readers.read_documents`), or their words are counted.
 """
 
 import re
-from collections.abc import Iterator
+import unicodedata
+from abc import abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from sklearn.feature_extraction.text import CountVectorizer
-
-from klnmf.readers.diagnosis import shown
-from klnmf.readers.format import Format
-from klnmf.readers.table import CountTable, table_of_file
-from klnmf.support.input_files import ReadError, text_lines, whole_text
+from klnmf.readers.counting import VECTORIZER_OPTIONS, counted
+from klnmf.readers.format import Format, keywords
+from klnmf.readers.table import LOGGER, CountTable, table_of_file
+from klnmf.support.input_files import ReadError
 from klnmf.support.option_names import option
-from klnmf.support.untrusted_json import parse_json
 
-# Options that say where the text comes from, which is decided here.
-_OURS = frozenset(("input", "encoding", "decode_error", "dtype"))
-VECTORIZER_OPTIONS = frozenset(CountVectorizer().get_params()) - _OURS
+FORMS = ("NFC", "NFKC", "NFD", "NFKD")
+# Characters of the beginning of a document.
+LONGEST_EXCERPT = 300
+# How many unreadable documents are named.
+_NAMED = 3
+# Smallest share of the documents that have a field of metadata.
+_SMALLEST_SHARE = 0.1
+_WHOLE = re.compile(r"-?(?:0|[1-9][0-9]{0,17})")
+_DECIMAL = re.compile(r"-?(?:0|[1-9][0-9]{0,17})(?:\.[0-9]+)?")
+_LONE_SURROGATES = re.compile("[\ud800-\udfff]")
 
 
-class _Documents(Format):
+class Document(NamedTuple):
+    """A text and what is known about it."""
+
+    text: str
+    name: str | None = None
+    label: str | None = None
+    metadata: dict[str, Any] | None = None
+
+
+@dataclass
+class Documents:
+    """Texts with their names and metadata, as `read_documents` returns them.
+
+    Attributes
+    ----------
+    texts : list of str
+        The documents.
+    names : list of str, or None
+        One name per document: paths of files, or the field ``id_field``.
+    metadata : dict of lists
+        Columns with one value per document: str, int, float, bool, or None where it is missing.
+    labels : list of str, or None
+        One class per document: the field ``label_field``, or the folders of files.
+    """
+
+    texts: list[str]
+    names: list[str] | None = None
+    metadata: dict[str, list[Any]] = field(default_factory=dict)
+    labels: list[str] | None = None
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def __repr__(self) -> str:
+        about = [name for name in ("names", "labels") if getattr(self, name) is not None]
+        about += [f"metadata {', '.join(self.metadata)}"] if self.metadata else []
+        what = f", with {', '.join(about)}" if about else ""
+        return f"Documents({len(self):,} texts{what})"
+
+
+class TextFormat(Format):
     """A format of texts, whose words are counted."""
+
+    @abstractmethod
+    def documents(self, path: Path, *_: Any, **options: Any) -> Iterator[Document | ReadError]:
+        """Yield the documents, and for each that cannot be read the error."""
+
+    @property
+    def text_options(self) -> set[str]:
+        """Names of the options that are about reading, not about words."""
+        return keywords(self.documents) | keywords(Gathering)
 
     @property
     def options(self) -> set[str]:
         """Names of the options, those of scikit-learn's CountVectorizer included."""
-        return super().options | VECTORIZER_OPTIONS
+        return self.text_options | VECTORIZER_OPTIONS
+
+    def gathered(self, path: Path, **options: Any) -> tuple["Gathering", Iterator[str]]:
+        """Texts one after the other, and what is known of those that were taken."""
+        of_all = {name: options.pop(name) for name in keywords(Gathering) & set(options)}
+        gathering = Gathering(path, **of_all)
+        return gathering, gathering.texts(self.documents(path, **options))
+
+    def read(self, path: Path, *_: Any, **options: Any) -> CountTable:
+        """Count words, one document after the other."""
+        of_words = {name: options.pop(name) for name in VECTORIZER_OPTIONS & set(options)}
+        gathering, texts = self.gathered(path, **options)
+        X, words = counted(path, texts, of_words)
+        about = gathering.about() | {"excerpts": gathering.excerpts}
+        return table_of_file(path, X, column_names=words, open_features=True, **about)
 
 
-class Texts(_Documents):
-    """Folder of text files, named by path; if all are in subfolders, these are the labels."""
+class Gathering:
+    """What is known of the documents that were read so far.
 
-    name = "texts"
-    is_folder = True
+    Unreadable documents are an error, or they are left out with a warning.
+    """
 
-    def matches(self, path: Path) -> bool:
-        """Whether it is a folder."""
-        return path.is_dir()
+    def __init__(
+        self, path: Path, *, skip_unreadable: bool = False, normalize: str | None = None
+    ) -> None:
+        self.path, self.skips = path, skip_unreadable
+        self._normalised = normaliser(normalize)
+        self.n_documents = 0
+        self.excerpts: list[str] = []
+        self._names: list[str | None] = []
+        self._labels: list[str | None] = []
+        # By field and document, as only some documents may have a field.
+        self._metadata: dict[str, dict[int, Any]] = {}
+        self._unreadable: list[ReadError] = []
 
-    def read(
-        self, path: Path, *, pattern: str = "*.txt", encoding: str = "utf-8", **options: Any
-    ) -> CountTable:
-        """Read the files in the order of their paths."""
-        try:
-            files = sorted(file for file in path.rglob(pattern) if file.is_file())
-        except (NotImplementedError, ValueError) as error:
-            given = option("pattern", pattern)
-            problem = f"{given} is not a pattern of names in this folder: {error}."
-            raise ReadError(path, problem) from error
-        if not files:
-            raise ReadError(path, f"no file in this folder has a name like {pattern}.")
-        names = [file.relative_to(path).as_posix() for file in files]
-        are_below = all("/" in name for name in names)
-        labels = [name.split("/")[0] for name in names] if are_below else None
-        X, words = _counted(path, (whole_text(file, encoding) for file in files), options)
-        return table_of_file(path, X, names, words, labels, open_features=True)
+    def texts(self, documents: Iterator[Document | ReadError]) -> Iterator[str]:
+        """Yield the texts, normalised; warn at the end of those that were left out."""
+        for document in documents:
+            if isinstance(document, ReadError):
+                self._leave_out(document)
+            else:
+                yield self._taken(document)
+        if not self.n_documents:
+            left_out = f" that can be read; {self._left_out()}" if self._unreadable else ""
+            raise ReadError(self.path, f"there are no documents{left_out}.")
+        if self._unreadable:
+            LOGGER.warning("%s: %s", self.path, self._left_out())
 
+    def about(self) -> dict[str, Any]:
+        """Names, labels and metadata: keyword arguments of CountTable."""
+        n = self.n_documents
+        return {
+            "row_names": None if None in self._names else self._names,
+            "labels": None if None in self._labels else self._labels,
+            "metadata": {
+                name: _as_numbers([values.get(i) for i in range(n)])
+                for name, values in self._metadata.items()
+                if len(values) >= _SMALLEST_SHARE * n
+            },
+        }
 
-class Jsonl(_Documents):
-    """JSON objects, one per line: the document in ``text_field``, its name in ``id_field``."""
+    def _taken(self, document: Document) -> str:
+        text = self._normalised(storable(document.text))
+        for name, value in (document.metadata or {}).items():
+            if value is not None and value != "":
+                values = self._metadata.setdefault(storable(name), {})
+                values[self.n_documents] = storable(value) if isinstance(value, str) else value
+        for kept, value in ((self._names, document.name), (self._labels, document.label)):
+            kept.append(None if value is None else storable(value))
+        beginning = " ".join(text[: 8 * LONGEST_EXCERPT].split())
+        self.excerpts.append(beginning[:LONGEST_EXCERPT])
+        self.n_documents += 1
+        return text
 
-    name = "jsonl"
-    endings = (".jsonl", ".ndjson")
-    may_be_packed = True
+    def _leave_out(self, error: ReadError) -> None:
+        if not self.skips:
+            way_out = f"To leave out what cannot be read, add {option('skip_unreadable', True)}."
+            raise error.with_advice(way_out)
+        self._unreadable.append(error)
 
-    def read(
-        self,
-        path: Path,
-        *,
-        text_field: str = "text",
-        id_field: str | None = None,
-        label_field: str | None = None,
-        encoding: str = "utf-8",
-        **options: Any,
-    ) -> CountTable:
-        """Read one line at a time."""
-        wanted = {"id_field": id_field, "label_field": label_field}
-        kept: dict[str, list[str]] = {k: [] for k, field in wanted.items() if field is not None}
+    def _left_out(self) -> str:
+        n = len(self._unreadable)
+        named = "; ".join(map(self._what, self._unreadable[:_NAMED]))
+        more = f"; and {n - _NAMED:,} more" if n > _NAMED else ""
+        return f"left out {n:,} document{'s' * (n != 1)} that cannot be read: {named}{more}"
 
-        def documents() -> Iterator[str]:
-            for line, content in text_lines(path, encoding):
-                if not content.strip():
-                    continue
-                record = _record(path, line, content)
-                for name, values in kept.items():
-                    values.append(str(_field(path, line, record, name, str(wanted[name]))))
-                text = _field(path, line, record, "text_field", text_field)
-                if not isinstance(text, str):
-                    problem = f"field {text_field!r} holds {shown(repr(text))}, not a text."
-                    raise ReadError(path, problem, line)
-                yield text
-
-        X, words = _counted(path, documents(), options)
-        names, labels = (kept.get(name) for name in wanted)
-        return table_of_file(path, X, names, words, labels, open_features=True)
-
-
-def _record(path: Path, line: int, content: str) -> dict[str, Any]:
-    try:
-        record = parse_json(content)
-    except ValueError as error:
-        raise ReadError(path, f"{shown(content)} cannot be read as JSON: {error}.", line) from error
-    if not isinstance(record, dict):
-        problem = f"{shown(content)} is not an object; expected is {{...}} on each line."
-        raise ReadError(path, problem, line)
-    return record
+    def _what(self, error: ReadError) -> str:
+        """Place and problem, without the path that all of them have."""
+        return str(error).removeprefix(f"{self.path}, ").removeprefix(f"{self.path}/").rstrip(".")
 
 
-def _field(path: Path, line: int, record: dict[str, Any], name: str, field: str) -> Any:
-    """Value of the field that the option of this name says."""
-    if field not in record:
-        there = ", ".join(map(repr, record)) or "none"
-        way_out = f"Choose one of them with {option(name, next(iter(record), 'NAME'))}."
-        problem = f"there is no field {field!r}; the fields are: {there}. {way_out}"
-        raise ReadError(path, problem, line)
-    return record[field]
+def normaliser(form: str | None) -> Callable[[str], str]:
+    """Return the function that brings a text into a Unicode normal form."""
+    if form is None:
+        return str
+    if form not in FORMS:
+        forms = ", ".join(FORMS)
+        raise ValueError(f"{option('normalize')} must be one of {forms}; got {form!r}.")
+    return partial(unicodedata.normalize, form)  # type: ignore[arg-type]
 
 
-def _counted(path: Path, documents: Iterator[str], options: dict[str, Any]) -> tuple[Any, Any]:
-    vectorizer = CountVectorizer(**options)
-    try:
-        X = vectorizer.fit_transform(documents)
-    except ReadError:
-        raise
-    except (ValueError, re.error) as error:
-        given = ", ".join(option(name, value) for name, value in options.items()) or "none"
-        problem = f"the words cannot be counted: {str(error).rstrip('.')}."
-        raise ReadError(path, f"{problem} Options that were given: {given}.") from error
-    return X, vectorizer.get_feature_names_out()
+def _as_numbers(column: list[Any]) -> list[Any]:
+    """Return a column in which all numbers are written as text as numbers, others as they are.
+
+    >>> _as_numbers(["1999", None, "2001"]), _as_numbers(["0012", "7"]), _as_numbers(["1", "b"])
+    ([1999, None, 2001], ['0012', '7'], ['1', 'b'])
+    """
+    for kind, pattern in ((int, _WHOLE), (float, _DECIMAL)):
+        if all(v is None or (isinstance(v, str) and pattern.fullmatch(v)) for v in column):
+            return [None if value is None else kind(value) for value in column]
+    return column
+
+
+def storable(text: str) -> str:
+    r"""Return a text that can be written as UTF-8: JSON and file names may hold what cannot be.
+
+    >>> storable("a\udcffb")
+    'a�b'
+    """
+    return text if text.isascii() else _LONE_SURROGATES.sub("\ufffd", text)

@@ -54,7 +54,7 @@ class Format(ABC):
     @property
     def options(self) -> set[str]:
         """Names of the options."""
-        return _keywords(self.read)
+        return keywords(self.read)
 
 
 class StreamedFormat(Format):
@@ -71,9 +71,10 @@ class StreamedFormat(Format):
     @property
     def options(self) -> set[str]:
         """Names of the options."""
-        return _keywords(self.stream)
+        return keywords(self.stream)
 
 
-def _keywords(function: Callable[..., Any]) -> set[str]:
+def keywords(function: Callable[..., Any]) -> set[str]:
+    """Names of the keyword-only arguments of a function."""
     parameters = inspect.signature(function).parameters.values()
     return {p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY}

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from klnmf.readers.delimited import Csv, Tsv
-from klnmf.readers.documents import Jsonl, Texts
+from klnmf.readers.documents import Documents, TextFormat
 from klnmf.readers.format import Format
 from klnmf.readers.hdf5 import H5ad, Loom
 from klnmf.readers.matrix_files import Mtx, Npz, Svmlight, Uci
@@ -14,6 +14,7 @@ from klnmf.readers.on_disk import Prepared
 from klnmf.readers.parquet import Parquet
 from klnmf.readers.table import CountTable, unique_features
 from klnmf.readers.tenx import TenX, TenXH5
+from klnmf.readers.text_files import CsvTexts, Jsonl, ParquetTexts, Texts, TsvTexts
 from klnmf.signatures import has_types_in_rows, say_turned
 from klnmf.support.input_files import ReadError
 from klnmf.support.option_names import option, options_in_use
@@ -27,6 +28,10 @@ FORMATS: dict[str, Format] = {
         *(Prepared(), TenX(), Texts(), Uci()),
         *(Npz(), Mtx(), TenXH5(), H5ad(), Loom(), Csv(), Tsv(), Parquet(), Svmlight(), Jsonl()),
     )
+}
+# How tables are read if the field with the text is named.
+TABLES_OF_TEXTS: dict[str, Format] = {
+    format.name: format for format in (CsvTexts(), TsvTexts(), ParquetTexts())
 }
 
 
@@ -147,6 +152,88 @@ def read_counts(
     return table
 
 
+def read_documents(
+    path: PathLike,
+    *,
+    text_field: str | None = None,
+    id_field: str | None = None,
+    label_field: str | None = None,
+    encoding: str | None = None,
+    pattern: str | None = None,
+    delimiter: str | None = None,
+    skip_unreadable: bool = False,
+    normalize: str | None = None,
+    format: str | None = None,
+) -> Documents:
+    r"""Read texts with names and metadata: a folder of files, or a table with a field of text.
+
+    Parameters
+    ----------
+    path : path
+        Folder of text files; or .jsonl, .csv, .tsv (also .gz) or .parquet with one document per
+        record.
+    text_field : str, optional
+        Field with the text. In .jsonl it is "text" by default, in tables it must be given.
+    id_field : str, optional
+        Field with the names of the documents. Files of a folder are named by their paths.
+    label_field : str, optional
+        Field with the labels. Labels of files are the folders that they are in, if all are in one.
+    encoding : str, default="utf-8"
+        Encoding of text files.
+    pattern : str, default="*.txt"
+        Names of the files of a folder, which may be in subfolders.
+    delimiter : str, optional
+        What separates the fields of a .csv file.
+    skip_unreadable : bool, default=False
+        Whether to leave out files and records that cannot be decoded or parsed, with a warning.
+    normalize : {"NFC", "NFKC", "NFD", "NFKD"}, optional
+        Unicode normal form to bring the texts into.
+    format : {"texts", "jsonl", "csv", "tsv", "parquet"}, optional
+        By default it is inferred from the name.
+
+    Returns
+    -------
+    Documents
+        The texts, their names, labels, and their metadata: all other fields that hold texts,
+        numbers or dates.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> from klnmf.readers import read_documents
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder, "letters.csv")
+    ...     _ = path.write_text("id,year,body\na1,1816,The sea was calm.\na2,1819,Corn is dear.\n")
+    ...     documents = read_documents(path, text_field="body", id_field="id")
+    >>> documents
+    Documents(2 texts, with names, metadata year)
+    >>> documents.texts[0], documents.names[0], documents.metadata["year"]
+    ('The sea was calm.', 'a1', [1816, 1819])
+    """
+    given: dict[str, Any] = {
+        "text_field": text_field,
+        "id_field": id_field,
+        "label_field": label_field,
+        "encoding": encoding,
+        "pattern": pattern,
+        "delimiter": delimiter,
+        "normalize": normalize,
+    }
+    options = {name: value for name, value in given.items() if value is not None}
+    path = Path(os.path.expanduser(path))
+    found = format_to_read(path, format, options)
+    if not isinstance(found, TextFormat):
+        advice = ""
+        if found.name in TABLES_OF_TEXTS:
+            advice = f" Name the field with the text, for example {option('text_field', 'text')}."
+        raise ReadError(path, f"the format {found.name!r} is of counts, not of texts.{advice}")
+    gathering, texts = found.gathered(path, skip_unreadable=skip_unreadable, **options)
+    read = list(texts)
+    about = gathering.about()
+    return Documents(read, about["row_names"], about["metadata"], about["labels"])
+
+
 def write_counts(table: CountTable, path: PathLike, *, format: str | None = None) -> None:
     """Write counts with their names, so that `read_counts` can read them.
 
@@ -213,15 +300,22 @@ def format_to_read(path: Path, format: str | None, options: dict[str, Any]) -> F
     """Return the format of a path; refuse what cannot be read so, before anything is opened."""
     if not path.exists():
         raise FileNotFoundError(f"{path}: there is no such file or folder.")
-    found = FORMATS[format_of(path, format)]
+    found = chosen_format(path, format, options)
     is_folder = path.is_dir()
     if found.is_folder is not None and is_folder != found.is_folder:
         this, other = ("folder", "file") if is_folder else ("file", "folder")
         raise ReadError(path, f"this is a {this}, but the format {found.name!r} is a {other}.")
-    check_options(found.name, options)
+    check_options(found, options)
     if not is_folder and path.stat().st_size == 0:
         raise ReadError(path, "the file is empty.")
     return found
+
+
+def chosen_format(path: Path, format: str | None, options: dict[str, Any]) -> Format:
+    """Return the format of a path; a table is one of texts if the field with the text is given."""
+    name = format_of(path, format)
+    is_of_texts = options.get("text_field") is not None and name in TABLES_OF_TEXTS
+    return TABLES_OF_TEXTS[name] if is_of_texts else FORMATS[name]
 
 
 def format_of(path: Path, format: str | None) -> str:
@@ -251,11 +345,10 @@ def _endings(formats: dict[str, Format]) -> str:
     return ", ".join(ending for format in formats.values() for ending in format.endings)
 
 
-def check_options(format: str, options: dict[str, Any]) -> None:
+def check_options(format: Format, options: dict[str, Any]) -> None:
     """Refuse options that the format does not have, and list those that it has."""
-    available = FORMATS[format].options
-    unknown = sorted(set(options) - available)
+    unknown = sorted(set(options) - format.options)
     if unknown:
-        listed = ", ".join(options_in_use(sorted(available))) or "none"
-        problem = f"{option(unknown[0])} cannot be used with the format {format!r}"
+        listed = ", ".join(options_in_use(sorted(format.options))) or "none"
+        problem = f"{option(unknown[0])} cannot be used with the format {format.name!r}"
         raise TypeError(f"{problem}. Its options: {listed}.")

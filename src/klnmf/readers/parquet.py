@@ -45,14 +45,14 @@ class Parquet(StreamedFormat):
     ) -> CountStream:
         """Read some rows at a time."""
         check_layout(layout, columns)
-        with _opened(path) as (file, pyarrow):
-            _check_columns(path, file)
+        with opened(path) as (file, pyarrow):
+            check_columns(path, file)
             if columns is None and layout is None:
                 layout = "triplets" if _is_triplets(file, pyarrow) else "table"
             if columns is None and layout == "table":
                 return _table_stream(path, file.schema_arrow, _names_in(file, index, pyarrow))
             if columns is None:
-                columns = [n for n in file.schema_arrow.names if n != _index_column(file)]
+                columns = [n for n in file.schema_arrow.names if n != index_column(file)]
                 if len(columns) != 3:
                     raise ReadError(path, f"triplets have 3 columns; here are {len(columns)}.")
             positions_of(path, columns, file.schema_arrow.names)
@@ -72,7 +72,7 @@ class Parquet(StreamedFormat):
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[tuple[Any, Any]]:
+def opened(path: Path) -> Iterator[tuple[Any, Any]]:
     """Open a file; gives it and pyarrow."""
     pyarrow = require("pyarrow", "Reading .parquet files")
     parquet = require("pyarrow.parquet", "Reading .parquet files")
@@ -81,7 +81,8 @@ def _opened(path: Path) -> Iterator[tuple[Any, Any]]:
         yield file, pyarrow
 
 
-def _check_columns(path: Path, file: Any) -> None:
+def check_columns(path: Path, file: Any) -> None:
+    """Refuse a file without columns, with two of one name, or with far too many rows."""
     names = file.schema_arrow.names
     if not names:
         raise ReadError(path, "there are no columns in this file.")
@@ -93,7 +94,7 @@ def _check_columns(path: Path, file: Any) -> None:
     check_unpacked(path, path.stat().st_size, n_bytes, times=2000)
 
 
-def _index_column(file: Any) -> str | None:
+def index_column(file: Any) -> str | None:
     """Column in which pandas keeps the names of the rows; anyone may write what pandas writes."""
     text = (file.schema_arrow.metadata or {}).get(b"pandas", b"{}")
     try:
@@ -104,25 +105,27 @@ def _index_column(file: Any) -> str | None:
     return next((name for name in names if name in file.schema_arrow.names), None)
 
 
-def _is_string(kind: Any, pyarrow: Any) -> bool:
+def is_string(kind: Any, pyarrow: Any) -> bool:
+    """Whether a type is of strings, numbered or not."""
     types = pyarrow.types
     if types.is_dictionary(kind):
         kind = kind.value_type
     return bool(types.is_string(kind) or types.is_large_string(kind))
 
 
-def _is_number(kind: Any, pyarrow: Any) -> bool:
+def is_number(kind: Any, pyarrow: Any) -> bool:
+    """Whether a type is of real numbers."""
     types = pyarrow.types
     checks = types.is_integer, types.is_floating, types.is_boolean, types.is_decimal
     return any(check(kind) for check in checks)
 
 
 def _is_triplets(file: Any, pyarrow: Any) -> bool:
-    schema, index = file.schema_arrow, _index_column(file)
+    schema, index = file.schema_arrow, index_column(file)
     columns = [field for field in schema if field.name != index]
-    if len(columns) != 3 or not _is_number(columns[2].type, pyarrow):
+    if len(columns) != 3 or not is_number(columns[2].type, pyarrow):
         return False
-    if _is_string(columns[1].type, pyarrow):
+    if is_string(columns[1].type, pyarrow):
         return True
     if index is not None:
         return False
@@ -143,7 +146,7 @@ def _batches(file: Any, width: int, columns: Any = None) -> Iterator[tuple[int, 
 def _triplets(
     path: Path, columns: list[str], rows: Numbering, features: Numbering
 ) -> Iterator[Block]:
-    with _opened(path) as (file, pyarrow):
+    with opened(path) as (file, pyarrow):
         for start, batch in _batches(file, 3, columns):
             numbers = [
                 _numbered(path, batch.column(name), name, start, axis)
@@ -157,10 +160,10 @@ def _triplets(
 
 def _names_in(file: Any, index: bool | None, pyarrow: Any) -> str | None:
     """Column that names the rows of a table."""
-    found = _index_column(file)
+    found = index_column(file)
     if found is None and index is not False:
         first = file.schema_arrow.field(0)
-        found = first.name if index or _is_string(first.type, pyarrow) else None
+        found = first.name if index or is_string(first.type, pyarrow) else None
     return found
 
 
@@ -171,7 +174,7 @@ def _table_stream(path: Path, schema: Any, names_in: str | None) -> CountStream:
 
     def blocks(limit: int) -> Iterator[Block]:
         nonlocal n_rows
-        with _opened(path) as (file, pyarrow):
+        with opened(path) as (file, pyarrow):
             for start, batch in _batches(file, len(columns)):
                 for j, name in enumerate(columns):
                     values = _counts(path, batch.column(name), name, start, pyarrow)
@@ -200,7 +203,7 @@ def _numbered(path: Path, column: Any, name: str, start: int, number: Numbering)
 
 def _counts(path: Path, column: Any, name: str, start: int, pyarrow: Any) -> Any:
     column = column.dictionary_decode() if hasattr(column, "dictionary") else column
-    if not _is_number(column.type, pyarrow):  # dates can be made into numbers, and are no counts
+    if not is_number(column.type, pyarrow):  # dates can be made into numbers, and are no counts
         problem = f"column {name!r} is of the type {column.type}; counts were expected."
         raise ReadError(path, problem)
     _refuse_nulls(path, column, name, start)

@@ -45,12 +45,20 @@ class CountTable:
         the texts. Otherwise it has not been counted.
     column_ids : sequence of str, optional
         One id per feature, if it has an id beside its name, as genes have.
+    metadata : mapping of str to sequence, optional
+        Columns with one value per sample, such as the year of a document.
+    excerpts : sequence of str, optional
+        The beginning of each document, if the samples are texts.
 
     Attributes
     ----------
     X : scipy.sparse.csr_array
         The counts.
     row_names, column_names, labels, column_ids : ndarray of str (dtype object), or None
+        What was given.
+    metadata : dict of lists
+        What was given, {} if nothing was.
+    excerpts : list of str, or None
         What was given.
 
     Examples
@@ -71,6 +79,8 @@ class CountTable:
     labels: Any = None
     open_features: bool = False
     column_ids: Any = None
+    metadata: Any = None
+    excerpts: Any = None
 
     def __post_init__(self) -> None:
         n_rows, n_columns = _shape(self.X)
@@ -78,6 +88,11 @@ class CountTable:
         self.column_names = as_names(self.column_names, n_columns, "column_names", "column")
         self.labels = as_names(self.labels, n_rows, "labels", "row")
         self.column_ids = as_names(self.column_ids, n_columns, "column_ids", "column")
+        self.metadata = {str(name): list(column) for name, column in (self.metadata or {}).items()}
+        self.excerpts = None if self.excerpts is None else list(self.excerpts)
+        for what, column in (self.metadata | {"excerpts": self.excerpts}).items():
+            if column is not None and len(column) != n_rows:
+                raise ValueError(f"{what} has {len(column):,} values for {n_rows:,} rows.")
         self.X = self._counts(self.X)
 
     @property
@@ -106,13 +121,14 @@ class CountTable:
         return "zero" if self.open_features else "unobserved"
 
     def transposed(self) -> CountTable:
-        """Table with rows and columns exchanged; labels and ids are left out."""
+        """Table with rows and columns exchanged; only their names are kept."""
         names = self.column_names, self.row_names
         return CountTable(self.X.T, *names, open_features=self.open_features)
 
     def __repr__(self) -> str:
         names = ("row_names", "column_names", "column_ids", "labels")
         present = [name for name in names if getattr(self, name) is not None]
+        present += [f"metadata {', '.join(self.metadata)}"] if self.metadata else []
         what = f", with {', '.join(present)}" if present else ""
         n_rows, n_columns = self.shape
         return f"CountTable({n_rows:,} × {n_columns:,}, {self.X.nnz:,} nonzeros{what})"

@@ -1,11 +1,13 @@
 """What all readers share: errors with a place, streams with limits, and names."""
 
+import codecs
 import gzip
 import io
 import zlib
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -46,12 +48,16 @@ class ReadError(ValueError):
         where = str(path) if line is None else f"{path}, line {line}"
         super().__init__(f"{where}: {problem}")
 
+    def with_advice(self, advice: str) -> "ReadError":
+        """Return the same error with one more sentence."""
+        return _rebuilt(self.path, self.line, f"{self} {advice}")
+
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuilt, (self.path, self.line, str(self))
 
 
 def _rebuilt(path: Path, line: int | None, message: str) -> ReadError:
-    """Error after pickling, which the processes of a pool do."""
+    """Error with this message, as after pickling, which the processes of a pool do."""
     error = ReadError(path, "", line)
     error.args = (message,)
     return error
@@ -100,10 +106,7 @@ class _Lines(io.BufferedReader):
     def readline(self, size: int | None = -1) -> bytes:  # iteration calls it, too
         line = super().readline(LONGEST_LINE + 1 if size is None or size < 0 else size)
         if len(line) > LONGEST_LINE:
-            problem = f"the line has more than {LONGEST_LINE:,} bytes, the most that is read."
-            hint = "Is this a file of another format, or are its line ends missing?"
-            number = self._number_at(self.tell() - len(line))
-            raise ReadError(self.path, f"{problem} {hint}", number)
+            raise _too_long(self.path, "bytes", self._number_at(self.tell() - len(line)))
         return line
 
     def _number_at(self, place: int) -> int:
@@ -160,18 +163,45 @@ def line_blocks(stream: BinaryIO, size: int) -> Iterator[bytes]:
         yield content if content.endswith(b"\n") else content + stream.readline()
 
 
-def text_blocks(path: Path, encoding: str | None = None) -> Iterator[io.StringIO]:
-    """Text in blocks of whole lines, cut at line feeds alone, without a byte-order mark."""
-    line = 1
+def text_blocks(
+    path: Path, encoding: str | None = None, errors: str = "strict"
+) -> Iterator[io.StringIO]:
+    """Text in blocks of whole lines, cut at line feeds alone, without a byte-order mark.
+
+    ``encoding`` is None for files that must be UTF-8. ``errors`` says how to decode, as in Python.
+    """
+    decoder = _decoder(encoding, errors)
+    line, is_first = 1, True
+    begun: list[str] = []  # what there is of the line that is begun
     with open_binary(path) as stream:
         try:
-            for content in line_blocks(stream, _BLOCK):
-                text = decoded(path, content, encoding, line)
-                yield io.StringIO(text.removeprefix("\ufeff") if line == 1 else text, newline="\n")
-                line += content.count(b"\n")
+            for content in chain(iter(partial(stream.read, _BLOCK), b""), [b""]):
+                text = _decoded(path, decoder, content, encoding, line)
+                text, is_first = text.removeprefix("\ufeff") if is_first else text, False
+                lines, end, rest = text.rpartition("\n") if content else (text, "", "")
+                if not (end or not content):
+                    begun.append(text)
+                    _check_length(path, begun, line)
+                    continue
+                whole = "".join([*begun, lines, end])
+                begun = [rest]
+                if whole:
+                    yield io.StringIO(whole, newline="\n")
+                line += whole.count("\n")
         except DAMAGED:
             deque(byte_lines(path), maxlen=0)  # which says in what line
             raise
+
+
+def _check_length(path: Path, pieces: list[str], line: int) -> None:
+    if sum(map(len, pieces)) > LONGEST_LINE:
+        raise _too_long(path, "characters", line)
+
+
+def _too_long(path: Path, unit: str, line: int) -> ReadError:
+    problem = f"the line has more than {LONGEST_LINE:,} {unit}, the most that is read."
+    hint = "Is this a file of another format, or are its line ends missing?"
+    return ReadError(path, f"{problem} {hint}", line)
 
 
 def whole_text(path: Path, encoding: str | None = None) -> str:
@@ -187,32 +217,48 @@ def whole_text(path: Path, encoding: str | None = None) -> str:
     return "".join(blocks)
 
 
-def text_lines(path: Path, encoding: str | None = None) -> Iterator[tuple[int, str]]:
+def text_lines(
+    path: Path, encoding: str | None = None, errors: str = "strict"
+) -> Iterator[tuple[int, str]]:
     """Lines of a text with their numbers from 1 on."""
-    return enumerate(chain.from_iterable(text_blocks(path, encoding)), 1)
+    return enumerate(chain.from_iterable(text_blocks(path, encoding, errors)), 1)
 
 
-def decoded(path: Path, content: bytes, encoding: str | None = None, line: int = 1) -> str:
-    """Decode bytes that begin at ``line``; ``encoding`` is None for files that must be UTF-8."""
+def _decoder(encoding: str | None, errors: str) -> codecs.IncrementalDecoder:
     try:
-        return content.decode(encoding or "utf-8")
-    except UnicodeDecodeError as error:
-        bad = content[error.start : error.start + 8]
-        advice = "This file must be UTF-8: convert it, for example with iconv."
-        if encoding is not None:
-            advice = (
-                "If all files to be read are in another encoding, name it, for example "
-                f"{option('encoding', 'latin-1')}. If this one alone is, convert it to "
-                f"{encoding}, for example with iconv."
-            )
-        problem = f"{bad!r} is not {encoding or 'utf-8'} text. {advice}"
-        number = line + content.count(b"\n", 0, error.start)
-        raise ReadError(path, problem, number) from error
-    except LookupError:
+        b"".decode(encoding or "utf-8")  # refuses what is no encoding of text, such as base64
+        return codecs.getincrementaldecoder(encoding or "utf-8")(errors)
+    except (LookupError, ValueError):
         raise ValueError(
             f"{option('encoding')} must name an encoding of text, such as utf-8 or latin-1; got "
             f"{encoding!r}."
         ) from None
+
+
+def _decoded(
+    path: Path, decoder: codecs.IncrementalDecoder, content: bytes, encoding: str | None, line: int
+) -> str:
+    """Next text of a file, in which ``content`` follows; no content is the end."""
+    try:
+        return decoder.decode(content, not content)
+    except UnicodeError as error:
+        held, start = content, 0
+        if isinstance(error, UnicodeDecodeError):
+            held, start = error.object, error.start
+        number = line + held.count(b"\n", 0, start)
+        raise not_text(path, held[start : start + 8], encoding, number) from error
+
+
+def not_text(path: Path, bad: bytes, encoding: str | None, line: int) -> ReadError:
+    """Error of bytes that are not text; ``encoding`` is None for files that must be UTF-8."""
+    advice = "This file must be UTF-8: convert it, for example with iconv."
+    if encoding is not None:
+        advice = (
+            "If all files to be read are in another encoding, name it, for example "
+            f"{option('encoding', 'latin-1')}. If this one alone is, convert it to "
+            f"{encoding}, for example with iconv."
+        )
+    return ReadError(path, f"{bad!r} is not {encoding or 'utf-8'} text. {advice}", line)
 
 
 # ---- names ---------------------------------------------------------------------------------------
