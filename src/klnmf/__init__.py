@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from klnmf.estimators.mini_batch import MiniBatchKLNMF
     from klnmf.estimators.run_options import RunOptions
     from klnmf.preparing import prepare
+    from klnmf.topic_model.model import TopicModel
 
     __version__: str
 
@@ -26,6 +27,7 @@ __all__ = [
     "MiniBatchKLNMF",
     "NotCountsWarning",
     "RunOptions",
+    "TopicModel",
     "__version__",
     "load_model",
     "open_matrix",
@@ -41,6 +43,7 @@ _HOMES = {
     "MiniBatchKLNMF": "klnmf.estimators.mini_batch",
     "NotCountsWarning": "klnmf.data.not_counts",
     "RunOptions": "klnmf.estimators.run_options",
+    "TopicModel": "klnmf.topic_model.model",
     "load_model": "klnmf.estimators.kl_nmf",
     "open_matrix": "klnmf.data.on_disk.matrix",
     "prepare": "klnmf.preparing",

@@ -133,15 +133,18 @@ class RankSelection:
         path : str or path
             File to write.
         """
+        with writing(path) as stream:
+            stream.write((json.dumps(self.to_json(), indent=1) + "\n").encode())
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the content of a file as plain lists and numbers."""
         content = {
             name: [None if entry != entry else entry for entry in value.tolist()]  # NaN is null
             if isinstance(value, np.ndarray)
             else value
             for name, value in asdict(self).items()
         }
-        text = json.dumps({"format": FORMAT, "version": VERSION, **content}, indent=1)
-        with writing(path) as stream:
-            stream.write((text + "\n").encode())
+        return {"format": FORMAT, "version": VERSION, **content}
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> RankSelection:
@@ -157,14 +160,15 @@ class RankSelection:
         RankSelection
         """
         try:
-            return cls._from_json(Fields(read_json(Path(path)), "content"))
+            return cls.from_json(Fields(read_json(Path(path)), "content"))
         except ValueError as error:
             raise SavedFileError(
                 f"{path} is not a rank selection saved by klnmf, or it is damaged ({error})."
             ) from error
 
     @classmethod
-    def _from_json(cls, stored: Fields) -> RankSelection:
+    def from_json(cls, stored: Fields) -> RankSelection:
+        """Reverse `to_json`; a ValueError says what is wrong."""
         if stored.take("format", str) != FORMAT:
             raise ValueError(f"its format is not {FORMAT!r}")
         if stored.whole("version") != VERSION:

@@ -1,0 +1,114 @@
+"""`TopicModel` in files: a model file whose metadata say how its texts are read.
+
+`klnmf fit` writes the same, so the command line and `TopicModel` read each other's files.
+"""
+
+import math
+import os
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+
+from klnmf.estimators.kl_nmf import KLNMF, load_model
+from klnmf.model_selection.rank_selection import RankSelection
+from klnmf.saved import SavedFileError
+from klnmf.saved.fields import Fields
+from klnmf.topic_model.fitting import facts_of
+from klnmf.topic_model.words import OPTIONS, options_to_json, vectorizer_from_json
+
+EXCERPT = "excerpt"  # the column of metadata with the beginnings of the documents
+
+
+def save_topic_model(model: Any, path: str | os.PathLike[str]) -> None:
+    """Write a fitted model with its documents, but without the counts of their words."""
+    n_documents = len(model.document_names_)
+    about: dict[str, Any] = {
+        "n_topics": model.n_topics if isinstance(model.n_topics, str) else _plain(model.n_topics),
+        "seed_words": _plain_seeds(model.seed_words),
+        "fit": model.fit_facts_,
+        "coherence": [None if math.isnan(x) else float(x) for x in model.coherence_],
+    }
+    if model.rank_selection_ is not None:
+        about["rank_selection"] = model.rank_selection_.to_json()
+    metadata: dict[str, Any] = {
+        "n_samples": n_documents,
+        "n_features": len(model.words_),
+        "reading": options_to_json(model.vectorizer_) | {"lowercase": model.vectorizer_.lowercase},
+        "open_features": True,
+        "component_names": list(model.topic_names_),
+        "topic_model": about,
+    }
+    if model.counts_ is not None:
+        metadata["nonzeros"] = int(model.counts_.nnz)
+        metadata["total"] = float(model.counts_.sum())
+    model.nmf_.save(
+        path,
+        W=model.W_,
+        sample_names=model.document_names_,
+        feature_names=model.words_,
+        sample_metadata={**model.metadata_, EXCERPT: model.excerpts_},
+        metadata=metadata,
+    )
+
+
+def load_topic_model(cls: Any, path: str | os.PathLike[str]) -> Any:
+    """Read a model that `TopicModel.save` or ``klnmf fit`` wrote."""
+    saved = load_model(path)
+    metadata = saved.metadata
+    if saved.feature_names is None or saved.W is None or metadata.get("open_features") is not True:
+        raise SavedFileError(
+            f"{path} holds a model that was not fitted to texts. Read it with klnmf.load_model."
+        )
+    try:
+        return _restored(cls, saved, metadata)
+    except (TypeError, ValueError) as error:
+        raise SavedFileError(f"{path} cannot be read as a TopicModel: {error}") from error
+
+
+def _restored(cls: Any, saved: Any, metadata: dict[str, Any]) -> Any:
+    about = Fields(metadata.get("topic_model", {}), "topic_model").members
+    reading = Fields(metadata.get("reading", {}), "reading").members
+    vectorizer = vectorizer_from_json(reading, saved.feature_names)
+    options = {name: getattr(vectorizer, name) for name in OPTIONS}
+    is_plain = set(options_to_json(vectorizer)) <= set(OPTIONS)
+    settings = saved.model.get_params(deep=False) | {"zero_components": None}
+    model = cls(
+        about.get("n_topics", saved.model.n_components_),
+        **(options if is_plain else {"vectorizer": clone(vectorizer).set_params(vocabulary=None)}),
+        seed_words=about.get("seed_words"),
+        nmf=KLNMF(**settings),
+    )
+    n_documents, columns = saved.W.shape[0], dict(saved.sample_metadata)
+    names = saved.sample_names
+    model._set_documents(
+        [f"document {i}" for i in range(n_documents)] if names is None else list(names),
+        columns.pop(EXCERPT, [None] * n_documents),
+        columns,
+    )
+    found = about.get("rank_selection")
+    model.rank_selection_ = (
+        None if found is None else RankSelection.from_json(Fields(found, "rank_selection"))
+    )
+    model._set_fitted(saved.model, vectorizer, saved.W, None)
+    model.fit_facts_ = facts_of(saved.model) | Fields(about.get("fit", {}), "fit").members
+    names = metadata.get("component_names")
+    if names is not None:
+        model._set_names(names)
+    coherence = about.get("coherence")
+    if isinstance(coherence, list) and len(coherence) == len(model.topic_names_):
+        model.coherence_ = np.array([math.nan if x is None else float(x) for x in coherence])
+    return model
+
+
+def _plain(n_topics: Any) -> Any:
+    """Return a number of topics, or numbers to choose from, for JSON."""
+    return int(n_topics) if np.ndim(n_topics) == 0 else [int(n) for n in n_topics]
+
+
+def _plain_seeds(seeds: Any) -> Any:
+    if seeds is None:
+        return None
+    if hasattr(seeds, "items"):
+        return {str(name): [str(word) for word in words] for name, words in seeds.items()}
+    return [[str(word) for word in words] for words in seeds]

@@ -1,0 +1,167 @@
+"""How a `TopicModel` is fitted to counts, and what a paper says about it."""
+
+import math
+import platform
+import warnings
+from collections.abc import Sequence
+from importlib.metadata import version
+from numbers import Integral
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.base import clone
+
+from klnmf.data.validation import EmptySamplesWarning, warn_of_empty_samples
+from klnmf.estimators.kl_nmf import KLNMF
+from klnmf.model_selection import RankSelection, select_rank
+from klnmf.support.number_checks import checked_whole
+from klnmf.support.percentages import percentage
+from klnmf.topic_model.seeds import checked_seeds, seeded_start, seeded_zeros
+from klnmf.topic_model.words import options_to_json
+from klnmf.topics.checks import dense
+
+AUTO = range(1, 41)
+
+
+class Fit(NamedTuple):
+    """A fitted model, its W, how its rank was chosen, and the names of its first topics."""
+
+    nmf: KLNMF
+    W: Any
+    rank_selection: RankSelection | None
+    names: list[str]
+
+
+def fitted_model(model: Any, X: Any, words: Sequence[str], documents: Sequence[str]) -> Fit:
+    """Fit a KLNMF with the parameters of a `TopicModel` to the counts of its words."""
+    base = _settings(model)
+    seeds = checked_seeds(model.seed_words, words)
+    warn_of_empty_samples(np.diff(X.indptr) == 0, np.array(documents, dtype=object))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", EmptySamplesWarning)  # by name, above
+        selection = _selection(model, base, X)
+        n_topics = model.n_topics if selection is None else selection.best_rank
+        n_topics = checked_whole("n_topics", n_topics)
+        if seeds is None:
+            nmf = base.set_params(n_components=n_topics)
+            return Fit(nmf, nmf.fit_transform(X), selection, [])
+        n_free = n_topics - len(seeds.words)
+        if selection is not None:
+            n_free = max(n_free, 1)
+        if n_free < 1:
+            raise ValueError(
+                f"n_topics={n_topics} must be more than the {len(seeds.words)} topics of "
+                "seed_words: other words need a topic too."
+            )
+        free = clone(base).set_params(n_components=n_free).fit(X)
+        start = seeded_start(seeds, X, dense(free.components_))
+        nmf = base.set_params(
+            n_components=len(start), zero_components=seeded_zeros(seeds, X, len(start))
+        )
+        return Fit(nmf, nmf.fit_transform(X, H=start), selection, seeds.names or [])
+
+
+def _settings(model: Any) -> KLNMF:
+    """Return an unfitted KLNMF with the settings of a `TopicModel`."""
+    if not (model.nmf is None or isinstance(model.nmf, KLNMF)):
+        raise TypeError(f"nmf must be a KLNMF, got {model.nmf!r}.")
+    nmf = KLNMF() if model.nmf is None else clone(model.nmf)
+    for name in ("n_threads", "random_state"):
+        if getattr(model, name) is not None:
+            nmf.set_params(**{name: getattr(model, name)})
+    if model.seed_words is not None:
+        for name in ("fixed_components", "zero_components"):
+            if getattr(nmf, name) is not None:
+                raise ValueError(f"seed_words cannot be used with {name} of nmf.")
+    return nmf
+
+
+def _selection(model: Any, nmf: KLNMF, X: Any) -> RankSelection | None:
+    """Choose the number of topics, if it is to be chosen."""
+    ranks = AUTO if isinstance(model.n_topics, str) else model.n_topics
+    if isinstance(model.n_topics, str) and model.n_topics != "auto":
+        raise ValueError(f'n_topics must be a number, "auto" or numbers, got {model.n_topics!r}.')
+    if isinstance(ranks, Integral | float):
+        return None
+    if model.n_topics == "auto":
+        ranks = range(1, min(max(AUTO), *X.shape) + 1)
+    penalties = ("l1_W", "l2_W", "l1_H", "l2_H")
+    shared = (*penalties, "n_threads", "random_state", "feature_weight")
+    options: dict[str, Any] = {name: getattr(nmf, name) for name in shared}
+    return select_rank(X, ranks, **options)
+
+
+def facts_of(nmf: KLNMF) -> dict[str, Any]:
+    """Return what is said about a fit, also after topics were merged."""
+    return {
+        "n_topics": int(nmf.n_components_),
+        "n_iter": int(nmf.n_iter_),
+        "optimality_gap": float(nmf.optimality_gap_)
+        if math.isfinite(nmf.optimality_gap_)
+        else None,
+        "converged": bool(nmf.converged_),
+    }
+
+
+def merge_in_words(model: Any) -> dict[str, str]:
+    """Say that topics were merged, for the report; nothing if none were."""
+    n_fitted, n_topics = model.fit_facts_["n_topics"], len(model.topic_names_)
+    if n_fitted == n_topics:
+        return {}
+    what = f"{n_topics} topics, made of the {n_fitted} of the fit. {_convergence(model)}"
+    return {"merged topics": what}
+
+
+def statement(model: Any) -> str:
+    """Return sentences for a paper about a fitted `TopicModel`."""
+    nmf, n_documents = model.nmf_, len(model.document_names_)
+    lines = [
+        f"Data: {n_documents:,} documents, {len(model.words_):,} words{_totals(model)}.",
+        f"Words: CountVectorizer({_options(model.vectorizer_)}).",
+        f"Model: {len(model.topic_names_)} topics, Poisson NMF (KL divergence)"
+        f"{'' if nmf.random_state is None else f', random_state={nmf.random_state}'}.",
+    ]
+    if model.seed_words is not None:
+        lines.append(f"Seeded topics: {len(model.seed_words)}.")
+    lines.append(_convergence(model))
+    selection = model.rank_selection_
+    if selection is not None:
+        chosen = list(selection.ranks).index(selection.best_rank)
+        lines.append(
+            f"Number of topics: {selection.best_rank} of {selection.ranks[0]} to "
+            f"{selection.ranks[-1]}, by held-out deviance ({selection.n_splits} folds); stability "
+            f"{selection.stability[chosen]:.2f}."
+        )
+    packages = ", ".join(f"{name} {version(name)}" for name in ("klnmf", "scikit-learn"))
+    return "\n".join([*lines, f"Software: {packages}, Python {platform.python_version()}."])
+
+
+def _totals(model: Any) -> str:
+    if model.counts_ is None:
+        return ""
+    return f", {int(model.counts_.sum()):,} occurrences"
+
+
+def _options(vectorizer: Any) -> str:
+    try:
+        return ", ".join(f"{k}={_short(v)}" for k, v in options_to_json(vectorizer).items())
+    except TypeError:  # it holds code
+        return "..."
+
+
+def _short(value: Any) -> str:
+    is_long = isinstance(value, list) and len(value) > 4
+    return f"[{len(value)} words]" if is_long else repr(value)
+
+
+def _convergence(model: Any) -> str:
+    facts, divergence = model.fit_facts_, model.nmf_.divergence_
+    gap, n_fitted = facts["optimality_gap"], facts["n_topics"]
+    state = "converged" if facts["converged"] else "did not converge"
+    of_what = "" if n_fitted == len(model.topic_names_) else f" of {n_fitted} topics"
+    bound = "" if gap is None else f", optimality gap {percentage(gap)}"
+    known = "unknown" if math.isnan(divergence) else f"{divergence:,.0f}"
+    return (
+        f"The fit{of_what} {state} after {facts['n_iter']} iterations{bound}. KL divergence "
+        f"{'' if not of_what else 'after merging '}{known}."
+    )

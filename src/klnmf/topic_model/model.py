@@ -1,0 +1,347 @@
+"""`TopicModel`: parameters, fitted attributes and methods."""
+
+import os
+from collections.abc import Mapping, Sequence
+from numbers import Integral
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from klnmf.estimators.kl_nmf import KLNMF
+from klnmf.support.array_types import Array, FloatArray
+from klnmf.topic_model.corpus import corpus_of, excerpts_of
+from klnmf.topic_model.files import EXCERPT, load_topic_model, save_topic_model
+from klnmf.topic_model.fitting import facts_of, fitted_model, merge_in_words, statement
+from klnmf.topic_model.merging import groups_of_topics, merged_model
+from klnmf.topic_model.tables import names_by_words
+from klnmf.topic_model.views import TopicViews
+from klnmf.topic_model.words import OPTIONS, counted, vectorizer_of
+from klnmf.topics import coherence
+
+
+class TopicModel(TopicViews, TransformerMixin, BaseEstimator):
+    """Topics of a collection of texts: a `KLNMF` of the counts of scikit-learn's CountVectorizer.
+
+    Parameters
+    ----------
+    n_topics : int, "auto" or sequence of int, default=20
+        Number of topics. "auto" chooses it from 1 to 40 with
+        `klnmf.model_selection.select_rank`, a sequence from its numbers; both take as long as many
+        fits. The result is ``rank_selection_``.
+    stop_words : {"english"}, list or None, default=None
+        Words to leave out.
+    min_df : int or float, default=2
+        Leave out words that are in fewer documents: a number, or a share if it is a float.
+    max_df : int or float, default=0.5
+        Leave out words that are in more documents.
+    ngram_range : tuple of two int, default=(1, 1)
+        Count words alone, (1, 1), or also pairs of words, (1, 2).
+    vectorizer : CountVectorizer, default=None
+        A CountVectorizer with other settings, in place of the four parameters above.
+    seed_words : dict of list of str, or list of list of str, default=None
+        Words of topics that are wanted. These topics come first, under their names in the dict. A
+        seed word is in its topic only, and its topic has no words that are rarer in the documents
+        with its seeds than in all documents. The other topics are learned freely from the other
+        words; there must be at least one.
+    nmf : KLNMF, default=None
+        A KLNMF with other settings. Its ``n_components`` is replaced.
+    n_threads, random_state
+        As in `KLNMF`; they replace those of ``nmf`` unless they are None.
+
+    Attributes
+    ----------
+    nmf_ : KLNMF
+        The fitted model: ``components_``, ``divergence_``, ``converged_``, ...
+    vectorizer_ : CountVectorizer
+        The fitted vectoriser.
+    words_ : ndarray of str
+        The vocabulary, in the order of the columns of ``nmf_.components_``.
+    counts_ : CSR matrix of shape (n_documents, n_words), or None
+        Counts of the words. None after `load`, because files do not hold them.
+    W_ : ndarray of shape (n_documents, n_topics)
+        Words of each document that come from each topic.
+    shares_ : ndarray of shape (n_documents, n_topics)
+        W_ divided by its row sums.
+    topic_names_ : list of str
+        Names of the topics: their leading words, or what `rename` and ``seed_words`` say.
+    coherence_ : ndarray of shape (n_topics,)
+        NPMI of the top ten words of each topic in these documents (`klnmf.topics.coherence`).
+    document_names_, excerpts_ : list of str
+        Names and beginnings of the documents.
+    metadata_ : dict of list
+        Columns with a value for each document.
+    rank_selection_ : RankSelection or None
+        How the number of topics was chosen.
+    fit_facts_ : dict
+        Number of topics, iterations, optimality gap and convergence of the fit, before any merge.
+
+    Examples
+    --------
+    >>> from klnmf import TopicModel
+    >>> texts = ["a ship at sea", "the ship left harbour", "corn and rain", "rain on corn"]
+    >>> model = TopicModel(2, random_state=0).fit(texts)
+    >>> sorted(model.topic_names_)
+    ['corn, rain', 'ship']
+    >>> model.transform(["a ship in the rain"]).round(1).tolist()
+    [[0.5, 0.5]]
+    """
+
+    def __init__(
+        self,
+        n_topics: int | str | Sequence[int] = 20,
+        *,
+        stop_words: Any = OPTIONS["stop_words"],
+        min_df: float = OPTIONS["min_df"],
+        max_df: float = OPTIONS["max_df"],
+        ngram_range: tuple[int, int] = OPTIONS["ngram_range"],
+        vectorizer: Any = None,
+        seed_words: Any = None,
+        nmf: KLNMF | None = None,
+        n_threads: int | None = None,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.n_topics = n_topics
+        self.stop_words = stop_words
+        self.min_df = min_df
+        self.max_df = max_df
+        self.ngram_range = ngram_range
+        self.vectorizer = vectorizer
+        self.seed_words = seed_words
+        self.nmf = nmf
+        self.n_threads = n_threads
+        self.random_state = random_state
+
+    # ---- fit and transform -----------------------------------------------------------------------
+
+    def fit(
+        self, texts: Any, y: Any = None, *, text: str | None = None, metadata: Any = None
+    ) -> Self:
+        """Learn the topics of texts.
+
+        Parameters
+        ----------
+        texts : sequence of str or of Path, Series, DataFrame, str or Path
+            The documents: texts; a DataFrame with its column ``text``; paths of text files; or the
+            path of a folder or file that `klnmf.readers.read_documents` can read.
+        y : Ignored
+            For scikit-learn's pipelines.
+        text : str, default=None
+            Column or field of the texts, for DataFrames and files with several of them. The other
+            columns are metadata.
+        metadata : DataFrame, mapping of str to sequence, or sequence, default=None
+            Values for each document: dates, authors, ratings. A sequence is the column "label".
+
+        Returns
+        -------
+        self
+        """
+        if isinstance(y, Mapping) or hasattr(y, "columns"):
+            raise TypeError("Pass metadata by name: fit(texts, metadata=...).")
+        corpus = corpus_of(texts, text, metadata)
+        options = {name: getattr(self, name) for name in OPTIONS}
+        vectorizer = vectorizer_of(self.vectorizer, options)
+        X = counted(vectorizer, corpus.texts)
+        words = vectorizer.get_feature_names_out()
+        nmf, W, self.rank_selection_, names = fitted_model(self, X, words, corpus.names)
+        excerpts = corpus.metadata.pop(EXCERPT, None) or excerpts_of(corpus.texts)
+        self._set_documents(corpus.names, excerpts, corpus.metadata)
+        self._set_fitted(nmf, vectorizer, W, X)
+        self.fit_facts_ = facts_of(nmf)
+        self._set_names([*names, *self.topic_names_[len(names) :]])
+        return self
+
+    def transform(self, texts: Any, *, text: str | None = None) -> FloatArray:
+        """Return the share of each topic in new texts.
+
+        The words of a text are counted with the vocabulary of the fit, and its W is the best one
+        for these topics. For W in counts, use ``nmf_.transform(vectorizer_.transform(texts))``.
+
+        Parameters
+        ----------
+        texts, text
+            As in `fit`.
+
+        Returns
+        -------
+        ndarray of shape (n_documents, n_topics)
+            Rows that sum to 1, or zeros for a text without known words.
+        """
+        check_is_fitted(self, "nmf_")
+        X = self.vectorizer_.transform(corpus_of(texts, text).texts)
+        return self._shares(self.nmf_.transform(X))
+
+    def fit_transform(
+        self, texts: Any, y: Any = None, *, text: str | None = None, metadata: Any = None
+    ) -> FloatArray:
+        """Learn the topics of texts and return their shares in each text, ``shares_``.
+
+        Parameters
+        ----------
+        texts, y, text, metadata
+            As in `fit`.
+
+        Returns
+        -------
+        ndarray of shape (n_documents, n_topics)
+        """
+        return self.fit(texts, y, text=text, metadata=metadata).shares_
+
+    def get_feature_names_out(self, input_features: Any = None) -> Array:
+        """Return the names of the topics, which are the columns of `transform`."""
+        check_is_fitted(self, "nmf_")
+        return np.array(self.topic_names_, dtype=object)
+
+    # ---- names and merges ------------------------------------------------------------------------
+
+    def rename(self, names: Mapping[int | str, str]) -> Self:
+        """Give topics names, as in ``rename({3: "The sea"})``.
+
+        Parameters
+        ----------
+        names : mapping of int or str to str
+            New names by the number or present name of the topics.
+
+        Returns
+        -------
+        self
+        """
+        check_is_fitted(self, "nmf_")
+        new = list(self.topic_names_)
+        for topic, name in names.items():
+            new[self._number(topic)] = name
+        self._set_names(new)
+        return self
+
+    def merge(self, topics: Sequence[Sequence[int | str]]) -> Self:
+        """Merge topics, as in ``merge([[2, 5], [7, 8, 9]])``.
+
+        The columns of W of merged topics are added, and their components averaged:
+        h = Σ_k s_k h_k / Σ_k s_k, where s_k is the sum of column k of W. The new topic takes the
+        place of the first of them and is named by its words; the numbers of later topics change.
+        `transform` then uses the merged topics. The divergence is evaluated anew. It is higher
+        than before, and the model is no longer a stationary point: ``nmf_.converged_`` is False.
+
+        Parameters
+        ----------
+        topics : sequence of sequences of int or str
+            Numbers or names of the topics to merge into one.
+
+        Returns
+        -------
+        self
+        """
+        check_is_fitted(self, "nmf_")
+        if isinstance(topics, str) or any(isinstance(g, str | Integral) for g in topics):
+            raise TypeError(f"merge takes lists of topics, as in [[2, 5]]; got {topics!r}.")
+        merged = [[self._number(topic) for topic in group] for group in topics]
+        groups = groups_of_topics(merged, len(self.topic_names_))
+        old = self.topic_names_
+        nmf, W = merged_model(self.nmf_, self.W_, self.counts_, groups)
+        self._set_fitted(nmf, self.vectorizer_, W, self.counts_)
+        for place, group in enumerate(groups):
+            if len(group) == 1:
+                self.topic_names_[place] = old[group[0]]
+        return self
+
+    # ---- files -----------------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Save the model, its names and its documents' shares and metadata, to one file.
+
+        It is a model file (docs/format.md): `klnmf.load_model` and the commands ``klnmf topics``,
+        ``transform`` and ``report`` read it too. The texts are not in it, but their beginnings are.
+
+        Parameters
+        ----------
+        path : str or path
+            File to write, usually with the ending ``.klnmf``.
+        """
+        check_is_fitted(self, "nmf_")
+        save_topic_model(self, path)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Load a model that `save`, or ``klnmf fit`` with texts, wrote.
+
+        Parameters
+        ----------
+        path : str or path
+            The file.
+
+        Returns
+        -------
+        TopicModel
+        """
+        model: Self = load_topic_model(cls, path)
+        return model
+
+    def report(self, path: str | os.PathLike[str], *, title: str | None = None) -> Path:
+        """Write an HTML page about the topics and documents (`klnmf.report.write_report`).
+
+        Parameters
+        ----------
+        path : str or path
+            File to write, such as ``"report.html"``.
+        title : str, default=None
+            Title of the page.
+
+        Returns
+        -------
+        pathlib.Path
+        """
+        from klnmf.report import write_report
+
+        check_is_fitted(self, "nmf_")
+        return write_report(
+            path,
+            self.nmf_,
+            self.W_,
+            self.counts_,
+            feature_names=self.words_,
+            sample_names=self.document_names_,
+            documents=[excerpt or "" for excerpt in self.excerpts_],
+            title=title,
+            parameters=merge_in_words(self),
+            rank_selection=self.rank_selection_,
+        )
+
+    def summary(self) -> str:
+        """Return what a paper says about the fit: data, words, topics, convergence, versions."""
+        check_is_fitted(self, "nmf_")
+        return statement(self)
+
+    # ---- inside ----------------------------------------------------------------------------------
+
+    def _set_documents(
+        self, names: list[str], excerpts: list[Any], metadata: dict[str, list[Any]]
+    ) -> None:
+        self.document_names_, self.excerpts_, self.metadata_ = names, excerpts, metadata
+
+    def _set_fitted(self, nmf: KLNMF, vectorizer: Any, W: Any, counts: Any) -> None:
+        """Set what follows from a model and its W."""
+        self.nmf_, self.vectorizer_, self.W_, self.counts_ = nmf, vectorizer, W, counts
+        self.words_ = vectorizer.get_feature_names_out()
+        self.topic_names_ = names_by_words(nmf.components_, self.words_, W)
+        self.coherence_: FloatArray = (
+            np.full(len(self.topic_names_), np.nan)
+            if counts is None
+            else coherence(nmf.components_, counts, "npmi")
+        )
+
+    def _set_names(self, names: Any) -> None:
+        if len(names) != self.nmf_.n_components_ or not all(isinstance(n, str) for n in names):
+            raise TypeError(f"The names of topics must be {self.nmf_.n_components_} str.")
+        twice = {name for name in names if names.count(name) > 1}
+        if twice:
+            raise ValueError(f"Two topics would have the name {twice.pop()!r}.")
+        self.topic_names_ = list(names)
+
+    def __sklearn_tags__(self) -> Any:
+        """Declare that the input is a sequence of texts."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string = True
+        tags.input_tags.two_d_array = False
+        return tags

@@ -1,0 +1,237 @@
+"""What a fitted `TopicModel` says about its topics and documents."""
+
+from collections.abc import Sequence
+from numbers import Integral
+from typing import Any
+
+from sklearn.utils.validation import check_is_fitted
+
+from klnmf.estimators.kl_nmf import KLNMF
+from klnmf.support.array_types import Array, FloatArray
+from klnmf.topic_model import tables
+from klnmf.topic_model.files import EXCERPT
+from klnmf.topics import mean_shares, plsi_probabilities, top_features
+from klnmf.topics.checks import dense
+
+
+class TopicViews:
+    """Gives a fitted model its tables and charts."""
+
+    nmf_: KLNMF
+    vectorizer_: Any
+    words_: Array
+    counts_: Any
+    W_: Any
+    topic_names_: list[str]
+    coherence_: FloatArray
+    document_names_: list[str]
+    excerpts_: list[Any]
+    metadata_: dict[str, list[Any]]
+    transform: Any
+
+    @property
+    def shares_(self) -> FloatArray:
+        """Share of each topic in each document of the fit."""
+        check_is_fitted(self, "nmf_")
+        return self._shares(self.W_)
+
+    @property
+    def topics(self) -> Any:
+        """The topics as a DataFrame, one row each.
+
+        ``share`` is the part of all words that come from the topic, ``n_documents`` the number of
+        documents whose main topic it is; the words are ranked by relevance.
+        """
+        check_is_fitted(self, "nmf_")
+        components = dense(self.nmf_.components_)
+        facts = (components, self.words_, dense(self.W_), self.coherence_)
+        return tables.topics_table(self.topic_names_, *facts)
+
+    @property
+    def documents(self) -> Any:
+        """The documents as a DataFrame: metadata, main topic, and the share of each topic.
+
+        A document without known words has the main topic −1.
+        """
+        shares = self.shares_
+        return tables.documents_table(
+            self.document_names_, shares, self.topic_names_, self.metadata_
+        )
+
+    def topic_words(
+        self, topic: int | str | None = None, n: int = 10, by: Any = "relevance"
+    ) -> list[Any]:
+        """Return the leading words of a topic with their scores, or those of all topics.
+
+        Parameters
+        ----------
+        topic : int or str, default=None
+            Number or name of a topic; None is all topics.
+        n : int, default=10
+            Number of words.
+        by : {"relevance", "weight", "frex", "lift", "kl"}, default="relevance"
+            How words are ranked, see `klnmf.topics.top_features`.
+
+        Returns
+        -------
+        list of (str, float), or list of such lists
+        """
+        check_is_fitted(self, "nmf_")
+        leading = top_features(self.nmf_.components_, self.words_, n, by, W=self.W_)
+        return leading if topic is None else leading[self._number(topic)]
+
+    def typical_documents(self, topic: int | str, n: int = 5) -> Any:
+        """Return the documents that show best what a topic is about, with excerpts.
+
+        They have the largest share · t / (t + t̄), where t is the number of words of the document
+        and t̄ the mean of these: documents of a few words come last.
+
+        Parameters
+        ----------
+        topic : int or str
+            Number or name of a topic.
+        n : int, default=5
+            Number of documents.
+
+        Returns
+        -------
+        pandas.DataFrame
+        """
+        check_is_fitted(self, "nmf_")
+        mixture = plsi_probabilities(dense(self.W_), dense(self.nmf_.components_))
+        about = (self._number(topic), n, self.document_names_)
+        return tables.typical_table(mixture, *about, self._with_excerpts())
+
+    def similar_documents(
+        self, document: int | str | None = None, n: int = 5, *, text: str | None = None
+    ) -> Any:
+        """Return the documents whose topics are most like those of a document or of a new text.
+
+        The distance is Hellinger's, √(½ Σ_k (√p_k − √q_k)²) for shares p and q: 0 for the same
+        shares, 1 if no topic is in both.
+
+        Parameters
+        ----------
+        document : int or str, default=None
+            Number or name of a document of the fit.
+        n : int, default=5
+            Number of documents.
+        text : str, default=None
+            A new text, instead of a document.
+
+        Returns
+        -------
+        pandas.DataFrame
+        """
+        shares = self.shares_
+        if (document is None) == (text is None):
+            raise ValueError("Pass either a document of the fit (number or name) or text=...")
+        place = None if document is None else self._document(document)
+        one = self.transform([text])[0] if place is None else shares[place]
+        if not one.any():
+            what = "The text" if place is None else self.document_names_[place]
+            raise ValueError(f"{what} has no words of the vocabulary, so there is nothing alike.")
+        columns = self._with_excerpts()
+        return tables.similar_table(one, shares, n, self.document_names_, columns, place)
+
+    def over(self, column: Any, every: Any = None, *, confidence_level: float = 0.95) -> Any:
+        """Return the mean share of each topic over time, or by any column of the metadata.
+
+        Parameters
+        ----------
+        column : str or sequence
+            Name of a column of ``metadata_``, or a value for each document.
+        every : {"decade", "year", "quarter", "month", "week", "day"}, default=None
+            Periods of dates. None takes each value as a group.
+        confidence_level : float, default=0.95
+            Level of the intervals of the means, see `klnmf.topics.mean_shares`.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row for each group and topic: the group, topic, share, lower and upper end of the
+            interval, n_documents.
+        """
+        means = self._means(column, every, confidence_level)
+        names = {"component": "topic", "n_samples": "n_documents"}
+        if isinstance(column, str):
+            names["group"] = column
+        return means.to_frame(self.topic_names_).rename(columns=names)
+
+    def plot_over(
+        self,
+        column: Any,
+        every: Any = None,
+        *,
+        topics: Sequence[int | str] | None = None,
+        confidence_level: float = 0.95,
+        ax: Any = None,
+    ) -> Any:
+        """Plot what `over` returns, with its intervals.
+
+        Parameters
+        ----------
+        column, every, confidence_level
+            As in `over`.
+        topics : sequence of int or str, default=None
+            Topics to show; None shows the six largest.
+        ax : matplotlib Axes, default=None
+            Where to draw; None makes a new figure.
+
+        Returns
+        -------
+        matplotlib Axes
+        """
+        from klnmf.plots import plot_mean_shares
+
+        means = self._means(column, every, confidence_level)
+        select = None if topics is None else [self._number(topic) for topic in topics]
+        return plot_mean_shares(means, self.topic_names_, select=select, ax=ax)
+
+    # ---- inside ----------------------------------------------------------------------------------
+
+    def _shares(self, W: Any) -> FloatArray:
+        return self.nmf_.proportions(W)
+
+    def _means(self, column: Any, every: Any, confidence_level: float) -> Any:
+        check_is_fitted(self, "nmf_")
+        values = column
+        if isinstance(column, str):
+            if column not in self.metadata_:
+                there = ", ".join(map(repr, self.metadata_)) or "none"
+                raise ValueError(f"There is no column {column!r} of metadata; there are: {there}.")
+            values = self.metadata_[column]
+        return mean_shares(
+            self.W_,
+            self.nmf_.components_,
+            values,
+            every=every,
+            confidence_level=confidence_level,
+        )
+
+    def _with_excerpts(self) -> dict[str, Any]:
+        return {EXCERPT: self.excerpts_, **self.metadata_}
+
+    def _number(self, topic: Any) -> int:
+        """Return the number of a topic, given by number or name."""
+        names = self.topic_names_
+        if isinstance(topic, Integral) and 0 <= int(topic) < len(names):
+            return int(topic)
+        if topic in names:
+            return names.index(topic)
+        raise ValueError(
+            f"There is no topic {topic!r}: topics are numbers from 0 to {len(names) - 1}, or names "
+            f"such as {names[0]!r}."
+        )
+
+    def _document(self, document: Any) -> int:
+        """Return the position of a document, given by number or name."""
+        names = self.document_names_
+        if isinstance(document, Integral) and -len(names) <= int(document) < len(names):
+            return int(document) % len(names)
+        if document in names:
+            return names.index(document)
+        raise ValueError(
+            f"There is no document {document!r}: documents are numbers from 0 to "
+            f"{len(names) - 1:,}, or names such as {names[0]!r}. For a new text, pass text=..."
+        )

@@ -1,0 +1,140 @@
+"""What `TopicModel` takes as texts, and what it refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from klnmf import TopicModel
+from klnmf.topic_model.corpus import LONGEST_EXCERPT, corpus_of, excerpts_of
+
+TEXTS = ["a ship at sea", "rain on corn", "the ship and the rain"]
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [TEXTS, tuple(TEXTS), np.array(TEXTS), np.array(TEXTS, dtype=object), pd.Series(TEXTS)],
+)
+def test_sequences_of_str(texts: Any) -> None:
+    found = corpus_of(texts)
+    assert list(found.texts) == TEXTS
+    assert found.names == ["document 0", "document 1", "document 2"]
+    assert found.metadata == {}
+
+
+def test_an_iterator() -> None:
+    assert corpus_of(iter(TEXTS)).texts == TEXTS
+
+
+def test_a_column_of_a_data_frame_with_metadata() -> None:
+    frame = pd.DataFrame(
+        {"year": [1, 2, 3], "abstract": TEXTS, "by": list("abc")}, index=["x", "y", "z"]
+    )
+    found = corpus_of(frame, "abstract", {"more": [7, 8, 9]})
+    assert found.texts == TEXTS
+    assert found.names == ["x", "y", "z"]
+    assert found.metadata == {"year": [1, 2, 3], "by": ["a", "b", "c"], "more": [7, 8, 9]}
+    assert corpus_of(frame[["abstract"]]).texts == TEXTS
+
+
+def test_the_column_must_be_named() -> None:
+    frame = pd.DataFrame({"title": TEXTS, "abstract": TEXTS})
+    with pytest.raises(ValueError, match="'title', 'abstract': say which column holds the texts"):
+        corpus_of(frame)
+    with pytest.raises(ValueError, match=r"'text' is not one\. Pass text=COLUMN"):
+        corpus_of(frame, "text")
+    with pytest.raises(ValueError, match="texts has no columns"):
+        corpus_of(TEXTS, "abstract")
+
+
+@pytest.mark.parametrize(
+    ("metadata", "expected"),
+    [
+        (["x", "y", "z"], {"label": ["x", "y", "z"]}),
+        (pd.Series([1, 2, 3], name="year"), {"year": [1, 2, 3]}),
+        (pd.DataFrame({"a": [1, 2, 3]}), {"a": [1, 2, 3]}),
+        ({"a": np.arange(3)}, {"a": [0, 1, 2]}),
+    ],
+)
+def test_metadata(metadata: Any, expected: dict[str, Any]) -> None:
+    assert corpus_of(TEXTS, metadata=metadata).metadata == expected
+
+
+@pytest.mark.parametrize("metadata", [{"a": [1]}, {"a": "xyz"}, {"a": 5}, "xyz"])
+def test_metadata_of_another_length(metadata: Any) -> None:
+    with pytest.raises((TypeError, ValueError), match="metadata"):
+        corpus_of(TEXTS, metadata=metadata)
+
+
+def test_metadata_are_not_y() -> None:
+    with pytest.raises(TypeError, match="metadata by name"):
+        TopicModel(2).fit(TEXTS, {"year": [1, 2, 3]})
+
+
+@pytest.mark.parametrize(
+    ("entry", "shown"),
+    [
+        (None, "is None, not a str"),
+        (float("nan"), "is nan, not a str"),
+        (b"bytes", "is bytes, not a str. Decode it first"),
+        (3, "is 3, not a str"),
+        (["tokens"], r"is \['tokens'\], not a str"),
+    ],
+)
+def test_an_entry_that_is_no_text_is_named(entry: Any, shown: str) -> None:
+    with pytest.raises(ValueError, match=rf"texts\[1\] \(document 1\) {shown}"):
+        TopicModel(2).fit([TEXTS[0], entry, TEXTS[2]])
+    with pytest.raises(ValueError, match=rf"texts\[1\] \(b\) {shown}"):
+        corpus_of(pd.Series([TEXTS[0], entry, TEXTS[2]], index=list("abc"), dtype=object))
+
+
+def test_one_str_is_no_list_of_texts() -> None:
+    with pytest.raises(ValueError, match=r"got 'a ship at sea', which is no file or folder\. For"):
+        TopicModel(2).fit("a ship at sea")
+
+
+@pytest.mark.parametrize("texts", [5, b"text", {"a": "b"}, None, np.array([["a"], ["b"]])])
+def test_what_is_no_sequence_of_texts(texts: Any) -> None:
+    with pytest.raises((TypeError, ValueError), match="texts must be a sequence of str"):
+        TopicModel(2).fit(texts)
+
+
+@pytest.mark.parametrize("texts", [[], ["", " "], ["the of", "and"]])
+def test_without_words(texts: list[str]) -> None:
+    with pytest.raises(ValueError, match="cannot be counted"):
+        TopicModel(2, stop_words="english", min_df=1, max_df=1.0).fit(texts)
+
+
+def test_too_few_texts_for_the_defaults() -> None:
+    with pytest.raises(ValueError, match=r"With few texts, pass min_df=1 and max_df=1\.0"):
+        TopicModel(2).fit(TEXTS)
+
+
+# ---- files ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for i, text in enumerate(TEXTS):
+        (tmp_path / f"{i}.txt").write_text(text, encoding="utf-8")
+    return tmp_path
+
+
+def test_paths_of_files(folder: Path) -> None:
+    paths = sorted(folder.glob("*.txt"))
+    found = corpus_of(paths)
+    assert found.texts == TEXTS
+    assert found.names == [str(path) for path in paths]
+    with pytest.raises(ValueError, match="names of files"):
+        corpus_of([str(path) for path in paths])
+
+
+def test_excerpts_are_short() -> None:
+    short, long = excerpts_of([" a\n\n b ", "word " * 10**5])
+    assert short == "a b"
+    assert long.endswith("word…")
+    assert len(long) <= LONGEST_EXCERPT
