@@ -1,5 +1,6 @@
-"""Uncertainty of a fitted model: dispersion, intervals, and tests for differential features."""
+"""Uncertainty of a fitted model: dispersion, intervals, tests, and sparse assignment."""
 
+from klnmf.uncertainty.assignment import sparse_assignment
 from klnmf.uncertainty.bootstrap_result import Bootstrap, Draws
 from klnmf.uncertainty.differential import differential_features
 from klnmf.uncertainty.differential_result import DifferentialFeatures
@@ -17,5 +18,6 @@ __all__ = [
     "bootstrap",
     "differential_features",
     "dispersion",
+    "sparse_assignment",
     "split_counts",
 ]

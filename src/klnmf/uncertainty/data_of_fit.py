@@ -30,6 +30,7 @@ class DataOfFit:
     constraints: Constraints | None
     W: Array
     H: Array
+    has_known_H: bool = False  # noqa: N815, whether H was not estimated from these counts
 
     @property
     def rates(self) -> tuple[FloatArray, FloatArray]:
@@ -42,15 +43,13 @@ class DataOfFit:
     def fitted_rates(self) -> FittedRates:
         """What the residuals are compared with."""
         W, H = self.rates
-        if self.constraints is None:
-            return FittedRates(self.counts, W, H)
-        constraints = self.constraints
+        constraints = self.constraints or Constraints(self.counts.shape, H.shape[1])
         return FittedRates(
             self.counts,
             W,
             H,
             weights=(constraints.sample_weight, constraints.feature_weight),
-            is_free=(~constraints.is_frozen(0), ~constraints.is_frozen(1)),
+            is_free=(~constraints.is_frozen(0), ~(constraints.is_frozen(1) | self.has_known_H)),
             missing=constraints.missing,
         )
 
@@ -74,25 +73,15 @@ def data_of_fit(
         )
     takes_missing = "missing" in model.constraint_names_
     counts, missing = _whole_counts(model, X, given, function, takes_missing)
-    parameters = model.get_params(deep=False)
-    of_components = {name: parameters.get(name) for name in ComponentConstraints.__annotations__}
     H = model._H()
-    constraints = check_constraints(
-        {**given, **of_components, "missing": missing},
-        counts.shape,
-        H.shape[1],
-        counts.dtype,
-        names_seen_in_fit(model),
-        model._penalties(),
-    )
+    constraints = _constraints_in_fit(model, counts, {**given, "missing": missing})
     added = set() if constraints is None else set(constraints.names) - set(model.constraint_names_)
     if added:
         raise ValueError(
             f"The model was fitted without {' and '.join(sorted(added))}. Fit it with the same "
             "constraints."
         )
-    seen = InMemoryData(counts).with_constraints(lambda *_: constraints)
-    if model.data_checksum_ not in (None, seen.sums_checksum):
+    if model.data_checksum_ not in (None, _checksum(counts, constraints)):
         (n, m), total = counts.shape, float(counts.sum(dtype=np.float64))
         with_these = f", with {' and '.join(given)}," if given else ""
         raise ValueError(
@@ -102,6 +91,47 @@ def data_of_fit(
     # The weight of a sample does not change its own row of W, except that 0 would hide it.
     by_row = None if constraints is None else replace(constraints, sample_weight=None)
     return DataOfFit(counts, constraints, model._solve_W(counts, H, by_row), H)
+
+
+def data_of_any(model: FactorModel, X: Any, given: dict[str, Any], function: str) -> DataOfFit:
+    """Check counts of the fit or of other samples, and solve for W as ``transform`` does.
+
+    The components of a model count as estimated only if they were estimated from these counts.
+    """
+    given = _checked_names(model, given, function)
+    counts, missing = _whole_counts(model, X, given, function, True)
+    given["missing"] = missing
+    in_fit = _constraints_in_fit(model, counts, given)
+    is_own = model.data_checksum_ == _checksum(counts, in_fit)
+    weight = given.pop("sample_weight", None)
+    by_row = model._constraints_on(counts.shape, counts.dtype, given)
+    H = model._H()
+    data = DataOfFit(counts, by_row, model._solve_W(counts, H, by_row), H, has_known_H=not is_own)
+    if weight is None:
+        return data
+    assert in_fit is not None
+    by_row = by_row or Constraints(counts.shape, H.shape[1])
+    return replace(data, constraints=replace(by_row, sample_weight=in_fit.sample_weight))
+
+
+def _constraints_in_fit(
+    model: FactorModel, counts: sp.csr_array, given: dict[str, Any]
+) -> Constraints | None:
+    """Constraints on these samples together with the model's on its components."""
+    parameters = model.get_params(deep=False)
+    of_components = {name: parameters.get(name) for name in ComponentConstraints.__annotations__}
+    return check_constraints(
+        {**given, **of_components},
+        counts.shape,
+        model.n_components_,
+        counts.dtype,
+        names_seen_in_fit(model),
+        model._penalties(),
+    )
+
+
+def _checksum(counts: sp.csr_array, constraints: Constraints | None) -> int:
+    return InMemoryData(counts).with_constraints(lambda *_: constraints).sums_checksum
 
 
 def other_data(
