@@ -10,7 +10,9 @@ import pandas as pd
 import pytest
 
 from klnmf import TopicModel
-from klnmf.topic_model.corpus import LONGEST_EXCERPT, corpus_of, excerpts_of
+from klnmf.readers import read_documents
+from klnmf.readers.documents import LONGEST_EXCERPT, excerpt_of
+from klnmf.topic_model.corpus import corpus_of
 
 TEXTS = ["a ship at sea", "rain on corn", "the ship and the rain"]
 
@@ -133,8 +135,41 @@ def test_paths_of_files(folder: Path) -> None:
         corpus_of([str(path) for path in paths])
 
 
+def test_a_folder(folder: Path) -> None:
+    found = corpus_of(folder)
+    assert found.texts == TEXTS
+    assert found.names == ["0.txt", "1.txt", "2.txt"]
+    assert corpus_of(str(folder)) == found
+
+
+def test_a_folder_of_folders(folder: Path) -> None:
+    for i in range(3):
+        (folder / "ab"[i % 2]).mkdir(exist_ok=True)
+        (folder / f"{i}.txt").rename(folder / "ab"[i % 2] / f"{i}.txt")
+    assert list(corpus_of(folder).metadata.values()) == [["a", "a", "b"]]
+
+
+def test_a_table_in_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "letters.csv"
+    path.write_text("year,body\n" + "\n".join(f"{1900 + i},{t}" for i, t in enumerate(TEXTS)))
+    found = corpus_of(path, "body")
+    assert found.texts == TEXTS
+    assert found.metadata == {"year": [1900, 1901, 1902]}
+    with pytest.raises(ValueError, match="text_field"):
+        corpus_of(path)
+
+
+def test_documents_that_were_read(tmp_path: Path) -> None:
+    path = tmp_path / "letters.jsonl"
+    path.write_text(
+        "".join(f'{{"id": "l{i}", "t": "{t}", "l": "x"}}\n' for i, t in enumerate(TEXTS))
+    )
+    documents = read_documents(path, text_field="t", id_field="id", label_field="l")
+    found = corpus_of(documents)
+    assert (found.texts, found.names) == (TEXTS, ["l0", "l1", "l2"])
+    assert found.metadata == {"l": ["x"] * 3}
+
+
 def test_excerpts_are_short() -> None:
-    short, long = excerpts_of([" a\n\n b ", "word " * 10**5])
-    assert short == "a b"
-    assert long.endswith("word…")
-    assert len(long) <= LONGEST_EXCERPT
+    assert excerpt_of(" a\n\n b ") == "a b"
+    assert len(excerpt_of("word " * 10**5)) == LONGEST_EXCERPT

@@ -156,8 +156,7 @@ class Gathering:
                 values[self.n_documents] = storable(value) if isinstance(value, str) else value
         for kept, value in ((self._names, document.name), (self._labels, document.label)):
             kept.append(None if value is None else storable(value))
-        beginning = " ".join(text[: 8 * LONGEST_EXCERPT].split())
-        self.excerpts.append(beginning[:LONGEST_EXCERPT])
+        self.excerpts.append(excerpt_of(text))
         self.n_documents += 1
         return text
 
@@ -176,6 +175,16 @@ class Gathering:
     def _what(self, error: ReadError) -> str:
         """Place and problem, without the path that all of them have."""
         return str(error).removeprefix(f"{self.path}, ").removeprefix(f"{self.path}/").rstrip(".")
+
+
+def excerpt_of(text: str) -> str:
+    """Return the beginning of a text, with single spaces.
+
+    >>> excerpt_of("In the   beginning ")
+    'In the beginning'
+    """
+    # Words beyond the limit are not split off: a text may be long.
+    return " ".join(text[: 8 * LONGEST_EXCERPT].split())[:LONGEST_EXCERPT]
 
 
 def normaliser(form: str | None) -> Callable[[str], str]:

@@ -13,6 +13,7 @@ from klnmf.saved.fields import Fields, shortened
 from klnmf.support.array_types import Array
 
 NAME = "sample_metadata"
+EXCERPT = "excerpt"  # the column with the beginnings of documents
 
 
 def pack_columns(

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from klnmf.readers import Documents, read_documents
 from klnmf.support.input_files import whole_text
 
-LONGEST_EXCERPT = 200
 _WANTED = (
     "texts must be a sequence of str, a pandas Series, a DataFrame with text=COLUMN, paths of text "
     "files, or the path of a folder or file of texts"
@@ -32,25 +32,13 @@ def corpus_of(texts: Any, text: str | None = None, metadata: Any = None) -> Corp
     return found._replace(metadata=columns)
 
 
-def excerpts_of(texts: Iterable[str]) -> list[str]:
-    """Return the beginnings of texts, with single spaces.
-
-    >>> excerpts_of(["In the   beginning  God"])
-    ['In the beginning God']
-    """
-    # Words beyond the limit are not split off: a text may be long.
-    return [_shortened(" ".join(text[: 4 * LONGEST_EXCERPT].split())) for text in texts]
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= LONGEST_EXCERPT else text[: LONGEST_EXCERPT - 1].rstrip() + "…"
-
-
 def _read(texts: Any, column: str | None) -> Corpus:
     if is_frame(texts):
         return _of_frame(texts, column)
     if isinstance(texts, str | os.PathLike):
         return _of_path(texts, column)
+    if isinstance(texts, Documents):
+        return _of_documents(texts)
     if column is not None:
         raise ValueError(f"text={column!r} names a column, but texts has no columns. Leave it out.")
     if isinstance(texts, bytes | Mapping) or not isinstance(texts, Iterable):
@@ -91,10 +79,14 @@ def _of_path(path: Any, field: str | None) -> Corpus:
         raise ValueError(
             f"{_WANTED}; got {shown!r}, which is no file or folder. For a single text, pass a list."
         )
-    raise ValueError(
-        f"{os.fspath(path)!r} cannot be read here yet. Pass paths of text files, such as "
-        "sorted(pathlib.Path(folder).glob('*.txt')), or a DataFrame."
-    )
+    return _of_documents(read_documents(path, text_field=field))
+
+
+def _of_documents(documents: Documents) -> Corpus:
+    columns = dict(documents.metadata)
+    if documents.labels is not None and documents.labels not in columns.values():
+        columns = {"label": documents.labels, **columns}
+    return Corpus(documents.texts, documents.names or _numbered(len(documents)), columns)
 
 
 def _columns(metadata: Any, n_documents: int) -> dict[str, list[Any]]:

@@ -13,11 +13,10 @@ from sklearn.base import clone
 from klnmf.estimators.kl_nmf import KLNMF, load_model
 from klnmf.model_selection.rank_selection import RankSelection
 from klnmf.saved import SavedFileError
+from klnmf.saved.columns import EXCERPT
 from klnmf.saved.fields import Fields
 from klnmf.topic_model.fitting import facts_of
 from klnmf.topic_model.words import OPTIONS, options_to_json, vectorizer_from_json
-
-EXCERPT = "excerpt"  # the column of metadata with the beginnings of the documents
 
 
 def save_topic_model(model: Any, path: str | os.PathLike[str]) -> None:

@@ -11,9 +11,11 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from klnmf.estimators.kl_nmf import KLNMF
+from klnmf.readers.documents import excerpt_of
+from klnmf.saved.columns import EXCERPT
 from klnmf.support.array_types import Array, FloatArray
-from klnmf.topic_model.corpus import corpus_of, excerpts_of
-from klnmf.topic_model.files import EXCERPT, load_topic_model, save_topic_model
+from klnmf.topic_model.corpus import corpus_of
+from klnmf.topic_model.files import load_topic_model, save_topic_model
 from klnmf.topic_model.fitting import facts_of, fitted_model, merge_in_words, statement
 from klnmf.topic_model.merging import groups_of_topics, merged_model
 from klnmf.topic_model.tables import names_by_words
@@ -125,7 +127,8 @@ class TopicModel(TopicViews, TransformerMixin, BaseEstimator):
         ----------
         texts : sequence of str or of Path, Series, DataFrame, str or Path
             The documents: texts; a DataFrame with its column ``text``; paths of text files; or the
-            path of a folder or file that `klnmf.readers.read_documents` can read.
+            path of a folder, .csv, .jsonl or .parquet file. If that needs more options, pass the
+            result of `klnmf.readers.read_documents`.
         y : Ignored
             For scikit-learn's pipelines.
         text : str, default=None
@@ -146,7 +149,7 @@ class TopicModel(TopicViews, TransformerMixin, BaseEstimator):
         X = counted(vectorizer, corpus.texts)
         words = vectorizer.get_feature_names_out()
         nmf, W, self.rank_selection_, names = fitted_model(self, X, words, corpus.names)
-        excerpts = corpus.metadata.pop(EXCERPT, None) or excerpts_of(corpus.texts)
+        excerpts = corpus.metadata.pop(EXCERPT, None) or list(map(excerpt_of, corpus.texts))
         self._set_documents(corpus.names, excerpts, corpus.metadata)
         self._set_fitted(nmf, vectorizer, W, X)
         self.fit_facts_ = facts_of(nmf)
@@ -303,6 +306,9 @@ class TopicModel(TopicViews, TransformerMixin, BaseEstimator):
             feature_names=self.words_,
             sample_names=self.document_names_,
             documents=[excerpt or "" for excerpt in self.excerpts_],
+            component_names=self.topic_names_,
+            metadata=self.metadata_,
+            vocabulary="texts",
             title=title,
             parameters=merge_in_words(self),
             rank_selection=self.rank_selection_,

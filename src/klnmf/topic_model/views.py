@@ -7,9 +7,9 @@ from typing import Any
 from sklearn.utils.validation import check_is_fitted
 
 from klnmf.estimators.kl_nmf import KLNMF
+from klnmf.saved.columns import EXCERPT
 from klnmf.support.array_types import Array, FloatArray
 from klnmf.topic_model import tables
-from klnmf.topic_model.files import EXCERPT
 from klnmf.topics import mean_shares, plsi_probabilities, top_features
 from klnmf.topics.checks import dense
 
