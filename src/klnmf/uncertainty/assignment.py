@@ -139,8 +139,9 @@ class _Elimination:
 
     def _candidates(self, samples: Array) -> Array:
         """By sample and component, whether it may be taken away; the last one is not."""
-        is_there = (self.W[samples] > 0.0) & ~self.is_fixed
-        return is_there & ((self.W[samples] > 0.0).sum(axis=1) > 1)[:, np.newaxis]
+        is_there: Array = self.W[samples] > 0.0
+        is_last = is_there.sum(axis=1, keepdims=True) <= 1
+        return np.asarray(is_there & ~(self.is_fixed | is_last))
 
     def _round(self, samples: Array, critical: FloatArray) -> Array:
         """Take away one component from each of these samples; return those that lost one."""
@@ -183,7 +184,7 @@ class _Elimination:
 
 
 def _explained(data: DataOfFit) -> sp.csr_array:
-    """Return the counts without those that no component explains, whose likelihood is 0 for any W."""
+    """Return the counts that some component explains; the others have the likelihood 0."""
     rates = np.concatenate([y for *_, y in nonzeros(data.counts, *data.rates)] or [np.zeros(0)])
     counts = data.counts.copy()
     counts.data[rates <= 0.0] = 0.0
