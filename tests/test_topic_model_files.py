@@ -196,3 +196,35 @@ def test_it_reads_what_the_command_fit_wrote(
     assert loaded.transform(TEXTS[:2]) == pytest.approx(loaded.nmf_.proportions(W))
     assert loaded.shares_[:2] == pytest.approx(loaded.transform(TEXTS[:2]), abs=1e-3)
     assert len(loaded.topics) == 3
+
+
+def test_metadata_and_excerpts_go_through_the_command_line(
+    path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table, page = tmp_path / "letters.csv", tmp_path / "letters.html"
+    rows = [f"{1900 + i % 3},{text}" for i, text in enumerate(TEXTS)]
+    table.write_text("\n".join(["year,body", *rows]))
+    options = ("--text-field", "body", "-r", "3", "--report", str(page))
+    code, _, err = outcome(capsys, "fit", str(table), *options, "-o", str(path))
+    assert code == 0, err
+    loaded = TopicModel.load(path)
+    assert loaded.metadata_ == {"year": [1900, 1901, 1902] * 30}
+    assert loaded.excerpts_ == TEXTS
+    again = tmp_path / "again.html"
+    code, _, err = outcome(capsys, "report", str(path), "-o", str(again))
+    assert code == 0, err
+    typical = loaded.typical_documents(0, 1)["excerpt"][0]
+    for written in (page, again):
+        text = written.read_text(encoding="utf-8")
+        assert typical[:100] in text
+        assert '"year"' in text
+
+
+def test_a_report_of_its_own(tmp_path: Path) -> None:
+    model = model_of_themes().rename({0: "The first of three"})
+    text = model.report(tmp_path / "r.html", title="Letters").read_text(encoding="utf-8")
+    excerpt = model.typical_documents(0)["excerpt"][0]
+    for part in ("The first of three", "Letters", '"theme"', excerpt[:100]):
+        assert part in text, part
+    merged = model.merge([[1, 2]]).report(tmp_path / "r.html").read_text(encoding="utf-8")
+    assert "made of the 3 of the fit" in merged

@@ -16,7 +16,7 @@ from klnmf.cli.long_runs import (
     search_options,
 )
 from klnmf.cli.messages import DONE, say
-from klnmf.cli.metadata import facts_of
+from klnmf.cli.metadata import columns_of, facts_of
 from klnmf.cli.numbers import add_numbers, read_numbers
 from klnmf.cli.option_values import natural, none_or_several, positive, several
 from klnmf.cli.options import STARTS, add_n_components, add_output
@@ -84,6 +84,7 @@ def run(args: argparse.Namespace) -> int:
         W=W,
         sample_names=table.row_names,
         feature_names=table.column_names,
+        sample_metadata=columns_of(table),
         metadata=facts_of(args, table) | {"consensus": facts},
     )
     if files.result is not None:

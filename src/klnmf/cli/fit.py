@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from klnmf.cli.files import MODEL, PAGE, check_output, check_unused, check_writable, stem_of
 from klnmf.cli.long_runs import Line, interrupted, progress_options
 from klnmf.cli.messages import DONE, CommandError, say
-from klnmf.cli.metadata import facts_of, reproduction
+from klnmf.cli.metadata import columns_of, facts_of, reproduction
 from klnmf.cli.numbers import add_numbers, read_numbers
 from klnmf.cli.option_values import natural, nonnegative
 from klnmf.cli.options import (
@@ -128,6 +128,7 @@ def run(args: argparse.Namespace) -> int:
         W=W,
         sample_names=table.row_names,
         feature_names=table.column_names,
+        sample_metadata=columns_of(table),
         metadata=metadata,
     )
     if checkpoint is not None:
@@ -222,7 +223,9 @@ def write_report_of_fit(
     """Write the report of a fit that has just been done."""
     from klnmf.readers import CountTable
     from klnmf.report import write_report
+    from klnmf.saved.columns import EXCERPT
 
+    columns = columns_of(table)
     write_report(
         path,
         model,
@@ -231,6 +234,8 @@ def write_report_of_fit(
         feature_names=table.column_names,
         sample_names=table.row_names,
         labels=table.labels,
+        documents=columns.pop(EXCERPT, None),
+        metadata=columns,
         title=args.title,
         parameters=parameters,
     )

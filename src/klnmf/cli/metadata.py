@@ -55,6 +55,16 @@ def facts_of(args: argparse.Namespace, table: CountTable | OpenedTable) -> dict[
     return facts
 
 
+def columns_of(table: CountTable | OpenedTable) -> dict[str, Any]:
+    """Return what is known of each sample: its metadata and, of a text, the beginning."""
+    from klnmf.readers import CountTable
+    from klnmf.saved.columns import EXCERPT
+
+    if not isinstance(table, CountTable):  # prepared matrices have none
+        return {}
+    return table.metadata | ({} if table.excerpts is None else {EXCERPT: table.excerpts})
+
+
 def stored_reading(metadata: dict[str, Any]) -> dict[str, Any]:
     """Return how the data of a model were read. Metadata of a strange file may be anything."""
     how = metadata.get("reading")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from klnmf.cli.files import PAGE, check_output, stem_of
 from klnmf.cli.messages import DONE, CommandError, say
-from klnmf.cli.metadata import reproduction
+from klnmf.cli.metadata import columns_of, reproduction
 from klnmf.cli.options import add_data, add_matching, add_model, add_output, add_quiet
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ def run(args: argparse.Namespace) -> int:
     from klnmf.cli.models import in_models_features, read_model, represent, take_options
     from klnmf.model_selection import RankSelection
     from klnmf.report import write_report
+    from klnmf.saved.columns import EXCERPT
 
     output = f"{stem_of(args.model)}.html" if args.output is None else args.output
     check_output(PAGE, output, args.model, args.data, args.rank)
@@ -46,13 +47,14 @@ def run(args: argparse.Namespace) -> int:
     rank = None if args.rank is None else RankSelection.load(args.rank)
     if rank is not None:
         _check_same_data(args.rank, rank, saved)
-    W, X = saved.W, None
+    W, X, columns = saved.W, None, dict(saved.sample_metadata)
     labels, sample_names = saved.metadata.get("labels"), saved.sample_names
     if args.data is not None:
         take_options(args, saved)
         table = read_data(args)
         if not _is_what_was_fitted(saved, table):
             W, labels, sample_names = represent(args, saved, table), None, table.row_names
+            columns = columns_of(table)
         labels = labels if table.labels is None else table.labels
         X = in_models_features(args, saved, table)
     if W is None:
@@ -60,6 +62,7 @@ def run(args: argparse.Namespace) -> int:
             f"{args.model} does not hold W, which a report needs: name the data, as in "
             f"`klnmf report {args.model} DATA`."
         )
+    excerpts = columns.pop(EXCERPT, None)
     write_report(
         output,
         saved.model,
@@ -68,6 +71,8 @@ def run(args: argparse.Namespace) -> int:
         feature_names=saved.feature_names,
         sample_names=sample_names,
         labels=_of_right_length(labels, W.shape[0]),
+        documents=[text or "" for text in excerpts] if excerpts else None,
+        metadata=columns,
         title=args.title,
         parameters=reproduction(saved.metadata),
         rank_selection=rank,
