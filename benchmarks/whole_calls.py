@@ -265,9 +265,9 @@ def _threads(text: str) -> int | None:
     return None if text == "default" else int(text)
 
 
-def main() -> int:
+def main(arguments: list[str] | None = None) -> int:
     """Make the calls and print the tables."""
-    args = parse()
+    args = parse(arguments)
     results = Results(args.json, args.levels, args.again)
     try:
         run_all(args, results)
