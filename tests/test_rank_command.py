@@ -196,7 +196,10 @@ def test_report_has_a_section_where_a_rank_was_selected(
 ) -> None:
     pytest.importorskip("jinja2")
     selection.save("rank.json")
-    for rank, verdict in ((3, "suggest 3 topics"), (2, "suggest 3 topics; this model has 2")):
+    for rank, verdict in (
+        (3, "suggest 3 components"),
+        (2, "suggest 3 components; this model has 2"),
+    ):
         assert outcome(capsys, "fit", counts, "-r", rank, "--force", "-o", "m.klnmf")[0] == 0
         code, _, _ = outcome(
             capsys, "report", "m.klnmf", counts, "--rank", "rank.json", "-o", "r.html"

@@ -15,6 +15,7 @@ from klnmf.solvers.base import State
 from klnmf.solvers.loop import Record
 from klnmf.support.array_types import FloatArray
 from klnmf.support.percentages import percentage
+from klnmf.support.result_tables import Column, ResultTable, badge
 
 ROUNDING = "rounding"
 
@@ -140,10 +141,36 @@ class FittedModel(FactorModel):
         )
         return model
 
+    def _repr_html_inner(self) -> str:
+        """Return scikit-learn's diagram, with the figures of the fit below it."""
+        diagram: str = super()._repr_html_inner()
+        return diagram + (_fit_in_html(self) if hasattr(self, "components_") else "")
+
+    def _repr_mimebundle_(self, **options: Any) -> dict[str, str]:
+        shown: dict[str, str] = super()._repr_mimebundle_(**options)
+        if "text/html" in shown:
+            shown["text/html"] = self._repr_html_inner()
+        return shown
+
     def _set_fitted(self, components: Any, history: list[Record], **others: Any) -> None:
         """Set all fitted attributes except for the names of the features."""
         self._set_attributes(components, history=history, n_iter=len(history), **others)
         self._saved_state = None
+
+
+def _fit_in_html(model: Any) -> str:
+    """Return whether a fit converged and its figures, as a badge and a table of one row."""
+    r, m = model.components_.shape
+    figures = {
+        "components": str(r),
+        "features": f"{m:,}",
+        "KL divergence": f"{model.divergence_:,.6g}",
+        "optimality gap": bound_in_words(model) or "unknown",
+        "iterations": f"{model.n_iter_:,}",
+    }
+    state = badge("converged" if model.converged_ else "not converged", is_good=model.converged_)
+    columns = [Column(title, [text]) for title, text in figures.items()]
+    return f'<div style="margin-top: 0.4em">{state}</div>{ResultTable(columns).html()}'
 
 
 def _checked_sums(given: Any, n_components: int) -> FloatArray | None:

@@ -23,6 +23,7 @@ from klnmf.saved.arrays import (
 from klnmf.saved.container import Container, SavedFileError, read_container, write_container
 from klnmf.saved.fields import Fields, number_to_json
 from klnmf.support.array_types import FloatArray
+from klnmf.support.result_tables import Column, ResultTable, ShownAsTable
 from klnmf.topics import top_features
 
 IndexArray = npt.NDArray[np.int64]
@@ -63,12 +64,12 @@ class NullAgreement:
     dispersion: float
 
 
-@dataclass(frozen=True, eq=False)
-class Consensus:
+@dataclass(frozen=True, eq=False, repr=False)
+class Consensus(ShownAsTable):
     """Components that many runs agree on, as returned by `klnmf.model_selection.consensus`.
 
-    It prints as a table with one row per component. Its figures are the agreement of starts on the
-    same data; those of ``null`` show how far starts agree without structure.
+    It shows itself as a table with one row per component. Its figures are the agreement of starts
+    on the same data; those of ``null`` show how far starts agree without structure.
 
     Attributes
     ----------
@@ -279,29 +280,21 @@ class Consensus:
 
         return plot_consensus(self, ax)
 
-    def __str__(self) -> str:
-        """Return the table, and what its figures mean."""
-        columns, leading = self.table(), self.leading_features()
-        null = ["  (null)"] * (self.null is not None)
-        titles = ["component", "in runs", *null, "silhouette", *null, "stability", *null, "share"]
-        words = "  leading features" if self.feature_names is not None else ""
-        lines = ["  ".join(titles) + words]
-        for k, features in enumerate(leading):
-            row = {name: column[k] for name, column in columns.items()}
-            cells = [
-                f"{k:9d}",
-                f"{row['run_share']:7.0%}",
-                f"{'(' + format(row['null_run_share'], '.0%') + ')':>8s}",
-                f"{row['silhouette']:10.3f}",
-                f"{'(' + format(row['null_silhouette'], '.3f') + ')':>8s}",
-                f"{row['stability']:9.3f}",
-                f"{'(' + format(row['null_stability'], '.3f') + ')':>8s}",
-                f"{row['share']:5.1%}",
-            ]
-            if self.null is None:
-                cells = [cell for place, cell in enumerate(cells) if place not in (2, 4, 6)]
-            lines.append("  ".join([*cells, *([", ".join(features)] if features else [])]))
-        return "\n".join([*lines, "", *self._explanation()])
+    def _shown(self) -> ResultTable:
+        """Return the figures of each component, and what they mean."""
+        table = self.table()
+        columns = [Column("component", [str(k) for k in table["component"]])]
+        titles = {"run_share": "in runs"}
+        for name in _FIGURES:
+            form = ".0%" if name == "run_share" else ".3f"
+            columns.append(Column(titles.get(name, name), [format(x, form) for x in table[name]]))
+            if self.null is not None:
+                columns.append(Column("(null)", [f"({x:{form}})" for x in table[f"null_{name}"]]))
+        columns.append(Column("share", [f"{share:.1%}" for share in table["share"]]))
+        if self.feature_names is not None:
+            leading = [", ".join(features) for features in self.leading_features()]
+            columns.append(Column("leading features", leading, is_text=True))
+        return ResultTable(columns, self._explanation())
 
     def _explanation(self) -> list[str]:
         """Say what the figures are, and what the null says."""

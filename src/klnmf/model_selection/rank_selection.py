@@ -16,6 +16,7 @@ import numpy.typing as npt
 from klnmf.saved.container import SavedFileError
 from klnmf.saved.fields import Fields
 from klnmf.support.array_types import FloatArray
+from klnmf.support.result_tables import Column, ResultTable, ShownAsTable
 from klnmf.support.untrusted_json import read_json
 from klnmf.support.whole_files import writing
 
@@ -37,11 +38,11 @@ _WHOLE = (
 _COLUMNS = ("deviance", "difference", "standard_error", "stability", "background", "seconds")
 
 
-@dataclass(frozen=True, eq=False)
-class RankSelection:
+@dataclass(frozen=True, eq=False, repr=False)
+class RankSelection(ShownAsTable):
     """Held-out deviances of ranks, as returned by `klnmf.model_selection.select_rank`.
 
-    It prints as a table that marks the chosen rank.
+    It shows itself as a table that marks the chosen rank.
 
     Attributes
     ----------
@@ -192,20 +193,21 @@ class RankSelection:
             **values,
         )
 
-    def __str__(self) -> str:
-        """Return the table and the remarks."""
-        lines = ["rank   deviance  above lowest  (± s.e.)   stability"]
-        for i, rank in enumerate(self.ranks):
-            mark = "  <- best" if rank == self.best_rank else ""
-            mark += "  (lowest)" if rank == self.lowest_rank != self.best_rank else ""
-            mark += "  (for reading)" if rank == self.stable_rank != self.best_rank else ""
-            stability = "–" if np.isnan(self.stability[i]) else f"{self.stability[i]:.3f}"
-            lines.append(
-                f"{rank:4d} {self.deviance[i]:10.4g} {self.difference[i]:13.3g}  "
-                f"(± {self.standard_error[i]:.2g})".ljust(42)
-                + f"{stability:>9}{mark}"
-            )
-        return "\n".join([*lines, "", *(textwrap.fill(remark, 88) for remark in self.remarks())])
+    def _shown(self) -> ResultTable:
+        """Return the deviances by rank, and the remarks."""
+        marks = {self.stable_rank: "for reading", self.lowest_rank: "lowest"}
+        marks[self.best_rank] = "<- best"
+        columns = [
+            Column("rank", [str(rank) for rank in self.ranks]),
+            Column("deviance", [f"{deviance:.4g}" for deviance in self.deviance]),
+            Column("above lowest", [f"{difference:.3g}" for difference in self.difference]),
+            Column("± s.e.", [f"± {error:.2g}" for error in self.standard_error]),
+            Column("stability", ["–" if math.isnan(x) else f"{x:.3f}" for x in self.stability]),
+            Column("", [marks.get(int(rank), "") for rank in self.ranks], is_text=True),
+        ]
+        best = int(np.flatnonzero(self.ranks == self.best_rank)[0])
+        notes = [textwrap.fill(remark, 88) for remark in self.remarks()]
+        return ResultTable(columns, notes, marked=best)
 
     def remarks(self) -> list[str]:
         """Return sentences that explain the choice and its limits."""

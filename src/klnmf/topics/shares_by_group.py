@@ -11,13 +11,14 @@ from scipy.stats import t as student
 from klnmf.support.array_types import FloatArray
 from klnmf.support.number_checks import checked_fraction
 from klnmf.support.optional_packages import require
+from klnmf.support.result_tables import Column, ResultTable, ShownAsTable
 from klnmf.topics.checks import Names, checked_names, dense, sums
 from klnmf.topics.grouping import Period, grouped
 from klnmf.topics.mixture import plsi_probabilities
 
 
-@dataclass(frozen=True, eq=False)
-class MeanShares:
+@dataclass(frozen=True, eq=False, repr=False)
+class MeanShares(ShownAsTable):
     """Mean shares of the components in groups of samples.
 
     Attributes
@@ -89,19 +90,18 @@ class MeanShares:
             }
         )
 
-    def __str__(self) -> str:
+    def _shown(self) -> ResultTable:
         """Return the mean shares in percent, a row for each group."""
-        width = max([5, *map(len, self.group_names)])
-        lines = [f"{'group':{width}}  samples" + self._numbered()]
-        for name, count, row in zip(self.group_names, self.n_samples, self.shares, strict=True):
-            lines.append(f"{name:{width}}  {count:7d}" + "".join(f" {100 * x:6.1f}" for x in row))
-        lines.append("Mean shares of the components in percent.")
+        columns = [
+            Column("group", self.group_names, is_text=True),
+            Column("samples", [str(n) for n in self.n_samples]),
+        ]
+        for k, shares in enumerate(self.shares.T):
+            columns.append(Column(str(k), [f"{100 * share:.1f}" for share in shares]))
+        notes = ["Mean shares of the components in percent; lower and upper have the intervals."]
         if self.n_missing:
-            lines.append(f"{self.n_missing} samples without a group are left out.")
-        return "\n".join(lines)
-
-    def _numbered(self) -> str:
-        return "".join(f" {k:6d}" for k in range(self.shares.shape[1]))
+            notes.append(f"{self.n_missing} samples without a group are left out.")
+        return ResultTable(columns, notes)
 
 
 def mean_shares(
@@ -156,10 +156,11 @@ def mean_shares(
     >>> W = [[1.0, 3.0], [1.0, 1.0], [2.0, 0.0]]
     >>> dates = ["2021-03-05", "2021-07-10", "2022-01-31"]
     >>> print(mean_shares(W, [[1.0, 0.0], [0.0, 1.0]], dates, every="year"))
-    group  samples      0      1
-    2021         2   37.5   62.5
-    2022         1  100.0    0.0
-    Mean shares of the components in percent.
+    group  samples      0     1
+    2021         2   37.5  62.5
+    2022         1  100.0   0.0
+    <BLANKLINE>
+    Mean shares of the components in percent; lower and upper have the intervals.
     """
     level = checked_fraction("confidence_level", confidence_level)
     proportions = plsi_probabilities(W, components).component_given_sample

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from klnmf.support.array_types import FloatArray
+from klnmf.support.result_tables import Column, ResultTable, ShownAsTable
 from klnmf.topics.checks import checked_names
 from klnmf.uncertainty.intervals import Intervals
 from klnmf.uncertainty.overdispersion import Dispersion
@@ -58,11 +59,11 @@ class Draws:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class Bootstrap:
+@dataclass(frozen=True, eq=False, repr=False)
+class Bootstrap(ShownAsTable):
     """Intervals for the parts of a model, as returned by `klnmf.uncertainty.bootstrap`.
 
-    It prints as a table with one row per component, and warnings.
+    It shows itself as a table with one row per component, and warnings.
 
     Attributes
     ----------
@@ -162,29 +163,25 @@ class Bootstrap:
 
         return plot_intervals(self, n_top=n_top, select=select, axes=axes)
 
-    def __str__(self) -> str:
+    def _shown(self) -> ResultTable:
         """Return one row per component, and warnings if there are any."""
-        lines = [f"component   share  {self.level:.3g} interval      similarity  leading features"]
         is_empty = self.components.estimate.sum(axis=1) == 0.0
-        for k in range(self.sizes.estimate.shape[1]):
-            if is_empty[k]:
-                lines.append(f"{k:9d}         (empty)")
-                continue
-            top = self.table(k, 3)
-            leading = ", ".join(
-                f"{name} {_span(low, high)}"
-                for name, low, high in zip(top["feature"], top["lower"], top["upper"], strict=True)
-            )
-            ends = _span(self.sizes.lower[0, k], self.sizes.upper[0, k])
-            lines.append(
-                f"{k:9d} {100 * self.sizes.estimate[0, k]:6.1f}%  {ends:16s} "
-                f"{self.similarity[:, k].mean():11.3f}  {leading}"
-            )
+        ends = zip(self.sizes.lower[0], self.sizes.upper[0], strict=True)
+        columns = [
+            Column("component", [str(k) for k in range(len(is_empty))]),
+            Column("share", [f"{100 * size:.1f}%" for size in self.sizes.estimate[0]]),
+            Column(f"{self.level:.3g} interval", [_span(low, high) for low, high in ends]),
+            Column("similarity", [f"{x:.3f}" for x in self.similarity.mean(axis=0)]),
+            Column(
+                "leading features",
+                ["(empty)" if none else self._leading(k) for k, none in enumerate(is_empty)],
+                is_text=True,
+            ),
+        ]
         two_sided = f"{np.mean(self.components.is_interior):.0%} of the component entries"
         if len(self.samples):
             two_sided += f" and {np.mean(self.proportions.is_interior):.0%} of the proportions"
-        lines += [
-            "",
+        notes = [
             self._noise_in_words(),
             f"Parametric bootstrap with {self.n_runs} runs, {self.n_converged} of them converged. "
             f"Intervals are two-sided for {two_sided}; the others are too close to 0 or 1 and have "
@@ -192,12 +189,18 @@ class Bootstrap:
         ]
         unlike = np.flatnonzero((self.similarity.mean(axis=0) < TOO_DIFFERENT) & ~is_empty)
         if len(unlike):
-            lines.append(
+            notes.append(
                 "Warning: the runs find different components in place of "
                 f"{', '.join(map(str, unlike))} (similarity below {TOO_DIFFERENT}). Do not rely on "
                 "the intervals of these components."
             )
-        return "\n".join(lines)
+        return ResultTable(columns, notes)
+
+    def _leading(self, component: int) -> str:
+        """Return the leading features of a component with their intervals."""
+        top = self.table(component, 3)
+        ends = zip(top["feature"], top["lower"], top["upper"], strict=True)
+        return ", ".join(f"{name} {_span(low, high)}" for name, low, high in ends)
 
     def _noise_in_words(self) -> str:
         if self.noise == "poisson":

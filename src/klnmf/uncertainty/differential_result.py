@@ -7,16 +7,17 @@ import numpy as np
 import numpy.typing as npt
 
 from klnmf.support.array_types import FloatArray
+from klnmf.support.result_tables import Column, ResultTable, ShownAsTable
 from klnmf.topics.checks import checked_names
 from klnmf.uncertainty.overdispersion import Dispersion
 
 
-@dataclass(frozen=True, eq=False)
-class DifferentialFeatures:
+@dataclass(frozen=True, eq=False, repr=False)
+class DifferentialFeatures(ShownAsTable):
     """Differences between components, as returned by `klnmf.uncertainty.differential_features`.
 
-    It prints as a table, with what it assumes. The arrays have one row per tested component and one
-    column per feature, with NaN if there is nothing to compare.
+    It shows itself as a table, with what it assumes. The arrays have one row per tested component
+    and one column per feature, with NaN if there is nothing to compare.
 
     Attributes
     ----------
@@ -103,26 +104,18 @@ class DifferentialFeatures:
         keys = {"component": self.components[rows], "feature": self._names()[columns]}
         return table_frame(keys | self._entries(rows, columns))
 
-    def __str__(self) -> str:
+    def _shown(self) -> ResultTable:
         """Return the leading features of each component."""
         reference = {
             "nearest": "the nearest other component for each feature",
             "others": "all other components together",
         }.get(str(self.against), f"component {self.against}")
-        lines = [
-            f"Features compared with {reference}: log2 fold change [{self.level:.3g} interval], "
-            "false discovery rate 0.05.",
-            "component  features  leading features",
+        n_found = np.sum(self.q_value <= 0.05, axis=1)
+        columns = [
+            Column("component", [str(component) for component in self.components]),
+            Column("features", [str(n) for n in n_found]),
+            Column("leading features", [self._leading(int(k)) for k in self.components], True),
         ]
-        for row, component in enumerate(self.components):
-            table = self.table(int(component), 5)
-            columns = (table[name] for name in ("feature", "log2_fold_change", "lower", "upper"))
-            leading = ", ".join(
-                f"{name} {change:.1f} [{low:.1f}, {high:.1f}]"
-                for name, change, low, high in zip(*columns, strict=True)
-            )
-            n_found = int(np.sum(self.q_value[row] <= 0.05))
-            lines.append(f"{component:9d} {n_found:9d}  {leading or '(none)'}")
         n_tests = int(np.isfinite(self.p_value).sum())
         of_W = (
             "given, and taken as known"
@@ -132,8 +125,19 @@ class DifferentialFeatures:
         noise = "The counts are taken as Poisson counts."
         if self.dispersion is not None:
             noise = str(self.dispersion)
-        lines += ["", f"{n_tests} tests. {noise} W is {of_W}."]
-        return "\n".join(lines)
+        heading = (
+            f"Features compared with {reference}: log2 fold change [{self.level:.3g} interval], "
+            "false discovery rate 0.05."
+        )
+        return ResultTable(columns, [f"{n_tests} tests. {noise} W is {of_W}."], heading)
+
+    def _leading(self, component: int) -> str:
+        """Return the leading features of a component with their fold changes."""
+        table = self.table(component, 5)
+        columns = (table[name] for name in ("feature", "log2_fold_change", "lower", "upper"))
+        rows = zip(*columns, strict=True)
+        found = (f"{name} {change:.1f} [{low:.1f}, {high:.1f}]" for name, change, low, high in rows)
+        return ", ".join(found) or "(none)"
 
     def _entries(self, rows: Any, columns: Any) -> dict[str, npt.NDArray[Any]]:
         arrays = {field.name: getattr(self, field.name) for field in fields(self)}
