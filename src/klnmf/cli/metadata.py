@@ -62,7 +62,8 @@ def columns_of(table: CountTable | OpenedTable) -> dict[str, Any]:
 
     if not isinstance(table, CountTable):  # prepared matrices have none
         return {}
-    return table.metadata | ({} if table.excerpts is None else {EXCERPT: table.excerpts})
+    excerpts = {} if table.excerpts is None else {EXCERPT: table.excerpts}
+    return {**table.metadata, **excerpts}
 
 
 def stored_reading(metadata: dict[str, Any]) -> dict[str, Any]:
