@@ -142,9 +142,10 @@ def test_advice_of_readers_can_be_followed(counts: Path, capsys: Any) -> None:
     assert code == 0
     assert "2 samples × 2 features" in err
 
-    line = failed(capsys, "fit", counts, "--min-df", 2)
+    line = failed(capsys, "fit", counts, "--text-field", "text")
     assert line.endswith(
-        "--min-df cannot be used with the format 'npz'. Its options: --column-names, --row-names.\n"
+        "--text-field cannot be used with the format 'npz'. Its options: --column-names, --max-df, "
+        "--max-features, --min-df, --row-names, --stop-words.\n"
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from klnmf.cli.messages import say
+from klnmf.cli.messages import CommandError, say
 from klnmf.cli.metadata import OPTIONS_OF_FORMATS, given_options
 from klnmf.cli.parser import words_for
 from klnmf.data.not_counts import NOT_RAW, NotCountsWarning, transformation_of, warn_of_fractions
@@ -19,6 +19,8 @@ from klnmf.preparing import OnDiskMatrix, open_matrix
 from klnmf.readers import FORMATS, CountTable, read_counts
 from klnmf.readers.formats import check_options, format_of
 from klnmf.readers.hdf5 import Compressed, h5ad_parts
+from klnmf.readers.pruning import PRUNING_OPTIONS
+from klnmf.support.option_names import option
 
 # How many entries, or rows of a dense matrix, show whether another layer holds counts.
 _ENTRIES_READ = 1 << 14
@@ -46,7 +48,13 @@ def open_data(args: argparse.Namespace) -> CountTable | OpenedTable:
     is_folder = path.is_dir() and args.format in (None, "prepared")
     if not is_folder or format_of(path, args.format) != "prepared" or args.transpose:
         return read_data(args)
-    check_options(FORMATS["prepared"], given_options(args, OPTIONS_OF_FORMATS))
+    given = given_options(args, OPTIONS_OF_FORMATS)
+    check_options(FORMATS["prepared"], given)
+    for name in PRUNING_OPTIONS & set(given):
+        raise CommandError(
+            f"{args.data} is a prepared matrix, whose features cannot be left out: use "
+            f"{option(name)} with `klnmf prepare` instead."
+        )
     X = open_matrix(path)
     n, m = X.shape
     say(args, f"{args.data}: {n:,} samples × {m:,} features, {X.nnz:,} nonzeros, on disk")

@@ -21,6 +21,7 @@ from klnmf.named_features import (
 )
 from klnmf.readers import CountTable
 from klnmf.readers.formats import chosen_format
+from klnmf.readers.stop_words import is_available
 from klnmf.saved.models import SavedModel
 
 # Options that define the features: where the text is found, what a word is, which genes are read.
@@ -45,6 +46,8 @@ def take_options(args: argparse.Namespace, saved: SavedModel) -> None:
     """Read DATA with the options that define the features of a model, unless others were given."""
     path = Path(os.path.expanduser(args.data))
     stored = {name: v for name, v in stored_reading(saved.metadata).items() if name in _KEPT}
+    if not is_available(stored.get("stop_words")):  # a file that is no longer there
+        del stored["stop_words"]
     if args.layout or args.columns:  # a table of counts
         stored.pop("text_field", None)
     given = {name: getattr(args, name) for name in stored if getattr(args, name) is not None}

@@ -68,10 +68,11 @@ def add_data(parser: argparse.ArgumentParser, **more: Any) -> None:
         ("--min-df", "fewer", 5, 0.01),
         ("--max-df", "more", 500, 0.5),
     ):
-        text = f"ignore words in {which} documents than this number ({number}) or share ({share})"
-        add(name, type=share_or_count, help=text)
-    add("--max-features", type=natural, help="keep only the N most frequent words")
-    add("--stop-words", choices=("english",), help="ignore the common words of a language")
+        text = f"leave out features in {which} samples than this number ({number}) or share"
+        add(name, type=share_or_count, help=f"{text} ({share})")
+    add("--max-features", type=natural, help="keep only the N most frequent features")
+    text = "leave out the common words of a language, or those of a file with one word per line"
+    add("--stop-words", metavar="LANGUAGE|FILE", help=text)
     add("--ngram-range", type=ngrams, help="count phrases of LOW to HIGH words, such as 1,2")
     add("--token-pattern", metavar="REGEX", help="regular expression that matches a word")
     add_not("--keep-case", dest="lowercase", help="do not convert to lower case")

@@ -8,6 +8,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -22,8 +23,9 @@ from klnmf.data.on_disk.sizes import parse_bytes
 from klnmf.data.on_disk.verification import check_rows
 from klnmf.data.validation import working_dtype
 from klnmf.preparing.stages import write_columns, write_header, write_rows
-from klnmf.readers import CountTable
+from klnmf.readers import CountTable, read_counts
 from klnmf.readers.formats import format_to_read
+from klnmf.readers.pruning import PRUNING_OPTIONS
 from klnmf.readers.streams import CountStream, stream_of_matrix, stream_of_table
 from klnmf.support.file_locks import locked_folder
 from klnmf.support.option_names import option
@@ -90,7 +92,7 @@ def prepare(
     >>> from pathlib import Path
     >>> from tempfile import TemporaryDirectory
     >>> from klnmf.preparing import prepare
-    >>> from klnmf.readers import CountTable
+    >>> from klnmf.readers import CountTable, read_counts
     >>> table = CountTable([[2, 0], [1, 3]], ["letter", "report"], ["sea", "corn"])
     >>> with TemporaryDirectory() as folder:
     ...     matrix = prepare(table, Path(folder, "counts"))
@@ -213,7 +215,13 @@ def _stream(
     if isinstance(data, str | os.PathLike):
         file = Path(os.path.expanduser(data))
         options = options if layer is None else options | {"layer": layer}
-        stream = format_to_read(file, format, options).stream(file, **options)
+        found = format_to_read(file, format, options)
+        if PRUNING_OPTIONS & set(options) - found.options:
+            # Which features are kept is known at the end alone, and they are numbered anew.
+            read = partial(read_counts, file, format=format, transpose=transpose, **options)
+            stream, transpose = stream_of_table(read), False
+        else:
+            stream = found.stream(file, **options)
         if stream.is_whole:
             say(f"{file} cannot be read in pieces: it is read into memory as a whole")
         return stream.transposed() if transpose else stream

@@ -98,7 +98,7 @@ class TextFormat(Format):
         """Count words, one document after the other."""
         of_words = {name: options.pop(name) for name in VECTORIZER_OPTIONS & set(options)}
         gathering, texts = self.gathered(path, **options)
-        X, words = counted(path, texts, of_words)
+        X, words = counted(path, texts, of_words, gathering.normalised)
         about = gathering.about() | {"excerpts": gathering.excerpts}
         return table_of_file(path, X, column_names=words, open_features=True, **about)
 
@@ -113,7 +113,7 @@ class Gathering:
         self, path: Path, *, skip_unreadable: bool = False, normalize: str | None = None
     ) -> None:
         self.path, self.skips = path, skip_unreadable
-        self._normalised = normaliser(normalize)
+        self.normalised = normaliser(normalize)
         self.n_documents = 0
         self.excerpts: list[str] = []
         self._names: list[str | None] = []
@@ -149,7 +149,7 @@ class Gathering:
         }
 
     def _taken(self, document: Document) -> str:
-        text = self._normalised(storable(document.text))
+        text = self.normalised(storable(document.text))
         for name, value in (document.metadata or {}).items():
             if value is not None and value != "":
                 values = self._metadata.setdefault(storable(name), {})

@@ -12,6 +12,7 @@ from klnmf.readers.hdf5 import H5ad, Loom
 from klnmf.readers.matrix_files import Mtx, Npz, Svmlight, Uci
 from klnmf.readers.on_disk import Prepared
 from klnmf.readers.parquet import Parquet
+from klnmf.readers.pruning import PRUNING_OPTIONS, pruned
 from klnmf.readers.table import CountTable, unique_features
 from klnmf.readers.tenx import TenX, TenXH5
 from klnmf.readers.text_files import CsvTexts, Jsonl, ParquetTexts, Texts, TsvTexts
@@ -66,6 +67,7 @@ def read_counts(
     ``"svmlight"``  .svmlight, .libsvm or .svm; labels are kept
     ``"texts"``     folder of .txt files
     ``"jsonl"``     .jsonl or .ndjson, one document per line
+                    (csv, tsv and parquet are texts if ``text_field`` is given)
     ``"prepared"``  folder that ``klnmf prepare`` wrote; it is read into memory
     ==============  ============================================================================
 
@@ -103,10 +105,14 @@ def read_counts(
           pandas does, else a first column of strings).
         - csv, tsv: ``delimiter``; ``header``, whether the first line names the columns;
           ``encoding``.
-        - texts: ``pattern`` (default ``"*.txt"``) and ``encoding``; jsonl: ``text_field`` (default
-          "text"), ``id_field``, ``label_field`` and ``encoding``; both: the options of
-          scikit-learn's `CountVectorizer`, such as ``min_df``, ``max_df``, ``stop_words``,
-          ``ngram_range``, ``token_pattern``, ``lowercase`` and ``max_features``.
+        - texts, jsonl, and csv, tsv and parquet if ``text_field`` is given: how texts are read, see
+          :func:`read_documents`; the options of scikit-learn's `CountVectorizer`, such as
+          ``ngram_range``, ``token_pattern`` and ``lowercase``.
+        - all formats: ``min_df`` and ``max_df``, the least and the most samples that a feature is
+          in, as a number (5) or a share (0.01); ``max_features``, to keep the most frequent ones;
+          ``stop_words``, names of features to leave out: "english" (scikit-learn's list), another
+          language such as "german" (needs ``pip install "klnmf[texts]"``), the path of a file
+          with one word per line, or a list. Stop words are normalised as the texts are.
 
     Returns
     -------
@@ -142,14 +148,16 @@ def read_counts(
     path = Path(os.path.expanduser(path))
     if layer is not None:
         options["layer"] = layer
-    table = format_to_read(path, format, options).read(path, **options)
+    found = format_to_read(path, format, options)
+    of_table = {name: options.pop(name) for name in set(options) & PRUNING_OPTIONS - found.options}
+    table = found.read(path, **options)
     table = table.transposed() if transpose else table
     if has_types_in_rows(table.row_names, table.column_names):
         say_turned(str(path))
         table = table.transposed()
     if table.column_names is not None:
         table.column_names = unique_features(table.column_names, str(path))
-    return table
+    return pruned(path, table, **of_table)
 
 
 def read_documents(
@@ -347,8 +355,9 @@ def _endings(formats: dict[str, Format]) -> str:
 
 def check_options(format: Format, options: dict[str, Any]) -> None:
     """Refuse options that the format does not have, and list those that it has."""
-    unknown = sorted(set(options) - format.options)
+    available = format.options | PRUNING_OPTIONS
+    unknown = sorted(set(options) - available)
     if unknown:
-        listed = ", ".join(options_in_use(sorted(format.options))) or "none"
+        listed = ", ".join(options_in_use(sorted(available)))
         problem = f"{option(unknown[0])} cannot be used with the format {format.name!r}"
         raise TypeError(f"{problem}. Its options: {listed}.")

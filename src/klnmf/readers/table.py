@@ -125,6 +125,15 @@ class CountTable:
         names = self.column_names, self.row_names
         return CountTable(self.X.T, *names, open_features=self.open_features)
 
+    def with_features(self, positions: Any) -> CountTable:
+        """Table of some of the features."""
+        names, ids = self.column_names, self.column_ids
+        chosen = {
+            "column_names": None if names is None else names[positions],
+            "column_ids": None if ids is None else ids[positions],
+        }
+        return CountTable(self.X[:, positions], **self.about | chosen)
+
     def __repr__(self) -> str:
         names = ("row_names", "column_names", "column_ids", "labels")
         present = [name for name in names if getattr(self, name) is not None]

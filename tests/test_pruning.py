@@ -1,0 +1,141 @@
+"""Features that are left out, and stop words, in all formats alike."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, CountVectorizer
+
+from klnmf.preparing import open_matrix, prepare
+from klnmf.readers import CountTable, ReadError, read_counts, write_counts
+from klnmf.readers.stop_words import is_available, stop_words_of
+
+TEXTS = [
+    "the sea and the ship and the sea",
+    "The corn on the field",
+    "a ship on the sea, sail",
+    "field, corn, corn and sun",
+    "sea",
+]
+ALL = CountVectorizer().fit(TEXTS)
+
+
+def saved(path: Path) -> Path:
+    """Write all counts of the texts, or the texts themselves, in the format of the name."""
+    if path.suffix == ".jsonl":
+        path.write_text("".join(json.dumps({"text": text}) + "\n" for text in TEXTS))
+    else:
+        words = ALL.get_feature_names_out()
+        write_counts(CountTable(ALL.transform(TEXTS), None, words), path)
+    return path
+
+
+@pytest.mark.parametrize("name", ["a.npz", "a.mtx", "a.csv", "a.parquet", "a.h5ad", "a.jsonl"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"min_df": 2},
+        {"max_df": 2},
+        {"min_df": 0.4, "max_df": 0.6},
+        {"max_features": 4},
+        {"min_df": 2, "max_features": 2},
+        {"stop_words": ["the", "And", "on"]},
+        {"stop_words": "english", "min_df": 2},
+    ],
+)
+def test_features_are_left_out_as_scikit_learn_does(
+    name: str, options: dict[str, Any], tmp_path: Path
+) -> None:
+    lower = options | {"stop_words": ["the", "and", "on"]} if "And" in str(options) else options
+    expected = CountVectorizer(**lower)
+    X = expected.fit_transform(TEXTS)
+    found = read_counts(saved(tmp_path / name), **options)
+    assert found.column_names.tolist() == expected.get_feature_names_out().tolist()
+    np.testing.assert_array_equal(found.X.toarray(), X.toarray())
+
+
+def test_a_kept_feature_keeps_its_id_and_samples_keep_what_they_have() -> None:
+    table = CountTable(
+        [[1, 0, 2], [1, 1, 1]],
+        ["a", "b"],
+        ["x", "y", "z"],
+        ["l", "m"],
+        column_ids=["1", "2", "3"],
+        metadata={"year": [1, 2]},
+    )
+    found = table.with_features(np.array([0, 2]))
+    assert (found.column_ids.tolist(), found.labels.tolist()) == (["1", "3"], ["l", "m"])
+    assert found.metadata == {"year": [1, 2]}
+    assert found.X.toarray().tolist() == [[1, 2], [1, 1]]
+
+
+def test_prepared_matrices_are_pruned_before(tmp_path: Path) -> None:
+    source = saved(tmp_path / "a.npz")
+    lines: list[str] = []
+    prepare(source, tmp_path / "disk", min_df=3, say=lines.append)
+    assert open_matrix(tmp_path / "disk").column_names.tolist() == ["sea", "the"]
+    assert "cannot be read in pieces" in lines[0]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"min_df": 1.5}, r"min_df must be a number of samples \(1, 2, ...\) or a share"),
+        ({"max_df": 0}, "max_df must be a number of samples"),
+        ({"max_features": 0}, "max_features must be a whole number of 1 or more; got 0"),
+        ({"min_df": 6}, "min_df=6 and max_df=1.0: no feature is in 6 or more of 5 samples and in 5"),
+        ({"min_df": 5}, "none of its 9 features is left. Try a lower min_df, a higher max_df"),
+    ],
+)
+def test_wrong_options(options: dict[str, Any], message: str, tmp_path: Path) -> None:
+    for name in ("a.npz", "a.jsonl"):
+        with pytest.raises(ValueError, match=message):
+            read_counts(saved(tmp_path / name), **options)
+
+
+def test_stop_words_need_names(tmp_path: Path) -> None:
+    write_counts(CountTable(np.eye(3)), tmp_path / "a.npz")
+    with pytest.raises(ReadError, match=r"no names, so that .* Add column_names='FILE'"):
+        read_counts(tmp_path / "a.npz", stop_words="english")
+
+
+# ---- lists of stop words -------------------------------------------------------------------------
+
+
+def test_stop_words_of_languages_and_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert set(stop_words_of("english")) == ENGLISH_STOP_WORDS
+    assert {"der", "und"} <= set(stop_words_of("german"))
+    assert stop_words_of("de") == stop_words_of("german")
+    path = tmp_path / "words"
+    path.write_text("\ufeffder\r\n\r\n und \n", encoding="utf-8")
+    assert stop_words_of(path) == ["der", "und"] == stop_words_of(str(path))
+    assert is_available(str(path))
+    assert is_available("german")
+    assert is_available(["der"])
+    assert not is_available("klingon")
+    with pytest.raises(ValueError, match=r"there is no file 'klingon', and the languages are: ar"):
+        stop_words_of("klingon")
+    with pytest.raises(ValueError, match="must be a list of str"):
+        stop_words_of([1])  # type: ignore[list-item]
+    path.write_text("\n")
+    with pytest.raises(ReadError, match="no stop words in this file"):
+        stop_words_of(path)
+    monkeypatch.setitem(sys.modules, "stop_words", None)
+    monkeypatch.setattr("klnmf.readers.stop_words.installed_version", lambda name: None)
+    with pytest.raises(ImportError, match=r'klnmf\[texts\]'):
+        stop_words_of("german")
+
+
+def test_stop_words_are_normalised_as_the_texts_are(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("Über ﬁsch Don't U\u0308ber sea")
+    options = {"normalize": "NFKC", "stop_words": ["ÜBER", "fisch", "don't", "two words"]}
+    assert read_counts(tmp_path, **options).column_names.tolist() == ["sea"]
+    kept = read_counts(tmp_path, lowercase=False, **options).column_names.tolist()
+    assert kept == ["Don", "sea", "Über"]
