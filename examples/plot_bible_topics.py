@@ -27,12 +27,12 @@ print(f"KL divergence {model.divergence_:,.0f}, optimality gap {model.optimality
 # Words
 # -----
 #
-# The table shows the share of each topic in the whole text, and its leading words. ``by="frex"``
-# prefers words that are frequent in one topic and rare in the others.
+# The table shows the share of each topic in the whole text, and its leading words: those that
+# are frequent in the topic and rare in the others.
 
 from klnmf.topics import format_topics
 
-print(format_topics(model.components_, bible.feature_names, n_top=7, by="frex", W=W))
+print(format_topics(model.components_, bible.feature_names, n_top=7, W=W))
 
 # %%
 # By weight, the default, frequent words come first. The length of a bar is the share of the word in

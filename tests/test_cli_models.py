@@ -101,7 +101,7 @@ def test_topics_as_text_csv_and_json(model: Path, capsys: Any) -> None:
     code, text, _ = outcome(capsys, "topics", model, "--top", 4)
     assert code == 0
     assert text.startswith("component  share  top features\n")
-    _, table, _ = outcome(capsys, "topics", model, "--top", 4, "--csv", "--by", "frex")
+    _, table, _ = outcome(capsys, "topics", model, "--top", 4, "--csv")
     rows = list(csv.DictReader(table.splitlines()))
     assert len(rows) == 12
     assert list(rows[0]) == ["component", "share", "rank", "feature", "frex"]

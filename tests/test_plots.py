@@ -62,10 +62,10 @@ def components() -> np.ndarray:
 
 def test_bars_show_the_leading_shares_from_the_top(components: np.ndarray) -> None:
     names = [f"word{j}" for j in range(40)]
-    axes = plot_top_features(components, names, n_top=6)
+    axes = plot_top_features(components, names, n_top=6, by="weight")
     assert axes.shape == (7,)
     for component, (ax, topic) in enumerate(
-        zip(axes, top_features(components, names, n_top=6), strict=True)
+        zip(axes, top_features(components, names, n_top=6, by="weight"), strict=True)
     ):
         assert ax.get_title(loc="left") == f"component {component}"
         assert [bar.get_width() for bar in ax.patches] == [share for _, share in topic]
@@ -158,9 +158,9 @@ def test_sizes_fall_from_the_top_and_are_named(components: np.ndarray) -> None:
     np.testing.assert_allclose([bar.get_width() for bar in ax.patches], shares[order])
     bottom, top = ax.get_ylim()
     assert top < 0.0 < bottom  # the first bar is the highest
-    relevant = top_features(components, names, n_top=3, by="relevance")
+    leading = top_features(components, names, n_top=3)
     for label, k in zip(ax.get_yticklabels(), order, strict=True):
-        assert label.get_text() == f"{k}  " + ", ".join(name for name, _ in relevant[k])
+        assert label.get_text() == f"{k}  " + ", ".join(name for name, _ in leading[k])
     assert [text.get_text() for text in ax.texts] == [f"{share:.1%}" for share in shares[order]]
     assert ax.get_xlabel() == "share of the total mass"
     assert plot_component_sizes(components).get_xlabel() == "share of the components' mass"

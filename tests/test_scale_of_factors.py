@@ -67,6 +67,7 @@ def test_fixed_components_keep_scale_and_place() -> None:
     W = fitted.fit_transform(COUNTS)
     np.testing.assert_array_equal(fitted.components_[:1], small.astype(fitted.components_.dtype))
     np.testing.assert_allclose(fitted.components_[1:].sum(axis=1), 1.0, rtol=1e-5)
+    assert (np.diff(W[:, 1:].sum(axis=0)) <= 0).all()  # the others come largest first
     assert W[:, 0].sum() * 7.0 == pytest.approx(W[:, 1:].sum(axis=0).min(), rel=0.5)
 
 
@@ -76,6 +77,7 @@ def test_fixed_columns_of_w_stay_and_their_components_keep_the_scale() -> None:
     W = fitted.fit_transform(COUNTS, fixed_W=column)
     np.testing.assert_allclose(W[:, -1:], column, rtol=1e-6)
     np.testing.assert_allclose(fitted.components_[:-1].sum(axis=1), 1.0, rtol=1e-5)
+    assert (np.diff(W[:, :-1].sum(axis=0)) <= 0).all()
     rates = W @ fitted.components_
     np.testing.assert_allclose(rates.sum(), COUNTS.sum(), rtol=1e-4)
 

@@ -15,12 +15,12 @@ COMPONENTS = np.array([[6.0, 2.0, 0.0, 0.0], [0.0, 1.0, 2.0, 1.0], [0.0, 0.0, 0.
 
 
 def test_weights_are_shares_in_falling_order_without_zeros() -> None:
-    assert top_features(COMPONENTS, NAMES) == [
+    assert top_features(COMPONENTS, NAMES, by="weight") == [
         [("sea", 0.75), ("ship", 0.25)],
         [("field", 0.5), ("ship", 0.25), ("corn", 0.25)],  # a tie keeps the order of features
         [],
     ]
-    assert top_features(COMPONENTS, NAMES, n_top=1)[1] == [("field", 0.5)]
+    assert top_features(COMPONENTS, NAMES, n_top=1, by="weight")[1] == [("field", 0.5)]
 
 
 def test_lift_follows_its_formula() -> None:
@@ -35,14 +35,15 @@ def test_lift_follows_its_formula() -> None:
     assert third == []
 
 
-def test_lift_prefers_telling_features_over_common_and_over_rare_ones() -> None:
+def test_telling_features_lead_over_common_and_over_rare_ones() -> None:
     components = np.full((2, 102), 1e-6)
     components[:, 0] = 10.0  # common to both
     components[0, 1] = 5.0  # tells the first from the second
     components[0, 2], components[1, 2] = 1e-3, 0.0  # in the first only, but hardly there
     names = ["common", "telling", "rare"] + [f"other{j}" for j in range(99)]
-    assert top_features(components, names, n_top=1)[0][0][0] == "common"
+    assert top_features(components, names, n_top=1, by="weight")[0][0][0] == "common"
     assert top_features(components, names, n_top=1, by="lift")[0][0][0] == "telling"
+    assert top_features(components, names, n_top=1)[0][0][0] == "telling"  # frex, the default
 
 
 @pytest.mark.parametrize("by", RANKINGS)
@@ -74,7 +75,7 @@ def test_untidy_sparse_input_is_understood_and_left_as_it_was() -> None:
     untidy = sparse.csr_matrix(
         (np.array([2.0, 0.0, 1.0, 1.0]), np.array([2, 1, 0, 0]), np.array([0, 4])), shape=(1, 3)
     )
-    assert top_features(untidy, ["a", "b", "c"]) == [[("a", 0.5), ("c", 0.5)]]
+    assert top_features(untidy, ["a", "b", "c"], by="weight") == [[("a", 0.5), ("c", 0.5)]]
     assert untidy.indices.tolist() == [2, 1, 0, 0]
     assert untidy.nnz == 4
 
@@ -94,17 +95,17 @@ def test_table_is_sorted_by_share_and_wrapped() -> None:
     W = np.array([[1.0, 4.0, 1.0]])
     assert format_topics(COMPONENTS, NAMES, W=W).splitlines() == [
         "component  share  top features",
-        "        1  66.7%  field, ship, corn",
+        "        1  66.7%  field, corn, ship",
         "        0  33.3%  sea, ship",
         "        2   0.0%  (empty)",
     ]
     wrapped = format_topics(COMPONENTS, NAMES, width=30).splitlines()
-    assert wrapped[2:4] == ["        1  33.3%  field, ship,", "                  corn"]
+    assert wrapped[2:4] == ["        1  33.3%  field, corn,", "                  ship"]
     assert max(map(len, wrapped)) <= 30
 
 
-def test_table_ranks_by_lift_too() -> None:
-    assert "field, corn, ship" in format_topics(COMPONENTS, NAMES, by="lift")
+def test_table_ranks_by_weight_too() -> None:
+    assert "field, ship, corn" in format_topics(COMPONENTS, NAMES, by="weight")
 
 
 @pytest.mark.parametrize(
@@ -117,7 +118,7 @@ def test_table_ranks_by_lift_too() -> None:
         ({"components": [[np.inf, 2.0]]}, "nonnegative and finite"),
         ({"feature_names": ["a"]}, "has 1 names for 4 features"),
         ({"n_top": 0}, "n_top must be at least 1; got 0"),
-        ({"by": "size"}, "by must be 'weight', 'lift', .* or 'kl'; got 'size'"),
+        ({"by": "size"}, "by must be 'frex', 'weight', .* or 'kl'; got 'size'"),
         ({"lambda_": 1.5}, "lambda_ must be between 0 and 1; got 1.5"),
         ({"frex_weight": float("nan")}, "frex_weight must be between 0 and 1; got nan"),
     ],

@@ -12,17 +12,19 @@ from klnmf.cli.options import add_model, add_output
 SUMMARY = "show what the components of a model are about"
 EXAMPLES = """\
   klnmf topics model.klnmf
-  klnmf topics model.klnmf --by frex --top 15
+  klnmf topics model.klnmf --by weight --top 15
   klnmf topics model.klnmf --csv > topics.csv
 """
-RANKINGS = ("weight", "lift", "frex", "kl", "relevance")
+RANKINGS = ("frex", "weight", "lift", "kl", "relevance")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of this command."""
     add_model(parser)
     parser.add_argument("--top", type=natural, default=10, help="number of features per component")
-    parser.add_argument("--by", choices=RANKINGS, default="weight", help="how to rank features")
+    parser.add_argument(
+        "--by", choices=RANKINGS, default="frex", help="how to rank features (default: frex)"
+    )
     either = parser.add_mutually_exclusive_group()
     either.add_argument("--csv", action="store_true", help="write CSV, one line per feature")
     either.add_argument("--json", action="store_true", help="write JSON")

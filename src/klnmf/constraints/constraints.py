@@ -87,9 +87,9 @@ class Constraints:
         return [name for name, value in given.items() if value is not None]
 
     @property
-    def tells_components_apart(self) -> bool:
-        """Whether it matters which component is which."""
-        return any(part is not None for part in (*self.fixed, *self.zeros))
+    def has_zeros(self) -> bool:
+        """Whether entries must be 0, so that it matters which component is which."""
+        return any(part is not None for part in self.zeros)
 
     # ---- units -----------------------------------------------------------------------------------
 

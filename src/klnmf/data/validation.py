@@ -60,7 +60,7 @@ def checked_input(
 
     NaN and infinity pass, unless ``ensure_all_finite=True``: `check_counts` has better advice.
     With a ``model``, X must have its ``n_features_in_`` and ``feature_names_in_``, or sets them
-    (``reset=True``). ``missing`` cells become 0.
+    (``reset=True``). ``missing`` cells become 0. A sparse X has no names, which is no news.
     """
     X = checked_matrix(X, name)
     if missing is not None:
@@ -68,7 +68,10 @@ def checked_input(
     options = {"accept_sparse": "csr", "ensure_all_finite": False} | options
     if model is None:
         return check_array(X, input_name=name, **options)
-    return validate_data(model, X, **options)
+    with warnings.catch_warnings():
+        if sp.issparse(X):
+            warnings.filterwarnings("ignore", message="X does not have valid feature names")
+        return validate_data(model, X, **options)
 
 
 def _cell(X: sp.csr_array, entry: int, first_row: int) -> str:

@@ -112,8 +112,8 @@ class KLNMF(SavedToFiles, FittedModel):
     components_ : ndarray or CSR array of shape (n_components, n_features)
         Hᵀ. Without penalties each component sums to 1, and W is in counts: its rows sum to the
         totals of the samples. The component with the most counts comes first. Components that are
-        fixed (here or in ``fixed_W``) keep their scale; fixed ones, those with ``zero_components``
-        or ``zero_W``, and those of a given start keep their order.
+        fixed (here or in ``fixed_W``) keep their scale and their place; those with
+        ``zero_components`` or ``zero_W``, and those of a given start, keep their order.
     n_iter_ : int
         Iterations of the last fit.
     divergence_ : float

@@ -169,7 +169,7 @@ class Consensus(ShownAsTable):
         """
         if self.feature_names is None:
             return [[] for _ in self.components]
-        top = top_features(self.components, self.feature_names, n_top, "frex")
+        top = top_features(self.components, self.feature_names, n_top)
         return [[name for name, _ in features] for features in top]
 
     def to_model(self) -> KLNMF:

@@ -35,7 +35,7 @@ def plot_top_features(
     feature_names: Names | None = None,
     *,
     n_top: int = 8,
-    by: Ranking = "weight",
+    by: Ranking = "frex",
     W: Any = None,
     lambda_: float = 0.6,
     frex_weight: float = 0.5,
@@ -188,7 +188,7 @@ def plot_component_sizes(
         Representation of the samples. Without it, the shares depend on the scale of the components,
         see `klnmf.topics.component_shares`.
     feature_names : sequence of str, optional
-        Names of the features, to label each component with the three most relevant ones.
+        Names of the features, to label each component with the three leading ones ("frex").
     ax : matplotlib Axes, optional
         Axes to plot on. By default, those of a new figure.
 

@@ -50,7 +50,7 @@ def plot_component_similarity(
     components, other, similarity
         As in `klnmf.topics.component_similarity`.
     feature_names, other_feature_names : sequence of str, optional
-        Names of the features, to label the rows with the three most relevant ones. With both, the
+        Names of the features, to label the rows with the three leading ones ("frex"). With both, the
         features of the two models are matched by name.
     ax : matplotlib Axes, optional
         Axes to plot on. By default, those of a new figure.
@@ -117,7 +117,7 @@ def plot_components_by_label(
     labels : sequence of shape (n_samples,)
         Label of each sample: its groups there.
     feature_names : sequence of str, optional
-        Names of the features, to label each component with the three most relevant ones.
+        Names of the features, to label each component with the three leading ones ("frex").
     ax : matplotlib Axes, optional
         Axes to plot on. By default, those of a new figure.
 

@@ -69,7 +69,7 @@ def plot_structure(
     labels : array-like of shape (n_samples,), optional
         Group of each sample. By default, all samples are one group.
     feature_names : sequence of str, optional
-        Names of the features. The legend shows the three most relevant ones of each component.
+        Names of the features. The legend shows the three leading ones ("frex") of each component.
     order : {"main", "embedding"}, default="main"
         Order of the samples within a group. ``"main"``: by their largest component, the most
         frequent one first, and by its share. ``"embedding"``: along an axis on which similar

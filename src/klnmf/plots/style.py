@@ -90,10 +90,10 @@ def selected_components(select: Sequence[int] | None, n_components: int) -> list
 
 
 def component_names(components: Any, feature_names: Names | None, n_words: int = 3) -> list[str]:
-    """Label each component with its number and, if features have names, the most relevant ones."""
+    """Label each component with its number and, if features have names, the leading ones."""
     if feature_names is None:
         return [str(k) for k in range(checked_components(components).shape[0])]
-    topics = top_features(components, feature_names, n_top=n_words, by="relevance")
+    topics = top_features(components, feature_names, n_top=n_words)
     words = (", ".join(shortened(name) for name, _ in topic) for topic in topics)
     return [f"{k}  {text or '(empty)'}" for k, text in enumerate(words)]
 

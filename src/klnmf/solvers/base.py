@@ -139,22 +139,24 @@ class Problem:
 
         Without penalties, which depend on the scale, every factor but the first has columns that
         sum to 1, in the user's units: W counts. With ``by_size`` the largest component comes first,
-        unless constraints say which is which. Fixed components keep their scale.
+        unless zeros say which is which. Fixed components keep their scale and their place.
         """
         constraints, sums = self.constraints, [self.backend.column_sums(x) for x in factors]
         masses = np.prod(sums, axis=0)
+        is_frozen = self._is_frozen_anywhere(len(masses))
         scales = [np.ones(len(masses)) for _ in factors]
         if not any(self.penalties.penalised_modes):
             if constraints is not None and constraints.feature_weight is not None:
                 (H,) = self.download(factors[1:])
                 sums[1] = constraints.original(1, H).sum(axis=0, dtype=np.float64)
             for mode, total in enumerate(sums[1:], 1):
-                total[(total <= 0.0) | self._is_frozen_anywhere(len(masses))] = 1.0
+                total[(total <= 0.0) | is_frozen] = 1.0
                 scales[mode] /= total
                 scales[0] *= total
         order = None
-        if by_size and (constraints is None or not constraints.tells_components_apart):
-            order = np.argsort(-masses, kind="stable")
+        if by_size and (constraints is None or not constraints.has_zeros):
+            order, free = np.arange(len(masses)), np.flatnonzero(~is_frozen)
+            order[free] = free[np.argsort(-masses[free], kind="stable")]
         return [self.backend.scaled(x, s, order) for x, s in zip(factors, scales, strict=True)]
 
     def _is_frozen_anywhere(self, n_components: int) -> Array:

@@ -42,8 +42,8 @@ def coherence(
         NPMI agrees better with human judgement [2]_.
     n_top : int, default=10
         Number of features per component, at least 2.
-    by : {"weight", "lift", "relevance", "frex", "kl"}, default="weight"
-        How to rank features, see `top_features`.
+    by : {"weight", "frex", "lift", "relevance", "kl"}, default="weight"
+        How to rank features, see `top_features`. Published figures are for ``"weight"``.
 
     Returns
     -------

@@ -22,14 +22,14 @@ from klnmf.topics.checks import (
 )
 from klnmf.topics.mixture import component_shares
 
-Ranking = Literal["weight", "lift", "relevance", "frex", "kl"]
+Ranking = Literal["frex", "weight", "lift", "relevance", "kl"]
 
 
 def top_features(
     components: Any,
     feature_names: Names | None = None,
     n_top: int = 10,
-    by: Ranking = "weight",
+    by: Ranking = "frex",
     *,
     W: Any = None,
     lambda_: float = 0.6,
@@ -40,16 +40,17 @@ def top_features(
     With p_jk = h_jk / Σ_j h_jk, the share of feature j in component k, and p̄_j = Σ_k π_k p_jk, its
     overall share, the score is
 
+    - ``"frex"``: 1 / (ω / E_jk + (1 − ω) / F_jk), frequent and exclusive at once [2]_. F_jk and
+      E_jk are the shares of component k's features (those with p_jk > 0) whose p_jk, and whose
+      exclusivity p_jk / Σ_l p_jl, is no larger than that of feature j. Both lie in (0, 1], and
+      the harmonic mean is small if either is, so that a rare feature does not lead because it is
+      exclusive;
     - ``"weight"``: p_jk. The scores of all features of a component add up to 1;
     - ``"lift"``: (p_jk + 1/m) / (p̄_j + 1/m), where m is the number of features. It is above 1 for
       features that are typical of the component. Without 1/m, rare features would have the largest
       values;
     - ``"relevance"``: λ log p_jk + (1 − λ) log(p_jk / p̄_j), between weight (λ = 1) and the plain
       lift (λ = 0) [1]_;
-    - ``"frex"``: 1 / (ω / E_jk + (1 − ω) / F_jk), frequent and exclusive at once [2]_. F_jk and
-      E_jk are the shares of component k's features (those with p_jk > 0) whose p_jk, and whose
-      exclusivity p_jk / Σ_l p_jl, is no larger than that of feature j. Both lie in (0, 1], and
-      the harmonic mean is small if either is;
     - ``"kl"``: p_jk log(p_jk / p̄_j), the feature's part of the Kullback-Leibler divergence of the
       component from the overall shares. It is small for rare features, even if exclusive.
 
@@ -66,8 +67,10 @@ def top_features(
     n_top : int, default=10
         Number of features per component. Features of weight 0 are not listed, so a component may
         have fewer.
-    by : {"weight", "lift", "relevance", "frex", "kl"}, default="weight"
-        Score to rank by. Ties go to the larger weight, then to the earlier feature.
+    by : {"frex", "weight", "lift", "relevance", "kl"}, default="frex"
+        Score to rank by. Ties go to the larger weight, then to the earlier feature. By weight,
+        what is frequent everywhere leads every component: "lord" in the Bible, ribosomal genes in
+        cells.
     W : array-like or sparse matrix of shape (n_samples, n_components), optional
         Representation of the samples, for π. Relevance and ``"kl"`` of a feature are infinite if
         it occurs only in components that no sample uses.
@@ -92,13 +95,11 @@ def top_features(
     --------
     >>> from klnmf.topics import top_features
     >>> components = [[6.0, 2.0, 0.0], [0.0, 1.0, 1.0]]
-    >>> top_features(components, ["sea", "ship", "field"], n_top=2)
-    [[('sea', 0.75), ('ship', 0.25)], [('ship', 0.5), ('field', 0.5)]]
-    >>> [
-    ...     [name for name, _ in topic]
-    ...     for topic in top_features(components, ["sea", "ship", "field"], n_top=1, by="frex")
-    ... ]
+    >>> names = ["sea", "ship", "field"]
+    >>> [[name for name, _ in topic] for topic in top_features(components, names, n_top=1)]
     [['sea'], ['field']]
+    >>> top_features(components, names, n_top=2, by="weight")
+    [[('sea', 0.75), ('ship', 0.25)], [('ship', 0.5), ('field', 0.5)]]
     """
     leading = leading_features(components, n_top, by, W=W, lambda_=lambda_, frex_weight=frex_weight)
     names = checked_names(feature_names, leading.n_features)
@@ -112,7 +113,7 @@ def format_topics(
     components: Any,
     feature_names: Names | None = None,
     n_top: int = 10,
-    by: Ranking = "weight",
+    by: Ranking = "frex",
     *,
     W: Any = None,
     width: int = 88,
@@ -175,7 +176,7 @@ class LeadingFeatures:
 def leading_features(
     components: Any,
     n_top: int,
-    by: Ranking = "weight",
+    by: Ranking = "frex",
     *,
     W: Any = None,
     lambda_: float = 0.6,
