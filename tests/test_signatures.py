@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from klnmf import KLNMF
+from commands import outcome
+from klnmf import KLNMF, load_model
 from klnmf.readers import read_counts
 from klnmf.signatures import SBS96, change_opportunities, has_types_in_rows, samples_by_types
 from klnmf.simulate import simulate_counts
+from klnmf.uncertainty import sparse_assignment
 
 COUNTS = np.random.default_rng(0).poisson(3.0, size=(4, 96))
 TUMOURS = ["TCGA-1", "TCGA-2", "TCGA-3", "TCGA-4"]
@@ -150,3 +153,79 @@ def test_wrong_opportunities_are_refused() -> None:
         change_opportunities([[1.0]], ["A[C>T]G", "A[C>T]A"])
     empty = change_opportunities([[0.0]], ["A[C>T]G"])
     assert empty.components.tolist() == [[0.0]]
+
+
+# ---- plot ----------------------------------------------------------------------------------------
+
+
+def test_the_plot_has_the_types_in_their_places() -> None:
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    from klnmf.plots import plot_signatures
+    from klnmf.plots.signatures import COLOURS
+
+    shares = np.random.default_rng(0).dirichlet(np.full(96, 0.5), size=3)
+    order = np.random.default_rng(1).permutation(96)
+    names = [SBS96[j] for j in order]
+    limits = SimpleNamespace(lower=shares[:, order] * 0.9, upper=shares[:, order] * 1.2)
+    axes = plot_signatures(
+        7 * shares[:, order],
+        names,
+        intervals=SimpleNamespace(components=limits),
+        W=np.ones((4, 3)),
+        component_names=["a", "b", "c"],
+        select=[2, 0],
+    )
+    assert len(axes) == 2
+    for ax, component in zip(axes, (2, 0), strict=True):
+        bars = ax.patches[:96]
+        np.testing.assert_allclose([bar.get_height() for bar in bars], shares[component])
+        colours = [matplotlib.colors.to_hex(bar.get_facecolor()) for bar in bars]
+        assert colours == list(np.repeat(COLOURS, 16))
+        lines = np.array(ax.collections[0].get_segments())
+        np.testing.assert_allclose(lines[:, 1, 1], 1.2 * shares[component])
+    assert [axes[0].texts[0].get_text(), axes[1].texts[0].get_text()] == ["c", "a"]
+    assert "33.3% of mutations" in [text.get_text() for text in axes[0].texts]
+    labels = [label.get_text() for label in axes[1].get_xticklabels()]
+    assert labels[:2] == ["ACA", "ACC"]
+    assert labels[-1] == "TTT"
+    wide = SimpleNamespace(lower=np.zeros((2, 96)), upper=np.ones((2, 96)))
+    with pytest.raises(ValueError, match="intervals are for 2 components"):
+        plot_signatures(shares, intervals=wide)
+    for wrong in (shares[:, :5], shares):
+        with pytest.raises(ValueError, match="plot_top_features"):
+            plot_signatures(wrong, [f"gene {j}" for j in range(wrong.shape[1])])
+    plt.close("all")
+
+
+# ---- command line --------------------------------------------------------------------------------
+
+
+def test_from_a_matrix_of_sigprofiler_to_few_components_in_each_tumour(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    generator = np.random.default_rng(0)
+    signatures = generator.dirichlet(np.full(96, 0.2), size=4)
+    W = generator.gamma(1.0, 100.0, size=(60, 4)) * (generator.random((60, 4)) < 0.5)
+    W[:, 0] += 50.0
+    counts = pd.DataFrame(generator.poisson(W @ signatures).T, index=list(SBS96))
+    counts.columns = [f"tumour {i}" for i in range(60)]
+    counts.index.name = "MutationType"
+    counts.to_csv("cohort.SBS96.all", sep="\t")
+    code, _, err = outcome(capsys, "fit", "cohort.SBS96.all", "-r", 4, "-o", "m.klnmf")
+    assert code == 0
+    assert "rows are mutation types" in err
+    assert "60 samples × 96 features" in err
+    numbers = []
+    for options in ([], ["--few-components"]):
+        words = ["transform", "m.klnmf", "cohort.SBS96.all", "-o", "W.csv", "-q", *options]
+        assert outcome(capsys, *words)[0] == 0
+        table = pd.read_csv("W.csv", index_col=0)
+        assert table.index.tolist() == counts.columns.tolist()
+        numbers.append((table > 0).to_numpy().sum(axis=1))
+    expected = sparse_assignment(load_model("m.klnmf").model, read_counts("cohort.SBS96.all").X)
+    np.testing.assert_array_equal(numbers[1], (expected > 0).sum(axis=1))
+    assert numbers[1].mean() < numbers[0].mean() - 0.3

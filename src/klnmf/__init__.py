@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from klnmf.constraints.sample_weights import capped_weights
     from klnmf.data.not_counts import NotCountsWarning
     from klnmf.data.on_disk.matrix import open_matrix
     from klnmf.data.validation import EmptySamplesWarning, ManyComponentsWarning
@@ -29,6 +30,7 @@ __all__ = [
     "RunOptions",
     "TopicModel",
     "__version__",
+    "capped_weights",
     "load_model",
     "open_matrix",
     "prepare",
@@ -44,6 +46,7 @@ _HOMES = {
     "NotCountsWarning": "klnmf.data.not_counts",
     "RunOptions": "klnmf.estimators.run_options",
     "TopicModel": "klnmf.topic_model.model",
+    "capped_weights": "klnmf.constraints.sample_weights",
     "load_model": "klnmf.estimators.kl_nmf",
     "open_matrix": "klnmf.data.on_disk.matrix",
     "prepare": "klnmf.preparing",

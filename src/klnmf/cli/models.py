@@ -73,6 +73,16 @@ def represent(args: argparse.Namespace, saved: SavedModel, table: CountTable | O
     return transform_common(saved.model, _common_counts(table, overlap), overlap)
 
 
+def represent_sparsely(
+    args: argparse.Namespace, saved: SavedModel, table: CountTable | OpenedTable
+) -> Any:
+    """W of new samples, with as few components in each as its likelihood allows."""
+    from klnmf.uncertainty import sparse_assignment
+
+    table = table.in_memory() if isinstance(table, OpenedTable) else table
+    return sparse_assignment(*on_shared_features(args, saved, table))
+
+
 def on_shared_features(
     args: argparse.Namespace, saved: SavedModel, table: CountTable
 ) -> tuple[Any, Any]:

@@ -14,6 +14,7 @@ SUMMARY = "represent new samples by the components of a model"
 EXAMPLES = """\
   klnmf transform model.klnmf new.npz -o W.csv
   klnmf transform model.klnmf new.h5ad -o W.npz       sparse; features matched by name
+  klnmf transform model.klnmf tumours.SBS96.all -o W.csv --few-components
 """
 
 
@@ -24,6 +25,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_output(parser, text, required=True)
     text = "write the shares of the components in each sample, which add up to 1"
     parser.add_argument("--proportions", action="store_true", help=text)
+    text = (
+        "keep only components that a sample needs, by a test (klnmf.uncertainty.sparse_assignment)"
+    )
+    parser.add_argument("--few-components", action="store_true", help=text)
     add_threads(parser)
     add_quiet(parser)
     add_matching(parser)
@@ -33,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Write W of new samples."""
     from klnmf.cli.data import open_data
-    from klnmf.cli.models import read_model, represent, take_options
+    from klnmf.cli.models import read_model, represent, represent_sparsely, take_options
 
     if args.output != "-":
         check_output(FACTOR, args.output, args.model, args.data)
@@ -41,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
     saved.model.set_params(n_threads=args.n_threads)
     take_options(args, saved)
     table = open_data(args)
-    W = represent(args, saved, table)
+    W = (represent_sparsely if args.few_components else represent)(args, saved, table)
     if args.proportions:
         W = saved.model.proportions(W)
     write_factor(args.output, W, table.row_names)

@@ -16,6 +16,7 @@ from klnmf.plots.images import plot_components_as_images
 from klnmf.plots.intertopic import plot_intertopic_map
 from klnmf.plots.mean_shares import plot_mean_shares
 from klnmf.plots.model_selection import plot_consensus, plot_rank_selection
+from klnmf.plots.signatures import plot_signatures
 from klnmf.plots.structure import plot_structure
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "plot_mean_shares",
     "plot_optimality_gap",
     "plot_rank_selection",
+    "plot_signatures",
     "plot_structure",
     "plot_top_features",
     "plot_zeros",

@@ -9,12 +9,14 @@ from klnmf.topics.mixture import (
     component_shares,
     plsi_probabilities,
 )
+from klnmf.topics.references import ReferenceMatch, match_reference
 from klnmf.topics.shares_by_group import MeanShares, mean_shares
 
 __all__ = [
     "ComponentMatch",
     "MeanShares",
     "Probabilities",
+    "ReferenceMatch",
     "coherence",
     "component_shares",
     "component_similarity",
@@ -22,6 +24,7 @@ __all__ = [
     "intertopic_coordinates",
     "jensen_shannon_distances",
     "match_components",
+    "match_reference",
     "mean_shares",
     "plsi_probabilities",
     "top_features",

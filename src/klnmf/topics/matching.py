@@ -84,7 +84,7 @@ def component_similarity(
     if other is None and other_feature_names is not None:
         raise ValueError("other_feature_names needs other: pass the components of the other model.")
     if other is not None:
-        first, second = _on_shared_features(first, second, feature_names, other_feature_names)
+        first, second = on_shared_features(first, second, feature_names, other_feature_names)
     rows = [_unit_rows(matrix, similarity) for matrix in (first, second)]
     return np.asarray(np.clip(dense(rows[0] @ rows[1].T), 0.0, 1.0))
 
@@ -132,7 +132,7 @@ def match_components(
     return ComponentMatch(first, second, similarities[first, second])
 
 
-def _on_shared_features(
+def on_shared_features(
     first: Any, second: Any, first_names: Names | None, second_names: Names | None
 ) -> tuple[Any, Any]:
     """Return both matrices with the same features in the same order."""
