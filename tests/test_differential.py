@@ -336,7 +336,7 @@ def test_printed_and_as_a_frame(found: DifferentialFeatures, model: KLNMF) -> No
         ["1", "10"],
         ["2", "10"],
     ]
-    frame = found.frame()
+    frame = found.to_frame()
     assert len(frame) == 270
     row = frame[(frame.component == 1) & (frame.feature == "feature 71")].iloc[0]
     assert row.q_value == found.q_value[1, 71]

@@ -90,7 +90,7 @@ class DifferentialFeatures(ShownAsTable):
         listed = listed[np.argsort(-self.lower[row, listed], kind="stable")][:n_top]
         return {"feature": self._names()[listed], **self._entries(row, listed)}
 
-    def frame(self) -> Any:
+    def to_frame(self) -> Any:
         """Return all results as a DataFrame (extra ``dataframes``).
 
         Returns
