@@ -95,18 +95,21 @@ def test_getting_started(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.slow
 def test_texts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    bible = load_bible()
-    (tmp_path / "letters").mkdir()
-    for i in range(0, 1180, 20):
-        row = bible.data[[i]]
-        words = np.repeat(bible.feature_names[row.indices], row.data)
-        (tmp_path / "letters" / f"{i:04}.txt").write_text(" ".join(words), encoding="utf-8")
     names = run_page("guide/texts.md")
-    assert "perplexity" in capsys.readouterr().out
-    assert names["model"].converged_
-    assert "<html" in (tmp_path / "bible.html").read_text(encoding="utf-8")
-    ship, corn = names["mixed"].argmax(axis=1)
-    assert ship != corn
+    printed = capsys.readouterr().out
+    assert "The fit of 20 topics converged" in printed
+    assert "chosen from 5, 10, 20" in printed
+    model = names["model"]
+    means = names["table"].pivot(index="section", columns="topic", values="share")
+    expected = {"Prophecies": "Prophets", "Life of Jesus": "Gospels", "Wisdom": "Wisdom"}
+    assert {name: means[name].idxmax() for name in expected} == expected
+    first, second = (model.topic_names_[k] for k in names["shares"].argmax(axis=1))
+    assert "moses" in first
+    assert "praise" in second
+    assert names["seeded"].topic_names_[:2] == ["The sea", "Food"]
+    assert klnmf.TopicModel.load("bible.klnmf").topic_names_ == model.topic_names_
+    assert "Life of Jesus" in (tmp_path / "topics.csv").read_text(encoding="utf-8")
+    assert "<html" in (tmp_path / "topics.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.slow

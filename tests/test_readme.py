@@ -26,6 +26,7 @@ BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", README, flags=re.MULTILINE | re.DO
 # Set-up of a checkout, which has been done where tests run.
 NOT_RUN = ["make demo"]
 # A line of each block that is run, by which its test finds it.
+OF_TEXTS = "TopicModel(n_topics=20"
 IN_PYTHON = "bible = load_bible()"
 AT_THE_COMMAND_LINE = "klnmf topics letters.klnmf"
 WITH_SCANPY = "klnmf.tl.nmf(cells"
@@ -43,7 +44,7 @@ def working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_every_block_is_run_or_left_out_on_purpose() -> None:
-    known = [*NOT_RUN, IN_PYTHON, AT_THE_COMMAND_LINE, WITH_SCANPY]
+    known = [*NOT_RUN, OF_TEXTS, IN_PYTHON, AT_THE_COMMAND_LINE, WITH_SCANPY]
     for _, text in BLOCKS:
         assert sum(line in text for line in known) == 1, text
     assert len(BLOCKS) == len(known)
@@ -70,6 +71,19 @@ def test_local_links_lead_somewhere() -> None:
 
 
 # ---- the blocks ----------------------------------------------------------------------------------
+
+
+def test_topics_of_texts(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("matplotlib").use("Agg")
+    bible = load_bible()
+    rows = [bible.data[[i]] for i in range(0, 1180, 8)]
+    texts = [" ".join(np.repeat(bible.feature_names[row.indices], row.data)) for row in rows]
+    dates = [f"{1600 + i % 5}-03-01" for i in range(len(texts))]
+    pd.DataFrame({"body": texts, "date": dates}).to_csv("letters.csv", index=False)
+    names: dict[str, Any] = {}
+    exec(block_with(OF_TEXTS, "python"), names)
+    assert "coherence" in capsys.readouterr().out
+    assert names["model"].shares_.shape == (148, 20)
 
 
 def test_fit_in_python(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

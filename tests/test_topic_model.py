@@ -140,7 +140,7 @@ def test_the_number_of_topics_is_chosen() -> None:
     model = model_of_themes(n_topics=range(1, 6))
     assert model.rank_selection_ is not None
     assert model.rank_selection_.best_rank == len(model.topic_names_) == 3
-    assert "3 of 1 to 5, by held-out deviance" in model.summary()
+    assert "3, chosen from 1 to 5 by held-out deviance" in model.summary()
 
 
 def test_auto_is_1_to_40_or_as_many_as_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -296,6 +296,13 @@ def test_summary_says_what_a_paper_says(model: TopicModel) -> None:
         assert part in text
     assert f"klnmf {klnmf.__version__}" in text
     assert f"{model.nmf_.divergence_:,.0f}" in text
+
+
+def test_in_a_notebook(model: TopicModel) -> None:
+    assert "klnmf-result" not in TopicModel()._repr_mimebundle_()["text/html"]
+    html = model.rename({0: "<b>"})._repr_mimebundle_()["text/html"]
+    for part in ("&lt;b&gt;", "90 documents, 28 words", "converged", model.topic_words(1)[4][0]):
+        assert part in html
 
 
 # ---- names and merges ----------------------------------------------------------------------------

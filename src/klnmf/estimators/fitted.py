@@ -15,7 +15,7 @@ from klnmf.solvers.base import State
 from klnmf.solvers.loop import Record
 from klnmf.support.array_types import FloatArray
 from klnmf.support.percentages import percentage
-from klnmf.support.result_tables import Column, ResultTable, badge
+from klnmf.support.result_tables import Column, ResultTable, ShownBelowDiagram, badge
 
 ROUNDING = "rounding"
 
@@ -32,7 +32,7 @@ def bound_in_words(model: Any) -> str | None:
     return percentage(gap) if math.isfinite(gap) else None
 
 
-class FittedModel(FactorModel):
+class FittedModel(ShownBelowDiagram, FactorModel):
     """Gives an estimator its fitted attributes, and ``from_components``."""
 
     feature_weight: Any
@@ -141,16 +141,8 @@ class FittedModel(FactorModel):
         )
         return model
 
-    def _repr_html_inner(self) -> str:
-        """Return scikit-learn's diagram, with the figures of the fit below it."""
-        diagram: str = super()._repr_html_inner()
-        return diagram + (_fit_in_html(self) if hasattr(self, "components_") else "")
-
-    def _repr_mimebundle_(self, **options: Any) -> dict[str, str]:
-        shown: dict[str, str] = super()._repr_mimebundle_(**options)
-        if "text/html" in shown:
-            shown["text/html"] = self._repr_html_inner()
-        return shown
+    def _fitted_in_html(self) -> str:
+        return _fit_in_html(self) if hasattr(self, "components_") else ""
 
     def _set_fitted(self, components: Any, history: list[Record], **others: Any) -> None:
         """Set all fitted attributes except for the names of the features."""

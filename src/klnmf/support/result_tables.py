@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
+from typing import Any
 
 # Grey and green that are visible on light and on dark ground; text keeps the notebook's colour.
 _LINE = "border-bottom: 1px solid rgba(128, 128, 128, 0.35)"
@@ -81,6 +82,23 @@ class ShownAsTable:
 
     def _repr_html_(self) -> str:
         return self._shown().html()
+
+
+class ShownBelowDiagram:
+    """Shows a fitted estimator of scikit-learn in notebooks: its diagram, and what came of it."""
+
+    def _fitted_in_html(self) -> str:
+        raise NotImplementedError
+
+    def _repr_html_inner(self) -> str:
+        inner: str = super()._repr_html_inner()  # type: ignore[misc]
+        return inner + self._fitted_in_html()
+
+    def _repr_mimebundle_(self, **options: Any) -> dict[str, str]:
+        shown: dict[str, str] = super()._repr_mimebundle_(**options)  # type: ignore[misc]
+        if "text/html" in shown:
+            shown["text/html"] = self._repr_html_inner()
+        return shown
 
 
 def badge(text: str, *, is_good: bool) -> str:

@@ -128,12 +128,18 @@ def statement(model: Any) -> str:
     if selection is not None:
         chosen = list(selection.ranks).index(selection.best_rank)
         lines.append(
-            f"Number of topics: {selection.best_rank} of {selection.ranks[0]} to "
-            f"{selection.ranks[-1]}, by held-out deviance ({selection.n_splits} folds); stability "
+            f"Number of topics: {selection.best_rank}, chosen from {_listed(selection.ranks)} by "
+            f"held-out deviance ({selection.n_splits} folds); stability "
             f"{selection.stability[chosen]:.2f}."
         )
     packages = ", ".join(f"{name} {version(name)}" for name in ("klnmf", "scikit-learn"))
     return "\n".join([*lines, f"Software: {packages}, Python {platform.python_version()}."])
+
+
+def _listed(ranks: Any) -> str:
+    if len(ranks) > 2 and (np.diff(ranks) == 1).all():
+        return f"{ranks[0]} to {ranks[-1]}"
+    return ", ".join(map(str, ranks))
 
 
 def _totals(model: Any) -> str:

@@ -9,12 +9,14 @@ from sklearn.utils.validation import check_is_fitted
 from klnmf.estimators.kl_nmf import KLNMF
 from klnmf.saved.columns import EXCERPT
 from klnmf.support.array_types import Array, FloatArray
+from klnmf.support.result_tables import Column, ResultTable, ShownBelowDiagram, badge
 from klnmf.topic_model import tables
 from klnmf.topics import mean_shares, plsi_probabilities, top_features
 from klnmf.topics.checks import dense
+from klnmf.topics.mixture import component_shares
 
 
-class TopicViews:
+class TopicViews(ShownBelowDiagram):
     """Gives a fitted model its tables and charts."""
 
     nmf_: KLNMF
@@ -27,6 +29,7 @@ class TopicViews:
     document_names_: list[str]
     excerpts_: list[Any]
     metadata_: dict[str, list[Any]]
+    fit_facts_: dict[str, Any]
     transform: Any
 
     @property
@@ -187,6 +190,22 @@ class TopicViews:
         means = self._means(column, every, confidence_level)
         select = None if topics is None else [self._number(topic) for topic in topics]
         return plot_mean_shares(means, self.topic_names_, select=select, ax=ax)
+
+    def _fitted_in_html(self) -> str:
+        if not hasattr(self, "nmf_"):
+            return ""
+        shares = component_shares(self.nmf_.components_, self.W_)
+        leading = [", ".join(word for word, _ in words) for words in self.topic_words()]
+        state = "converged" if self.fit_facts_["converged"] else "not converged"
+        columns = [
+            Column("topic", [str(k) for k in range(len(leading))]),
+            Column("name", self.topic_names_, is_text=True),
+            Column("share", [f"{share:.1%}" for share in shares]),
+            Column("words", leading, is_text=True),
+        ]
+        what = f"{len(self.document_names_):,} documents, {len(self.words_):,} words"
+        table = ResultTable(columns, heading=what).html()
+        return badge(state, is_good=self.fit_facts_["converged"]) + table
 
     # ---- inside ----------------------------------------------------------------------------------
 
