@@ -76,6 +76,24 @@ def test_settings_of_a_vectorizer_come_back(path: Path) -> None:
     assert np.array_equal(loaded.transform(new), model.transform(new))
 
 
+def test_stop_words_of_a_language_and_of_a_file(path: Path, tmp_path: Path) -> None:
+    (tmp_path / "stop.txt").write_text("ship\nCORN\n")
+    for given, left_out, kept in (
+        ("english", "the", "ship"),
+        (tmp_path / "stop.txt", "corn", "the"),
+    ):
+        model = TopicModel(3, stop_words=given, max_df=1.0, random_state=0, n_threads=1)
+        model.fit([f"the {text}" for text in TEXTS]).save(path)
+        assert left_out not in model.words_
+        assert kept in model.words_
+        assert f"stop_words={str(given)!r}" in model.summary()
+        loaded = TopicModel.load(path)
+        assert loaded.stop_words == str(given)
+        assert loaded.vectorizer_.stop_words == model.vectorizer_.stop_words
+    (tmp_path / "stop.txt").unlink()
+    assert TopicModel.load(path).transform(["ship sea"]).any()
+
+
 def test_code_is_not_saved(path: Path) -> None:
     class Mine(CountVectorizer):
         pass
@@ -105,6 +123,17 @@ def test_it_is_a_model_file(path: Path) -> None:
     assert saved.metadata["component_names"] == model.topic_names_
     assert saved.sample_metadata["theme"] == MAIN
     assert np.array_equal(KLNMF.load(path).components_, model.nmf_.components_)
+
+
+def test_words_that_the_command_line_cannot_find(
+    path: Path, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    vectorizer = CountVectorizer(analyzer="char_wb", min_df=2)
+    TopicModel(2, vectorizer=vectorizer, random_state=0, n_threads=1).fit(TEXTS).save(path)
+    code, _, err = outcome(capsys, "transform", str(path), str(folder), "-o", "-")
+    assert code != 0
+    assert "counted with analyzer" in err
+    assert "TopicModel.load" in err
 
 
 # ---- strange files -------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import numpy as np
 
 from klnmf.cli.data import OpenedTable
 from klnmf.cli.messages import CommandError, say
-from klnmf.cli.metadata import stored_reading
+from klnmf.cli.metadata import READING_OPTIONS, stored_reading
 from klnmf.data.validation import empty_samples_message, warn_caller
 from klnmf.estimators.kl_nmf import load_model
 from klnmf.named_features import (
@@ -20,6 +20,7 @@ from klnmf.named_features import (
     with_zeros,
 )
 from klnmf.readers import CountTable
+from klnmf.readers.counting import VECTORIZER_OPTIONS
 from klnmf.readers.formats import chosen_format
 from klnmf.readers.stop_words import is_available
 from klnmf.saved.models import SavedModel
@@ -45,6 +46,7 @@ def read_model(path: str) -> SavedModel:
 def take_options(args: argparse.Namespace, saved: SavedModel) -> None:
     """Read DATA with the options that define the features of a model, unless others were given."""
     path = Path(os.path.expanduser(args.data))
+    _refuse_other_words(saved)
     stored = {name: v for name, v in stored_reading(saved.metadata).items() if name in _KEPT}
     if not is_available(stored.get("stop_words")):  # a file that is no longer there
         del stored["stop_words"]
@@ -55,6 +57,17 @@ def take_options(args: argparse.Namespace, saved: SavedModel) -> None:
     for name in available & (set(stored) - set(given)):
         value = stored[name]
         setattr(args, name, tuple(value) if isinstance(value, list) else value)
+
+
+def _refuse_other_words(saved: SavedModel) -> None:
+    """Refuse words that no option of the command line finds, as a `TopicModel` may have."""
+    reading = saved.metadata.get("reading")
+    other = VECTORIZER_OPTIONS.difference(READING_OPTIONS).intersection(reading or ())
+    if other:
+        raise CommandError(
+            f"the words of the model were counted with {', '.join(sorted(other))}, for which there "
+            "is no option here. Use klnmf.TopicModel.load in Python."
+        )
 
 
 def represent(args: argparse.Namespace, saved: SavedModel, table: CountTable | OpenedTable) -> Any:

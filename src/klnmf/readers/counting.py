@@ -30,10 +30,7 @@ def counted(
     given = options.get("stop_words")
     words = None if given is None else stop_words_of(given)
     try:
-        if words is not None:
-            prepared, tokens = vectorizer.build_preprocessor(), vectorizer.build_tokenizer()
-            words = normalised_stop_words(words, lambda w: prepared(normalised(w)), tokens)
-            vectorizer.set_params(stop_words=words)
+        leave_out(vectorizer, words, normalised)
         X = vectorizer.fit_transform(documents)
     except ReadError:
         raise
@@ -42,3 +39,15 @@ def counted(
         problem = f"the words cannot be counted: {str(error).rstrip('.')}."
         raise ReadError(path, f"{problem} Options that were given: {listed}.") from error
     return X, vectorizer.get_feature_names_out()
+
+
+def leave_out(
+    vectorizer: CountVectorizer,
+    words: list[str] | None,
+    normalised: Callable[[str], str] = str,
+) -> None:
+    """Let a vectoriser leave out stop words, as it takes texts apart."""
+    if words is not None:
+        prepared, tokens = vectorizer.build_preprocessor(), vectorizer.build_tokenizer()
+        words = normalised_stop_words(words, lambda word: prepared(normalised(word)), tokens)
+    vectorizer.set_params(stop_words=words)

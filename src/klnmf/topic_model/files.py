@@ -16,7 +16,7 @@ from klnmf.saved import SavedFileError
 from klnmf.saved.columns import EXCERPT
 from klnmf.saved.fields import Fields
 from klnmf.topic_model.fitting import facts_of
-from klnmf.topic_model.words import OPTIONS, options_to_json, vectorizer_from_json
+from klnmf.topic_model.words import OPTIONS, options_to_json, reading_of, vectorizer_from_json
 
 
 def save_topic_model(model: Any, path: str | os.PathLike[str]) -> None:
@@ -33,7 +33,7 @@ def save_topic_model(model: Any, path: str | os.PathLike[str]) -> None:
     metadata: dict[str, Any] = {
         "n_samples": n_documents,
         "n_features": len(model.words_),
-        "reading": options_to_json(model.vectorizer_) | {"lowercase": model.vectorizer_.lowercase},
+        "reading": reading_of(model),
         "open_features": True,
         "component_names": list(model.topic_names_),
         "topic_model": about,
@@ -70,6 +70,7 @@ def _restored(cls: Any, saved: Any, metadata: dict[str, Any]) -> Any:
     reading = Fields(metadata.get("reading", {}), "reading").members
     vectorizer = vectorizer_from_json(reading, saved.feature_names)
     options = {name: getattr(vectorizer, name) for name in OPTIONS}
+    options["stop_words"] = reading.get("stop_words")
     is_plain = set(options_to_json(vectorizer)) <= set(OPTIONS)
     settings = saved.model.get_params(deep=False) | {"zero_components": None}
     model = cls(

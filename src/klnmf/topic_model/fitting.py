@@ -17,7 +17,7 @@ from klnmf.model_selection import RankSelection, select_rank
 from klnmf.support.number_checks import checked_whole
 from klnmf.support.percentages import percentage
 from klnmf.topic_model.seeds import checked_seeds, seeded_start, seeded_zeros
-from klnmf.topic_model.words import options_to_json
+from klnmf.topic_model.words import reading_of
 from klnmf.topics.checks import dense
 
 AUTO = range(1, 41)
@@ -117,7 +117,7 @@ def statement(model: Any) -> str:
     nmf, n_documents = model.nmf_, len(model.document_names_)
     lines = [
         f"Data: {n_documents:,} documents, {len(model.words_):,} words{_totals(model)}.",
-        f"Words: CountVectorizer({_options(model.vectorizer_)}).",
+        f"Words: CountVectorizer({_options(model)}).",
         f"Model: {len(model.topic_names_)} topics, Poisson NMF (KL divergence)"
         f"{'' if nmf.random_state is None else f', random_state={nmf.random_state}'}.",
     ]
@@ -148,9 +148,9 @@ def _totals(model: Any) -> str:
     return f", {int(model.counts_.sum()):,} occurrences"
 
 
-def _options(vectorizer: Any) -> str:
+def _options(model: Any) -> str:
     try:
-        return ", ".join(f"{k}={_short(v)}" for k, v in options_to_json(vectorizer).items())
+        return ", ".join(f"{k}={_short(v)}" for k, v in reading_of(model).items())
     except TypeError:  # it holds code
         return "..."
 

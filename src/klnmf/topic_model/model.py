@@ -33,8 +33,9 @@ class TopicModel(TopicViews, TransformerMixin, BaseEstimator):
         Number of topics. "auto" chooses it from 1 to 40 with
         `klnmf.model_selection.select_rank`, a sequence from its numbers; both take as long as many
         fits. The result is ``rank_selection_``.
-    stop_words : {"english"}, list or None, default=None
-        Words to leave out.
+    stop_words : str, path or list, default=None
+        Words to leave out: those of a language, such as "english" or "german" (others than English
+        need the extra ``texts``), of a file with one word per line, or a list.
     min_df : int or float, default=2
         Leave out words that are in fewer documents: a number, or a share if it is a float.
     max_df : int or float, default=0.5

@@ -1,5 +1,6 @@
 """The vectoriser of a `TopicModel`: made, checked, and described for a file."""
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,6 +8,9 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
+
+from klnmf.readers.counting import leave_out
+from klnmf.readers.stop_words import is_available, stop_words_of
 
 # Parameters of TopicModel that are options of its vectoriser, with their defaults.
 OPTIONS: dict[str, Any] = {"stop_words": None, "min_df": 2, "max_df": 0.5, "ngram_range": (1, 1)}
@@ -17,7 +21,7 @@ _NOT_STORED = ("vocabulary", "dtype", "input", "encoding", "decode_error")
 def vectorizer_of(given: Any, options: Mapping[str, Any]) -> CountVectorizer:
     """Return the vectoriser to fit: a copy of the one that was given, or one with the options."""
     if given is None:
-        return CountVectorizer(**options)
+        return _made(options)
     if not isinstance(given, CountVectorizer) or isinstance(given, TfidfVectorizer):
         raise TypeError(
             f"vectorizer must be a CountVectorizer, because the model is one of counts; got "
@@ -32,6 +36,13 @@ def vectorizer_of(given: Any, options: Mapping[str, Any]) -> CountVectorizer:
     if given.input != "content":
         raise ValueError(f"The vectorizer must have input='content', not {given.input!r}.")
     return clone(given)
+
+
+def _made(options: Mapping[str, Any], **others: Any) -> CountVectorizer:
+    """Return a vectoriser with stop words of a language, a file or a list."""
+    vectorizer, given = CountVectorizer(**options, **others), options.get("stop_words")
+    leave_out(vectorizer, None if given is None else stop_words_of(given))
+    return vectorizer
 
 
 def counted(vectorizer: CountVectorizer, texts: Sequence[str]) -> Any:
@@ -68,13 +79,23 @@ def options_to_json(vectorizer: CountVectorizer) -> dict[str, Any]:
     return stored
 
 
+def reading_of(model: Any) -> dict[str, Any]:
+    """Return how the texts of a `TopicModel` are read, with stop words by name if they have one."""
+    stored = options_to_json(model.vectorizer_)
+    if model.vectorizer is None and isinstance(model.stop_words, str | os.PathLike):
+        stored["stop_words"] = os.fspath(model.stop_words)
+    return stored
+
+
 def vectorizer_from_json(options: Mapping[str, Any], words: Sequence[str]) -> CountVectorizer:
     """Return a vectoriser that counts these words, with options as stored."""
     known = CountVectorizer().get_params()
     given = {k: v for k, v in options.items() if k in known and k not in _NOT_STORED}
     if isinstance(given.get("ngram_range"), list):
         given["ngram_range"] = tuple(given["ngram_range"])
-    return CountVectorizer(**given, vocabulary=list(words))
+    if not is_available(given.get("stop_words")):  # a file that is no longer there
+        del given["stop_words"]
+    return _made(given, vocabulary=list(words))
 
 
 def _plain(value: Any) -> Any:
