@@ -88,7 +88,10 @@ def test_prepared_matrices_are_pruned_before(tmp_path: Path) -> None:
         ({"min_df": 1.5}, r"min_df must be a number of samples \(1, 2, ...\) or a share"),
         ({"max_df": 0}, "max_df must be a number of samples"),
         ({"max_features": 0}, "max_features must be a whole number of 1 or more; got 0"),
-        ({"min_df": 6}, "min_df=6 and max_df=1.0: no feature is in 6 or more of 5 samples and in 5"),
+        (
+            {"min_df": 6},
+            "min_df=6 and max_df=1.0: no feature is in 6 or more of 5 samples and in 5",
+        ),
         ({"min_df": 5}, "none of its 9 features is left. Try a lower min_df, a higher max_df"),
     ],
 )
@@ -107,9 +110,7 @@ def test_stop_words_need_names(tmp_path: Path) -> None:
 # ---- lists of stop words -------------------------------------------------------------------------
 
 
-def test_stop_words_of_languages_and_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_stop_words_of_languages_and_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert set(stop_words_of("english")) == ENGLISH_STOP_WORDS
     assert {"der", "und"} <= set(stop_words_of("german"))
     assert stop_words_of("de") == stop_words_of("german")
@@ -129,7 +130,7 @@ def test_stop_words_of_languages_and_files(
         stop_words_of(path)
     monkeypatch.setitem(sys.modules, "stop_words", None)
     monkeypatch.setattr("klnmf.readers.stop_words.installed_version", lambda name: None)
-    with pytest.raises(ImportError, match=r'klnmf\[texts\]'):
+    with pytest.raises(ImportError, match=r"klnmf\[texts\]"):
         stop_words_of("german")
 
 

@@ -171,7 +171,8 @@ def test_triplets_are_read_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyP
     [
         ("d,w,n\nx,sea,1\ny,corn,2\n", True),  # words where a table has numbers
         ("x,sea,1\n", True),
-        ("d,w,n\n1,7,1\n1,8,2\n2,7,1\n", True),  # rows that come up again
+        ("d,w,count\n1,7,1\n1,8,2\n2,7,1\n", True),  # counts by name
+        ("d,w,n\nx,7,1\nx,sea,2\n", True),
         ("name,a,b\nx,1,2\ny,3,4\n", False),
         ("name,a,b\n1,1,2\n2,3,4\n", False),
         ("name,a,b,c\nx,1,2,3\nx,3,4,5\n", False),

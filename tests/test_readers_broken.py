@@ -315,9 +315,9 @@ def test_paths_formats_and_options_that_do_not_exist(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"format must be one of .*npz, mtx.*; got 'xlsx'"):
         read_counts(path, format="xlsx")
     with pytest.raises(
-        TypeError, match=r"min_df cannot be used with the format 'csv'\. Its options: columns"
+        TypeError, match=r"pattern cannot be used with the format 'csv'\. Its options: columns"
     ):
-        read_counts(path, format="csv", min_df=2)
+        read_counts(path, format="csv", pattern="*")
     with pytest.raises(TypeError, match="layer cannot be used with the format 'csv'"):
         read_counts(path, format="csv", layer="counts")
     with pytest.raises(TypeError, match="input cannot be used with the format 'jsonl'"):

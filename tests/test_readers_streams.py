@@ -58,7 +58,7 @@ def test_a_class_and_a_line_in_the_table_are_a_format(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("dots")
 def test_messages_follow_from_the_table(tmp_path: Path) -> None:
     (tmp_path / "a.dots").write_text(".\n")
-    with pytest.raises(TypeError, match=r"layer cannot be used with the format 'dots'.*: dot\."):
+    with pytest.raises(TypeError, match=r"layer cannot be used with the format 'dots'.*: dot, m"):
         read_counts(tmp_path / "a.dots", layer="x")
     (tmp_path / "a.xyz").write_text(".\n")
     with pytest.raises(ValueError, match=r"endings are .*\.dots\. .* formats are .*, dots\."):

@@ -53,8 +53,10 @@ def add_data(parser: argparse.ArgumentParser, **more: Any) -> None:
     add("--layout", choices=("table", "triplets"), help=holds)
     add("--columns", type=column_names, help="columns to read from a file of triplets")
     add("--delimiter", type=delimiter, help="what separates fields of a .csv file; \\t for a tab")
-    add_not("--no-header", dest="header", help="the first line of a .csv file holds no names")
-    add_not("--no-index", dest="index", help="the first column of a table holds no names")
+    for name, which in (("header", "line of a .csv file"), ("index", "column of a table")):
+        text = f"the first {which} holds names (default: detected)"
+        add(f"--{name}", action="store_const", const=True, help=text)
+        add_not(f"--no-{name}", dest=name, help=f"the first {which} holds counts")
     add("--encoding", type=encoding, help="encoding of text files (default: utf-8)")
     text = "field with the text (default: text in .jsonl); reads a .csv, .tsv or .parquet as texts"
     add("--text-field", metavar="NAME", help=text)

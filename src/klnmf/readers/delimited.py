@@ -18,14 +18,22 @@ import numpy as np
 from klnmf.readers.cells import as_cell, from_cell, write_lines
 from klnmf.readers.diagnosis import shown
 from klnmf.readers.format import StreamedFormat
+from klnmf.readers.layouts import (
+    are_plain,
+    beginning,
+    check_header,
+    check_not_texts,
+    detected_layout,
+    is_number,
+    names_come_first,
+    number_of,
+    repeated_names,
+)
 from klnmf.readers.streams import Block, CountStream, Outline
 from klnmf.readers.table import CountTable, first_wrong, is_count
 from klnmf.readers.triplets import (
-    PEEK,
     Numbering,
     check_layout,
-    is_number,
-    look_like_triplets,
     positions_of,
     triplet_blocks,
     triplet_stream,
@@ -58,25 +66,28 @@ class Csv(StreamedFormat):
         layout: str | None = None,
         columns: Sequence[str] | None = None,
         header: bool | None = None,
-        index: bool = True,
+        index: bool | None = None,
         encoding: str = "utf-8",
     ) -> CountStream:
         """Read some lines at a time."""
         check_layout(layout, columns)
         delimiter = self.delimiter if delimiter is None else delimiter
         records = partial(_records, path, delimiter, encoding)
-        first_lines = records()
-        head = list(islice(first_lines, 2))
+        head = beginning(fields for _, fields in records())
         if not head:
             raise ReadError(path, "there are no counts in this file.")
-        if len(head[-1][1]) == 3:
-            head += islice(first_lines, PEEK)
-        if layout is None:
-            is_triplets = columns is not None or (index and _is_triplets(head))
-            layout = "triplets" if is_triplets else "table"
+        first, rest = head[0], head[1:] or head
+        names = None if header is False else first
+        is_detected = layout is None and columns is None
+        if is_detected:
+            check_not_texts(path, names, rest)
+            layout = "table" if index is not None else detected_layout(path, names, rest)
         if layout == "table":
-            return _Table(path, delimiter, header is not False, index).stream(records)
-        first = head[0][1]
+            if header is None:
+                check_header(path, first)
+            is_unsure = is_detected and index is None
+            index = names_come_first(path, names, rest) if index is None else index
+            return _Table(path, delimiter, header is not False, index, is_unsure).stream(records)
         if columns is not None:
             width, wanted, has_header = len(first), positions_of(path, columns, first), True
         else:
@@ -133,15 +144,9 @@ def _records(path: Path, delimiter: str, encoding: str) -> Iterator[Record]:
             if fields:
                 yield reader.line_num, fields
     except csv.Error as error:
-        problem = f"{error}; perhaps a quotation mark is not closed."
+        texts = f"if this is a file of texts, add {option('text_field', 'NAME')}."
+        problem = f"{error}; perhaps a quotation mark is not closed, or {texts}"
         raise ReadError(path, problem, reader.line_num) from error
-
-
-def _is_triplets(head: list[Record]) -> bool:
-    # The first record may be a header, unless it is all there is.
-    rest = [fields for _, fields in (head[1:] or head) if len(fields) == 3]
-    has_counts = any(is_number(fields[2]) for fields in rest)
-    return has_counts and look_like_triplets([f[0] for f in rest], [f[1] for f in rest])
 
 
 def _triplets(
@@ -167,6 +172,8 @@ def _triplets(
             if found:
                 counts = np.ones(len(found[0]))
                 if len(wanted) == 3:
+                    if not are_plain("".join(found[wanted[2]])):
+                        raise ValueError("not a number")
                     counts = np.array(list(map(float, found[wanted[2]])))
                 if first_wrong(counts) is not None:
                     raise ValueError("not a count")
@@ -197,9 +204,12 @@ def _explain_triplets(
 class _Table:
     """A table that is read line by line: rows of counts, with or without names."""
 
-    def __init__(self, path: Path, delimiter: str, has_header: bool, has_index: bool) -> None:
+    def __init__(
+        self, path: Path, delimiter: str, has_header: bool, has_index: bool, is_unsure: bool
+    ) -> None:
         self.path, self.delimiter = path, delimiter
         self.has_header, self.offset = has_header, int(has_index)
+        self.is_unsure = is_unsure  # whether it may hold triplets after all
         self.row_names: list[str] = []
         self.column_names: list[str] | None = None
         self.width, self.n_rows = 0, 0
@@ -209,6 +219,8 @@ class _Table:
 
     def _outline(self) -> Outline:
         names = self.row_names if self.offset else None
+        if self.is_unsure and self.width == 3 and len(set(self.row_names)) < self.n_rows:
+            raise repeated_names(self.path, self.row_names)
         about = {"row_names": names, "column_names": self.column_names}
         return Outline((self.n_rows, self.width - self.offset), about)
 
@@ -257,7 +269,7 @@ class _Table:
             self.row_names.append(from_cell(fields[0]))
         nonzero = [j for j in range(self.offset, self.width) if fields[j] not in _ZEROS]
         try:
-            values = [float(fields[j]) for j in nonzero]
+            values = [number_of(fields[j]) for j in nonzero]
         except ValueError:
             values = [-1.0]
         if not all(map(is_count, values)):
@@ -272,6 +284,8 @@ def _check_count(path: Path, line: int, field: str, where: str) -> None:
     what = f"holds {shown(field)}" if field.strip() else "is empty"
     if not is_number(field):
         problem = f"{where} {what}; a count was expected, a number of 0 or more."
+        if any(map(str.isalpha, field)):
+            problem += f" If this is a file of texts, add {option('text_field', 'NAME')}."
         raise ReadError(path, problem, line)
     if not is_count(float(field)):
         raise ReadError(path, f"{where} {what}; counts are finite numbers of 0 or more.", line)

@@ -97,12 +97,13 @@ def read_counts(
           features to read, such as "Antibody Capture", or "all". By default it is "Gene
           Expression" where the file has several types.
         - h5ad: ``labels``, the column of ``obs`` to take as labels.
-        - csv, tsv, parquet: ``layout``, "table" or "triplets", if auto-detection fails (a file is
-          read as triplets if it has three columns, and a row name is repeated or the second column
-          has no numbers); ``columns``, the names of the columns of row, column and count, if a file
-          of triplets has other columns too, or of row and column if each line counts 1; ``index``,
-          whether the first column of a table names the rows (in Parquet, by default the index of
-          pandas does, else a first column of strings).
+        - csv, tsv, parquet: ``layout``, "table" or "triplets"; by default a file of three columns
+          holds triplets if the second has no numbers or the third is called "count".
+          ``columns``, the names of the columns of row, column and count, if a file of triplets has
+          other columns too, or of row and column if each line counts 1. ``index``, whether the
+          first column of a table names the rows; by default it does if it holds no numbers, has
+          an empty name or one such as "id", or (csv, tsv) numbers the rows. Files that may be
+          read in two ways are refused with a question.
         - csv, tsv: ``delimiter``; ``header``, whether the first line names the columns;
           ``encoding``.
         - texts, jsonl, and csv, tsv and parquet if ``text_field`` is given: how texts are read, see

@@ -10,13 +10,12 @@ from typing import Any
 import numpy as np
 
 from klnmf.readers.format import StreamedFormat
+from klnmf.readers.layouts import PEEK, PEEKED_FIELDS, check_not_texts, detected_layout, is_id_name
 from klnmf.readers.streams import Block, CountStream, Outline
 from klnmf.readers.table import CountTable, first_wrong
 from klnmf.readers.triplets import (
-    PEEK,
     Numbering,
     check_layout,
-    look_like_triplets,
     positions_of,
     triplet_blocks,
     triplet_stream,
@@ -48,7 +47,7 @@ class Parquet(StreamedFormat):
         with opened(path) as (file, pyarrow):
             check_columns(path, file)
             if columns is None and layout is None:
-                layout = "triplets" if _is_triplets(file, pyarrow) else "table"
+                layout = _detected_layout(path, file, pyarrow)
             if columns is None and layout == "table":
                 return _table_stream(path, file.schema_arrow, _names_in(file, index, pyarrow))
             if columns is None:
@@ -120,19 +119,19 @@ def is_number(kind: Any, pyarrow: Any) -> bool:
     return any(check(kind) for check in checks)
 
 
-def _is_triplets(file: Any, pyarrow: Any) -> bool:
-    schema, index = file.schema_arrow, index_column(file)
-    columns = [field for field in schema if field.name != index]
-    if len(columns) != 3 or not is_number(columns[2].type, pyarrow):
-        return False
-    if is_string(columns[1].type, pyarrow):
-        return True
-    if index is not None:
-        return False
-    names = [field.name for field in columns[:2]]
-    for first in file.iter_batches(batch_size=PEEK, columns=names):
-        return look_like_triplets(*(first.column(name).to_pylist() for name in names))
-    return False
+def _detected_layout(path: Path, file: Any, pyarrow: Any) -> str:
+    index = index_column(file)
+    fields = [field for field in file.schema_arrow if field.name != index]
+    kinds = [is_string(f.type, pyarrow) or is_number(f.type, pyarrow) for f in fields]
+    names = [field.name for field, is_plain in zip(fields, kinds, strict=True) if is_plain]
+    n_rows = min(PEEK, max(4, PEEKED_FIELDS // max(1, len(names))))
+    for first in file.iter_batches(batch_size=n_rows, columns=names):
+        records = [tuple(record.values()) for record in first.to_pylist()]
+        check_not_texts(path, names, records)
+        if index is not None and not is_string(fields[min(1, len(fields) - 1)].type, pyarrow):
+            return "table"
+        return detected_layout(path, names, records)
+    return "table"
 
 
 def _batches(file: Any, width: int, columns: Any = None) -> Iterator[tuple[int, Any]]:
@@ -163,7 +162,8 @@ def _names_in(file: Any, index: bool | None, pyarrow: Any) -> str | None:
     found = index_column(file)
     if found is None and index is not False:
         first = file.schema_arrow.field(0)
-        found = first.name if index or is_string(first.type, pyarrow) else None
+        are_names = index or is_string(first.type, pyarrow) or is_id_name(first.name)
+        found = first.name if are_names else None
     return found
 
 
@@ -181,7 +181,9 @@ def _table_stream(path: Path, schema: Any, names_in: str | None) -> CountStream:
                     rows = np.flatnonzero(values)
                     yield Block(rows + start, np.full(len(rows), j), values[rows])
                 if names_in is not None:
-                    row_names.extend(map(str, batch.column(names_in).to_pylist()))
+                    names = batch.column(names_in)
+                    _refuse_nulls(path, names, names_in, start)
+                    row_names.extend(map(str, names.to_pylist()))
                 n_rows = start + batch.num_rows
 
     def outline() -> Outline:

@@ -13,8 +13,6 @@ from klnmf.readers.table import CountTable
 from klnmf.support.input_files import ReadError
 from klnmf.support.option_names import option
 
-# Records that are looked at to tell triplets from a table.
-PEEK = 1000
 # Triplets that are written at a time.
 WRITTEN_BLOCK = 1 << 18
 
@@ -47,25 +45,6 @@ def triplet_stream(path: Path, blocks: Any) -> CountStream:
         return Outline(shape, names | {"open_features": True})
 
     return CountStream(lambda limit: blocks(rows, columns), outline)
-
-
-def look_like_triplets(firsts: list[Any], seconds: list[Any]) -> bool:
-    """Whether three columns, the last of them numbers, are triplets and not a table.
-
-    They are if the second column has no numbers, which a table of counts would have, or if a name
-    in the first column appears again.
-    """
-    is_repeated = len(set(firsts)) < len(firsts)
-    return bool(firsts) and (is_repeated or not any(map(is_number, seconds)))
-
-
-def is_number(field: Any) -> bool:
-    """Whether a field can be read as a number."""
-    try:
-        float(field)
-    except (TypeError, ValueError):
-        return False
-    return True
 
 
 def check_layout(layout: str | None, columns: Sequence[str] | None) -> None:
