@@ -35,6 +35,7 @@ def test_a_seed_word_is_in_its_topic_only() -> None:
             weights = model.nmf_.components_[:, place[word]]
             assert weights[topic] > 0
             assert not np.delete(weights, topic).any()
+            assert np.delete(model.nmf_.zero_components[:, place[word]], topic).all()
 
 
 def test_lists_have_no_names_of_their_own() -> None:
