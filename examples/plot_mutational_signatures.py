@@ -5,7 +5,8 @@ Mutational signatures: refit known ones, discover new ones
 The mutations of a tumour fall into 96 types, and each process that causes mutations has a
 *signature*: the shares of the types. Catalogues list dozens of them. For new tumours there are two
 questions: how active is each known process, and is there an unknown one? Here the tumours are
-simulated, so that the answers can be checked. Needs ``pip install "klnmf[plots]"``.
+simulated, so that the answers can be checked. Needs ``pip install "klnmf[plots]"``. The guide
+:doc:`Signatures </guide/signatures>` starts from a file and ends with a paper.
 """
 
 # %%
@@ -18,12 +19,10 @@ simulated, so that the answers can be checked. Needs ``pip install "klnmf[plots]
 import numpy as np
 
 from klnmf import KLNMF
+from klnmf.plots import plot_signatures
+from klnmf.topics import match_reference
 
 generator = np.random.default_rng(0)
-changes = ["C>A", "C>G", "C>T", "T>A", "T>C", "T>G"]
-types = [
-    f"{before}[{change}]{after}" for change in changes for before in "ACGT" for after in "ACGT"
-]
 signatures = generator.dirichlet(np.full(96, 0.2), size=5)
 catalogue, new_signature = signatures[:4], signatures[4]
 
@@ -32,7 +31,7 @@ activities = generator.gamma(0.7, 900, size=(n_tumours, 5))
 activities[:, 4] *= np.arange(n_tumours) % 3 == 0
 sequenced = generator.uniform(0.3, 1.0, size=n_tumours)
 counts = generator.poisson(sequenced[:, None] * (activities @ signatures))
-print(f"{counts.sum():,} mutations of {len(types)} types in {n_tumours} tumours")
+print(f"{counts.sum():,} mutations of 96 types in {n_tumours} tumours")
 
 # %%
 # Refit
@@ -57,30 +56,15 @@ W = model.fit_transform(counts, exposure=sequenced)
 print(f"deviance per cell: {2 * model.divergence_ / counts.size:.2f}")
 print("catalogue kept:", np.array_equal(model.components_[:4], catalogue.astype(np.float32)))
 
-
-def cosine(a, b):
-    return float(a @ b / np.linalg.norm(a) / np.linalg.norm(b))
-
-
-discovered = model.components_[4] / model.components_[4].sum()
-print(f"cosine similarity with the planted signature: {cosine(discovered, new_signature):.4f}")
-nearest = max(cosine(discovered, known) for known in catalogue)
-print(f"with the nearest one of the catalogue: {nearest:.2f}")
+match = match_reference(model.components_[4:], signatures)
+print(f"cosine similarity with the planted signature: {match.similarity[0, 4]:.4f}")
+print(f"with the nearest one of the catalogue: {match.similarity[0, :4].max():.2f}")
 
 # %%
 # The new signature, and the planted one:
 
-import matplotlib.pyplot as plt
-
-fig, axes = plt.subplots(2, 1, figsize=(9, 3.6), sharex=True, sharey=True, layout="constrained")
-colours = np.repeat([f"C{k}" for k in range(6)], 16)
-for ax, signature, title in zip(
-    axes, (discovered, new_signature), ("found", "planted"), strict=True
-):
-    ax.bar(np.arange(96), signature, color=colours)
-    ax.set_title(title, loc="left")
-    ax.set_ylabel("share")
-axes[1].set_xticks(np.arange(8, 96, 16), changes)
+pair = [model.components_[4], new_signature]
+plot_signatures(pair, component_names=["found", "planted"])
 
 # %%
 # Activities

@@ -124,6 +124,24 @@ def test_cells(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_signatures(capsys: pytest.CaptureFixture[str]) -> None:
+    names = run_page("guide/signatures.md")
+    assert names["r"] == 6
+    assert names["agreed"].run_share.min() == 1
+    # "Five of them are known": the planted ones, whatever their order; the sixth is none of them.
+    match = klnmf.topics.match_reference(
+        names["in_genome"].components, names["known"], names["types"]
+    )
+    cosines = np.sort(match.similarity.max(axis=1))
+    assert cosines[1] > 0.98
+    assert cosines[0] < 0.5
+    number = (names["W"] > 0).sum(axis=1).mean()
+    assert number < (names["most_likely"] > 0.01).sum(axis=1).mean() - 0.8
+    assert names["in_tumours"]["assigned to"].tolist()[5:7] == [0, 0]
+    assert "bi-cross-validation" in capsys.readouterr().out
+
+
+@pytest.mark.slow
 def test_other_counts(tmp_path: Path) -> None:
     (tmp_path / "purchases.csv").write_text("user,item,n\nann,tea,2\nbob,ink,1\nann,ink,3\n")
     names = run_page("guide/counts.md")
