@@ -135,6 +135,29 @@ def test_report_from_the_model_alone_and_with_data(model: Path, counts: Path, ca
     assert len(Path("full.html").read_text(encoding="utf-8")) > len(alone)
 
 
+def test_report_shows_the_names_of_components_and_speaks_of_texts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("all").mkdir()
+    for i, text in enumerate(["sea ship sail", "sea ship", "corn field plough", "field corn sun"]):
+        Path("all", f"{i}.txt").write_text(text * 3)
+    assert outcome(capsys, "fit", "all", "-r", 2, "-o", "m.klnmf", "--report", "fit.html")[0] == 0
+    assert "4 documents × " in Path("fit.html").read_text(encoding="utf-8")
+    saved = load_model("m.klnmf")
+    for names, shown in ((["Water", "Land"], True), (["Water"], False)):
+        saved.model.save(
+            "n.klnmf",
+            W=saved.W,
+            feature_names=saved.feature_names,
+            metadata=saved.metadata | {"component_names": names},
+        )
+        assert outcome(capsys, "report", "n.klnmf", "-o", "r.html")[0] == 0
+        page = Path("r.html").read_text(encoding="utf-8")
+        assert ("Water" in page) == shown  # as many names as components, or none
+        assert "4 documents × " in page
+
+
 def test_the_command_in_the_report_gives_the_same_model_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:

@@ -210,7 +210,7 @@ def test_points_for_categories_that_stand_apart() -> None:
     labels[0], labels[1] = "", "only one"
     means = mean_shares(*model(60, 4), labels)
     ax = plot_mean_shares(means, ["a", "b", "c", "d"], select=[3, 1])
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["d", "b"]
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["3  d", "1  b"]
     assert [t.get_text() for t in ax.get_xticklabels()] == means.group_names
     assert_apart(ax.figure, ax.get_xticklabels())
     left, right = (container.lines[0].get_xdata() for container in ax.containers)

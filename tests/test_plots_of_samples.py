@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,9 +20,12 @@ from matplotlib.colors import to_hex, to_rgb  # noqa: E402
 
 from klnmf.plots import (  # noqa: E402
     plot_component_similarity,
+    plot_component_sizes,
+    plot_components_as_images,
     plot_components_by_label,
     plot_intertopic_map,
     plot_structure,
+    plot_top_features,
 )
 from klnmf.plots.style import AREA_COLOURS, REST_COLOURS  # noqa: E402
 from klnmf.topics import (  # noqa: E402
@@ -305,29 +310,35 @@ def test_heat_maps_fit_into_small_axes() -> None:
 
 
 def test_circles_are_at_their_coordinates_and_areas_are_shares() -> None:
-    W, components = random_model(40, 6)
+    components = np.eye(4)  # far enough apart
     components[2] = 0.0
+    W = np.array([[3.0, 1.0, 1.0, 2.0]])
     ax = plot_intertopic_map(components, W)
-    placed = [0, 1, 3, 4, 5]
+    placed = [0, 3, 1]  # the largest first
     circles = ax.collections[0]
-    np.testing.assert_allclose(circles.get_offsets(), intertopic_coordinates(components)[placed])
-    shares = component_shares(components, W)[placed]
-    areas = circles.get_sizes()
-    np.testing.assert_allclose(areas / areas.sum(), shares / shares.sum())
+    expected = intertopic_coordinates(components)[placed]
+    np.testing.assert_allclose(circles.get_offsets(), expected, atol=1e-12)
     assert ax.get_title(loc="left") == "Map of the components (1 empty, left out)"
-    where = {int(text.get_text()): text.xy for text in ax.texts}
-    for k in placed:
-        np.testing.assert_allclose(where[k], intertopic_coordinates(components)[k])
-    assert "of the squared Jensen-Shannon distances" in ax.get_xlabel()
+    assert [(int(text.get_text()), *text.xy) for text in ax.texts] == [
+        (k, *place) for k, place in zip(placed, circles.get_offsets(), strict=True)
+    ]
+    assert "Jensen-Shannon distance (50% of the squared distances)" in ax.get_xlabel()
+    x, y = ax.transData.transform([[0.0, 0.0], [1.0, 1.0]]).T
+    assert x[1] - x[0] == pytest.approx(y[1] - y[0], rel=0.01)  # one unit on both axes
+    W, components = random_model(40, 12)
+    areas = plot_intertopic_map(components, W).collections[0].get_sizes()
+    shares = np.sort(component_shares(components, W))[::-1]
+    np.testing.assert_allclose(areas / areas.sum(), shares, rtol=1e-6)
     assert len(set(plot_intertopic_map(components).collections[0].get_sizes())) == 1
 
 
 @pytest.mark.parametrize("r", [1, 2, 50])
-def test_numbers_do_not_overlap_and_circles_are_whole(r: int) -> None:
+def test_circles_hold_their_names_and_do_not_overlap(r: int) -> None:
     W, components = random_model(40, r, m=400)
     components[r // 2 :] = components[r // 2] + 0.01 * components[r // 2 :]  # half of them crowd
-    ax = plot_intertopic_map(components, W)
-    assert_apart(ax.figure, ax.texts)
+    names = [f"word{j}" * (1 + j % 3) for j in range(400)]
+    ax = plot_intertopic_map(components, W, names)
+    ax.figure.draw_without_rendering()
     frame = ax.get_window_extent()
     circles = ax.collections[0]
     centres = ax.transData.transform(circles.get_offsets())
@@ -335,6 +346,45 @@ def test_numbers_do_not_overlap_and_circles_are_whole(r: int) -> None:
     low, high = centres - radius[:, None], centres + radius[:, None]
     assert (low >= [frame.x0, frame.y0]).all()
     assert (high <= [frame.x1, frame.y1]).all()
+    for (one, a), (other, b) in itertools.combinations(zip(centres, radius, strict=True), 2):
+        assert np.hypot(*(one - other)) > a + b - 0.5
+    for text, centre, reach in zip(ax.texts, centres, radius, strict=True):
+        box = text.get_window_extent()
+        assert box.width / 2 < reach + 1
+        assert np.abs([box.x0 + box.width / 2, box.y0 + box.height / 2] - centre).max() < 3
+    assert any("word" in text.get_text() for text in ax.texts)
+
+
+def test_names_and_a_chosen_component_on_the_map() -> None:
+    components = np.eye(3)
+    ax = plot_intertopic_map(components, component_names=["sea", "land", "the air"], select=1)
+    assert [text.get_text().split("\n")[1] for text in ax.texts] == ["sea", "land", "the air"]
+    assert [text.get_fontweight() for text in ax.texts] == ["normal", "bold", "normal"]
+    colours = ax.collections[0].get_facecolors()
+    assert (colours[1] != colours[0]).any()
+    with pytest.raises(ValueError, match="select must be a component that is not empty; got 3"):
+        plot_intertopic_map(components, select=3)
+
+
+PLOTS: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "similarity": lambda W, H, names: plot_component_similarity(H, component_names=names),
+    "by label": lambda W, H, names: plot_components_by_label(
+        W, H, [1, 2] * 10, component_names=names
+    ),
+    "structure": lambda W, H, names: plot_structure(W, H, component_names=names),
+    "sizes": lambda W, H, names: plot_component_sizes(H, component_names=names),
+    "features": lambda W, H, names: plot_top_features(H, component_names=names)[0],
+    "images": lambda W, H, names: plot_components_as_images(H, (2, 2), component_names=names)[0],
+}
+
+
+@pytest.mark.parametrize("plot", PLOTS.values(), ids=PLOTS)
+def test_names_of_components_are_shown_everywhere(plot: Callable[[Any, Any, Any], Any]) -> None:
+    W, H = np.random.default_rng(0).random((20, 2)), np.eye(2, 4)
+    ax = plot(W, H, ["sea", "land"])
+    assert "0  sea" in [text.get_text() for text in ax.figure.findobj(plt.Text)]
+    with pytest.raises(ValueError, match="component_names has 1 names for 2 components"):
+        plot(W, H, ["sea"])
 
 
 def test_a_map_of_nothing_is_refused() -> None:

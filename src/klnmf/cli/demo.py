@@ -28,9 +28,9 @@ def run(args: argparse.Namespace) -> int:
 
     report = None if args.report is None else check_output(PAGE, args.report)
     bible = load_bible()
-    table = CountTable(
-        bible.data, bible.sample_names, bible.feature_names, bible.target_names[bible.target]
-    )
+    labels = bible.target_names[bible.target]
+    names = (bible.sample_names, bible.feature_names, labels)
+    table = CountTable(bible.data, *names, open_features=True)
     n, m = table.shape
     say(args, f"King James Bible: {n:,} chapters × {m:,} words, {table.X.nnz:,} nonzeros")
     model = KLNMF(args.n_components, random_state=0)

@@ -236,6 +236,7 @@ def write_report_of_fit(
         labels=table.labels,
         documents=columns.pop(EXCERPT, None),
         metadata=columns,
+        vocabulary="texts" if table.open_features else None,
         title=args.title,
         parameters=parameters,
     )

@@ -72,7 +72,11 @@ def run(args: argparse.Namespace) -> int:
         sample_names=sample_names,
         labels=_of_right_length(labels, W.shape[0]),
         documents=[text or "" for text in excerpts] if excerpts else None,
+        component_names=_of_right_length(
+            saved.metadata.get("component_names"), saved.model.n_components_
+        ),
         metadata=columns,
+        vocabulary="texts" if saved.metadata.get("open_features") is True else None,
         title=args.title,
         parameters=reproduction(saved.metadata),
         rank_selection=rank,
@@ -104,7 +108,7 @@ def _is_what_was_fitted(saved: SavedModel, table: CountTable) -> bool:
     return saved.W is not None and fitted == found and same_names
 
 
-def _of_right_length(labels: Any, n_samples: int) -> Any:
-    """Labels, if there is one for each sample. Metadata of a file may be anything."""
-    is_list = hasattr(labels, "__len__") and not isinstance(labels, str | dict)
-    return labels if is_list and len(labels) == n_samples else None
+def _of_right_length(values: Any, n_expected: int) -> Any:
+    """Return labels or names if there are so many. Metadata of a file may be anything."""
+    is_list = hasattr(values, "__len__") and not isinstance(values, str | dict)
+    return values if is_list and len(values) == n_expected else None

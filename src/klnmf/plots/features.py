@@ -11,9 +11,10 @@ import numpy.typing as npt
 from klnmf.plots.style import (
     BLUE,
     axes_or_new,
-    component_names,
+    component_labels,
     label_ticks,
     light_frame,
+    panel_titles,
     panels_or_new,
     percent,
     selected_components,
@@ -40,6 +41,7 @@ def plot_top_features(
     lambda_: float = 0.6,
     frex_weight: float = 0.5,
     select: Sequence[int] | None = None,
+    component_names: Names | None = None,
     axes: npt.ArrayLike | None = None,
 ) -> npt.NDArray[np.object_]:
     """Plot the top features of each component as small bar charts on one scale.
@@ -63,6 +65,8 @@ def plot_top_features(
         mass, and rankings other than by weight compare with all of the data.
     select : sequence of int, optional
         Components to plot, in this order. By default, all of them.
+    component_names : sequence of str, optional
+        Names of the components, instead of their numbers alone.
     axes : array of matplotlib Axes, optional
         One per component plotted, in any shape. By default, those of a new figure.
 
@@ -81,6 +85,7 @@ def plot_top_features(
     leading = leading_features(components, n_top, by, W=W, lambda_=lambda_, frex_weight=frex_weight)
     names = checked_names(feature_names, leading.n_features)
     drawn = selected_components(select, len(leading.features))
+    titles = panel_titles(len(leading.features), component_names)
     shares = None if W is None else component_shares(components, W)
     panels = panels_or_new(
         axes, len(drawn), 5, (2.6, 0.55 + 0.17 * n_top), "share of the component's mass"
@@ -93,7 +98,7 @@ def plot_top_features(
             looks = {"ha": "right", "va": "center_baseline", "fontsize": 7, "color": "white"}
             ax.text(0.98 * limit, position, percent(weights[position]), **looks)
         ax.set_xlim(0.0, limit)  # shared, so that bars can be compared across charts
-        _finish_panel(ax, component, [names[j] for j in leading.features[component]], n_top)
+        _finish_panel(ax, titles[component], [names[j] for j in leading.features[component]], n_top)
         ax.locator_params(axis="x", nbins=3)
         if shares is not None:
             _show_share(ax, shares[component])
@@ -105,6 +110,7 @@ def plot_intervals(
     *,
     n_top: int = 8,
     select: Sequence[int] | None = None,
+    component_names: Names | None = None,
     axes: npt.ArrayLike | None = None,
 ) -> npt.NDArray[np.object_]:
     """Plot the top features of each component as points with their intervals.
@@ -116,7 +122,7 @@ def plot_intervals(
     ----------
     bootstrap : Bootstrap
         Result of `klnmf.uncertainty.bootstrap`.
-    n_top, select, axes
+    n_top, select, component_names, axes
         As in `plot_top_features`.
 
     Returns
@@ -135,7 +141,9 @@ def plot_intervals(
     >>> axes[0].get_title(loc="left")
     'component 0'
     """
-    drawn = selected_components(select, len(bootstrap.components.estimate))
+    n_components = len(bootstrap.components.estimate)
+    drawn = selected_components(select, n_components)
+    titles = panel_titles(n_components, component_names)
     label = f"share of the component's mass, with {100 * bootstrap.level:.3g} % intervals"
     panels = panels_or_new(axes, len(drawn), 4, (3.0, 0.6 + 0.2 * n_top), label)
     for component, ax in zip(drawn, panels, strict=True):
@@ -145,7 +153,7 @@ def plot_intervals(
         filling = [BLUE if inside else "white" for inside in table["is_interior"]]
         ax.scatter(table["share"], positions, s=13, zorder=3, edgecolors=BLUE, facecolors=filling)
         ax.set_xlim(0.0, 1.08 * (float(np.nanmax(table["upper"], initial=0.0)) or 1.0))
-        _finish_panel(ax, component, [str(name) for name in table["feature"]], n_top)
+        _finish_panel(ax, titles[component], [str(name) for name in table["feature"]], n_top)
         ax.locator_params(axis="x", nbins=4)
         ax.grid(True, axis="x", color="0.92", linewidth=0.8)
         ax.set_axisbelow(True)
@@ -153,12 +161,12 @@ def plot_intervals(
     return panels
 
 
-def _finish_panel(ax: Axes, component: int, features: Sequence[str], n_top: int) -> None:
+def _finish_panel(ax: Axes, name: str, features: Sequence[str], n_top: int) -> None:
     """Name the features of one component, the first at the top; empty places stay empty."""
     ax.set_yticks(np.arange(len(features)), [shortened(name) for name in features])
     ax.set_ylim(n_top - 0.4, -0.6)
     ax.xaxis.set_major_formatter(percent)
-    title(ax, f"component {component}", size=8.5)
+    title(ax, name, size=8.5)
     ax.tick_params(axis="y", length=0, labelsize=8)
     ax.tick_params(axis="x", length=2, labelsize=7, colors="0.4")
     ax.spines[["top", "right", "left"]].set_visible(False)
@@ -176,7 +184,12 @@ def _common_limit(longest_bars: list[float]) -> float:
 
 
 def plot_component_sizes(
-    components: Any, W: Any = None, feature_names: Names | None = None, *, ax: Axes | None = None
+    components: Any,
+    W: Any = None,
+    feature_names: Names | None = None,
+    *,
+    component_names: Names | None = None,
+    ax: Axes | None = None,
 ) -> Axes:
     """Plot each component's share of the total mass, largest at the top.
 
@@ -189,6 +202,8 @@ def plot_component_sizes(
         see `klnmf.topics.component_shares`.
     feature_names : sequence of str, optional
         Names of the features, to label each component with the three leading ones ("frex").
+    component_names : sequence of str, optional
+        Names of the components, instead of their features.
     ax : matplotlib Axes, optional
         Axes to plot on. By default, those of a new figure.
 
@@ -204,7 +219,7 @@ def plot_component_sizes(
     ['1  ship, sea', '0  sea']
     """
     shares = component_shares(components, W)
-    names = component_names(components, feature_names)
+    names = component_labels(components, feature_names, component_names)
     order = np.argsort(-shares, kind="stable")
     ax = axes_or_new(ax, 6.0, max(1.6, 0.9 + 0.17 * shares.size))
     bars = ax.barh(np.arange(order.size), shares[order], height=0.75, color=BLUE)

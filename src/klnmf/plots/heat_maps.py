@@ -14,7 +14,7 @@ from scipy.spatial.distance import squareform
 from klnmf.plots.style import (
     HEAT_COLOURS,
     axes_or_new,
-    component_names,
+    component_labels,
     label_ticks,
     percent,
     title,
@@ -37,6 +37,7 @@ def plot_component_similarity(
     *,
     feature_names: Names | None = None,
     other_feature_names: Names | None = None,
+    component_names: Names | None = None,
     ax: Axes | None = None,
 ) -> Axes:
     """Plot how similar components are, within one model or between two.
@@ -52,6 +53,8 @@ def plot_component_similarity(
     feature_names, other_feature_names : sequence of str, optional
         Names of the features, to label the rows with the three leading ones ("frex"). With both, the
         features of the two models are matched by name.
+    component_names : sequence of str, optional
+        Names of the components, instead of their features.
     ax : matplotlib Axes, optional
         Axes to plot on. By default, those of a new figure.
 
@@ -78,7 +81,7 @@ def plot_component_similarity(
         rows = columns = _side_by_side(values)
     else:
         rows, columns = _matched_first(values)
-    names = component_names(components, feature_names)
+    names = component_labels(components, feature_names, component_names)
     height, width = (1.0 + 0.22 * n for n in values.shape)
     ax = axes_or_new(ax, max(4.0, width + 0.07 * max(map(len, names))), max(3.0, height))
     _draw(
@@ -102,6 +105,7 @@ def plot_components_by_label(
     labels: Any,
     feature_names: Names | None = None,
     *,
+    component_names: Names | None = None,
     ax: Axes | None = None,
 ) -> Axes:
     """Plot the mean share of each component in the samples of each label.
@@ -118,6 +122,8 @@ def plot_components_by_label(
         Label of each sample: its groups there.
     feature_names : sequence of str, optional
         Names of the features, to label each component with the three leading ones ("frex").
+    component_names : sequence of str, optional
+        Names of the components, instead of their features.
     ax : matplotlib Axes, optional
         Axes to plot on. By default, those of a new figure.
 
@@ -136,7 +142,7 @@ def plot_components_by_label(
     means = mean_shares(W, components, labels)
     filled = means.n_samples > 0
     table = means.shares[filled].T  # components × labels
-    names = component_names(components, feature_names)
+    names = component_labels(components, feature_names, component_names)
     rows = np.lexsort((-table.max(axis=1), table.argmax(axis=1)))
     texts = [name for name, is_filled in zip(means.group_names, filled, strict=True) if is_filled]
     label_width, label_height = (0.07 * max(map(len, side)) for side in (names, texts))

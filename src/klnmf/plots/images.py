@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from klnmf.plots.style import panels_or_new, selected_components
-from klnmf.topics.checks import checked_components, dense
+from klnmf.plots.style import panel_titles, panels_or_new, selected_components
+from klnmf.topics.checks import Names, checked_components, dense
 
 _INCHES = 0.95  # the longer side of an image
 
@@ -17,6 +17,7 @@ def plot_components_as_images(
     shape: tuple[int, int],
     *,
     select: Sequence[int] | None = None,
+    component_names: Names | None = None,
     n_columns: int = 10,
     cmap: str = "gray_r",
     axes: npt.ArrayLike | None = None,
@@ -34,6 +35,8 @@ def plot_components_as_images(
         Height and width of an image. Features are its pixels, row by row.
     select : sequence of int, optional
         Components to plot, in this order. By default, all of them.
+    component_names : sequence of str, optional
+        Names of the components, instead of their numbers alone.
     n_columns : int, default=10
         Images per row of a new figure.
     cmap : str, default="gray_r"
@@ -63,6 +66,7 @@ def plot_components_as_images(
     if n_columns < 1:
         raise ValueError(f"n_columns must be at least 1; got {n_columns}.")
     drawn = selected_components(select, H.shape[0])
+    titles = panel_titles(H.shape[0], component_names)
     inch = _INCHES / max(height, width)
     size = max(inch * width, 0.85) + 0.1, inch * height + 0.25  # the title takes 0.85
     panels = panels_or_new(axes, len(drawn), n_columns, size)
@@ -70,7 +74,7 @@ def plot_components_as_images(
     for component, ax, image in zip(drawn, panels, images, strict=True):
         largest = float(image.max()) or 1.0
         ax.imshow(image, cmap=cmap, vmin=0.0, vmax=largest, interpolation="nearest")
-        ax.set_title(f"component {component}", fontsize=7, pad=2.0)
+        ax.set_title(titles[component], fontsize=7, pad=2.0)
         ax.set(xticks=[], yticks=[])
         ax.spines[:].set_color("0.8")
     return panels

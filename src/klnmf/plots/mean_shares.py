@@ -12,13 +12,14 @@ from klnmf.plots.style import (
     axes_or_new,
     label_ticks,
     light_frame,
+    panel_titles,
     percent,
     selected_components,
     shortened,
     title,
 )
 from klnmf.support.array_types import FloatArray
-from klnmf.topics.checks import Names, checked_names
+from klnmf.topics.checks import Names
 from klnmf.topics.shares_by_group import MeanShares
 
 if TYPE_CHECKING:
@@ -62,15 +63,13 @@ def plot_mean_shares(
     >>> means = mean_shares(W, [[1.0, 0.0], [0.0, 1.0]], [1990, 1990, 1991])
     >>> ax = plot_mean_shares(means, ["sea", "land"])
     >>> [text.get_text() for text in ax.get_legend().get_texts()]
-    ['land', 'sea']
+    ['1  land', '0  sea']
     """
     filled = np.flatnonzero(means.n_samples > 0)
     if filled.size == 0:
         raise ValueError("There is nothing to plot: no group has a sample with counts.")
     n_components = means.shares.shape[1]
-    names = [f"component {k}" for k in range(n_components)]
-    if component_names is not None:
-        names = checked_names(component_names, n_components, "component")
+    names = panel_titles(n_components, component_names)
     shares, lower, upper = (x[filled] for x in (means.shares, means.lower, means.upper))
     shown = selected_components(select, n_components)
     if select is None:
@@ -80,7 +79,7 @@ def plot_mean_shares(
     if not means.is_ordered:
         label_ticks(ax, "x", texts)
     for at, k in enumerate(shown):
-        looks: Any = {"color": LINE_COLOURS[at % len(LINE_COLOURS)], "label": shortened(names[k])}
+        looks: Any = {"color": LINE_COLOURS[at % len(LINE_COLOURS)], "label": names[k]}
         values = shares[:, k], lower[:, k], upper[:, k]
         if means.is_ordered:
             _draw_line(ax, means.groups[filled], *values, looks=looks)

@@ -13,7 +13,7 @@ from klnmf.plots.style import (
     AREA_COLOURS,
     REST_COLOURS,
     axes_or_new,
-    component_names,
+    component_labels,
     percent,
     selected_components,
     shortened,
@@ -49,6 +49,7 @@ def plot_structure(
     labels: Any = None,
     feature_names: Names | None = None,
     *,
+    component_names: Names | None = None,
     order: Order = "main",
     select: Sequence[int] | None = None,
     max_samples: int = 2000,
@@ -70,6 +71,8 @@ def plot_structure(
         Group of each sample. By default, all samples are one group.
     feature_names : sequence of str, optional
         Names of the features. The legend shows the three leading ones ("frex") of each component.
+    component_names : sequence of str, optional
+        Names of the components, instead of their features.
     order : {"main", "embedding"}, default="main"
         Order of the samples within a group. ``"main"``: by their largest component, the most
         frequent one first, and by its share. ``"embedding"``: along an axis on which similar
@@ -129,7 +132,7 @@ def plot_structure(
     ax.yaxis.set_major_formatter(percent)
     ax.set_ylabel("proportion")
     ax.spines[:].set_visible(False)
-    _legend(ax, component_names(components, feature_names), shown, len(others))
+    _legend(ax, component_labels(components, feature_names, component_names), shown, len(others))
     _note(ax, sample)
     title(ax, "Proportions of the components in the samples")
     _name_groups(ax, sample.groups, ends, is_grouped=labels is not None)  # measures what is left

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from klnmf.support.optional_packages import require
-from klnmf.topics.checks import Names, checked_components
+from klnmf.topics.checks import Names, checked_components, checked_names
 from klnmf.topics.features import top_features
 
 if TYPE_CHECKING:
@@ -89,13 +89,33 @@ def selected_components(select: Sequence[int] | None, n_components: int) -> list
     return chosen
 
 
-def component_names(components: Any, feature_names: Names | None, n_words: int = 3) -> list[str]:
-    """Label each component with its number and, if features have names, the leading ones."""
-    if feature_names is None:
-        return [str(k) for k in range(checked_components(components).shape[0])]
-    topics = top_features(components, feature_names, n_top=n_words)
-    words = (", ".join(shortened(name) for name, _ in topic) for topic in topics)
-    return [f"{k}  {text or '(empty)'}" for k, text in enumerate(words)]
+def component_labels(
+    components: Any,
+    feature_names: Names | None,
+    component_names: Names | None = None,
+    *,
+    n_words: int = 3,
+    numbered: bool = True,
+) -> list[str]:
+    """Label each component with its number and its name, or else its leading features."""
+    n_components = checked_components(components).shape[0]
+    if component_names is not None:
+        given = checked_names(component_names, n_components, "component")
+        names = [shortened(name) for name in given]
+    elif feature_names is not None:
+        topics = top_features(components, feature_names, n_top=n_words)
+        names = [", ".join(shortened(name) for name, _ in topic) or "(empty)" for topic in topics]
+    else:
+        return [str(k) for k in range(n_components)]
+    return [f"{k}  {name}" for k, name in enumerate(names)] if numbered else names
+
+
+def panel_titles(n_components: int, component_names: Names | None) -> list[str]:
+    """Titles of charts of one component each."""
+    if component_names is None:
+        return [f"component {k}" for k in range(n_components)]
+    names = checked_names(component_names, n_components, "component")
+    return [f"{k}  {shortened(name)}" for k, name in enumerate(names)]
 
 
 def shortened(name: str) -> str:
