@@ -51,8 +51,8 @@ def plot_component_similarity(
     components, other, similarity
         As in `klnmf.topics.component_similarity`.
     feature_names, other_feature_names : sequence of str, optional
-        Names of the features, to label the rows with the three leading ones ("frex"). With both, the
-        features of the two models are matched by name.
+        Names of the features, to label the rows with the three leading ones ("frex"). With both,
+        the features of the two models are matched by name.
     component_names : sequence of str, optional
         Names of the components, instead of their features.
     ax : matplotlib Axes, optional

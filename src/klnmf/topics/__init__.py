@@ -9,6 +9,7 @@ from klnmf.topics.mixture import (
     component_shares,
     plsi_probabilities,
 )
+from klnmf.topics.pyldavis import pyldavis_arguments
 from klnmf.topics.references import ReferenceMatch, match_reference
 from klnmf.topics.shares_by_group import MeanShares, mean_shares
 
@@ -27,5 +28,6 @@ __all__ = [
     "match_reference",
     "mean_shares",
     "plsi_probabilities",
+    "pyldavis_arguments",
     "top_features",
 ]
