@@ -87,11 +87,12 @@ def test_frames_as_scikit_learns_output_change_nothing(
         np.testing.assert_array_equal(result.obsm["X_nmf"], W)
 
 
-def test_one_name_for_all_as_scanpy_has_it() -> None:
+def test_all_names_have_the_key() -> None:
     adata = cells()
     nmf(adata, key_added="programs", tol=0.1)
     assert list(adata.varm) == list(adata.uns) == ["programs"]
-    assert list(adata.obsm) == ["programs", "programs_shares"]
+    assert list(adata.obsm) == ["X_programs", "X_programs_shares"]
+    assert "programs" in adata.obs
     assert adata.uns["programs"]["params"]["tol"] == 0.1
 
 
@@ -131,8 +132,9 @@ def test_mask_of_genes_gives_zeros_elsewhere(given: str) -> None:
     np.testing.assert_array_equal(adata.obsm["X_nmf"], W)
     np.testing.assert_array_equal(adata.varm["nmf"][VARIABLE], model.components_.T)
     assert (adata.varm["nmf"][~VARIABLE] == 0).all()
-    stored = adata.uns["nmf"]["params"]["mask_var"]
-    np.testing.assert_array_equal(adata.var[stored] if given == "name" else stored, VARIABLE)
+    np.testing.assert_array_equal(adata.var["nmf_mask"], VARIABLE)
+    assert tl.fitted_model(adata).n_features_in_ == VARIABLE.sum()
+    assert tl.fitted_model(adata).data_checksum_ == model.data_checksum_
 
 
 def test_all_genes_without_a_mask_and_the_log_says_so(caplog: pytest.LogCaptureFixture) -> None:
@@ -320,7 +322,7 @@ def test_counts_in_raw_are_named(backed: str | None, tmp_path: Path) -> None:
     adata.X = COUNTS.log1p()
     adata.write_h5ad(tmp_path / "cells.h5ad")
     read = ad.read_h5ad(tmp_path / "cells.h5ad", backed=backed)
-    with pytest.warns(UserWarning, match=r"pass adata.raw.to_adata\(\)"):
+    with pytest.warns(UserWarning, match="in adata.raw: pass layer='raw'"):
         nmf(read, tol=10.0)
     if backed:
         read.file.close()
@@ -392,5 +394,5 @@ def test_errors_say_what_is_wanted() -> None:
         tl.fitted_model(adata)
     assert not len(adata.obsm)
     adata.varm["nmf"], adata.uns["nmf"] = np.ones((40, 3)), {"params": {}}  # somebody else's
-    with pytest.raises(ValueError, match=r"as klnmf.tl.nmf writes them"):
+    with pytest.raises(ValueError, match=r"as klnmf.tl.nmf and klnmf.tl.consensus"):
         tl.fitted_model(adata)

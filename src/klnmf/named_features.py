@@ -4,7 +4,7 @@ import logging
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,7 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import check_is_fitted
 
+from klnmf.constraints.constraints import SampleConstraints
 from klnmf.constraints.names import feature_names_of, names_seen_in_fit
 from klnmf.data.matrix_checks import checked_matrix
 from klnmf.data.validation import warn_caller
@@ -272,7 +273,9 @@ def transform_by_name(
     return NamedTransform(transform_common(fitted, common, overlap), overlap)
 
 
-def transform_common(model: FactorModel, X: Any, overlap: FeatureOverlap) -> Any:
+def transform_common(
+    model: FactorModel, X: Any, overlap: FeatureOverlap, **constraints: Unpack[SampleConstraints]
+) -> Any:
     """Return W for samples of which X has only the common features, in the model's order."""
     is_lost = overlap.missing and overlap.absent_features == "unobserved"
     _LOGGER.log(logging.WARNING if is_lost else logging.INFO, "%s", overlap)
@@ -285,7 +288,7 @@ def transform_common(model: FactorModel, X: Any, overlap: FeatureOverlap) -> Any
             "were found, so their columns of W are 0.",
             UserWarning,
         )
-    W = part.transform(counts)
+    W = part.transform(counts, **constraints)
     if hasattr(W, "index") and hasattr(X, "index"):
         W.index = X.index
     return W

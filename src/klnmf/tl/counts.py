@@ -33,11 +33,13 @@ def check_is_anndata(adata: Any, name: str = "adata") -> None:
 
 
 def read_counts(adata: AnnData, layer: str | None, columns: Array | None = None) -> sp.csr_array:
-    """Read X or a layer, or these columns of it, as a CSR array; from disk in blocks of rows.
+    """Read X, a layer or raw, or these genes of it, as a CSR array; from disk in blocks of rows.
 
     Only a CSC matrix on disk is read as a whole.
     """
     matrix = _chosen_matrix(adata, layer)
+    if _is_raw(adata, layer):
+        columns = _columns_of_raw(adata, columns)
     if sp.issparse(matrix):
         return _taken(matrix, columns, layer)
     if isinstance(matrix, np.ndarray):
@@ -88,7 +90,33 @@ def check_raw_counts(X: sp.csr_array, adata: AnnData, layer: str | None) -> None
         warn_of_fractions(_place(layer), fractions[0], looks, where or _NO_COUNTS)
 
 
+def _is_raw(adata: AnnData, layer: str | None) -> bool:
+    return layer == "raw" and "raw" not in adata.layers and adata.raw is not None
+
+
+def _columns_of_raw(adata: AnnData, columns: Array | None) -> Array | None:
+    """Positions of the genes of adata in ``adata.raw``, which may have more of them."""
+    genes = adata.var_names if columns is None else adata.var_names[columns]
+    if genes.equals(adata.raw.var_names):
+        return None
+    if not (genes.is_unique and adata.raw.var_names.is_unique):
+        raise ValueError(
+            "adata.raw has other genes than adata, and they cannot be matched by name, because "
+            "some names occur more than once. Pass adata.raw.to_adata()."
+        )
+    positions = np.asarray(adata.raw.var_names.get_indexer(genes))
+    if (positions < 0).any():
+        absent = genes[positions < 0]
+        raise ValueError(
+            f"adata.raw does not have {len(absent):,} of the {len(genes):,} genes, such as "
+            f"{absent[0]!r}. Pass adata.raw.to_adata()."
+        )
+    return positions
+
+
 def _chosen_matrix(adata: AnnData, layer: str | None) -> Any:
+    if _is_raw(adata, layer):
+        return adata.raw.X
     if layer is not None and layer not in adata.layers:
         there = ", ".join(map(repr, adata.layers)) or "none"
         raise ValueError(f"adata has no layer {layer!r}; its layers: {there}.")
@@ -115,7 +143,7 @@ def _places_of_counts(adata: AnnData) -> str | None:
     if layers:
         return "Whole numbers are in " + ", ".join(f"layer={name!r}" for name in layers) + "."
     if adata.raw is not None and _begins_with_counts(adata.raw.X):
-        return "Whole numbers are in adata.raw: pass adata.raw.to_adata()."
+        return "Whole numbers are in adata.raw: pass layer='raw'."
     return None
 
 

@@ -1,4 +1,4 @@
-"""The programs of the cells of an AnnData."""
+"""`nmf`: the programs of the cells of an AnnData."""
 
 from __future__ import annotations
 
@@ -12,29 +12,31 @@ import numpy.typing as npt
 
 from klnmf.data.not_counts import NotCountsWarning
 from klnmf.estimators.kl_nmf import KLNMF
-from klnmf.support.array_types import Array
-from klnmf.tl.counts import check_is_anndata, check_raw_counts, read_counts
-from klnmf.tl.fields import (
-    check_can_be_changed,
-    keys_of,
-    loadings,
-    model_entries,
-    put_representation,
-)
+from klnmf.tl.fields import KEY, check_can_be_changed, put_fit
+from klnmf.tl.fit_data import data_to_fit
 
 if TYPE_CHECKING:
     from anndata import AnnData
 
 _LOGGER = logging.getLogger(__name__)
+_REFUSED = {
+    "warm_start": "klnmf.tl.nmf fits a new model each time and cannot continue the last one",
+    "zero_components": "klnmf.tl.nmf does not store it, so that refits would not know it",
+}
 
 
 def nmf(
     adata: AnnData,
-    n_components: int = 20,
+    n_components: int = 10,
     *,
     layer: str | None = None,
     mask_var: str | npt.ArrayLike | None = None,
-    key_added: str | None = None,
+    batch_key: str | None = None,
+    scale_genes: bool = False,
+    feature_weight: str | npt.ArrayLike | None = None,
+    sample_weight: str | npt.ArrayLike | None = None,
+    exposure: str | npt.ArrayLike | None = None,
+    key_added: str = KEY,
     random_state: int | np.random.RandomState | None = 0,
     copy: bool = False,
     **parameters: Any,
@@ -51,15 +53,32 @@ def nmf(
     ----------
     adata : AnnData
         Cells × genes.
-    n_components : int, default=20
-        Number of components.
+    n_components : int, default=10
+        Number of programs, without the profiles of batches. The default is that of `klnmf.KLNMF`
+        and not a recommendation: `klnmf.tl.select_rank` finds out how many predict new data best.
     layer : str, default=None
-        Layer that holds the counts; None is ``adata.X``.
+        Layer that holds the counts; None is ``adata.X``. "raw" is ``adata.raw`` unless there is a
+        layer of that name: the genes of adata, found by name.
     mask_var : str or array of bool, default=None
         Genes to use: a boolean column of ``adata.var``, such as "highly_variable", or one value for
         each gene. None uses all of them, even if there is a column "highly_variable".
-    key_added : str, default=None
-        Where to put the result, see Returns.
+    batch_key : str, default=None
+        Column of ``adata.obs`` with the batch of each cell. Each batch then has a profile of its
+        own, which makes up the same fraction of the counts of all its cells: what the cells of a
+        batch have in common, such as ambient RNA. The profiles are the components of fixed columns
+        of W, and no part of the shares. Types of cells that only one batch has are kept apart by
+        programs; if batches and types coincide, nothing can tell them apart.
+    scale_genes : bool, default=False
+        Divide each gene by its standard deviation over the cells, without centring, as cNMF does:
+        no gene counts more because it is frequent. This is ``feature_weight = 1 / deviation`` (the
+        same objective), so that the programs stay in counts. It multiplies ``feature_weight``.
+    feature_weight : str or array, default=None
+        Weights of the genes, a column of ``adata.var`` or one number for each, see `klnmf.KLNMF`.
+    sample_weight, exposure : str or array, default=None
+        Weights and exposures of the cells, a column of ``adata.obs`` or one number for each, see
+        ``KLNMF.fit``.
+    key_added : str, default="nmf"
+        Name of the result, see Returns.
     random_state : int, RandomState instance or None, default=0
         Seed of the fit.
     copy : bool, default=False
@@ -70,19 +89,23 @@ def nmf(
     Returns
     -------
     AnnData or None
-        None, or with ``copy=True`` the changed copy. It has
+        None, or with ``copy=True`` the changed copy. With the default ``key_added`` it has
 
-        - ``.obsm["X_nmf"]``, or ``.obsm[key_added]``: W, cells × components, in counts;
-        - ``.obsm["X_nmf_shares"]``, or ``.obsm[f"{key_added}_shares"]``: the proportions of the
-          components in each cell. Use these to compare cells, for example as ``use_rep`` of
-          scanpy's neighbours: W also holds the depth of the cells;
-        - ``.varm["nmf"]``, or ``.varm[key_added]``: H, genes × components, with zeros for the genes
-          outside the mask;
-        - ``.uns["nmf"]``, or ``.uns[key_added]``: a dict with params, history (arrays by column,
-          for ``pandas.DataFrame``), n_iter, divergence, optimality_gap, kkt_residual, converged and
-          version.
+        - ``.obsm["X_nmf"]``: W, cells × programs, in counts;
+        - ``.obsm["X_nmf_shares"]``: the proportions of the programs in each cell. Use these to
+          compare cells, for example as ``use_rep`` of scanpy's neighbours: W also holds the depth
+          of the cells;
+        - ``.obs["nmf"]``: the program with the largest share, a categorical;
+        - ``.varm["nmf"]``: H, genes × programs, with zeros for the genes outside the mask;
+        - ``.varm["nmf_batches"]``: the profiles of the batches, if there is a ``batch_key``;
+        - ``.uns["nmf"]``: a dict with params, history (arrays by column, for
+          ``pandas.DataFrame``), n_iter, divergence, optimality_gap, kkt_residual, converged,
+          component_names and version;
+        - ``.obs["nmf_sample_weight"]``, ``.obs["nmf_exposure"]``, ``.var["nmf_mask"]``,
+          ``.var["nmf_feature_weight"]``: what was used of these.
 
-        `klnmf.tl.fitted_model` returns the `KLNMF` again.
+        `klnmf.tl.fitted_model` returns the `KLNMF` again, and `klnmf.tl.top_genes` the genes that
+        distinguish the programs.
 
     Warns
     -----
@@ -100,26 +123,37 @@ def nmf(
     >>> adata.obsm["X_nmf"].shape, adata.varm["nmf"].shape, adata.uns["nmf"]["converged"]
     ((80, 3), (30, 3), True)
     """
-    check_is_anndata(adata)
     check_can_be_changed(adata, copy)
-    if parameters.get("warm_start"):
-        raise ValueError(
-            "klnmf.tl.nmf fits a new model each time and cannot continue the last one. Leave "
-            "warm_start out, or use klnmf.KLNMF."
-        )
-    model = KLNMF(n_components, random_state=random_state, **parameters)
-    columns = _masked_columns(adata, mask_var)
-    X = read_counts(adata, layer, columns)
-    check_raw_counts(X, adata, layer)
+    for name, reason in _REFUSED.items():
+        if parameters.get(name) is not None and parameters[name] is not False:
+            raise ValueError(f"{reason}. Leave {name} out, or use klnmf.KLNMF.")
+    data = data_to_fit(
+        adata,
+        layer=layer,
+        mask_var=mask_var,
+        sample_weight=sample_weight,
+        exposure=exposure,
+        feature_weight=feature_weight,
+        scale_genes=scale_genes,
+        batch_key=batch_key,
+    )
+    model = KLNMF(
+        n_components + data.n_batches if data.n_batches else n_components,
+        feature_weight=data.feature_weight,
+        random_state=random_state,
+        **parameters,
+    )
     _LOGGER.info(
-        "fitting %s components to %s cells × %s genes", n_components, *(f"{n:,}" for n in X.shape)
+        "fitting %s components to %s cells × %s genes",
+        n_components,
+        *(f"{n:,}" for n in data.X.shape),
     )
     if mask_var is None and "highly_variable" in adata.var:
         _LOGGER.info("all genes are used; mask_var='highly_variable' uses the variable ones alone")
     started = time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NotCountsWarning)  # given above, with the layers
-        W = model.set_output(transform="default").fit_transform(X)
+        W = model.set_output(transform="default").fit_transform(data.X, **data.constraints)
     _LOGGER.info(
         "finished in %.1f s: %d iterations, divergence %.6g, optimality gap %.1e",
         time.perf_counter() - started,
@@ -127,39 +161,6 @@ def nmf(
         model.divergence_,
         model.optimality_gap_,
     )
-
-    entries = model_entries(model)
-    if layer is not None:
-        entries["params"]["layer"] = layer
-    if mask_var is not None:
-        entries["params"]["mask_var"] = (
-            mask_var if isinstance(mask_var, str) else np.asarray(mask_var, dtype=bool)
-        )
-    keys = keys_of(key_added)
     target = adata.copy() if copy else adata
-    put_representation(target, keys, W, model)
-    target.varm[keys.varm] = loadings(model, columns, adata.n_vars)
-    target.uns[keys.uns] = entries
+    put_fit(target, key_added, "fit", model, W, data)
     return target if copy else None
-
-
-def _masked_columns(adata: AnnData, mask_var: Any) -> Array | None:
-    """Positions of the genes in the mask; None is all of them."""
-    if mask_var is None:
-        return None
-    if isinstance(mask_var, str):
-        if mask_var not in adata.var:
-            there = ", ".join(map(repr, adata.var.columns)) or "none"
-            raise ValueError(f"adata.var has no column {mask_var!r}; its columns: {there}.")
-        mask_var = adata.var[mask_var]
-    mask = np.asarray(mask_var)
-    if mask.dtype == object and all(isinstance(value, bool | np.bool_) for value in mask.flat):
-        mask = mask.astype(bool)  # pandas' booleans
-    if mask.dtype != bool or mask.shape != (adata.n_vars,):
-        raise ValueError(
-            f"mask_var must have one boolean for each of the {adata.n_vars:,} genes; got shape "
-            f"{mask.shape} of {mask.dtype}."
-        )
-    if not mask.any():
-        raise ValueError("mask_var leaves no gene.")
-    return np.flatnonzero(mask)

@@ -1,9 +1,24 @@
-"""What is written into an AnnData, and how to get the model back."""
+"""Where things are in an AnnData, written once: the names of all entries, and the fits in them.
+
+Everything of a fit has the name of its key, "nmf" unless ``key_added`` says otherwise:
+
+    obs[key]                         the main program of each cell
+    obsm[f"X_{key}"]                 W: expected counts of each program in each cell
+    obsm[f"X_{key}_shares"]          the same as shares, which sum to 1
+    varm[key]                        H: the weights of the genes in each program
+    varm[f"{key}_batches"]           the profiles of the batches, if there are any
+    obs[f"{key}_sample_weight"], ... what the fit used of cells and genes
+    uns[key]                         parameters, results and history
+    uns[f"{key}_{kind}"]             results about the fit: rank, differential, bootstrap
+
+A consensus is a fit as well; its key is "nmf_consensus" by default. This is all that the functions
+of `klnmf.tl` know of each other.
+"""
 
 from __future__ import annotations
 
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -14,46 +29,26 @@ from klnmf.readers.table import unique_features
 from klnmf.solvers import SOLVERS
 from klnmf.support.array_types import Array
 from klnmf.tl.counts import check_is_anndata
+from klnmf.tl.fit_data import OF_CELLS, OF_GENES, FitData, data_of_fit
 
 if TYPE_CHECKING:
     from anndata import AnnData
 
+KEY = "nmf"
 # Parameters that say what the model is. The others are about one run (threads, bar, callback), or
 # cannot be written to a file.
 _MODEL_PARAMETERS = (
-    "n_components", "solver", "init", "l1_W", "l2_W", "l1_H", "l2_H", "max_iter", "tol",
-    "random_state", "dtype", "sparse_output", "backend",
+    "solver", "init", "l1_W", "l2_W", "l1_H", "l2_H", "max_iter", "tol", "random_state", "dtype",
+    "sparse_output", "backend",
 )  # fmt: skip
 _RESULTS = ("divergence", "optimality_gap", "kkt_residual", "converged")
-
-
-class Keys(NamedTuple):
-    """Names under which W, the components and everything else are kept."""
-
-    obsm: str
-    varm: str
-    uns: str
-
-    @property
-    def shares(self) -> str:
-        """Name of the proportions in ``obsm``."""
-        return f"{self.obsm}_shares"
-
-
-def keys_of(key_added: str | None) -> Keys:
-    """Return scanpy's default names, or the one name that was given for all."""
-    return Keys("X_nmf", "nmf", "nmf") if key_added is None else Keys(*[key_added] * 3)
-
-
-def put_representation(adata: AnnData, keys: Keys, W: Any, model: KLNMF) -> None:
-    """Store W and the proportions of the programs in every cell."""
-    is_sparse, shares = sp.issparse(W), model.proportions(W)
-    adata.obsm[keys.obsm] = sp.csr_matrix(W) if is_sparse else np.asarray(W)
-    adata.obsm[keys.shares] = sp.csr_matrix(shares) if is_sparse else shares
+# Results that describe one fit, and not another under the same key.
+_ABOUT_A_FIT = ("differential", "bootstrap")
 
 
 def check_can_be_changed(adata: AnnData, copy: bool) -> None:
-    """Refuse, before any work, an AnnData that cannot take the result."""
+    """Refuse, before any work, what is not an AnnData or cannot take the result."""
+    check_is_anndata(adata)
     if adata.isbacked and (copy or adata.is_view):
         what = "copied" if copy else "changed, being a view of it,"
         raise ValueError(
@@ -62,18 +57,73 @@ def check_can_be_changed(adata: AnnData, copy: bool) -> None:
         )
 
 
-def model_entries(model: KLNMF) -> dict[str, Any]:
-    """Parameters, results and history of a fit in types that .h5ad keeps."""
-    history = model.history_
-    return {
-        "params": stored_parameters(model),
-        "history": {name: np.array([row[name] for row in history]) for name in history[0]},
+# ---- writing -------------------------------------------------------------------------------------
+
+
+def put_fit(
+    adata: AnnData, key: str, kind: str, model: KLNMF, W: Any, data: FitData, **entries: Any
+) -> None:
+    """Store a fit, in place of any other under this key."""
+    forget_fit(adata, key)
+    r = model.n_components_ - data.n_batches
+    put_cells(adata, key, model, W, [str(k) for k in range(r)])
+    H = _by_gene(model.components_.T, data)
+    adata.varm[key] = H[:, :r]
+    if data.batches is not None:
+        adata.varm[f"{key}_batches"] = H[:, r:]
+        entries["batches"] = data.batches
+    for frame, columns in ((adata.obs, data.of_cells), (adata.var, data.gene_columns)):
+        for name, values in columns.items():
+            frame[f"{key}_{name}"] = values
+    if model.constraint_names_:
+        entries["constraint_names"] = np.array(model.constraint_names_, dtype=object)
+    if model.history_:
+        names = model.history_[0]
+        entries["history"] = {
+            name: np.array([row[name] for row in model.history_]) for name in names
+        }
+    for name in ("W_sums", "data_checksum"):
+        if getattr(model, f"{name}_") is not None:
+            entries[name] = getattr(model, f"{name}_")
+    adata.uns[key] = {
+        "kind": kind,
+        "params": {"n_components": r, **stored_parameters(model), **data.params},
         "n_iter": model.n_iter_,
         **{name: getattr(model, f"{name}_") for name in _RESULTS},
-        "W_sums": model.W_sums_,
-        "data_checksum": model.data_checksum_,
+        "component_names": np.array([str(k) for k in range(r)], dtype=object),
         "version": version("klnmf"),
+        **entries,
     }
+
+
+def put_cells(adata: AnnData, key: str, model: KLNMF, W: Any, names: list[str]) -> None:
+    """Store W, the shares and the main program of every cell, without the parts of batches."""
+    import pandas as pd
+
+    r, is_sparse = len(names), sp.issparse(W)
+    W = W if is_sparse else np.asarray(W)
+    shares = model.proportions(W)[:, :r]
+    totals = shares.sum(axis=1, keepdims=True)
+    if model.n_fixed_W_:
+        shares = shares / np.where(totals > 0.0, totals, 1.0)
+    main = np.where(totals[:, 0] > 0.0, shares.argmax(axis=1), -1)
+    adata.obs[key] = pd.Categorical.from_codes(main, names)
+    # Older releases of anndata know SciPy's matrices and not its sparse arrays.
+    adata.obsm[f"X_{key}"] = sp.csr_matrix(W[:, :r]) if is_sparse else np.array(W[:, :r])
+    adata.obsm[f"X_{key}_shares"] = sp.csr_matrix(shares) if is_sparse else shares
+
+
+def forget_fit(adata: AnnData, key: str) -> None:
+    """Remove what belongs to an earlier fit under this key and would not be replaced."""
+    for part, names in (
+        (adata.varm, ("batches",)),
+        (adata.uns, _ABOUT_A_FIT),
+        (adata.obs, OF_CELLS),
+        (adata.var, OF_GENES),
+    ):
+        for name in names:
+            if f"{key}_{name}" in part:
+                del part[f"{key}_{name}"]
 
 
 def stored_parameters(model: KLNMF) -> dict[str, Any]:
@@ -85,40 +135,66 @@ def stored_parameters(model: KLNMF) -> dict[str, Any]:
         parameters["dtype"] = np.dtype(parameters["dtype"]).name
     if isinstance(parameters["random_state"], np.random.RandomState):
         parameters["random_state"] = None  # its state has moved on
+    if model.fixed_components is not None:
+        parameters["n_fixed_components"] = len(model.fixed_components)
     return {name: value for name, value in parameters.items() if value is not None}
 
 
-def loadings(model: KLNMF, columns: Array | None, n_features: int) -> Any:
-    """H with a row for each feature of the AnnData, zeros where the model does not have it."""
-    H = model.components_.T
-    if columns is not None:  # row columns[p] of the product is row p of H, dense or sparse
-        ones, shape = np.ones(len(columns), dtype=H.dtype), (n_features, len(columns))
-        H = sp.csr_array((ones, (columns, np.arange(len(columns)))), shape=shape) @ H
-    # Older releases of anndata know SciPy's matrices and not its sparse arrays.
+def _by_gene(H: Any, data: FitData) -> Any:
+    """H with a row for each gene of the AnnData, zeros where the model does not have it."""
+    if data.columns is not None:  # row columns[p] of the product is row p of H, dense or sparse
+        n_used = len(data.columns)
+        ones, places = np.ones(n_used, dtype=H.dtype), (data.columns, np.arange(n_used))
+        H = sp.csr_array((ones, places), shape=(data.n_genes, n_used)) @ H
     return sp.csr_matrix(H) if sp.issparse(H) else np.ascontiguousarray(H)
 
 
-def fitted_model(adata: AnnData, key: str | None = None) -> KLNMF:
-    """Return the model that `klnmf.tl.nmf` stored in an AnnData.
+# ---- reading -------------------------------------------------------------------------------------
 
-    Its features are all genes, or, if a mask was used, those with a weight in some component: a
-    gene in the mask that was never counted is left out, which makes no difference to W.
+
+def entries_of(adata: AnnData, key: str) -> Any:
+    """Return ``uns`` of a fit, or say that there is none."""
+    check_is_anndata(adata)
+    entries = adata.uns.get(key)
+    is_fit = hasattr(entries, "get") and entries.get("kind") in ("fit", "consensus")
+    if not is_fit or key not in adata.varm:
+        raise ValueError(
+            f"adata holds no fit under {key!r}: it needs adata.varm[{key!r}] and "
+            f"adata.uns[{key!r}] as klnmf.tl.nmf and klnmf.tl.consensus of this version write "
+            "them. Fit first, or pass the key_added of that call."
+        )
+    return entries
+
+
+def data_of(adata: AnnData, key: str) -> FitData:
+    """Read the data of a stored fit again."""
+    entries = entries_of(adata, key)
+    return data_of_fit(adata, key, entries["params"], entries.get("batches"))
+
+
+def program_names(adata: AnnData, key: str) -> list[str]:
+    """Names of the programs of a stored fit; numbers unless they were named."""
+    return [str(name) for name in entries_of(adata, key)["component_names"]]
+
+
+def fitted_model(adata: AnnData, key: str = KEY) -> KLNMF:
+    """Return the model that `klnmf.tl.nmf` or `klnmf.tl.consensus` stored in an AnnData.
 
     Parameters
     ----------
     adata : AnnData
-        Data that went through `klnmf.tl.nmf`, perhaps read from a file since.
-    key : str, default=None
+        Data that went through one of them, perhaps read from a file since.
+    key : str, default="nmf"
         The ``key_added`` of that call.
 
     Returns
     -------
     KLNMF
-        A fitted model with ``feature_names_in_``, for ``transform``,
-        `klnmf.named_features.transform_by_name` and `klnmf.frames.components_frame`. Gene names
-        that occur more than once are made unique as ``adata.var_names_make_unique()`` does it. A
-        solver that was passed as an object is replaced by the default, which only matters for a
-        new fit.
+        A fitted model with ``feature_names_in_``, for everything that takes one. Its features are
+        the genes of the fit; names that occur more than once are made unique as
+        ``adata.var_names_make_unique()`` does it. The profiles of batches are the last components,
+        and ``transform`` then needs ``fixed_W`` (`klnmf.tl.project` does that). A solver that was
+        passed as an object is replaced by the default, which only matters for a new fit.
 
     Examples
     --------
@@ -131,36 +207,39 @@ def fitted_model(adata: AnnData, key: str | None = None) -> KLNMF:
     >>> model.components_.shape, model.converged_
     ((3, 30), True)
     """
-    check_is_anndata(adata)
-    keys = keys_of(key)
-    entries = adata.uns.get(keys.uns)
-    if keys.varm not in adata.varm or entries is None or "history" not in entries:
-        raise ValueError(
-            f"adata holds no fit under {keys.uns!r}: it needs adata.varm[{keys.varm!r}] and "
-            f"adata.uns[{keys.uns!r}] as klnmf.tl.nmf writes them. Fit with klnmf.tl.nmf, or pass "
-            "its key_added."
-        )
-    parameters = {name: v for name, v in entries["params"].items() if name in _MODEL_PARAMETERS}
+    entries = entries_of(adata, key)
+    params = entries["params"]
+    parameters = {name: value for name, value in params.items() if name in _MODEL_PARAMETERS}
     if parameters.get("solver") not in SOLVERS:
         parameters.pop("solver", None)
-    H = checked_matrix(adata.varm[keys.varm], f"adata.varm[{keys.varm!r}]")
-    is_sparse = sp.issparse(H)
-    H = H if is_sparse else np.asarray(H)
-    used = np.arange(len(adata.var_names))
-    if "mask_var" in entries["params"]:
-        used = np.flatnonzero(H.sum(axis=1))
+    H = _stored_factor(adata, key)
+    if (batches := entries.get("batches")) is not None:
+        parts = [H, _stored_factor(adata, f"{key}_batches")]
+        H = sp.hstack(parts, format="csr") if sp.issparse(H) else np.hstack(parts)
+    mask, weights = (adata.var.get(f"{key}_{name}") for name in OF_GENES)
+    used = np.arange(adata.n_vars) if mask is None else np.flatnonzero(mask)
     names = unique_features(adata.var_names.to_numpy(dtype=object), "adata.var_names")
-    columns = {name: np.asarray(values).tolist() for name, values in entries["history"].items()}
-    is_whole = len(used) == len(names) and "data_checksum" in entries
+    components = sp.csr_array(H[used].T) if sp.issparse(H) else np.array(H[used].T, order="C")
+    if "n_fixed_components" in params:
+        parameters["fixed_components"] = components[: int(params["n_fixed_components"])]
+    history = {name: np.asarray(v).tolist() for name, v in entries.get("history", {}).items()}
+    checksum = entries.get("data_checksum")
     return KLNMF.from_components(
-        sp.csr_array(H[used].T) if is_sparse else np.array(H[used].T, order="C"),
+        components,
         feature_names=names[used],
         history=[
-            dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)
+            dict(zip(history, row, strict=True)) for row in zip(*history.values(), strict=True)
         ],
-        data_checksum=int(entries["data_checksum"]) if is_whole else None,
-        # Older versions did not write all of them.
+        constraint_names=[str(name) for name in entries.get("constraint_names", [])],
+        n_fixed_W=0 if batches is None else len(batches),
+        feature_weight=None if weights is None else weights.to_numpy()[used],
         W_sums=entries.get("W_sums"),
-        **{name: np.asarray(entries[name]).item() for name in _RESULTS if name in entries},
+        data_checksum=None if checksum is None else int(checksum),
+        **{name: np.asarray(entries[name]).item() for name in _RESULTS},
         **parameters,
     )
+
+
+def _stored_factor(adata: AnnData, name: str) -> Array:
+    H = checked_matrix(adata.varm[name], f"adata.varm[{name!r}]")
+    return H if sp.issparse(H) else np.asarray(H)

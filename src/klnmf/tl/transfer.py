@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from klnmf.constraints.names import names_seen_in_fit
@@ -12,12 +13,14 @@ from klnmf.named_features import MIN_OVERLAP, match_features, transform_common
 from klnmf.readers.table import unique_features
 from klnmf.tl.counts import check_is_anndata, check_raw_counts, read_counts
 from klnmf.tl.fields import (
+    KEY,
     check_can_be_changed,
+    entries_of,
     fitted_model,
-    keys_of,
-    put_representation,
+    put_cells,
     stored_parameters,
 )
+from klnmf.tl.fit_data import batch_columns, known_batches
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -28,8 +31,9 @@ def project(
     reference: AnnData | KLNMF,
     *,
     layer: str | None = None,
-    reference_key: str | None = None,
-    key_added: str | None = None,
+    batch_key: str | None = None,
+    reference_key: str = KEY,
+    key_added: str = KEY,
     min_overlap: float = MIN_OVERLAP,
     copy: bool = False,
 ) -> AnnData | None:
@@ -48,7 +52,11 @@ def project(
         An AnnData with the result of `klnmf.tl.nmf`, or a fitted model with feature names.
     layer, key_added, copy
         As in `klnmf.tl.nmf`.
-    reference_key : str, default=None
+    batch_key : str, default=None
+        Column of ``adata.obs`` with the batch of each cell, if the reference was fitted with
+        batches. Cells of batches that the reference does not know, and all cells without a column,
+        get the mean of its profiles.
+    reference_key : str, default="nmf"
         The ``key_added`` under which the reference AnnData holds its fit.
     min_overlap : float, default=0.1
         Smallest share of the model's genes that adata must have. With fewer, the names are likely
@@ -57,12 +65,13 @@ def project(
     Returns
     -------
     AnnData or None
-        None, or with ``copy=True`` the changed copy. It has
+        None, or with ``copy=True`` the changed copy. With the default ``key_added`` it has
 
-        - ``.obsm["X_nmf"]``, or ``.obsm[key_added]``: W, new cells × components;
-        - ``.obsm["X_nmf_shares"]``, or ``.obsm[f"{key_added}_shares"]``: the proportions;
-        - ``.uns["nmf"]``, or ``.uns[key_added]``: a dict with the params of the model, and overlap
-          with the numbers of genes: model, found, missing, ignored.
+        - ``.obsm["X_nmf"]``: W, new cells × programs;
+        - ``.obsm["X_nmf_shares"]``: the proportions;
+        - ``.obs["nmf"]``: the program with the largest share;
+        - ``.uns["nmf"]``: a dict with the params of the model, and overlap with the numbers of
+          genes: model, found, missing, ignored.
 
     Examples
     --------
@@ -76,24 +85,43 @@ def project(
     >>> new.obsm["X_nmf"].shape, new.uns["nmf"]["overlap"]["found"]
     ((20, 3), 30)
     """
-    check_is_anndata(adata)
     check_can_be_changed(adata, copy)
-    keys = keys_of(key_added)
-    if keys.varm in adata.varm:
+    if key_added in adata.varm:
         raise ValueError(
-            f"adata already has components in adata.varm[{keys.varm!r}]. Pass another key_added."
+            f"adata already has components in adata.varm[{key_added!r}]. Pass another key_added."
         )
     model = _model_of(reference, reference_key)
+    known = None if isinstance(reference, KLNMF) else entries_of(reference, reference_key)
+    batches = None if known is None else known.get("batches")
+    if batches is None and (batch_key is not None or model.n_fixed_W_):
+        raise ValueError(
+            "The reference knows no batches, so there is no use for batch_key. Leave it out."
+            if batch_key is not None
+            else "The reference model was fitted with fixed_W. Use its transform with fixed_W."
+        )
     names = unique_features(adata.var_names.to_numpy(dtype=object), "adata.var_names")
     overlap = match_features(model.feature_names_in_, names, min_overlap=min_overlap)
     X = read_counts(adata, layer, overlap.data_positions)
     check_raw_counts(X, adata, layer)
-    W = transform_common(model, X, overlap)
+    given = {}
+    if batches is not None:
+        batch_of_cell = known_batches(adata, batch_key, batches)
+        # Profiles are fractions of all genes of the model, and X may have only some of them.
+        rates = np.asarray(model.W_sums_ @ model.components_)
+        found = rates[overlap.model_positions].sum() / rates.sum()
+        given["fixed_W"] = batch_columns(X, batch_of_cell, len(batches)) / found
+    W = transform_common(model, X, overlap, **given)
 
     target = adata.copy() if copy else adata
-    put_representation(target, keys, W, model)
-    entries = {
-        "params": stored_parameters(model),
+    r = model.n_components_ - model.n_fixed_W_
+    of_programs = [str(k) for k in range(r)] if known is None else list(known["component_names"])
+    put_cells(target, key_added, model, W, [str(name) for name in of_programs])
+    chosen = {"layer": layer, "batch_key": batch_key}
+    target.uns[key_added] = {
+        "kind": "projection",
+        "params": stored_parameters(model)
+        | {"n_components": r}
+        | {name: value for name, value in chosen.items() if value is not None},
         "overlap": {
             "model": overlap.n_model,
             "found": overlap.n_found,
@@ -101,13 +129,10 @@ def project(
             "ignored": overlap.n_ignored,
         },
     }
-    if layer is not None:
-        entries["params"]["layer"] = layer
-    target.uns[keys.uns] = entries
     return target if copy else None
 
 
-def _model_of(reference: AnnData | KLNMF, key: str | None) -> KLNMF:
+def _model_of(reference: AnnData | KLNMF, key: str) -> KLNMF:
     if not isinstance(reference, KLNMF):
         check_is_anndata(reference, "reference")
         return fitted_model(reference, key)

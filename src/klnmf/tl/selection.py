@@ -1,0 +1,210 @@
+"""`select_rank` and `consensus`: how many programs, and which ones many starts agree on."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from klnmf import model_selection
+from klnmf.data.not_counts import NotCountsWarning
+from klnmf.readers.table import unique_features
+from klnmf.tl.fields import KEY, check_can_be_changed, put_fit
+from klnmf.tl.fit_data import data_to_fit
+from klnmf.tl.stored_results import as_entries, put_result
+
+if TYPE_CHECKING:
+    from anndata import AnnData
+
+_LOGGER = logging.getLogger(__name__)
+
+
+def select_rank(
+    adata: AnnData,
+    ranks: Iterable[int] = range(1, 41),
+    *,
+    layer: str | None = None,
+    mask_var: str | npt.ArrayLike | None = None,
+    batch_key: str | None = None,
+    scale_genes: bool = False,
+    feature_weight: str | npt.ArrayLike | None = None,
+    sample_weight: str | npt.ArrayLike | None = None,
+    exposure: str | npt.ArrayLike | None = None,
+    key_added: str = KEY,
+    random_state: int | np.random.RandomState | None = 0,
+    n_jobs: int | None = None,
+    copy: bool = False,
+    **options: Any,
+) -> AnnData | None:
+    """Find the number of programs that predicts held-out counts best.
+
+    See `klnmf.model_selection.select_rank`.
+
+    Parameters
+    ----------
+    adata : AnnData
+        Cells × genes.
+    ranks : iterable of int, default=range(1, 41)
+        Numbers of programs to try, without the profiles of batches.
+    layer, mask_var, batch_key, scale_genes, feature_weight, sample_weight, exposure
+        As in `klnmf.tl.nmf`. Use the same for both.
+    key_added : str, default="nmf"
+        Key of the fit that is planned.
+    random_state : int, RandomState instance or None, default=0
+        Seed of the folds, groups and fits.
+    n_jobs : int, default=None
+        Number of folds to fit at the same time. The result does not depend on it.
+    copy : bool, default=False
+        Return a changed copy and leave adata unchanged.
+    **options
+        Other arguments of `klnmf.model_selection.select_rank`, such as ``n_splits`` or
+        ``checkpoint``.
+
+    Returns
+    -------
+    AnnData or None
+        None, or with ``copy=True`` the changed copy. ``.uns["nmf_rank"]`` holds the result, and
+        ``klnmf.tl.result(adata, "nmf_rank")`` returns it as a
+        `klnmf.model_selection.RankSelection`, which prints as a table and has ``best_rank`` and
+        ``plot``.
+
+    Examples
+    --------
+    >>> import anndata
+    >>> from klnmf import tl
+    >>> from klnmf.simulate import simulate_counts
+    >>> adata = anndata.AnnData(simulate_counts(80, 30, 3, random_state=0).X)
+    >>> tl.select_rank(adata, range(1, 6), n_splits=3)
+    >>> tl.result(adata, "nmf_rank").best_rank
+    3
+    """
+    check_can_be_changed(adata, copy)
+    data = data_to_fit(
+        adata,
+        layer=layer,
+        mask_var=mask_var,
+        sample_weight=sample_weight,
+        exposure=exposure,
+        feature_weight=feature_weight,
+        scale_genes=scale_genes,
+        batch_key=batch_key,
+    )
+    q = data.n_batches
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NotCountsWarning)  # given above, with the layers
+        found = model_selection.select_rank(
+            data.X,
+            [rank + q for rank in ranks] if q else ranks,
+            feature_weight=data.feature_weight,
+            random_state=random_state,
+            n_jobs=n_jobs,
+            **data.constraints,
+            **options,
+        )
+    if q:  # batches are not programs
+        chosen = {name: getattr(found, name) - q for name in ("best_rank", "lowest_rank")}
+        found = replace(found, ranks=found.ranks - q, stable_rank=found.stable_rank - q, **chosen)
+    _LOGGER.info("chosen number of components: %d", found.best_rank)
+    target = adata.copy() if copy else adata
+    put_result(target, f"{key_added}_rank", "rank", found, data.params)
+    return target if copy else None
+
+
+def consensus(
+    adata: AnnData,
+    n_components: int = 10,
+    n_runs: int = 100,
+    *,
+    layer: str | None = None,
+    mask_var: str | npt.ArrayLike | None = None,
+    scale_genes: bool = False,
+    feature_weight: str | npt.ArrayLike | None = None,
+    sample_weight: str | npt.ArrayLike | None = None,
+    exposure: str | npt.ArrayLike | None = None,
+    key_added: str = f"{KEY}_consensus",
+    random_state: int | np.random.RandomState | None = 0,
+    n_jobs: int | None = None,
+    copy: bool = False,
+    **options: Any,
+) -> AnnData | None:
+    """Find the programs that fits from many starts agree on, as in cNMF.
+
+    See `klnmf.model_selection.consensus`. The result is a fit, like that of `klnmf.tl.nmf`. There
+    is no ``batch_key``: fixed columns of W would be in every run.
+
+    Parameters
+    ----------
+    adata : AnnData
+        Cells × genes.
+    n_components : int, default=10
+        Number of programs.
+    n_runs : int, default=100
+        Number of starts.
+    layer, mask_var, scale_genes, feature_weight, sample_weight, exposure
+        As in `klnmf.tl.nmf`. cNMF chooses 2000 genes of high variance and scales them:
+        ``mask_var="highly_variable", scale_genes=True``.
+    key_added : str, default="nmf_consensus"
+        Name of the result.
+    random_state : int, RandomState instance or None, default=0
+        Seed of the starts.
+    n_jobs : int, default=None
+        Number of runs at a time. The result does not depend on it.
+    copy : bool, default=False
+        Return a changed copy and leave adata unchanged.
+    **options
+        Other arguments of `klnmf.model_selection.consensus`, such as ``density_threshold``,
+        ``refit`` or ``checkpoint``.
+
+    Returns
+    -------
+    AnnData or None
+        None, or with ``copy=True`` the changed copy. It has the entries of `klnmf.tl.nmf` with this
+        key, such as ``.obsm["X_nmf_consensus"]``. ``klnmf.tl.result(adata, "nmf_consensus")``
+        returns the `klnmf.model_selection.Consensus`.
+
+    Examples
+    --------
+    >>> import anndata
+    >>> from klnmf import tl
+    >>> from klnmf.simulate import simulate_counts
+    >>> adata = anndata.AnnData(simulate_counts(80, 30, 3, random_state=0).X)
+    >>> tl.consensus(adata, 3, n_runs=5)
+    >>> adata.obsm["X_nmf_consensus_shares"].shape
+    (80, 3)
+    >>> bool(tl.result(adata, "nmf_consensus").run_share.min() == 1)
+    True
+    """
+    check_can_be_changed(adata, copy)
+    data = data_to_fit(
+        adata,
+        layer=layer,
+        mask_var=mask_var,
+        sample_weight=sample_weight,
+        exposure=exposure,
+        feature_weight=feature_weight,
+        scale_genes=scale_genes,
+    )
+    names = unique_features(adata.var_names.to_numpy(dtype=object), "adata.var_names")
+    names = names if data.columns is None else names[data.columns]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NotCountsWarning)  # given above, with the layers
+        found = model_selection.consensus(
+            data.X,
+            n_components,
+            n_runs,
+            feature_names=names.tolist(),
+            feature_weight=data.feature_weight,
+            random_state=random_state,
+            n_jobs=n_jobs,
+            **data.constraints,
+            **options,
+        )
+    target = adata.copy() if copy else adata
+    model = found.to_model()
+    put_fit(target, key_added, "consensus", model, found.W, data, result=as_entries(found))
+    return target if copy else None
