@@ -407,15 +407,15 @@ def test_columns_are_shown_as_far_as_a_chart_can_hold_them(tmp_path: Path) -> No
     W, components = random_factors(60, 20, 3)
     days = np.datetime64("2001-01-01") + 30 * np.arange(60)
     metadata = {
-        "date": days,
+        "place": ["north", None, "south"] * 20,
         "name": [f"document {i}" for i in range(60)],
         "constant": ["same"] * 60,
-        "place": ["north", None, "south"] * 20,
+        "date": days,
         "tags": [["a"], ["b"]] * 30,
     }
     data = report_of(tmp_path, components, W, metadata=metadata, labels=[1, 2] * 30).data
     columns = {column["name"]: column for column in data["columns"]}
-    assert list(columns) == ["date", "place", "tags", "label"]
+    assert list(columns) == ["date", "place", "tags", "label"]  # times first
     assert data["left_out"] == ["name", "constant"]
     assert columns["date"]["every"] == "quarter"
     assert columns["date"]["groups"][:2] == ["2001-01", "2001-04"]

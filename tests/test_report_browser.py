@@ -433,6 +433,13 @@ def test_nothing_scrolls_sideways_on_a_phone(driver: Any, example: Path, tmp_pat
         assert page.execute_script("return innerWidth") == 390
         assert page.execute_script("return document.documentElement.scrollWidth") == 390
         page.execute_script("document.querySelectorAll('.more').forEach(e => e.click())")
+        assert (
+            page.execute_script(
+                "return [...document.querySelectorAll('.scroller')]"
+                ".filter(e => e.scrollWidth > e.clientWidth).map(e => e.outerHTML.slice(0, 120))"
+            )
+            == []
+        )
         # One column, and nothing reaches beyond the edge, not even inside something that scrolls.
         beyond = page.execute_script(
             "return [...document.querySelectorAll('body *')].filter(e => "

@@ -162,7 +162,7 @@ def _fit_in_html(model: Any) -> str:
     }
     state = badge("converged" if model.converged_ else "not converged", is_good=model.converged_)
     columns = [Column(title, [text]) for title, text in figures.items()]
-    return f'<div style="margin-top: 0.4em">{state}</div>{ResultTable(columns).html()}'
+    return f'<div style="margin: 0.6em 0">{state}</div>{ResultTable(columns).html()}'
 
 
 def _checked_sums(given: Any, n_components: int) -> FloatArray | None:

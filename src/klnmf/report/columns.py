@@ -37,6 +37,7 @@ def shares_by_column(
             continue
         means = mean_shares(W, components, column, every=every)
         shown.append(_packed(name, every, means))
+    shown.sort(key=lambda column: column["every"] is None)  # times first
     return shown, left_out
 
 
