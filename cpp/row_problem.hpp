@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 
 #include "objective.hpp"
 #include "parallel.hpp"
@@ -34,7 +35,11 @@ constexpr T smallest_share() {
 // For numbers and for vectors of them.
 template <class T, class V>
 KLNMF_INLINE auto is_covered(V y, V v) {
-    return (y > smallest_cover<T>()) & (y > v * smallest_share<T>());
+    const auto is_positive = y > smallest_cover<T>(), is_enough = y > v * smallest_share<T>();
+    if constexpr (std::is_same_v<decltype(is_positive), const bool>)
+        return is_positive && is_enough;
+    else
+        return is_positive & is_enough;
 }
 
 // One row of the data with the factor that is fixed: what a rule gets to see.

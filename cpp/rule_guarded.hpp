@@ -222,7 +222,7 @@ KLNMF_INLINE int screen(const Row<T>& row, const std::int32_t* order, RowScratch
     for (std::int64_t k = 0; k < row.fixed.stride; k += lanes) {
         const V c = load(row.fixed.slope + k);
         const V kept = row.fixed.held ? load(row.fixed.held + k) : V{};
-        const V x = (c > 0) | (kept > 0) ? load(scratch.x + k) : V{};
+        const V x = ((c > 0) | (kept > 0)) ? load(scratch.x + k) : V{};
         const V g = c + l2 * x - load(scratch.S + k);
         const V slack = x * c * inverse_total, gradient = g * load(row.fixed.inverse_slope + k);
         const V least = slack < gradient ? slack : gradient;

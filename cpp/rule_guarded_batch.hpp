@@ -131,7 +131,7 @@ KLNMF_INLINE void sweep_lanes(bool is_first, bool is_last, LaneState<T>& state,
             visited & (c < unused_slope<T>()) & ~((visit.h < largest) & (visit.S < largest));
         const V slack = x * c * state.inverse_totals, gradient = (c - visit.S) * inverse_c;
         const V least = slack < gradient ? slack : gradient, size = least < 0 ? -least : least;
-        state.violation = visited & (size > state.violation) ? size : state.violation;
+        state.violation = (visited & (size > state.violation)) ? size : state.violation;
 
         const Mask moving = visited & ~state.hard;
         const V moved = moving ? step.x : x;

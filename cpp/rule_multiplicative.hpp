@@ -21,7 +21,7 @@ KLNMF_INLINE double settle_dead_and_measure(const Row<T>& row, RowScratch<T>& sc
     for (std::int64_t k = 0; k < row.fixed.stride; k += Lanes<T>::count) {
         const V c = load(row.fixed.slope + k);
         const V kept = row.fixed.held ? load(row.fixed.held + k) : V{};
-        const V x = (c > 0) | (kept > 0) ? load(scratch.x + k) : V{};
+        const V x = ((c > 0) | (kept > 0)) ? load(scratch.x + k) : V{};
         store(scratch.x + k, x);
         const V slack = x * c * inverse_total;
         const V gradient = (c + l2 * x - load(scratch.S + k)) * load(row.fixed.inverse_slope + k);

@@ -9,9 +9,7 @@
 
 // Vectors wider than the baseline's registers are passed between functions here, which are all
 // inlined.
-#if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wpsabi"
-#endif
 
 namespace klnmf {
 

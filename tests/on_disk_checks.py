@@ -12,7 +12,7 @@ from klnmf.preparing import OnDiskMatrix
 
 def random_counts(n: int, m: int, density: float, seed: int = 0) -> sp.csr_array:
     generator = np.random.default_rng(seed)
-    X = sp.random_array((n, m), density=density, rng=generator, format="csr")
+    X = sp.csr_array(sp.random(n, m, density, random_state=generator))
     X.data = generator.geometric(0.4, X.nnz).astype(np.float32)
     return X
 

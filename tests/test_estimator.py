@@ -8,7 +8,6 @@ from typing import Any
 
 import joblib
 import numpy as np
-import pandas as pd
 import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
@@ -332,6 +331,7 @@ def test_grid_search_finds_the_planted_rank_by_score() -> None:
 
 
 def test_column_transformer_and_names() -> None:
+    pd = pytest.importorskip("pandas", reason="pandas is not installed")
     frame = pd.DataFrame(COUNTS.toarray(), columns=[f"gene {j}" for j in range(40)])
     frame["age"] = np.arange(60.0)
     columns = ColumnTransformer(
@@ -349,6 +349,7 @@ def test_column_transformer_and_names() -> None:
 
 
 def test_pandas_output_and_feature_names() -> None:
+    pd = pytest.importorskip("pandas", reason="pandas is not installed")
     names = [f"word {j}" for j in range(40)]
     frame = pd.DataFrame(COUNTS.toarray(), columns=names, index=[f"doc {i}" for i in range(60)])
     estimator = model().set_output(transform="pandas")

@@ -31,7 +31,7 @@ def fitted(**known: Any) -> KLNMF:
 @pytest.mark.parametrize(
     "known",
     [
-        {"missing": sp.random_array(X.shape, density=0.05, rng=0) > 0},
+        {"missing": sp.csr_array(sp.random(*X.shape, 0.05, random_state=0)) > 0},
         {"sample_weight": np.linspace(0, 2, 60)},
         {"feature_weight": np.linspace(0.5, 2, 25)},
         {"exposure": np.linspace(1, 5, 60), "l1_W": 0.1},

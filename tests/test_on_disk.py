@@ -161,6 +161,7 @@ def test_what_a_matrix_on_disk_says(tmp_path, bible):
 
 
 def test_commands(tmp_path, capsys, monkeypatch):
+    pytest.importorskip("jinja2", reason="reports need jinja2")
     monkeypatch.chdir(tmp_path)
     bible = load_bible()
     table = CountTable(bible.data[:200], bible.sample_names[:200], bible.feature_names)

@@ -223,7 +223,7 @@ def test_parquet_columns_with_dots(tmp_path: Path) -> None:
 
 def test_a_wide_csv_needs_the_memory_of_its_nonzeros(tmp_path: Path) -> None:
     n, m = 1000, 1000
-    X = sp.random_array((n, m), density=0.002, rng=np.random.default_rng(0), format="csr")
+    X = sp.csr_array(sp.random(n, m, 0.002, random_state=0))
     path = tmp_path / "wide.csv"
     pd.DataFrame(np.ceil(X.toarray()).astype(int)).to_csv(path)
     tracemalloc.start()

@@ -277,7 +277,7 @@ def test_page_stays_small_for_large_data(tmp_path: Path, long_names: bool) -> No
     components = np.exp(generator.normal(scale=3.0, size=(n_components, n_features)))
     components[generator.random(components.shape) < 0.7] = 0.0
     W = generator.dirichlet(np.full(n_components, 0.1), size=n_samples)
-    counts = sparse.random_array((n_samples, n_features), density=1e-4, rng=generator)
+    counts = sparse.random(n_samples, n_features, 1e-4, random_state=generator)
     stem = "漢字" * 100 if long_names else "vocabulary"
     path = write_report(
         tmp_path / "report.html",

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 import scipy.sparse as sp
 
@@ -134,8 +133,13 @@ def test_start_at_a_solution_stays_there() -> None:
 )
 def test_start_in_any_container(kind: Any) -> None:
     H = np.array([[1, 1, 0, 1] * 10, [1, 0, 1, 0] * 10, [0, 1, 1, 1] * 10])
-    containers = {"sparse": sp.csc_matrix, "frame": pd.DataFrame, "list": np.ndarray.tolist}
-    given = containers[kind](H) if isinstance(kind, str) else H.astype(kind)
+    if kind == "frame":
+        pd = pytest.importorskip("pandas", reason="pandas is not installed")
+        given = pd.DataFrame(H)
+    elif isinstance(kind, str):
+        given = {"sparse": sp.csc_matrix, "list": np.ndarray.tolist}[kind](H)
+    else:
+        given = H.astype(kind)
     expected = model().fit(COUNTS, H=H.astype(float)).components_
     np.testing.assert_array_equal(model().fit(COUNTS, H=given).components_, expected)
 

@@ -56,8 +56,7 @@ for name in ("remove", "rename", "replace", "unlink"):
 os.open = open_no_folder
 shutil._use_fd_functions = False  # rmtree opens no folders
 folder = sys.argv[1]
-X = sp.random_array((60, 40), density=0.3, rng=np.random.default_rng(0), format="csr")
-X.data = np.ceil(9 * X.data)
+X = sp.csr_array(np.random.default_rng(0).poisson(0.5, (60, 40)).astype(float))
 """
 
 FILES = """

@@ -175,4 +175,4 @@ def _unit_rows(matrix: Any, similarity: Similarity) -> Any:
     entries = shares if similarity == "cosine" else np.sqrt(shares)
     if isinstance(entries, np.ndarray):
         return entries * scale[:, np.newaxis]
-    return sp.csr_array(sp.diags_array(scale) @ entries)
+    return sp.csr_array(entries.multiply(scale[:, np.newaxis]))

@@ -37,7 +37,7 @@ def constraints_on_driver(given: dict[str, Any], X: Any) -> dict[str, Any]:
             blocks, to_csr = value.to_delayed(), dask.delayed(pattern_block)
             sparse = computed([to_csr(block, name) for block in blocks.flat])
             rows = [sparse[i : i + blocks.shape[1]] for i in range(0, blocks.size, blocks.shape[1])]
-            found[name] = sp.csr_array(sp.block_array(rows, format="csr"))
+            found[name] = sp.csr_array(sp.bmat(rows, format="csr"))
         elif is_dask_array(value):
             (found[name],) = computed([value])
     return found
