@@ -47,7 +47,8 @@ def test_fit_saves_what_the_estimator_finds(counts: Path, capsys: Any) -> None:
     assert np.array_equal(saved.W.toarray(), W)
     assert list(saved.sample_names) == SAMPLES
     assert list(saved.feature_names) == WORDS
-    assert saved.metadata["labels"][:2] == ["even", "odd"]
+    assert saved.metadata["label_column"] == "label"
+    assert saved.sample_metadata["label"][:2] == ["even", "odd"]
     assert saved.metadata["input"] == "counts.npz"
     bound = percentage(reference.optimality_gap_)
     assert f"no other W or H could lower the objective by more than {bound}\n" in err
@@ -220,13 +221,14 @@ def test_ctrl_c_saves_a_checkpoint_and_says_how_to_go_on(tmp_path: Path) -> None
         command(*words), cwd=tmp_path, stderr=subprocess.PIPE, text=True
     ) as child:
         assert child.stderr is not None
-        lines = [child.stderr.readline(), child.stderr.readline()]
+        lines = [child.stderr.readline() for _ in range(3)]
         time.sleep(0.3)
         child.send_signal(signal.SIGINT)
         rest = child.stderr.read()
         child.wait(timeout=60)
     assert "3,000 samples" in lines[0]
-    assert lines[1].startswith("iteration 1, ")
+    assert lines[1] == "no feature names: give --column-names FILE\n"
+    assert lines[2].startswith("iteration 1, ")
     assert child.returncode == 130
     assert "Interrupted after" in rest
     assert "klnmf fit big.npz -r 10 --solver mu --tol 0 --max-iter 100000 --resume" in rest
@@ -277,7 +279,8 @@ def test_a_terminal_shows_a_bar(counts: Path) -> None:
 @pytest.mark.parametrize(
     ("path", "stem"),
     [
-        ("a/counts.npz", "counts"),
+        ("a/counts.npz", "a/counts"),
+        ("~/x.csv", f"{Path.home()}/x"),
         ("x.mtx.gz", "x"),
         ("letters/", "letters"),
         ("no_ending", "no_ending"),

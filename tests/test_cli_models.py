@@ -85,7 +85,7 @@ def test_transform_to_stdout_and_to_an_unknown_ending(
     assert code == 0
     assert out.startswith("sample,component_0,component_1,component_2\ndoc0,")
     code, _, err = outcome(capsys, "transform", model, counts, "-o", "W.xlsx")
-    assert code == 1
+    assert code == 2
     assert "W is written as .csv, .tsv, .npz or .npy" in err
 
 

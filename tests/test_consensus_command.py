@@ -132,7 +132,7 @@ def test_result_as_a_picture(counts: Path, capsys: Any) -> None:
     assert outcome(capsys, "consensus", counts, *WORDS, "--plot", "c.png")[0] == 0
     assert Path("c.png").read_bytes().startswith(b"\x89PNG")
     code, _, err = outcome(capsys, "consensus", counts, *WORDS, "--force", "--plot", "c.doc")
-    assert code == 1
+    assert code == 2
     assert "c.doc: a picture is written as .png, .pdf or .svg" in err
 
 

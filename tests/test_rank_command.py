@@ -94,7 +94,7 @@ def test_result_as_json_and_as_a_picture(counts: Path, capsys: Any) -> None:
     assert json.loads(out)["ranks"] == [2, 3]
     assert Path("r.png").read_bytes().startswith(b"\x89PNG")
     code, _, err = outcome(capsys, *words, "--force", "--plot", "r.doc")
-    assert code == 1
+    assert code == 2
     assert "r.doc: a picture is written as .png, .pdf or .svg" in err
 
 

@@ -16,7 +16,7 @@ from klnmf.cli.long_runs import (
     search_options,
 )
 from klnmf.cli.messages import DONE, say
-from klnmf.cli.metadata import columns_of, facts_of
+from klnmf.cli.metadata import facts_of, kept_columns
 from klnmf.cli.numbers import add_numbers, read_numbers
 from klnmf.cli.option_values import natural, none_or_several, positive, several
 from klnmf.cli.options import STARTS, add_n_components, add_output
@@ -34,7 +34,7 @@ EXAMPLES = """\
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of this command."""
     add = parser.add_argument
-    add_output(parser, "model to write (default: DATA's name with .consensus.klnmf)")
+    add_output(parser, "model to write (default: beside DATA, with its name and .consensus.klnmf)")
     add_n_components(parser)
     add("--runs", type=several, default=100, help="number of runs, 2 or more")
     text = (
@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--max-iter", type=natural, default=300, help="maximum number of iterations per run")
     add("--result", metavar="FILE", help="also save all runs, for Consensus.load in Python")
     add_numbers(parser)
-    add_search_options(parser, "run")
+    add_search_options(parser, "run", labels=True)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -84,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
         W=W,
         sample_names=table.row_names,
         feature_names=table.column_names,
-        sample_metadata=columns_of(table),
+        sample_metadata=kept_columns(args, table),
         metadata=facts_of(args, table) | {"consensus": facts},
     )
     if files.result is not None:

@@ -3,7 +3,7 @@
 import argparse
 
 from klnmf.cli.files import check_unused, check_writable
-from klnmf.cli.messages import DONE, say
+from klnmf.cli.messages import DONE, UsageError, say
 from klnmf.cli.options import add_data, add_quiet
 
 SUMMARY = "read counts in one format and write them in another"
@@ -29,7 +29,10 @@ def run(args: argparse.Namespace) -> int:
     from klnmf.readers.formats import format_to_write
 
     output = check_writable(args.output, args.data)
-    format_to_write(output)  # refuses a name without a known ending, before the work
+    try:
+        format_to_write(output)
+    except ValueError as error:  # a name without a known ending
+        raise UsageError(str(error)) from error
     check_unused(output, may_exist=args.force)
     write_counts(read_data(args, is_for_model=False), output)
     say(args, f"written: {output}")

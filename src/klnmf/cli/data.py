@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from klnmf.cli.messages import CommandError, say
-from klnmf.cli.metadata import OPTIONS_OF_FORMATS, given_options
+from klnmf.cli.metadata import OPTIONS_OF_FORMATS, given_options, label_column
 from klnmf.cli.parser import words_for
 from klnmf.data.not_counts import NOT_RAW, NotCountsWarning, transformation_of, warn_of_fractions
 from klnmf.data.sparse_data import view_of
@@ -25,6 +25,8 @@ from klnmf.support.option_names import option
 # How many entries, or rows of a dense matrix, show whether another layer holds counts.
 _ENTRIES_READ = 1 << 14
 _ROWS_READ = 20
+# Columns of metadata that are named.
+_COLUMNS_NAMED = 8
 
 
 class OpenedTable(NamedTuple):
@@ -67,10 +69,30 @@ def read_data(args: argparse.Namespace, *, is_for_model: bool = True) -> CountTa
     table = read_counts(args.data, **given_options(args))
     n, m = table.shape
     say(args, f"{args.data}: {n:,} samples × {m:,} features, {table.X.nnz:,} nonzeros")
+    found = _found(table)
+    if found:
+        say(args, found)
     if is_for_model:
         _name_empty_samples(table, table.X.indptr)
         _warn_of_counts_elsewhere(args, table)
     return table
+
+
+def _found(table: CountTable) -> str:
+    """Line about the names, labels and metadata that were found, and where."""
+    origins = dict(table.origins)
+    if table.labels is not None and "labels" not in origins:
+        column = label_column(table)
+        origins["labels"] = f"{column!r}" if column in table.metadata else "the file"
+    of_what = {"column_names": "feature names", "row_names": "sample names", "labels": "labels"}
+    parts = [f"{what} from {origins[name]}" for name, what in of_what.items() if name in origins]
+    if table.column_names is None:
+        parts.insert(0, f"no feature names: give {option('column_names', 'FILE')}")
+    if table.metadata:
+        more = len(table.metadata) - _COLUMNS_NAMED
+        listed = ", ".join(list(table.metadata)[:_COLUMNS_NAMED])
+        parts.append(f"metadata: {listed}{f' and {more} more' if more > 0 else ''}")
+    return "; ".join(parts)
 
 
 def _name_empty_samples(table: CountTable | OnDiskMatrix, indptr: Any) -> None:

@@ -9,13 +9,13 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from klnmf.cli.messages import CommandError
+from klnmf.cli.messages import CommandError, UsageError
 from klnmf.support.whole_files import writing
 
 # ---- inputs --------------------------------------------------------------------------------------
 
 # Arguments that name a file to read, in the order in which they are checked.
-_INPUTS = ("model", "data", "row_names", "column_names", "rank")
+_INPUTS = ("model", "data", "row_names", "column_names", "component_names", "rank")
 
 
 def check_inputs(args: argparse.Namespace) -> None:
@@ -120,7 +120,7 @@ def check_writable(path: str | Path, *others: str | Path | None) -> Path:
                 f"{target} is read or written by this command already; choose another name."
             )
     if not os.access(folder, os.W_OK):
-        raise CommandError(f"{target}: the folder {folder} is not writable.")
+        raise CommandError(f"{target}: the folder {folder} is not writable; name a file elsewhere.")
     return target
 
 
@@ -130,7 +130,7 @@ def check_output(kind: Kind, path: str | Path, *others: str | Path | None) -> Pa
     if target.suffix.lower() not in kind.endings:
         endings = [ending for ending in kind.endings if ending]
         listed = " or ".join(filter(None, [", ".join(endings[:-1]), endings[-1]]))
-        raise CommandError(f"{target}: {kind.what} is written as {listed}; choose such a name.")
+        raise UsageError(f"{target}: {kind.what} is written as {listed}; choose such a name.")
     return target
 
 
@@ -141,17 +141,19 @@ def check_unused(path: Path, *, may_exist: bool) -> None:
 
 
 def stem_of(path: str) -> str:
-    """Name of a file or folder without its endings: what results are named after.
+    """Path of a file or folder without its endings: results are named after it, and lie beside it.
 
     Examples
     --------
     >>> stem_of("data/counts.mtx.gz"), stem_of("letters/")
-    ('counts', 'letters')
+    ('data/counts', 'letters')
     """
-    name = Path(path).resolve().name if Path(path).name in ("", ".", "..") else Path(path).name
+    given = Path(os.path.expanduser(path))
+    given = given.resolve() if given.name in ("", ".", "..") else given
+    name = given.name
     for ending in (".gz", Path(name.removesuffix(".gz")).suffix):
         name = name.removesuffix(ending) if ending else name
-    return name or "klnmf"
+    return str(given.with_name(name) if name else given / "klnmf")
 
 
 def write_text(path: str | None, text: str) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from klnmf.cli.files import MODEL, PAGE, check_output, check_unused, check_writable, stem_of
 from klnmf.cli.long_runs import Line, interrupted, progress_options
 from klnmf.cli.messages import DONE, CommandError, say
-from klnmf.cli.metadata import columns_of, facts_of, reproduction
+from klnmf.cli.metadata import columns_of, facts_of, kept_columns, reproduction
 from klnmf.cli.numbers import add_numbers, read_numbers
 from klnmf.cli.option_values import natural, nonnegative
 from klnmf.cli.options import (
@@ -47,7 +47,7 @@ _PARAMETERS = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of this command."""
     add = parser.add_argument
-    add_output(parser, "model to write (default: DATA's name with .klnmf)")
+    add_output(parser, "model to write (default: beside DATA, with its name and .klnmf)")
     add_n_components(parser)
     add("--report", metavar="FILE.html", help="also write an HTML report")
     add("--title", help="title of the report")
@@ -128,7 +128,7 @@ def run(args: argparse.Namespace) -> int:
         W=W,
         sample_names=table.row_names,
         feature_names=table.column_names,
-        sample_metadata=columns_of(table),
+        sample_metadata=kept_columns(args, table),
         metadata=metadata,
     )
     if checkpoint is not None:

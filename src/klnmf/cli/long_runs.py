@@ -19,7 +19,7 @@ SECONDS_BETWEEN_LINES = 10.0
 Line = Callable[[dict[str, Any]], str]
 
 
-def add_search_options(parser: argparse.ArgumentParser, what: str) -> None:
+def add_search_options(parser: argparse.ArgumentParser, what: str, *, labels: bool) -> None:
     """Add DATA and the options of a command that runs many fits; ``what`` names one of them."""
     add_seed(parser)
     add = parser.add_argument
@@ -31,7 +31,7 @@ def add_search_options(parser: argparse.ArgumentParser, what: str) -> None:
     text = "start again instead of continuing an interrupted run"
     add("--restart", action="store_true", help=text)
     add_quiet(parser)
-    add_data(parser)
+    add_data(parser, labels=labels)
 
 
 class ProgressLines:

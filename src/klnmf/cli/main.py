@@ -12,8 +12,10 @@ from klnmf.cli.files import check_inputs
 from klnmf.cli.messages import (
     FAILED,
     INTERRUPTED,
+    MISUSED,
     OutputLostError,
     StandardOutput,
+    UsageError,
     notes_of_readers,
     report_error,
     warnings_in_one_line,
@@ -24,7 +26,7 @@ from klnmf.support.option_names import spelled_by
 # Each is a module of this package with SUMMARY, EXAMPLES, add_arguments(parser) and run(args).
 # Libraries are imported inside of functions there, so that --help does not wait for them.
 COMMANDS = (
-    *("rank", "fit", "consensus", "transform", "topics", "evaluate", "report"),
+    *("rank", "fit", "consensus", "transform", "topics", "name", "evaluate", "report"),
     *("convert", "prepare", "info", "demo", "completion"),
 )
 
@@ -99,4 +101,4 @@ def main(arguments: list[str] | None = None) -> int:
             return FAILED
         except Exception as error:
             report_error(error)
-            return FAILED
+            return MISUSED if isinstance(error, UsageError) else FAILED

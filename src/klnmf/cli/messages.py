@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO, Any
 
-DONE, FAILED, INTERRUPTED = 0, 1, 130  # exit codes; argparse has 2 for an invalid command line
+# Exit codes; argparse has 2 for an invalid command line, too.
+DONE, FAILED, MISUSED, INTERRUPTED = 0, 1, 2, 130
 
 # Errors that users can cause. All others are bugs of klnmf.
 EXPECTED = (OSError, ValueError, TypeError, ImportError, MemoryError)
@@ -22,6 +23,10 @@ _FOR_PROGRAMMERS = (DeprecationWarning, PendingDeprecationWarning, FutureWarning
 
 class CommandError(Exception):
     """An error whose text is all that the user needs."""
+
+
+class UsageError(CommandError):
+    """An error in the command line itself, whatever the files hold."""
 
 
 class OutputLostError(CommandError):

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+from klnmf.cli.messages import say
 from klnmf.cli.options import add_data
 from klnmf.cli.parser import words_for
 
@@ -26,6 +27,8 @@ OPTIONS_OF_FORMATS = (
 )
 
 
+# Bytes of metadata of samples that a model keeps.
+MOST_BYTES = 20_000_000
 READING_OPTIONS = ("format", "layer", "transpose", *OPTIONS_OF_FORMATS)
 
 
@@ -33,7 +36,7 @@ def given_options(
     args: argparse.Namespace, names: Sequence[str] = READING_OPTIONS
 ) -> dict[str, Any]:
     """Options for reading DATA that were given."""
-    given = {name: getattr(args, name) for name in names}
+    given = {name: getattr(args, name, None) for name in names}
     return {name: value for name, value in given.items() if value is not None}
 
 
@@ -51,19 +54,59 @@ def facts_of(args: argparse.Namespace, table: CountTable | OpenedTable) -> dict[
         "open_features": table.open_features,
     }
     if table.labels is not None:
-        facts["labels"] = [str(label) for label in table.labels]
+        facts["label_column"] = label_column(table)
     return facts
 
 
 def columns_of(table: CountTable | OpenedTable) -> dict[str, Any]:
-    """Return what is known of each sample: its metadata and, of a text, the beginning."""
+    """Return what is known of each sample: metadata, its label and, of a text, the beginning."""
     from klnmf.readers import CountTable
     from klnmf.saved.columns import EXCERPT
 
-    if not isinstance(table, CountTable):  # prepared matrices have none
-        return {}
+    columns = {} if table.labels is None else {label_column(table): list(table.labels)}
+    if not isinstance(table, CountTable):  # prepared matrices have no more
+        return columns
     excerpts = {} if table.excerpts is None else {EXCERPT: table.excerpts}
-    return {**table.metadata, **excerpts}
+    return {**columns, **table.metadata, **excerpts}
+
+
+def label_column(table: CountTable | OpenedTable) -> str:
+    """Column of metadata that holds the labels, or a name for one that no other column has."""
+    labels, metadata = list(table.labels), getattr(table, "metadata", {})
+    same = [name for name, column in metadata.items() if list(map(str, column)) == labels]
+    return same[0] if same else "labels" if "label" in metadata else "label"
+
+
+def kept_columns(args: argparse.Namespace, table: CountTable | OpenedTable) -> dict[str, Any]:
+    """Return the columns that go into a model file: all, unless they are too large."""
+    columns = columns_of(table)
+    sizes = {name: sum(map(_n_bytes, column)) for name, column in columns.items()}
+    kept, total = set[str](), 0
+    for name in sorted(sizes, key=lambda name: sizes[name]):
+        total += sizes[name]
+        if total <= MOST_BYTES:
+            kept.add(name)
+    left_out = [name for name in columns if name not in kept]
+    if left_out:
+        say(
+            args,
+            f"metadata that are not kept in the model, which holds {MOST_BYTES / 1e6:g} MB of "
+            f"them: {', '.join(left_out)}",
+        )
+    return {name: columns[name] for name in columns if name in kept}
+
+
+def _n_bytes(value: Any) -> int:
+    return len(value) if isinstance(value, str) else 8
+
+
+def labels_of(metadata: dict[str, Any], columns: dict[str, Any]) -> Any:
+    """Return the labels of a model's samples. Metadata of a strange file may be anything."""
+    column = metadata.get("label_column")
+    found = columns.get(column) if isinstance(column, str) else metadata.get("labels")
+    if not isinstance(found, list):
+        return None
+    return ["" if label is None else label for label in found]
 
 
 def stored_reading(metadata: dict[str, Any]) -> dict[str, Any]:

@@ -62,7 +62,9 @@ def take_options(args: argparse.Namespace, saved: SavedModel) -> None:
 def _refuse_other_words(saved: SavedModel) -> None:
     """Refuse words that no option of the command line finds, as a `TopicModel` may have."""
     reading = saved.metadata.get("reading")
-    other = VECTORIZER_OPTIONS.difference(READING_OPTIONS).intersection(reading or ())
+    other = VECTORIZER_OPTIONS.difference(READING_OPTIONS).intersection(
+        reading if isinstance(reading, dict) else ()
+    )
     if other:
         raise CommandError(
             f"the words of the model were counted with {', '.join(sorted(other))}, for which there "

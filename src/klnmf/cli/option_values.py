@@ -101,6 +101,34 @@ def some_ranks(text: str) -> list[int]:
     return sorted(found)
 
 
+@shown_as("NUMBER=NAME")
+def component_name(text: str) -> tuple[int, str]:
+    """Return the number and the name of a component.
+
+    Examples
+    --------
+    >>> component_name("3=The sea")
+    (3, 'The sea')
+    """
+    number, equals, name = text.partition("=")
+    if not equals or not (number.isascii() and number.isdecimal()) or not name.strip():
+        raise argparse.ArgumentTypeError(f"must be like 3='The sea', got {text!r}")
+    return int(number), name.strip()
+
+
+@shown_as("SIZE")
+def memory(text: str) -> str:
+    """Return a size of memory, checked."""
+    from klnmf.data.on_disk.sizes import parse_bytes
+
+    try:
+        parse_bytes(text)
+    except ValueError:
+        problem = f"must be a size of at least 1M, such as 512M or 2G, got {text!r}"
+        raise argparse.ArgumentTypeError(problem) from None
+    return text
+
+
 @shown_as("CHARACTER")
 def delimiter(text: str) -> str:
     r"""Return one character; a tab may be written as \t.

@@ -26,8 +26,8 @@ STARTS = ("samples", "random", "nndsvd")
 DTYPES = ("float32", "float64")
 
 
-def add_data(parser: argparse.ArgumentParser, **more: Any) -> None:
-    """Add DATA and the options for reading it."""
+def add_data(parser: argparse.ArgumentParser, *, labels: bool = True, **more: Any) -> None:
+    """Add DATA and the options for reading it; without labels for commands that use none."""
     parser.add_argument(
         "data",
         metavar="DATA",
@@ -48,7 +48,8 @@ def add_data(parser: argparse.ArgumentParser, **more: Any) -> None:
     add("--transpose", action="store_true", default=None, help=text)
     add("--row-names", metavar="FILE", help="file with the names of the rows, one per line")
     add("--column-names", metavar="FILE", help="file with the names of the columns, one per line")
-    add("--labels", metavar="COLUMN", help="column of obs in an .h5ad file to use as labels")
+    if labels:
+        add("--labels", metavar="COLUMN", help="column of obs in an .h5ad file to use as labels")
     holds = "what a .csv, .tsv or .parquet file holds (default: detected)"
     add("--layout", choices=("table", "triplets"), help=holds)
     add("--columns", type=column_names, help="columns to read from a file of triplets")
@@ -61,7 +62,8 @@ def add_data(parser: argparse.ArgumentParser, **more: Any) -> None:
     text = "field with the text (default: text in .jsonl); reads a .csv, .tsv or .parquet as texts"
     add("--text-field", metavar="NAME", help=text)
     add("--id-field", metavar="NAME", help="field with the names of the documents")
-    add("--label-field", metavar="NAME", help="field with the labels of the documents")
+    if labels:
+        add("--label-field", metavar="NAME", help="field with the labels of the documents")
     add("--pattern", help="names of the files to read in a folder of texts (default: *.txt)")
     text = "leave out texts that cannot be decoded or parsed, with a warning"
     add("--skip-unreadable", action="store_true", default=None, help=text)

@@ -4,6 +4,7 @@ import argparse
 
 from klnmf.cli.messages import DONE, say
 from klnmf.cli.metadata import given_options
+from klnmf.cli.option_values import memory
 from klnmf.cli.options import DTYPES, add_data, add_quiet
 
 SUMMARY = "write a matrix that is larger than memory so that it can be fitted from disk"
@@ -18,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_data(parser)
     add = parser.add_argument
     add("output", metavar="OUT", help="folder to write; named OUT.partial until it is complete")
-    add("--memory", default="2G", metavar="SIZE", help="memory to use, such as 512M")
+    add("--memory", type=memory, default="2G", help="memory to use, such as 512M")
     add("--dtype", choices=DTYPES, help="type of the values (default: as the data)")
     text = "overwrite an existing prepared matrix"
     add("--force", dest="overwrite", action="store_true", help=text)

@@ -27,7 +27,7 @@ EXAMPLES = """\
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of this command."""
     add = parser.add_argument
-    add_output(parser, "result to write (default: DATA's name with .rank.json)")
+    add_output(parser, "result to write (default: beside DATA, with its name and .rank.json)")
     text = "numbers of components to try, such as 1-20,30,40"
     add("--ranks", type=some_ranks, default="1-40", help=text)
     text = "number of folds of samples; each is predicted by a fit to the others"
@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_numbers(parser)
     add_penalties(parser)
     add_threads(parser, "--n-threads")
-    add_search_options(parser, "fold")
+    add_search_options(parser, "fold", labels=False)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from klnmf.cli.files import PAGE, check_output, stem_of
 from klnmf.cli.messages import DONE, CommandError, say
-from klnmf.cli.metadata import columns_of, reproduction
+from klnmf.cli.metadata import columns_of, labels_of, reproduction
 from klnmf.cli.options import add_data, add_matching, add_model, add_output, add_quiet
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ EXAMPLES = """\
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of this command."""
     add_model(parser)
-    add_output(parser, "report to write (default: MODEL's name with .html)")
+    add_output(parser, "report to write (default: beside MODEL, with its name and .html)")
     parser.add_argument("--rank", metavar="FILE", help="also show this result of klnmf rank")
     parser.add_argument("--title", help="title of the report")
     add_quiet(parser)
@@ -40,6 +40,7 @@ def run(args: argparse.Namespace) -> int:
     from klnmf.model_selection import RankSelection
     from klnmf.report import write_report
     from klnmf.saved.columns import EXCERPT
+    from klnmf.saved.naming import stored_component_names
 
     output = f"{stem_of(args.model)}.html" if args.output is None else args.output
     check_output(PAGE, output, args.model, args.data, args.rank)
@@ -48,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
     if rank is not None:
         _check_same_data(args.rank, rank, saved)
     W, X, columns = saved.W, None, dict(saved.sample_metadata)
-    labels, sample_names = saved.metadata.get("labels"), saved.sample_names
+    labels, sample_names = labels_of(saved.metadata, columns), saved.sample_names
     if args.data is not None:
         take_options(args, saved)
         table = read_data(args)
@@ -72,9 +73,7 @@ def run(args: argparse.Namespace) -> int:
         sample_names=sample_names,
         labels=_of_right_length(labels, W.shape[0]),
         documents=[text or "" for text in excerpts] if excerpts else None,
-        component_names=_of_right_length(
-            saved.metadata.get("component_names"), saved.model.n_components_
-        ),
+        component_names=stored_component_names(saved.metadata, W.shape[1]),
         metadata=columns,
         vocabulary="texts" if saved.metadata.get("open_features") is True else None,
         title=args.title,

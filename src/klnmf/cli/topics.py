@@ -34,13 +34,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the top features of each component."""
     from klnmf.cli.models import read_model
+    from klnmf.saved.naming import stored_component_names
     from klnmf.topics import component_shares, format_topics, top_features
 
     form = _form(args)
     saved = read_model(args.model)
     components, names, W = saved.model.components_, saved.feature_names, saved.W
+    titles = stored_component_names(saved.metadata, components.shape[0])
     if form == ".txt":
-        text = format_topics(components, names, n_top=args.top, by=args.by, W=W)
+        text = format_topics(
+            components, names, n_top=args.top, by=args.by, W=W, component_names=titles
+        )
         write_text(args.output, text)
         return DONE
     top = top_features(components, names, n_top=args.top, by=args.by, W=W)
@@ -49,6 +53,7 @@ def run(args: argparse.Namespace) -> int:
         found = [
             {
                 "component": k,
+                **({} if titles is None else {"name": titles[k]}),
                 "share": float(shares[k]),
                 "features": [{"feature": name, args.by: score} for name, score in features],
             }
@@ -56,9 +61,10 @@ def run(args: argparse.Namespace) -> int:
         ]
         write_text(args.output, json.dumps(found, indent=2, ensure_ascii=False))
         return DONE
-    rows: list[list[Any]] = [["component", "share", "rank", "feature", args.by]]
+    column = [] if titles is None else ["name"]
+    rows: list[list[Any]] = [["component", *column, "share", "rank", "feature", args.by]]
     rows += [
-        [k, f"{shares[k]:.6g}", place, str(name), f"{score:.6g}"]
+        [k, *(titles or [])[k : k + 1], f"{shares[k]:.6g}", place, str(name), f"{score:.6g}"]
         for k, features in enumerate(top)
         for place, (name, score) in enumerate(features, start=1)
     ]

@@ -39,6 +39,7 @@ def run(args: argparse.Namespace) -> int:
     """Write W of new samples."""
     from klnmf.cli.data import open_data
     from klnmf.cli.models import read_model, represent, represent_sparsely, take_options
+    from klnmf.saved.naming import stored_component_names
 
     if args.output != "-":
         check_output(FACTOR, args.output, args.model, args.data)
@@ -49,13 +50,19 @@ def run(args: argparse.Namespace) -> int:
     W = (represent_sparsely if args.few_components else represent)(args, saved, table)
     if args.proportions:
         W = saved.model.proportions(W)
-    write_factor(args.output, W, table.row_names)
+    names = stored_component_names(saved.metadata, W.shape[1])
+    write_factor(args.output, W, table.row_names, names)
     if args.output != "-":
         say(args, f"W: {args.output}, {W.shape[0]:,} samples × {W.shape[1]:,} components")
     return DONE
 
 
-def write_factor(path: str, W: Any, sample_names: Sequence[str] | None) -> None:
+def write_factor(
+    path: str,
+    W: Any,
+    sample_names: Sequence[str] | None,
+    component_names: Sequence[str] | None = None,
+) -> None:
     """Write W in the format of the file name: .csv, .tsv, .npz (sparse) or .npy."""
     import numpy as np
     import scipy.sparse as sp
@@ -70,14 +77,17 @@ def write_factor(path: str, W: Any, sample_names: Sequence[str] | None) -> None:
         with writing(check_writable(path)) as file:
             np.save(file, dense(W), allow_pickle=False)
     else:
-        write_rows(path, _rows(W, sample_names), delimiter="\t" if suffix == ".tsv" else ",")
+        rows = _rows(W, sample_names, component_names)
+        write_rows(path, rows, delimiter="\t" if suffix == ".tsv" else ",")
 
 
-def _rows(W: Any, sample_names: Sequence[str] | None) -> Iterator[list[Any]]:
+def _rows(
+    W: Any, sample_names: Sequence[str] | None, component_names: Sequence[str] | None
+) -> Iterator[list[Any]]:
     from klnmf.topics.checks import dense
 
     n_samples, rank = W.shape
-    yield ["sample", *(f"component_{k}" for k in range(rank))]
+    yield ["sample", *(component_names or (f"component_{k}" for k in range(rank)))]
     for i in range(n_samples):
         name = str(i) if sample_names is None else str(sample_names[i])
         yield [name, *(f"{value:.9g}" for value in dense(W[[i]])[0])]

@@ -87,7 +87,7 @@ def _write_names(
         names = as_names(about.get(what), shape[mode], what, ("row", "column")[mode])
         if names is not None:
             names = unique_features(names, whose) if mode == 1 else names
-            (partial / file).write_bytes(one_per_line(names, what))
+            (partial / file).write_bytes(one_per_line(names, what, ""))
             files.append(file)
     return files
 

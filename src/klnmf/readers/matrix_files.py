@@ -70,7 +70,7 @@ class NamedBeside(Format):
         self, path: Path, shape: tuple[int, int], row_names: Any = None, column_names: Any = None
     ) -> dict[str, Any]:
         """Names and labels in the files beside a matrix, or in those that were given."""
-        found: dict[str, Any] = {}
+        found: dict[str, Any] = {"origins": {}}
         for what, given, axis in (
             ("row_names", row_names, 0),
             ("column_names", column_names, 1),
@@ -80,6 +80,7 @@ class NamedBeside(Format):
             if file is not None:
                 of_what = f"{('rows', 'columns')[axis]} of {path.name}"
                 found[what] = read_names(file, shape[axis], of_what)
+                found["origins"][what] = file.name
         return found
 
     def files_beside(self, table: CountTable, path: Path) -> dict[Path, bytes]:
@@ -108,13 +109,13 @@ class NamedBeside(Format):
         return CountStream(lambda limit: file.blocks(), outline, in_order=file.is_rising)
 
 
-def one_per_line(names: Any, what: str) -> bytes:
+def one_per_line(names: Any, what: str, way_out: str = ", or write .h5ad or .parquet") -> bytes:
     """Content of a file of names."""
     for name in names:
         if "\n" in name or "\r" in name:
             raise ValueError(
                 f"{what} has {name!r}, and a name cannot have a line end in a file of one name "
-                "per line. Change the name, or write .h5ad or .parquet."
+                f"per line. Change the name{way_out}."
             )
     return "".join(f"{name}\n" for name in names).encode()
 

@@ -49,6 +49,8 @@ class CountTable:
         Columns with one value per sample, such as the year of a document.
     excerpts : sequence of str, optional
         The beginning of each document, if the samples are texts.
+    origins : mapping of str to str, optional
+        Where names and labels were found, such as {"column_names": "vocab.kos.txt"}.
 
     Attributes
     ----------
@@ -60,6 +62,8 @@ class CountTable:
         What was given, {} if nothing was.
     excerpts : list of str, or None
         What was given.
+    origins : dict
+        What was given, {} if nothing was.
 
     Examples
     --------
@@ -81,6 +85,7 @@ class CountTable:
     column_ids: Any = None
     metadata: Any = None
     excerpts: Any = None
+    origins: Any = None
 
     def __post_init__(self) -> None:
         n_rows, n_columns = _shape(self.X)
@@ -89,6 +94,7 @@ class CountTable:
         self.labels = as_names(self.labels, n_rows, "labels", "row")
         self.column_ids = as_names(self.column_ids, n_columns, "column_ids", "column")
         self.metadata = {str(name): list(column) for name, column in (self.metadata or {}).items()}
+        self.origins = dict(self.origins or {})
         self.excerpts = None if self.excerpts is None else list(self.excerpts)
         for what, column in (self.metadata | {"excerpts": self.excerpts}).items():
             if column is not None and len(column) != n_rows:

@@ -22,6 +22,8 @@ from klnmf.topics.checks import (
 )
 from klnmf.topics.mixture import component_shares
 
+# Characters of the name of a component in a table.
+LONGEST_TITLE = 30
 Ranking = Literal["frex", "weight", "lift", "relevance", "kl"]
 
 
@@ -119,6 +121,7 @@ def format_topics(
     width: int = 88,
     lambda_: float = 0.6,
     frex_weight: float = 0.5,
+    component_names: Names | None = None,
 ) -> str:
     """Return a table of the components as text, largest share of the total mass first.
 
@@ -130,6 +133,8 @@ def format_topics(
         Representation of the samples, for the shares (see `component_shares`) and the ranking.
     width : int, default=88
         Maximum length of a line. Longer lists continue on the next line.
+    component_names : sequence of str, optional
+        Names to show beside the numbers of the components.
 
     Returns
     -------
@@ -148,9 +153,16 @@ def format_topics(
         components, feature_names, n_top, by, W=W, lambda_=lambda_, frex_weight=frex_weight
     )
     shares = component_shares(components, W)
-    lines = ["component  share  top features"]
+    heading, titles = "component  share  ", [""] * len(shares)
+    if component_names is not None:
+        titles = ["name", *checked_names(component_names, len(shares), "component")]
+        titles = [" ".join(title.split())[:LONGEST_TITLE] for title in titles]
+        longest = max(map(len, titles))
+        named, *titles = (f"{title:<{longest}}  " for title in titles)
+        heading += named
+    lines = [f"{heading}top features"]
     for component in np.argsort(-shares, kind="stable"):
-        start = f"{component:>9}  {shares[component]:>5.1%}  "
+        start = f"{component:>9}  {shares[component]:>5.1%}  {titles[component]}"
         words = ", ".join(name for name, _ in topics[component]) or "(empty)"
         lines += textwrap.wrap(
             words,
