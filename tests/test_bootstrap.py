@@ -65,6 +65,15 @@ def test_type_of_the_counts_need_not_be_that_of_the_model(of_model: Any, of_coun
     np.testing.assert_array_equal(*shares)
 
 
+def test_a_model_whose_output_is_a_data_frame(model: KLNMF) -> None:
+    framed = KLNMF(3, random_state=0).set_output(transform="pandas").fit(X)
+    found, expected = (
+        bootstrap(given, X, n_runs=2, n_jobs=1, random_state=0) for given in (framed, model)
+    )
+    np.testing.assert_array_equal(found.components.estimate, expected.components.estimate)
+    np.testing.assert_array_equal(found.proportions.lower, expected.proportions.lower)
+
+
 def test_consensus_of_whole_numbers_can_be_drawn_from() -> None:
     counts = X.astype(np.int64)
     found = consensus(counts, 3, n_runs=4, random_state=0)

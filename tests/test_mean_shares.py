@@ -137,6 +137,8 @@ def test_wrong_groups_are_named() -> None:
         of(["2020-01-01"], every="century")
     with pytest.raises(ValueError, match=r"every='year' needs times.*got 'winter'"):
         of(["2020-01-01", "winter"], every="year")
+    with pytest.raises(ValueError, match=r"every='year' needs times.*got inf"):
+        of([2020.0, np.inf], every="year")
     with pytest.raises(ValueError, match="confidence_level must be between 0 and 1"):
         of(["a"], confidence_level=95)
 

@@ -116,6 +116,17 @@ def test_in_a_pipeline_with_names_of_topics(model: TopicModel) -> None:
     frame = topics.fit_transform(pd.Series(TEXTS))
     assert list(frame.columns) == topics.topic_names_ == list(topics.get_feature_names_out())
     assert topics.topic_names_ == model.topic_names_
+    similar = topics.similar_documents(text="ship and sea")
+    assert similar["distance"].tolist() == (
+        model.similar_documents(text="ship and sea")["distance"].tolist()
+    )
+
+
+def test_w_is_an_array_whatever_the_output_of_nmf(model: TopicModel) -> None:
+    framed = model_of_themes(nmf=KLNMF().set_output(transform="pandas"))
+    assert isinstance(framed.W_, np.ndarray)
+    np.testing.assert_array_equal(framed.W_, model.W_)
+    np.testing.assert_array_equal(framed.transform(TEXTS[:3]), model.transform(TEXTS[:3]))
 
 
 @pytest.mark.parametrize(
@@ -137,7 +148,7 @@ def test_wrong_parameters_are_refused(parameters: dict[str, Any], message: str) 
 
 
 def test_the_number_of_topics_is_chosen() -> None:
-    model = model_of_themes(n_topics=range(1, 6))
+    model = model_of_themes(n_topics=np.arange(1, 6))
     assert model.rank_selection_ is not None
     assert model.rank_selection_.best_rank == len(model.topic_names_) == 3
     assert "3, chosen from 1 to 5 by held-out deviance" in model.summary()
@@ -227,6 +238,8 @@ def test_typical_documents(model: TopicModel) -> None:
     first = int(table["document"][0].split()[1])
     assert table["share"][0] == pytest.approx(model.shares_[first, sea])
     assert TEXTS[first].startswith(table["excerpt"][0][:150])
+    with pytest.raises(ValueError, match="n must be a whole number of at least 1; got -1"):
+        model.typical_documents(sea, n=-1)
 
 
 def test_similar_documents(model: TopicModel) -> None:
@@ -241,6 +254,8 @@ def test_similar_documents(model: TopicModel) -> None:
     assert model.similar_documents(-90).equals(table)
     by_text = model.similar_documents(text="judge and jury", n=3)
     assert by_text["theme"].tolist() == ["law"] * 3
+    with pytest.raises(ValueError, match="n must be a whole number of at least 1; got -1"):
+        model.similar_documents(0, n=-1)
 
 
 @pytest.mark.parametrize("given", [{}, {"document": 1, "text": "sea"}])
@@ -287,7 +302,7 @@ def test_chart_over_a_column(model: TopicModel) -> None:
     ax = model.plot_over("date", every="year", topics=["The first", 2])
     labels = [text.get_text() for text in ax.get_legend().get_texts()]
     plt.close("all")
-    assert sorted(labels) == sorted(["The first", model.topic_names_[2]])
+    assert sorted(labels) == ["0  The first", f"2  {model.topic_names_[2]}"]
 
 
 def test_summary_says_what_a_paper_says(model: TopicModel) -> None:

@@ -20,7 +20,7 @@ from klnmf.topic_model.seeds import checked_seeds, seeded_start, seeded_zeros
 from klnmf.topic_model.words import reading_of
 from klnmf.topics.checks import dense
 
-AUTO = range(1, 41)
+MOST_TOPICS = 40  # of n_topics="auto"
 
 
 class Fit(NamedTuple):
@@ -66,6 +66,7 @@ def _settings(model: Any) -> KLNMF:
     if not (model.nmf is None or isinstance(model.nmf, KLNMF)):
         raise TypeError(f"nmf must be a KLNMF, got {model.nmf!r}.")
     nmf = KLNMF() if model.nmf is None else clone(model.nmf)
+    nmf.set_output(transform="default")  # W_ is an array, whatever `transform` returns
     for name in ("n_threads", "random_state"):
         if getattr(model, name) is not None:
             nmf.set_params(**{name: getattr(model, name)})
@@ -78,13 +79,13 @@ def _settings(model: Any) -> KLNMF:
 
 def _selection(model: Any, nmf: KLNMF, X: Any) -> RankSelection | None:
     """Choose the number of topics, if it is to be chosen."""
-    ranks = AUTO if isinstance(model.n_topics, str) else model.n_topics
-    if isinstance(model.n_topics, str) and model.n_topics != "auto":
-        raise ValueError(f'n_topics must be a number, "auto" or numbers, got {model.n_topics!r}.')
+    ranks = model.n_topics
     if isinstance(ranks, Integral | float):
         return None
-    if model.n_topics == "auto":
-        ranks = range(1, min(max(AUTO), *X.shape) + 1)
+    if isinstance(ranks, str):
+        if ranks != "auto":
+            raise ValueError(f'n_topics must be a number, "auto" or numbers, got {ranks!r}.')
+        ranks = range(1, min(MOST_TOPICS, *X.shape) + 1)
     penalties = ("l1_W", "l2_W", "l1_H", "l2_H")
     shared = (*penalties, "n_threads", "random_state", "feature_weight")
     options: dict[str, Any] = {name: getattr(nmf, name) for name in shared}

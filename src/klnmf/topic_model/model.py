@@ -174,8 +174,7 @@ class TopicModel(TopicViews, TransformerMixin, BaseEstimator):
             Rows that sum to 1, or zeros for a text without known words.
         """
         check_is_fitted(self, "nmf_")
-        X = self.vectorizer_.transform(corpus_of(texts, text).texts)
-        return self._shares(self.nmf_.transform(X))
+        return self._shares_in(corpus_of(texts, text).texts)
 
     def fit_transform(
         self, texts: Any, y: Any = None, *, text: str | None = None, metadata: Any = None

@@ -9,6 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 from klnmf.estimators.kl_nmf import KLNMF
 from klnmf.saved.columns import EXCERPT
 from klnmf.support.array_types import Array, FloatArray
+from klnmf.support.number_checks import checked_whole
 from klnmf.support.result_tables import Column, ResultTable, ShownBelowDiagram, badge
 from klnmf.topic_model import tables
 from klnmf.topics import mean_shares, plsi_probabilities, top_features
@@ -30,7 +31,6 @@ class TopicViews(ShownBelowDiagram):
     excerpts_: list[Any]
     metadata_: dict[str, list[Any]]
     fit_facts_: dict[str, Any]
-    transform: Any
 
     @property
     def shares_(self) -> FloatArray:
@@ -101,6 +101,7 @@ class TopicViews(ShownBelowDiagram):
         pandas.DataFrame
         """
         check_is_fitted(self, "nmf_")
+        n = checked_whole("n", n)
         mixture = plsi_probabilities(dense(self.W_), dense(self.nmf_.components_))
         about = (self._number(topic), n, self.document_names_)
         return tables.typical_table(mixture, *about, self._with_excerpts())
@@ -127,10 +128,11 @@ class TopicViews(ShownBelowDiagram):
         pandas.DataFrame
         """
         shares = self.shares_
+        n = checked_whole("n", n)
         if (document is None) == (text is None):
             raise ValueError("Pass either a document of the fit (number or name) or text=...")
         place = None if document is None else self._document(document)
-        one = self.transform([text])[0] if place is None else shares[place]
+        one = self._shares_in([text])[0] if place is None else shares[place]
         if not one.any():
             what = "The text" if place is None else self.document_names_[place]
             raise ValueError(f"{what} has no words of the vocabulary, so there is nothing alike.")
@@ -208,6 +210,9 @@ class TopicViews(ShownBelowDiagram):
         return badge(state, is_good=self.fit_facts_["converged"]) + table
 
     # ---- inside ----------------------------------------------------------------------------------
+
+    def _shares_in(self, texts: Sequence[Any]) -> FloatArray:
+        return self._shares(self.nmf_.transform(self.vectorizer_.transform(texts)))
 
     def _shares(self, W: Any) -> FloatArray:
         return self.nmf_.proportions(W)

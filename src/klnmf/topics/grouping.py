@@ -131,7 +131,7 @@ def _iso_text(value: Any, *, with_years: bool) -> str | None:
     """Return a time as ISO 8601 without a time zone; None if it is no time."""
     if isinstance(value, np.datetime64):
         return str(value)
-    if with_years and isinstance(value, int | float | np.number) and value == int(value):
+    if with_years and isinstance(value, int | float | np.number) and float(value).is_integer():
         value = f"{int(value):04d}"
     text = value.isoformat() if hasattr(value, "isoformat") else value
     if not isinstance(text, str):

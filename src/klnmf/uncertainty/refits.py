@@ -53,6 +53,7 @@ def refits(
         run=RunOptions(progress=False),
         **of_components,
     )
+    estimator.set_output(transform="default")
 
     def refit(run: int) -> Refit:
         generator = np.random.default_rng([seed, run])
