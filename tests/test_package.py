@@ -137,3 +137,15 @@ def test_a_tag_is_released_only_if_all_files_name_its_version() -> None:
         f"{name} names version" in found.stderr
         for name in ("pyproject.toml", "CHANGELOG.md", "CITATION.cff", "recipe/recipe.yaml")
     )
+
+
+def test_workflows_run_targets_that_exist() -> None:
+    root = Path(__file__).parents[1]
+    makefile = root.joinpath("Makefile").read_text(encoding="utf-8")
+    targets = set(re.findall(r"^([a-z0-9-]+):.*##", makefile, re.MULTILINE))
+    workflows = [file.read_text("utf-8") for file in root.glob(".github/workflows/*.yml")]
+    called = {name for text in workflows for name in re.findall(r"run: make ([a-z0-9-]+)", text)}
+    assert {"pytest", "wheel", "sdist", "docs", "fuzz", "check-version"} <= called
+    assert called <= targets
+    others = [line for text in workflows for line in re.findall(r"run: (?!make )(.*)", text)]
+    assert others == [".ci/run"]

@@ -26,6 +26,7 @@ BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", README, flags=re.MULTILINE | re.DO
 # Set-up of a checkout, which has been done where tests run.
 NOT_RUN = ["make demo"]
 # A line of each block that is run, by which its test finds it.
+THREE_LINES = "W = model.fit_transform(X)"
 OF_TEXTS = "TopicModel(n_topics=20"
 IN_PYTHON = "bible = load_bible()"
 AT_THE_COMMAND_LINE = "klnmf topics letters.klnmf"
@@ -44,7 +45,7 @@ def working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_every_block_is_run_or_left_out_on_purpose() -> None:
-    known = [*NOT_RUN, OF_TEXTS, IN_PYTHON, AT_THE_COMMAND_LINE, WITH_SCANPY]
+    known = [*NOT_RUN, THREE_LINES, OF_TEXTS, IN_PYTHON, AT_THE_COMMAND_LINE, WITH_SCANPY]
     for _, text in BLOCKS:
         assert sum(line in text for line in known) == 1, text
     assert len(BLOCKS) == len(known)
@@ -71,6 +72,13 @@ def test_local_links_lead_somewhere() -> None:
 
 
 # ---- the blocks ----------------------------------------------------------------------------------
+
+
+def test_three_lines_fit() -> None:
+    names: dict[str, Any] = {"X": simulate_counts(60, 40, 3, random_state=0).X}
+    exec(block_with(THREE_LINES, "python"), names)
+    assert names["W"].shape == (60, 20)
+    assert names["model"].converged_
 
 
 def test_topics_of_texts(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
