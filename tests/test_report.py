@@ -19,14 +19,13 @@ from sklearn.decomposition import NMF
 from klnmf import KLNMF
 from klnmf.datasets import load_bible
 from klnmf.support.percentages import percentage
-from klnmf.topics import mean_shares
+from klnmf.topics import mean_shares, name_components
 from report_models import HOSTILE, model_of, random_factors, written_example
 
 pytest.importorskip("jinja2")
 
 from klnmf.report import write_report
 from klnmf.report.gathering import (
-    FIRST_WEIGHT,
     LONGEST_EXCERPT,
     MOST_SAMPLES,
     RELEVANCE_WEIGHTS,
@@ -221,18 +220,17 @@ def test_words_are_enough_for_every_setting_of_the_slider(tmp_path: Path) -> Non
             assert set(used[relevance > threshold + 3e-4]) <= set(embedded)
 
 
-def test_names_of_topics_are_their_most_relevant_words(tmp_path: Path) -> None:
+def test_names_of_topics_are_those_of_plots_and_models(tmp_path: Path) -> None:
     components = np.array([[5.0, 3.0, 2.0, 0.0], [4.0, 0.0, 0.0, 4.0]])
-    names = ["common", "sea", "ship", "corn"]
-    data = report_of(tmp_path, components, np.eye(2), feature_names=names).data
-    first, second = data["topics"]
-    assert (first["id"], second["id"]) == (0, 1)
-    relevance = {
-        name: FIRST_WEIGHT * np.log(p) + (1 - FIRST_WEIGHT) * np.log(p / q)
-        for name, p, q in zip(names, [0.5, 0.3, 0.2], [9 / 18, 3 / 18, 2 / 18], strict=False)
-    }
-    assert first["name"] == ", ".join(sorted(relevance, key=lambda name: -relevance[name]))
-    assert second["name"].split(", ")[0] == "corn"
+    words = ["common", "sea", "ship", "corn"]
+    data = report_of(tmp_path, components, np.eye(2), feature_names=words).data
+    names = [topic["name"] for topic in data["topics"]]
+    assert names == name_components(components, words)
+    assert [name.split(", ")[0] for name in names] == ["sea", "corn"]
+    data = report_of(
+        tmp_path, components, np.eye(2), feature_names=words, component_names=["Ships", " "]
+    ).data
+    assert [topic["name"] for topic in data["topics"]] == ["Ships", names[1]]
 
 
 def test_samples_are_bounded_and_every_label_is_drawn(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from sklearn.utils.estimator_checks import check_estimator
 import klnmf
 from klnmf import KLNMF, TopicModel
 from klnmf.objective import kl_divergence
-from klnmf.topics import coherence, mean_shares
+from klnmf.topics import coherence, mean_shares, name_components, top_features
 from topic_texts import MAIN, TEXTS, THEMES, model_of_themes, topic_about
 
 
@@ -189,6 +189,8 @@ def test_topic_words(model: TopicModel) -> None:
     sea = topic_about(model, "sea")
     assert {word for word, _ in model.topic_words(sea, 8)} == set(THEMES["sea"])
     assert model.topic_words(model.topic_names_[sea]) == model.topic_words()[sea]
+    assert model.topic_words() == top_features(model.nmf_.components_, model.words_)
+    assert model.topic_names_ == name_components(model.nmf_.components_, model.words_)
     by_weight = [score for _, score in model.topic_words(sea, 5, by="weight")]
     assert by_weight == sorted(by_weight, reverse=True)
     with pytest.raises(ValueError, match="no topic 3: topics are numbers from 0 to 2"):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from klnmf.topics import component_shares, format_topics, top_features
+from klnmf.topics import component_shares, format_topics, name_components, top_features
 
 RANKINGS = ["weight", "lift", "relevance", "frex", "kl"]
 
@@ -191,3 +191,18 @@ def test_words_of_a_component_without_use_are_infinitely_distinctive() -> None:
 def test_representation_must_have_one_column_per_component() -> None:
     with pytest.raises(ValueError, match=r"one column per component \(3\); got shape \(1, 2\)"):
         component_shares(COMPONENTS, np.ones((1, 2)))
+
+
+def test_components_are_named_by_their_top_features() -> None:
+    H = [[5, 3, 2, 1, 0], [4, 0, 0, 0, 4], [0, 0, 0, 0, 0], [4, 0, 0, 0, 4]]
+    words = ["common", "sea", "s" * 30, "rare", "corn"]
+    names = name_components(H, words)
+    top = [[name for name, _ in features] for features in top_features(H, words, 3)]
+    assert names[1] == ", ".join(top[1])
+    assert names[0].split(", ") == [name.replace("s" * 30, "s" * 23 + "…") for name in top[0]]
+    assert "…" in names[0]
+    assert names[2:] == ["(empty)", f"{names[1]} (2)"]
+
+
+def test_names_of_components_differ_even_from_numbered_ones() -> None:
+    assert name_components([[1, 0], [0, 1], [1, 0]], ["a", "a (2)"]) == ["a", "a (2)", "a (3)"]

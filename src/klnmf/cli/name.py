@@ -94,7 +94,7 @@ def _named(
 ) -> list[str] | None:
     """Names of all components: given, kept from before, or else the leading features."""
     from klnmf.saved.naming import stored_component_names
-    from klnmf.topic_model.tables import names_by_words
+    from klnmf.topics import name_components
 
     if not chosen and all_names is None:
         return None
@@ -103,10 +103,10 @@ def _named(
     if wrong:
         raise CommandError(f"there is no component {wrong[0]}: they are 0 to {n - 1}.")
     names = all_names or stored_component_names(saved.metadata, n)
-    if names is None and saved.feature_names is None:
-        names = [f"component {k}" for k in range(n)]
+    if names is None and saved.feature_names is not None:
+        names = name_components(saved.model.components_, saved.feature_names)
     elif names is None:
-        names = names_by_words(saved.model.components_, saved.feature_names, saved.W)
+        names = [f"component {k}" for k in range(n)]
     names = [chosen.get(k, name).strip() for k, name in enumerate(names)]
     for k, name in enumerate(names):
         if not name:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from klnmf.support.optional_packages import require
 from klnmf.topics.checks import Names, checked_components, checked_names
-from klnmf.topics.features import top_features
+from klnmf.topics.features import name_components
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -94,7 +94,6 @@ def component_labels(
     feature_names: Names | None,
     component_names: Names | None = None,
     *,
-    n_words: int = 3,
     numbered: bool = True,
 ) -> list[str]:
     """Label each component with its number and its name, or else its leading features."""
@@ -103,8 +102,7 @@ def component_labels(
         given = checked_names(component_names, n_components, "component")
         names = [shortened(name) for name in given]
     elif feature_names is not None:
-        topics = top_features(components, feature_names, n_top=n_words)
-        names = [", ".join(shortened(name) for name, _ in topic) or "(empty)" for topic in topics]
+        names = name_components(components, feature_names)
     else:
         return [str(k) for k in range(n_components)]
     return [f"{k}  {name}" for k, name in enumerate(names)] if numbered else names

@@ -13,11 +13,9 @@ from klnmf.data.validation import check_counts
 from klnmf.report.columns import shares_by_column
 from klnmf.report.measures import (
     DECIMALS,
-    WordScores,
     effective_words,
     exclusivity,
     leading_at_any_weight,
-    most_relevant,
     topic_positions,
     typical_samples,
     word_scores,
@@ -26,7 +24,7 @@ from klnmf.report.plain_text import plain_text
 from klnmf.report.vocabulary import Terms, terms_of
 from klnmf.report.word_index import word_index
 from klnmf.support.array_types import Array
-from klnmf.topics import Probabilities, plsi_probabilities
+from klnmf.topics import Probabilities, name_components, plsi_probabilities
 from klnmf.topics.checks import checked_components, checked_names, checked_representation, dense
 from klnmf.topics.grouping import groups_of, is_missing
 
@@ -43,7 +41,6 @@ SMALLEST_SHARE = 0.002
 LONGEST_WORD = 60
 LONGEST_NAME = 80
 LONGEST_EXCERPT = 160
-WORDS_IN_NAME = 3
 NO_LABEL = "(no label)"
 
 
@@ -191,13 +188,14 @@ def _topics(
     largest = probabilities.component_given_sample.argmax(axis=1)[probabilities.sample > 0.0]
     largest_in = np.bincount(largest, minlength=len(scores))
     breadth, alone = effective_words(probabilities), exclusivity(probabilities)
+    names = _topic_names(described)
     topics = []
     for k in np.argsort(-probabilities.component, kind="stable"):
         places = kept[k]
         topics.append(
             {
                 "id": int(k),
-                "name": _topic_name(described, int(k), scores[k]),
+                "name": names[k],
                 "size": _rounded(probabilities.component[k]),
                 "leading": int(largest_in[k]),
                 "breadth": _rounded(breadth[k]),
@@ -211,13 +209,12 @@ def _topics(
     return index.entries, topics
 
 
-def _topic_name(described: Described, k: int, scores: WordScores) -> str:
-    """Name of a topic, or else its top words, which name it everywhere on the page."""
-    if described.component_names is not None and described.component_names[k].strip():
-        return plain_text(described.component_names[k], LONGEST_NAME)
-    places = most_relevant(scores, FIRST_WEIGHT, WORDS_IN_NAME)
-    leading = [plain_text(described.words[j], 24) for j in scores.columns[places]]
-    return ", ".join(leading) or "(empty)"
+def _topic_names(described: Described) -> list[str]:
+    """Names of the topics, or else their top words, which name them everywhere on the page."""
+    given = described.component_names or [""] * len(described.components)
+    by_words = name_components(described.components, described.words)
+    names = (name if name.strip() else words for name, words in zip(given, by_words, strict=True))
+    return [plain_text(name, LONGEST_NAME) for name in names]
 
 
 # ---- samples -------------------------------------------------------------------------------------

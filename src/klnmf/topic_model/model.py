@@ -18,10 +18,9 @@ from klnmf.topic_model.corpus import corpus_of
 from klnmf.topic_model.files import load_topic_model, save_topic_model
 from klnmf.topic_model.fitting import facts_of, fitted_model, merge_in_words, statement
 from klnmf.topic_model.merging import groups_of_topics, merged_model
-from klnmf.topic_model.tables import names_by_words
 from klnmf.topic_model.views import TopicViews
 from klnmf.topic_model.words import OPTIONS, counted, vectorizer_of
-from klnmf.topics import coherence
+from klnmf.topics import coherence, name_components
 
 
 class TopicModel(TopicViews, TransformerMixin, BaseEstimator):
@@ -330,7 +329,7 @@ class TopicModel(TopicViews, TransformerMixin, BaseEstimator):
         """Set what follows from a model and its W."""
         self.nmf_, self.vectorizer_, self.W_, self.counts_ = nmf, vectorizer, W, counts
         self.words_ = vectorizer.get_feature_names_out()
-        self.topic_names_ = names_by_words(nmf.components_, self.words_, W)
+        self.topic_names_ = name_components(nmf.components_, self.words_)
         self.coherence_: FloatArray = (
             np.full(len(self.topic_names_), np.nan)
             if counts is None

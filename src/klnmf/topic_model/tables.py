@@ -13,29 +13,13 @@ from klnmf.topics import Probabilities, top_features
 from klnmf.topics.mixture import component_shares
 
 Columns = Mapping[str, Any]
-WORDS_IN_NAME = 3
-
-
-def names_by_words(components: Any, words: Any, W: Any) -> list[str]:
-    """Name topics by their three most relevant words; names that repeat get a number.
-
-    >>> names_by_words([[1, 0], [1, 0]], ["sea", "corn"], [[1, 2]])
-    ['sea', 'sea (2)']
-    """
-    leading = top_features(components, words, WORDS_IN_NAME, by="relevance", W=W)
-    names, seen = [], dict[str, int]()
-    for features in leading:
-        name = ", ".join(word for word, _ in features) or "(empty)"
-        seen[name] = seen.get(name, 0) + 1
-        names.append(name if seen[name] == 1 else f"{name} ({seen[name]})")
-    return names
 
 
 def topics_table(
     names: Sequence[str], components: Any, words: Any, W: Any, coherence: FloatArray
 ) -> Any:
     """Return one row per topic."""
-    leading = top_features(components, words, 10, by="relevance", W=W)
+    leading = top_features(components, words)
     shares = component_shares(components, W)
     main = main_topics(np.asarray(W) * np.asarray(components).sum(axis=1))
     return table_frame(

@@ -14,6 +14,7 @@ from klnmf.support.result_tables import Column, ResultTable, ShownBelowDiagram, 
 from klnmf.topic_model import tables
 from klnmf.topics import mean_shares, plsi_probabilities, top_features
 from klnmf.topics.checks import dense
+from klnmf.topics.features import Ranking
 from klnmf.topics.mixture import component_shares
 
 
@@ -43,7 +44,7 @@ class TopicViews(ShownBelowDiagram):
         """The topics as a DataFrame, one row each.
 
         ``share`` is the part of all words that come from the topic, ``n_documents`` the number of
-        documents whose main topic it is; the words are ranked by relevance.
+        documents whose main topic it is; the words are those of `topic_words`.
         """
         check_is_fitted(self, "nmf_")
         components = dense(self.nmf_.components_)
@@ -62,7 +63,7 @@ class TopicViews(ShownBelowDiagram):
         )
 
     def topic_words(
-        self, topic: int | str | None = None, n: int = 10, by: Any = "relevance"
+        self, topic: int | str | None = None, n: int = 10, by: Ranking = "frex"
     ) -> list[Any]:
         """Return the leading words of a topic with their scores, or those of all topics.
 
@@ -72,7 +73,7 @@ class TopicViews(ShownBelowDiagram):
             Number or name of a topic; None is all topics.
         n : int, default=10
             Number of words.
-        by : {"relevance", "weight", "frex", "lift", "kl"}, default="relevance"
+        by : {"frex", "weight", "lift", "relevance", "kl"}, default="frex"
             How words are ranked, see `klnmf.topics.top_features`.
 
         Returns

@@ -2,7 +2,7 @@
 
 from klnmf.topics.co_occurrence import coherence
 from klnmf.topics.distances import intertopic_coordinates, jensen_shannon_distances
-from klnmf.topics.features import format_topics, top_features
+from klnmf.topics.features import format_topics, name_components, top_features
 from klnmf.topics.matching import ComponentMatch, component_similarity, match_components
 from klnmf.topics.mixture import (
     Probabilities,
@@ -27,6 +27,7 @@ __all__ = [
     "match_components",
     "match_reference",
     "mean_shares",
+    "name_components",
     "plsi_probabilities",
     "pyldavis_arguments",
     "top_features",

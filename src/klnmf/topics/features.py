@@ -4,6 +4,7 @@ import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain, count
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -24,6 +25,8 @@ from klnmf.topics.mixture import component_shares
 
 # Characters of the name of a component in a table.
 LONGEST_TITLE = 30
+_FEATURES_IN_NAME = 3
+_LONGEST_IN_NAME = 24  # characters of a feature
 Ranking = Literal["frex", "weight", "lift", "relevance", "kl"]
 
 
@@ -173,6 +176,40 @@ def format_topics(
             break_on_hyphens=False,
         )
     return "\n".join(lines)
+
+
+def name_components(components: Any, feature_names: Names) -> list[str]:
+    """Name components by their three top features, as plots, reports and `klnmf.TopicModel` do.
+
+    Parameters
+    ----------
+    components : array-like or sparse matrix of shape (n_components, n_features)
+        Nonnegative components.
+    feature_names : sequence of str
+        Names of the features. Long ones are cut.
+
+    Returns
+    -------
+    list of str
+        Different names: those that repeat get a number.
+
+    Examples
+    --------
+    >>> from klnmf.topics import name_components
+    >>> name_components([[3, 2, 0], [0, 0, 1], [2, 3, 0], [0, 0, 2]], ["sea", "ship", "corn"])
+    ['sea, ship', 'corn', 'ship, sea', 'corn (2)']
+    """
+    names, taken = [], set[str]()
+    for features in top_features(components, feature_names, _FEATURES_IN_NAME):
+        leading = ", ".join(_cut(feature) for feature, _ in features) or "(empty)"
+        numbered = (f"{leading} ({number})" for number in count(2))
+        names.append(next(name for name in chain([leading], numbered) if name not in taken))
+        taken.add(names[-1])
+    return names
+
+
+def _cut(name: str) -> str:
+    return name if len(name) <= _LONGEST_IN_NAME else name[: _LONGEST_IN_NAME - 1] + "…"
 
 
 @dataclass(frozen=True)
