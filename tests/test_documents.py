@@ -242,6 +242,14 @@ def test_what_is_refused_as_a_whole(tmp_path: Path) -> None:
     refused(tmp_path / "a.parquet", "there is no field 'x'", text_field="x")
 
 
+def test_advice_on_encodings(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    for encoding in ("utf-16", "latin-1"):
+        path.write_text("text,id\nmärz,1\n", encoding=encoding)
+        refused(path, f"name it, for example encoding='{encoding}'", text_field="text")
+        assert read_documents(path, text_field="text", encoding=encoding).texts == ["märz"]
+
+
 def test_names_that_cannot_be_stored_are_mended(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text('{"text": "sea \\ud800", "id": "\\udcff", "k\\ud800": "\\ud800"}\n')

@@ -80,15 +80,21 @@ def _entry(folder: Path, format: str) -> Path:
     return min((path for path in found if not path.name.endswith(beside)), default=folder / "none")
 
 
+# Triplets are documents too, if their names are the texts.
+_TEXTS: tuple[dict[str, Any], ...] = (
+    {"text_field": "column", "id_field": "row"},
+    {"text_field": "column", "skip_unreadable": True, "min_df": 2},
+)
 _OPTIONS: dict[str, tuple[dict[str, Any], ...]] = {
     "10x": ({"feature_names": "id"},),
     "10x-h5": ({"feature_names": "id"},),
     "h5ad": ({"layer": "raw"}, {"layer": "counts", "labels": "label"}),
     "loom": ({"layer": "spliced"},),
-    "jsonl": ({"id_field": "id", "label_field": "label"},),
-    "csv": ({"layout": "table"}, {"layout": "triplets"}),
-    "tsv": ({"layout": "table"}, {"layout": "triplets"}),
-    "parquet": ({"layout": "table"}, {"layout": "triplets"}),
+    "texts": ({"skip_unreadable": True, "normalize": "NFKC"},),
+    "jsonl": ({"id_field": "id", "label_field": "label"}, {"skip_unreadable": True}),
+    "csv": ({"layout": "table"}, {"layout": "triplets"}, *_TEXTS),
+    "tsv": ({"layout": "table"}, {"layout": "triplets"}, *_TEXTS),
+    "parquet": ({"layout": "table"}, {"layout": "triplets"}, *_TEXTS),
     "svmlight": ({"zero_based": True},),
 }
 

@@ -20,6 +20,7 @@ EXTRAS = {
     "plots": ("matplotlib",),
     "report": ("jinja2",),
     "files": ("anndata", "h5py", "pandas", "pyarrow"),
+    "texts": ("stop_words",),
     "anndata": ("anndata",),
     "dataframes": ("pandas",),
     "datasets": ("pooch", "requests"),

@@ -174,7 +174,7 @@ class Gathering:
 
     def _what(self, error: ReadError) -> str:
         """Place and problem, without the path that all of them have."""
-        return str(error).removeprefix(f"{self.path}, ").removeprefix(f"{self.path}/").rstrip(".")
+        return str(error).removeprefix(str(self.path)).lstrip(",:/ ").rstrip(".")
 
 
 def excerpt_of(text: str) -> str:

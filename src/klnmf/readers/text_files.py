@@ -304,7 +304,8 @@ def _csv_records(
             if "end of data" in str(error) or "field limit" in str(error):
                 problem = "a quotation mark is opened here and not closed."
                 raise ReadError(path, problem, line) from error
-            found = ReadError(path, f"the record cannot be parsed: {error}.", line)
+            why = str(error).partition(" - ")[0]  # what follows is advice for programmers
+            found = ReadError(path, f"the record cannot be parsed: {why}.", line)
         else:
             found = _not_text(path, line, delimiter.join(fields), encoding) or fields
         finally:

@@ -253,9 +253,10 @@ def not_text(path: Path, bad: bytes, encoding: str | None, line: int) -> ReadErr
     """Error of bytes that are not text; ``encoding`` is None for files that must be UTF-8."""
     advice = "This file must be UTF-8: convert it, for example with iconv."
     if encoding is not None:
+        likely = "utf-16" if bad[:2] in (b"\xff\xfe", b"\xfe\xff") else "latin-1"
         advice = (
             "If all files to be read are in another encoding, name it, for example "
-            f"{option('encoding', 'latin-1')}. If this one alone is, convert it to "
+            f"{option('encoding', likely)}. If this one alone is, convert it to "
             f"{encoding}, for example with iconv."
         )
     return ReadError(path, f"{bad!r} is not {encoding or 'utf-8'} text. {advice}", line)
