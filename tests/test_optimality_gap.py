@@ -229,3 +229,12 @@ def test_an_exact_fit_converges_by_rounding(dtype: type) -> None:
         warnings.simplefilter("ignore", ConvergenceWarning)
         endless = KLNMF(1, random_state=0, tol=0, max_iter=12, n_threads=1).fit(X.astype(dtype))
     assert endless.n_iter_ == 12 or endless.optimality_gap_ == 0
+
+
+@pytest.mark.parametrize("seed", [63, 88, 297])
+def test_a_perfect_fit_has_converged(seed: int) -> None:
+    """No objective is below 0, so that one of 0 has no gap."""
+    model = KLNMF(2, random_state=seed).fit(np.ones((4, 3)))
+    assert model.converged_
+    assert model.n_iter_ < model.max_iter
+    assert model.divergence_ == pytest.approx(0.0, abs=1e-13)

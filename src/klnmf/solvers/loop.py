@@ -141,7 +141,8 @@ class Run:
         allowed = self.problem.allowed_gap(evaluation.objective, tol, dtype)
         if evaluation.gap > allowed and self.is_stalled:
             sharper = self.problem.gap_by_solving(factors, evaluation.objective)
-            evaluation = evaluation._replace(gap=min(sharper, evaluation.gap))
+            most = max(evaluation.objective, 0.0)  # no objective is below 0
+            evaluation = evaluation._replace(gap=min(sharper, evaluation.gap, most))
         converged = evaluation.gap <= allowed and math.isfinite(evaluation.objective)
         self.solution = Solution(factors, evaluation, converged)
         return self.solution
