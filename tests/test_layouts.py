@@ -97,6 +97,17 @@ def test_triplets_whose_rows_repeat_late_are_asked_about(tmp_path: Path) -> None
     assert read_counts(path).shape == (1500, 2)
 
 
+def test_columns_of_ids_are_triplets(tmp_path: Path) -> None:
+    text = "userId,movieId,stars\n1,7,4\n1,8,5\n2,7,1\n"
+    path = written(tmp_path / "a.csv", text)
+    assert_same(read_counts(path), CountTable([[4, 5], [1, 0]], ["1", "2"], ["7", "8"]))
+    path.write_text("\n".join(f"{line},99" for line in text.split()).replace("stars,99", "stars,t"))
+    refused(path, None, r"name those to read, for example columns=\['userId', 'movieId', 'stars'\]")
+    assert read_counts(path, columns=["userId", "movieId", "stars"]).shape == (2, 2)
+    pd.read_csv(path).to_parquet(tmp_path / "a.parquet")
+    refused(tmp_path / "a.parquet", None, "look like the rows and columns of triplets")
+
+
 def test_a_short_line_of_triplets(tmp_path: Path) -> None:
     path = written(tmp_path / "a.csv", "row,column,count\na,x\nb,y,2\n")
     refused(path, 2, r"expected 3 fields \(row, column, count\), found 2: 'a \| x'")

@@ -114,8 +114,8 @@ def _delimited(comma: str) -> list[Files]:
     name = "counts.csv" if comma == "," else "counts.tsv"
     texts = (
         "name,a,b,c\nx,1,2,3\ny,0,0,7\n",
-        "1,2,3\n4,5,6\n7,8,9.5\n",
-        'user,film,stars\n1,10,3\n1,11,4\n2,10,5\n"q ""x""",11,2\n',
+        "name,2,3\n4,5,6\n7,8,9.5\n",
+        'user_id,film_id,stars\n1,10,3\n1,11,4\n2,10,5\n"q ""x""",11,2\n',
     )
     written = ({name: text.replace(",", comma).encode()} for text in texts)
     return [_written(name), *written]

@@ -98,7 +98,8 @@ def read_counts(
           Expression" where the file has several types.
         - h5ad: ``labels``, the column of ``obs`` to take as labels.
         - csv, tsv, parquet: ``layout``, "table" or "triplets"; by default a file of three columns
-          holds triplets if the second has no numbers or the third is called "count".
+          holds triplets if the second has no numbers, or if the third is called "count" or
+          the others ids ("user_id").
           ``columns``, the names of the columns of row, column and count, if a file of triplets has
           other columns too, or of row and column if each line counts 1. ``index``, whether the
           first column of a table names the rows; by default it does if it holds no numbers, has

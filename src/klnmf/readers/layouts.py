@@ -102,8 +102,17 @@ def detected_layout(path: Path, header: Header, records: Records) -> str:
     """Return "triplets" or "table", or raise a `ReadError` that asks.
 
     Three columns, the last of them numbers, are triplets if the second has no numbers, which a
-    table of counts would have, or if the header calls the last one counts.
+    table of counts would have, or if the header calls the last one counts or the others ids.
     """
+    if header is not None and len(header) > 2 and all(map(_is_called_id, header[:2])):
+        if len(header) == 3:
+            return "triplets"
+        example = option("columns", list(header[:3]))
+        problem = (
+            f"{header[0]!r} and {header[1]!r} look like the rows and columns of triplets, with "
+        )
+        problem += f"more columns beside them: name those to read, for example {example}. If this "
+        raise ReadError(path, f"{problem}is a table of counts, add {option('layout', 'table')}.")
     full = [record for record in records if len(record) == 3]
     are_three = 2 * len(full) > len(records) if header is None else len(header) == 3
     if not are_three or not any(is_number(record[2]) for record in full):
@@ -159,6 +168,10 @@ def is_id_name(name: str) -> bool:
     plain = name.strip()
     is_one = _ID_NAME.fullmatch(plain.lower()) or _CAMEL_ID.fullmatch(plain)
     return not plain or is_one is not None
+
+
+def _is_called_id(name: str) -> bool:
+    return bool(name.strip()) and is_id_name(name)
 
 
 def check_header(path: Path, first: Sequence[str]) -> None:
