@@ -24,8 +24,10 @@ WHERE = ROOT / "build" / "wheels"
 MOST_BYTES = 8e6
 MOST_SECONDS = 0.3
 
-# Every part of the core, files, threads and forks; a minute or two on two cores.
+# Every part of the core, files, threads and forks; a few minutes on two cores.
 TESTS = (
+    "test_component_matching",
+    "test_count_data",
     "test_data_passes",
     "test_estimator",
     "test_estimator_checks",
@@ -34,6 +36,7 @@ TESTS = (
     "test_loop",
     "test_on_disk",
     "test_online",
+    "test_other_libraries",
     "test_promises",
     "test_run_options",
     "test_running_fit",

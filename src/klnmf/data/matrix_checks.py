@@ -42,7 +42,8 @@ def checked_matrix(X: Any, name: str = "X") -> Any:
         return X
     parts = {name: getattr(X, name, None) for name in _PARTS}
     if X.format == "dok":
-        parts["entries"] = getattr(X, "_dict", X)  # it is a dict itself in SciPy 1.11
+        # In SciPy 1.11 it is a dict itself, which goes through its rows like other matrices.
+        parts["entries"] = X._dict if hasattr(X, "_dict") else dict(dict.items(X))
     return csr_from_parts(X.format, parts, X.shape, name)
 
 
