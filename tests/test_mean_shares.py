@@ -135,7 +135,7 @@ def test_wrong_groups_are_named() -> None:
         of(np.ones((3, 1)))
     with pytest.raises(ValueError, match="every must be 'decade', 'year'"):
         of(["2020-01-01"], every="century")
-    with pytest.raises(ValueError, match=r"every='year' needs times.*got 'winter'"):
+    with pytest.raises(ValueError, match=r"needs times.*got 'winter'\. Convert them"):
         of(["2020-01-01", "winter"], every="year")
     with pytest.raises(ValueError, match=r"every='year' needs times.*got inf"):
         of([2020.0, np.inf], every="year")
@@ -220,3 +220,25 @@ def test_points_for_categories_that_stand_apart() -> None:
     assert ax.get_title(loc="right") == "1 samples without a group left out"
     with pytest.raises(ValueError, match="nothing to plot"):
         plot_mean_shares(mean_shares(np.zeros((2, 1)), [[1.0]], ["a", "b"]))
+
+
+@pytest.mark.usefixtures("plt")
+def test_largest_components_are_those_of_most_samples() -> None:
+    from klnmf.plots import plot_mean_shares
+
+    W = np.repeat(np.eye(8), [40, 30, 20, 10, 9, 8, 1, 1], axis=0)
+    years = [2000] * 117 + [1990, 1991]
+    ax = plot_mean_shares(mean_shares(W, np.eye(8), years))
+    names = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert names == [f"component {k}" for k in range(6)]
+
+
+@pytest.mark.usefixtures("plt")
+def test_of_many_categories_the_largest_are_shown() -> None:
+    from klnmf.plots import plot_mean_shares
+
+    labels = [f"of {i}" for i in range(30) for _ in range(1 if i in (3, 5) or i > 21 else 2)]
+    ax = plot_mean_shares(mean_shares(*model(len(labels), 2), labels))
+    shown = [f"of {i}" for i in range(22) if i not in (3, 5)]
+    assert [t.get_text() for t in ax.get_xticklabels()] == shown
+    assert ax.get_title(loc="right") == "20 largest of 30 groups"

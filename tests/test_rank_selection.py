@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -32,6 +33,23 @@ def test_planted_rank_is_found(rank: int, depth: float) -> None:
         X = counts(40 * rank, 150, rank, depth, seed)
         selection = select_rank(X, range(1, rank + 6), n_splits=3, random_state=seed)
         assert abs(selection.best_rank - rank) <= 1
+
+
+def test_components_that_vanish_do_no_harm() -> None:
+    kinds = np.array([[2, 1, 1, 0, 0, 0], [0, 1, 0, 2, 1, 0], [1, 0, 0, 0, 1, 3]], dtype=float)
+    X = np.tile(kinds, (6, 1))  # three components are exact, and the others shrink to nothing
+    selection = select_rank(X, range(1, 16), random_state=0)
+    assert np.isfinite(selection.deviance).all()
+    assert selection.best_rank <= 4
+
+
+def test_remark_on_ranks_for_reading(found: RankSelection) -> None:
+    chosen = {"ranks": np.array([2, 4]), "best_rank": 4, "lowest_rank": 4, "stable_rank": 2}
+    columns = ("deviance", "difference", "standard_error", "background", "seconds")
+    two = replace(found, **chosen, **{name: np.arange(2.0) for name in columns})
+    assert "For reading: 2" in str(replace(two, stability=np.array([0.95, 0.5])))
+    unstable = " ".join(str(replace(two, stability=np.array([0.7, 0.5]))).split())
+    assert "No rank up to the choice has a stability of at least 0.9" in unstable
 
 
 @pytest.mark.parametrize("mean", [0.05, 0.5, 5.0])

@@ -232,6 +232,27 @@ def test_a_column_with_the_name_of_ours_is_kept_apart(model: TopicModel) -> None
     assert np.array_equal(table["theme (topic)"], model.shares_[:, 0])
 
 
+def test_metadata_with_the_name_of_a_column_of_ours_are_marked(model: TopicModel) -> None:
+    years = list(range(len(TEXTS)))
+    model.metadata_ = {"document": years, "main_topic": years, "share": years, "topic": years}
+    table = model.documents
+    assert table["document"].tolist() == model.document_names_
+    assert table["document (metadata)"].tolist() == years
+    assert table["main_topic (metadata)"].tolist() == years
+    assert set(table["main_topic"]) == {0, 1, 2}
+    typical = model.typical_documents(0, n=2)
+    assert typical["share"].between(0, 1).all()
+    assert {"document (metadata)", "share (metadata)"} <= set(typical.columns)
+    assert list(model.over("topic").columns)[:2] == ["topic (metadata)", "topic"]
+
+
+def test_documents_of_one_name_are_told_apart_by_number(model: TopicModel) -> None:
+    model.document_names_[1] = model.document_names_[0]
+    with pytest.raises(ValueError, match="pass the number of one"):
+        model.similar_documents(model.document_names_[0])
+    assert len(model.similar_documents(0)) == 5
+
+
 def test_typical_documents(model: TopicModel) -> None:
     sea = topic_about(model, "sea")
     table = model.typical_documents(sea, n=4)
@@ -341,11 +362,14 @@ def test_names_are_shown_everywhere(model: TopicModel) -> None:
     ("names", "message"),
     [
         ({7: "a"}, "no topic 7"),
-        ({0: 3}, "must be 3 str"),
+        ({0: 3}, "one line of text; got 3"),
+        ({0: " "}, "one line of text; got ' '"),
+        ({0: "a\nb"}, "one line of text"),
+        (["a", "b", "c"], "rename takes a dict"),
         ({0: "a", 1: "a"}, "Two topics would have the name 'a'"),
     ],
 )
-def test_wrong_names_are_refused(names: dict[Any, Any], message: str, model: TopicModel) -> None:
+def test_wrong_names_are_refused(names: Any, message: str, model: TopicModel) -> None:
     before = list(model.topic_names_)
     with pytest.raises((TypeError, ValueError), match=message):
         model.rename(names)
@@ -370,6 +394,12 @@ def test_a_merge_adds_shares_and_averages_words(model: TopicModel) -> None:
     assert model.transform(TEXTS[:2]).shape == (2, 2)
     assert len(model.topics) == len(model.coherence_) == 2
     assert "The fit of 3 topics converged" in model.summary()
+
+
+def test_a_merged_topic_keeps_a_given_name(model: TopicModel) -> None:
+    model.rename({2: "Given", 1: "Later"}).merge([[0, 2]])
+    assert model.topic_names_ == ["Given", "Later"]
+    assert model.merge([[0, 1]]).topic_names_ == ["Given"]
 
 
 @pytest.mark.parametrize("topics", [[[0]], [[0, 0]], [[0, 1], [1, 2]], [0, 1], "ab", [[0, 5]]])

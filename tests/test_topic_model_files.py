@@ -253,7 +253,13 @@ def test_a_report_of_its_own(tmp_path: Path) -> None:
     model = model_of_themes().rename({0: "The first of three"})
     text = model.report(tmp_path / "r.html", title="Letters").read_text(encoding="utf-8")
     excerpt = model.typical_documents(0)["excerpt"][0]
-    for part in ("The first of three", "Letters", '"theme"', excerpt[:100]):
+    for part in (
+        "The first of three",
+        "Letters",
+        '"theme"',
+        "CountVectorizer(min_df=2)",
+        excerpt[:100],
+    ):
         assert part in text, part
     merged = model.merge([[1, 2]]).report(tmp_path / "r.html").read_text(encoding="utf-8")
     assert "made of the 3 of the fit" in merged

@@ -49,6 +49,8 @@ def test_the_column_must_be_named() -> None:
         corpus_of(frame)
     with pytest.raises(ValueError, match=r"'text' is not one\. Pass text=COLUMN"):
         corpus_of(frame, "text")
+    with pytest.raises(ValueError, match="'text' is the name of 2 columns"):
+        corpus_of(frame.set_axis(["text", "text"], axis=1), "text")
     with pytest.raises(ValueError, match="texts has no columns"):
         corpus_of(TEXTS, "abstract")
 
@@ -81,10 +83,10 @@ def test_metadata_are_not_y() -> None:
     ("entry", "shown"),
     [
         (None, "is None, not a str"),
-        (float("nan"), "is nan, not a str"),
+        (float("nan"), "is nan, not a str. Leave such documents out"),
         (b"bytes", "is bytes, not a str. Decode it first"),
-        (3, "is 3, not a str"),
-        (["tokens"], r"is \['tokens'\], not a str"),
+        (3, "is 3, not a str. Is it the right column"),
+        (["tokens"], r"is \['tokens'\], not a str. Join the words"),
     ],
 )
 def test_an_entry_that_is_no_text_is_named(entry: Any, shown: str) -> None:
@@ -105,7 +107,12 @@ def test_what_is_no_sequence_of_texts(texts: Any) -> None:
         TopicModel(2).fit(texts)
 
 
-@pytest.mark.parametrize("texts", [[], ["", " "], ["the of", "and"]])
+def test_without_texts() -> None:
+    with pytest.raises(ValueError, match=r"There are no texts\."):
+        TopicModel(2).fit([])
+
+
+@pytest.mark.parametrize("texts", [["", " "], ["the of", "and"]])
 def test_without_words(texts: list[str]) -> None:
     with pytest.raises(ValueError, match="cannot be counted"):
         TopicModel(2, stop_words="english", min_df=1, max_df=1.0).fit(texts)

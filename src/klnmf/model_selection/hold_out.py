@@ -35,6 +35,8 @@ from klnmf.support.array_types import Array, FloatArray
 FEATURE_GROUPS = 10
 # Held-out deviances need no more digits.
 ROW_SOLVE = RowSolve(tolerance=1e-3)
+# Sum of a component, in units of the smallest float, below which W could overflow.
+VANISHED = 1e8
 
 
 @dataclass(frozen=True)
@@ -163,7 +165,11 @@ class Fold:
         if not len(others):
             return np.zeros((self._test.X.shape[0], H.shape[1]))
         problem = self._test.of_features(others).problem(H.shape[1], self._n_threads)
-        known = problem.backend.upload(np.ascontiguousarray(H[others]))
+        known = np.ascontiguousarray(H[others])
+        # Of a component that has all but vanished from these features, any amount may be in a
+        # sample: none is.
+        known[:, known.sum(axis=0, dtype=np.float64) < VANISHED * np.finfo(H.dtype).tiny] = 0
+        known = problem.backend.upload(known)
         return problem.backend.download(solved_rows(problem, 0, [None, known], ROW_SOLVE))
 
     def _problem(self, n_components: int) -> Problem:

@@ -250,11 +250,20 @@ class RankSelection(ShownAsTable):
                 "clearly risen."
             )
         if self.stable_rank < self.best_rank:
-            found.append(
+            found.append(self._for_reading())
+        return found
+
+    def _for_reading(self) -> str:
+        tried = self.ranks <= self.best_rank
+        if np.any(self.stability[tried] >= STABLE):
+            return (
                 f"For reading: {self.stable_rank}, the largest rank up to the choice with a "
                 f"stability of at least {STABLE:g}. Beyond it, other samples give other components."
             )
-        return found
+        return (
+            f"No rank up to the choice has a stability of at least {STABLE:g}: other samples give "
+            f"other components. For reading, take few; {self.stable_rank} is the smallest tried."
+        )
 
 
 def stable_rank(ranks: npt.NDArray[np.int64], stability: FloatArray, best_rank: int) -> int:

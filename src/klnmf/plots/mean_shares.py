@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _MOST_SHOWN = 6  # components, by default
+_MOST_CATEGORIES = 20  # more would be too small to read
 _SPREAD = 0.6  # width that the points of one category share, of the distance between categories
 
 
@@ -38,7 +39,8 @@ def plot_mean_shares(
 ) -> Axes:
     """Plot mean shares with their intervals: lines for times and numbers, points for categories.
 
-    Groups of fewer than two samples have no interval; groups of empty samples are left out.
+    Groups of fewer than two samples have no interval; groups of empty samples are left out. Of many
+    categories, the 20 with the most samples are shown.
 
     Parameters
     ----------
@@ -47,7 +49,7 @@ def plot_mean_shares(
     component_names : sequence of str, optional
         Names of the components for the legend. By default, their numbers.
     select : sequence of int, optional
-        Components to plot. By default, the six with the largest mean share over the groups.
+        Components to plot. By default, the six with the largest mean share over the samples.
     ax : matplotlib Axes, optional
         Axes to plot on. By default, those of a new figure.
 
@@ -68,12 +70,18 @@ def plot_mean_shares(
     filled = np.flatnonzero(means.n_samples > 0)
     if filled.size == 0:
         raise ValueError("There is nothing to plot: no group has a sample with counts.")
+    notes = [f"{means.n_missing:,} samples without a group left out"] if means.n_missing else []
+    if not means.is_ordered and filled.size > _MOST_CATEGORIES:
+        notes.append(f"{_MOST_CATEGORIES} largest of {filled.size:,} groups")
+        order = np.argsort(-means.n_samples[filled], kind="stable")
+        filled = np.sort(filled[order[:_MOST_CATEGORIES]])
     n_components = means.shares.shape[1]
     names = panel_titles(n_components, component_names)
     shares, lower, upper = (x[filled] for x in (means.shares, means.lower, means.upper))
     shown = selected_components(select, n_components)
     if select is None:
-        shown = np.argsort(-shares.mean(axis=0), kind="stable")[:_MOST_SHOWN].tolist()
+        sizes = means.n_samples[filled]  # otherwise a group of two samples counts like a thousand
+        shown = np.argsort(-(sizes @ shares), kind="stable")[:_MOST_SHOWN].tolist()
     ax = axes_or_new(ax, 8.0 if means.is_ordered else max(5.0, 3.0 + 0.6 * filled.size), 4.0)
     texts = [shortened(means.group_names[group]) for group in filled]
     if not means.is_ordered:
@@ -92,9 +100,8 @@ def plot_mean_shares(
     light_frame(ax, with_grid=True)
     ax.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.02))
     title(ax, f"Mean shares with {100 * means.confidence_level:g}% intervals")
-    if means.n_missing:
-        note = f"{means.n_missing:,} samples without a group left out"
-        ax.set_title(note, loc="right", fontsize=8, color="0.4")
+    if notes:
+        ax.set_title("; ".join(notes), loc="right", fontsize=8, color="0.4")
     return ax
 
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from klnmf.readers import Documents, read_documents
 from klnmf.support.input_files import whole_text
+from klnmf.topics.grouping import is_missing
 
 _WANTED = (
     "texts must be a sequence of str, a pandas Series, a DataFrame with text=COLUMN, paths of text "
@@ -62,7 +63,9 @@ def _of_frame(frame: Any, column: str | None) -> Corpus:
     if column is None and len(columns) == 1:
         column = columns[0]
     if column is None or columns.count(column) != 1:
-        problem = "say which column holds the texts" if column is None else f"{column!r} is not one"
+        count = columns.count(str(column))
+        problem = f"{column!r} is " + (f"the name of {count} columns" if count else "not one")
+        problem = "say which column holds the texts" if column is None else problem
         raise ValueError(
             f"texts is a DataFrame with the columns {', '.join(map(repr, columns))}: {problem}. "
             f"Pass text=COLUMN, such as text={columns[0] if columns else 'text'!r}."
@@ -125,11 +128,14 @@ def _numbered(n_documents: int) -> list[str]:
 def _no_text(entry: Any, position: int, name: str) -> str:
     what = "bytes" if isinstance(entry, bytes) else repr(entry)
     what = what if len(what) <= 40 else f"{what[:39]}…"
-    way_out = (
-        "Decode it first: entry.decode('utf-8')."
-        if isinstance(entry, bytes)
-        else "Leave such documents out (in pandas, frame.dropna(subset=[column])), or use ''."
-    )
+    if isinstance(entry, bytes):
+        way_out = "Decode it first: entry.decode('utf-8')."
+    elif is_missing(entry):
+        way_out = "Leave such documents out (in pandas, frame.dropna(subset=[column])), or use ''."
+    elif isinstance(entry, list | tuple):
+        way_out = "Join the words of a document first: ' '.join(entry)."
+    else:
+        way_out = "Is it the right column?"
     return f"texts[{position}] ({name}) is {what}, not a str. {way_out}"
 
 

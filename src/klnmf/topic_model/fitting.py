@@ -104,13 +104,14 @@ def facts_of(nmf: KLNMF) -> dict[str, Any]:
     }
 
 
-def merge_in_words(model: Any) -> dict[str, str]:
-    """Say that topics were merged, for the report; nothing if none were."""
+def facts_for_the_report(model: Any) -> dict[str, str]:
+    """Say how words were counted and, if topics were merged, that they were."""
+    facts = {"words": f"CountVectorizer({_options(model)})"}
     n_fitted, n_topics = model.fit_facts_["n_topics"], len(model.topic_names_)
-    if n_fitted == n_topics:
-        return {}
-    what = f"{n_topics} topics, made of the {n_fitted} of the fit. {_convergence(model)}"
-    return {"merged topics": what}
+    if n_fitted != n_topics:
+        made_of = f"{n_topics} topics, made of the {n_fitted} of the fit"
+        facts["merged topics"] = f"{made_of}. {_convergence(model)}"
+    return facts
 
 
 def statement(model: Any) -> str:

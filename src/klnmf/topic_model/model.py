@@ -16,7 +16,12 @@ from klnmf.saved.columns import EXCERPT
 from klnmf.support.array_types import Array, FloatArray
 from klnmf.topic_model.corpus import corpus_of
 from klnmf.topic_model.files import load_topic_model, save_topic_model
-from klnmf.topic_model.fitting import facts_of, fitted_model, merge_in_words, statement
+from klnmf.topic_model.fitting import (
+    facts_for_the_report,
+    facts_of,
+    fitted_model,
+    statement,
+)
 from klnmf.topic_model.merging import groups_of_topics, merged_model
 from klnmf.topic_model.views import TopicViews
 from klnmf.topic_model.words import OPTIONS, counted, vectorizer_of
@@ -211,9 +216,11 @@ class TopicModel(TopicViews, TransformerMixin, BaseEstimator):
         self
         """
         check_is_fitted(self, "nmf_")
+        if not isinstance(names, Mapping):
+            raise TypeError(f"rename takes a dict, as in {{3: 'The sea'}}; got {names!r}.")
         new = list(self.topic_names_)
         for topic, name in names.items():
-            new[self._number(topic)] = name
+            new[self._number(topic)] = _one_line(name)
         self._set_names(new)
         return self
 
@@ -222,7 +229,8 @@ class TopicModel(TopicViews, TransformerMixin, BaseEstimator):
 
         The columns of W of merged topics are added, and their components averaged:
         h = Σ_k s_k h_k / Σ_k s_k, where s_k is the sum of column k of W. The new topic takes the
-        place of the first of them and is named by its words; the numbers of later topics change.
+        place of the first of them, and the first name that you gave to one of them; without any it
+        is named by its words. The numbers of later topics change.
         `transform` then uses the merged topics. The divergence is evaluated anew. It is higher
         than before, and the model is no longer a stationary point: ``nmf_.converged_`` is False.
 
@@ -240,12 +248,13 @@ class TopicModel(TopicViews, TransformerMixin, BaseEstimator):
             raise TypeError(f"merge takes lists of topics, as in [[2, 5]]; got {topics!r}.")
         merged = [[self._number(topic) for topic in group] for group in topics]
         groups = groups_of_topics(merged, len(self.topic_names_))
-        old = self.topic_names_
+        old, by_words = self.topic_names_, self._names_by_words()
         nmf, W = merged_model(self.nmf_, self.W_, self.counts_, groups)
         self._set_fitted(nmf, self.vectorizer_, W, self.counts_)
         for place, group in enumerate(groups):
-            if len(group) == 1:
-                self.topic_names_[place] = old[group[0]]
+            given = [old[k] for k in group if old[k] != by_words[k]]
+            if given:
+                self.topic_names_[place] = given[0]
         return self
 
     # ---- files -----------------------------------------------------------------------------------
@@ -309,7 +318,7 @@ class TopicModel(TopicViews, TransformerMixin, BaseEstimator):
             metadata=self.metadata_,
             vocabulary="texts",
             title=title,
-            parameters=merge_in_words(self),
+            parameters=facts_for_the_report(self),
             rank_selection=self.rank_selection_,
         )
 
@@ -329,12 +338,15 @@ class TopicModel(TopicViews, TransformerMixin, BaseEstimator):
         """Set what follows from a model and its W."""
         self.nmf_, self.vectorizer_, self.W_, self.counts_ = nmf, vectorizer, W, counts
         self.words_ = vectorizer.get_feature_names_out()
-        self.topic_names_ = name_components(nmf.components_, self.words_)
+        self.topic_names_ = self._names_by_words()
         self.coherence_: FloatArray = (
             np.full(len(self.topic_names_), np.nan)
             if counts is None
             else coherence(nmf.components_, counts, "npmi")
         )
+
+    def _names_by_words(self) -> list[str]:
+        return name_components(self.nmf_.components_, self.words_)
 
     def _set_names(self, names: Any) -> None:
         if len(names) != self.nmf_.n_components_ or not all(isinstance(n, str) for n in names):
@@ -350,3 +362,9 @@ class TopicModel(TopicViews, TransformerMixin, BaseEstimator):
         tags.input_tags.string = True
         tags.input_tags.two_d_array = False
         return tags
+
+
+def _one_line(name: Any) -> str:
+    if not isinstance(name, str) or not name.strip() or len(name.splitlines()) > 1:
+        raise ValueError(f"The name of a topic must be one line of text; got {name!r}.")
+    return name

@@ -1,6 +1,6 @@
 """The tables of a `TopicModel`: its topics, its documents, and documents that are alike."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -39,16 +39,23 @@ def documents_table(names: Sequence[str], shares: FloatArray, topics: Any, colum
     main = main_topics(shares)
     is_empty = main < 0
     named = np.array([*topics, None], dtype=object)[main]  # -1 is None
-    found: dict[str, Any] = {
-        "document": np.array(names, dtype=object),
-        **columns,
-        "main_topic": main,
-        "main_name": named,
-        "main_share": np.where(is_empty, np.nan, shares.max(axis=1, initial=0.0)),
-    }
+    main_share = np.where(is_empty, np.nan, shares.max(axis=1, initial=0.0))
+    own = {"main_topic": main, "main_name": named, "main_share": main_share}
+    taken = ("document", *own)
+    found: dict[str, Any] = {"document": np.array(names, dtype=object)}
+    found |= {unless_taken(name, taken): values for name, values in columns.items()} | own
     for name, column in zip(topics, shares.T, strict=True):
         found[name if name not in found else f"{name} (topic)"] = column
     return table_frame(found)
+
+
+def unless_taken(name: str, taken: Container[str]) -> str:
+    """Return the name of a column of metadata, marked if a column of ours has it.
+
+    >>> unless_taken("share", ["document", "share"])
+    'share (metadata)'
+    """
+    return f"{name} (metadata)" if name in taken else name
 
 
 def typical_table(
@@ -96,9 +103,8 @@ def _rows(
     chosen: npt.NDArray[np.intp], names: Sequence[str], numbers: Columns, columns: Columns
 ) -> Any:
     others = {
-        name: [values[i] for i in chosen]
+        unless_taken(name, ("document", *numbers)): [values[i] for i in chosen]
         for name, values in columns.items()
-        if name not in ("document", *numbers)
     }
     picked = np.array([names[i] for i in chosen], dtype=object)
     found: dict[str, Any] = {"document": picked, **numbers, **others}

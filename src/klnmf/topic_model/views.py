@@ -160,9 +160,10 @@ class TopicViews(ShownBelowDiagram):
         """
         means = self._means(column, every, confidence_level)
         names = {"component": "topic", "n_samples": "n_documents"}
-        if isinstance(column, str):
-            names["group"] = column
-        return means.to_frame(self.topic_names_).rename(columns=names)
+        frame = means.to_frame(self.topic_names_).rename(columns=names)
+        if not isinstance(column, str):
+            return frame
+        return frame.rename(columns={"group": tables.unless_taken(column, frame.columns)})
 
     def plot_over(
         self,
@@ -254,9 +255,12 @@ class TopicViews(ShownBelowDiagram):
         names = self.document_names_
         if isinstance(document, Integral) and -len(names) <= int(document) < len(names):
             return int(document) % len(names)
+        if names.count(document) > 1:
+            raise ValueError(f"Several documents are called {document!r}: pass the number of one.")
         if document in names:
             return names.index(document)
         raise ValueError(
             f"There is no document {document!r}: documents are numbers from 0 to "
-            f"{len(names) - 1:,}, or names such as {names[0]!r}. For a new text, pass text=..."
+            f"{len(names) - 1:,}, or names such as {names[0]!r} (the index of a DataFrame). "
+            "For a new text, pass text=..."
         )

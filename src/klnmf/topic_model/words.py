@@ -47,6 +47,8 @@ def _made(options: Mapping[str, Any], **others: Any) -> CountVectorizer:
 
 def counted(vectorizer: CountVectorizer, texts: Sequence[str]) -> Any:
     """Fit the vectoriser and return the counts, or say why there are none."""
+    if not texts:
+        raise ValueError("There are no texts.")
     try:
         return vectorizer.fit_transform(texts)
     except (ValueError, re.error) as error:

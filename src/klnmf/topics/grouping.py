@@ -48,7 +48,8 @@ def grouped(values: Any, n_samples: int, every: Period | None = None) -> Groups:
         example = next(value for value in given if _times([value], every) is None)
         raise ValueError(
             f"every={every!r} needs times: dates, datetime64, or strings such as '2024-05-31'; got "
-            f"{example!r}. Leave every out to group by the values themselves."
+            f"{example!r}. Convert them first, for example with pandas.to_datetime(values, "
+            "errors='coerce'), or leave every out to group by the values themselves."
         )
     if ordered is None:
         ordered = _numbers(given)
