@@ -25,8 +25,8 @@ import numpy as np
 
 from benchmarks.overdispersed import COMPONENTS, Planted, draw
 from klnmf.data.validation import check_counts
+from klnmf.estimators.held_out import BACKGROUNDS
 from klnmf.model_selection import RankSelection, select_rank
-from klnmf.model_selection.deviance import BACKGROUNDS
 from klnmf.model_selection.growth import descended
 from klnmf.model_selection.hold_out import ConstrainedCounts, Fold, fold_of_samples
 

@@ -11,9 +11,9 @@ import pytest
 import scipy.sparse as sp
 from benchmarks.overdispersed import COMPONENTS, draw
 
+from klnmf.estimators.held_out import BACKGROUNDS
 from klnmf.model_selection import RankSelection, select_rank
 from klnmf.model_selection import search as search_module
-from klnmf.model_selection.deviance import BACKGROUNDS
 from klnmf.model_selection.progress import predicted_seconds
 from klnmf.model_selection.search import agreement
 from rank_checks import counts

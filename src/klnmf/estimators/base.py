@@ -14,28 +14,22 @@ from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from klnmf.backends import backend_named, make_backend
-from klnmf.backends.cpu import effective_threads
-from klnmf.constraints.checks import check_constraints, check_penalties, missing_cells
+from klnmf.constraints.checks import check_constraints, check_penalties
 from klnmf.constraints.constraints import Constraints, FitConstraints, SampleConstraints
-from klnmf.constraints.names import check_sample_order, names_seen_in_fit, sample_names_of
+from klnmf.constraints.names import check_sample_order
 from klnmf.data.matrix_checks import checked_matrix, is_dask_array
-from klnmf.data.not_counts import warn_if_not_counts
 from klnmf.data.on_disk.matrix import OnDiskMatrix
-from klnmf.data.sparse_data import CountData, FindConstraints, FitInput, InMemoryData, view_of
+from klnmf.data.sparse_data import CountData, FindConstraints, FitInput, InMemoryData
 from klnmf.data.validation import (
-    check_counts,
     checked_input,
-    warn_of_empty_samples,
-    warn_of_many_components,
-    working_dtype,
 )
 from klnmf.estimators.arguments import check_arguments
+from klnmf.estimators.counts_input import TakesCounts
 from klnmf.estimators.held_out import Likelihood, held_out_likelihood, observed_blocks
 from klnmf.objective import Penalties
 from klnmf.solvers.base import Problem
 from klnmf.solvers.row_solve import RowSolve, solved_rows
 from klnmf.support.array_types import Array
-from klnmf.support.option_names import option
 
 # Imported now and not in the first fit: a process that is forked during an import cannot finish it
 # (`klnmf` makes forks wait for its imports). scikit-learn has callbacks since version 1.9.
@@ -62,19 +56,15 @@ class _FloatInterval(Interval):
 FLOAT_FROM_ZERO = _FloatInterval(Real, 0, None, closed="left")
 
 
-class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class FactorModel(TakesCounts, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """An estimator with ``components_``: it has transform, inverse_transform and score.
 
     Its parameters include ``n_components``, ``tol``, ``dtype``, ``sparse_output``, ``backend`` and
     ``n_threads``.
     """
 
-    n_components: int
     tol: float
-    n_threads: int | None
-    dtype: Any
     sparse_output: bool
-    backend: str
     components_: Any
     n_components_: int
     n_features_in_: int
@@ -167,7 +157,7 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         The score is the mean Poisson log-likelihood of a sample, in which every cell was predicted
         without being seen. A part of each sample's rate follows the sums of the features in the
         fit, so that a count that no component allows does not make the score minus infinity; the
-        size of this part is the one of eight values from 0.001 to 0.5 with the highest score.
+        size of this part is the one of nine values from 0.001 to 0.7 with the highest score.
 
         Components that fit noise score lower, also if the counts vary more than Poisson counts do
         (docs/maths.md, section 13). This assumes that the features of a sample are independent
@@ -239,81 +229,6 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         self.n_components_, self.n_features_in_ = map(int, components.shape)
         for name, value in others.items():
             setattr(self, f"{name}_", value)
-
-    def _missing_cells(self, X: Any, missing: Any, *, reset: bool = False) -> sp.csr_array | None:
-        """Missing cells of X, in its order; None: there are none."""
-        if missing is None:
-            return None
-        return missing_cells(X, missing, None if reset else names_seen_in_fit(self))
-
-    def _check(
-        self,
-        X: Any,
-        missing: sp.csr_array | None = None,
-        *,
-        reset: bool,
-        takes_missing: bool = False,
-    ) -> sp.csr_array:
-        if isinstance(X, OnDiskMatrix):
-            raise TypeError(
-                f"{X!r} is on disk, but here the counts must be in memory. Pass "
-                "klnmf.readers.read_counts(path).X, or a block of its row_blocks()."
-            )
-        if is_dask_array(X):
-            raise TypeError(
-                "X is a Dask array, but here the counts must be in memory. Pass X.compute(), or "
-                "some of its blocks. KLNMF(backend='dask') fits and transforms Dask arrays."
-            )
-        counts = check_counts(
-            X,
-            dtype=self.dtype,
-            name=type(self).__name__,
-            takes_missing=takes_missing,
-            model=self,
-            missing=missing,
-            reset=reset,
-            n_threads=effective_threads(self.n_threads),
-        )
-        if reset:
-            warn_if_not_counts(view_of(counts))
-        return counts
-
-    def _fit_input(self, X: Any, missing: sp.csr_array | None) -> FitInput:
-        """X as a fit takes it: checked, or a Dask array that workers check."""
-        if not is_dask_array(X) or self.backend != "dask":
-            return self._data(X, missing, reset=True)
-        validate_data(self, X, reset=True, skip_check_array=True)
-        from klnmf.backends.dask.arrays import UnreadDaskArray
-
-        return UnreadDaskArray(X, self.dtype, type(self).__name__, missing)
-
-    def _data(self, X: Any, missing: sp.csr_array | None = None, *, reset: bool) -> CountData:
-        """X as solvers see it: checked here, or when it was prepared on disk."""
-        if not isinstance(X, OnDiskMatrix):
-            counts = self._check(X, missing, reset=reset, takes_missing=True)
-            return InMemoryData(counts, n_threads=effective_threads(self.n_threads))
-        validate_data(self, X, reset=reset, skip_check_array=True)
-        if self.dtype is not None and working_dtype(np.zeros(0), self.dtype) != X.dtype:
-            raise ValueError(
-                f"{X.path} was prepared in {X.dtype}, not with {option('dtype', self.dtype)}. "
-                f"Leave {option('dtype')} out, or prepare the matrix again with that type."
-            )
-        X.check_unchanged()
-        if reset and not X.holds_whole_numbers:
-            warn_if_not_counts(X.data.view(0))
-        return X.data
-
-    def _warn_of_data(
-        self, X: Any, indptr: Array, shape: tuple[int, int], constraints: Constraints | None = None
-    ) -> None:
-        """Warn of data that a fit takes but few people want; X is for the names of samples."""
-        n_learned, is_empty = self.n_components, np.diff(indptr) == 0
-        if constraints is not None:
-            n_learned = int((~(constraints.is_frozen(0) | constraints.is_frozen(1))).sum())
-            if constraints.sample_weight is not None:
-                is_empty &= constraints.sample_weight > 0
-        warn_of_many_components(n_learned, shape)
-        warn_of_empty_samples(is_empty, sample_names_of(X))
 
     def _penalties(self) -> Penalties:
         return Penalties()

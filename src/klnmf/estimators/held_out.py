@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 N_GROUPS = 5
 # All models are scored with the same groups.
 GROUPS_SEED = 0
-# Shares ε of a sample's rate that follow the margins of the fit; the best one is taken. Not above
-# one half: near 1, all models would be nearly equal to the one with one component.
-BACKGROUNDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.2, 0.3, 0.5)
+# Shares ε of a sample's rate that follow the margins of the fit; the best one is taken. Not nearer
+# to 1, where all models would be nearly equal to the one with one component.
+BACKGROUNDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 0.7)
 
 
 class Likelihood(NamedTuple):
@@ -55,7 +55,7 @@ def held_out_likelihood(
     The rates are μ_ij = (1 − ε) y_ij + ε (t_i + 1) q_j, with y_i = e_i W_i Hᵀ for the W of the
     group of j, t_i = Σ_j y_ij, and the shares q of the features in the fit, with one count added to
     each. A maximum likelihood fit has rates of 0 for what it has not seen, and any fixed ε would
-    decide between ranks, because larger models need a larger one. So ε is the one of eight values
+    decide between ranks, because larger models need a larger one. So ε is the one of nine values
     with the highest likelihood, for each model.
 
     ``blocks`` are the samples in order, in blocks of multiples of 4096 rows, with 0 in missing

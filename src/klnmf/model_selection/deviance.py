@@ -30,7 +30,6 @@ from klnmf.data.sparse_data import CountData
 from klnmf.estimators.held_out import products
 from klnmf.support.array_types import Array, FloatArray
 
-BACKGROUNDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 0.7)
 UNKNOWN = 0.001  # ε₀
 
 

@@ -23,8 +23,8 @@ from klnmf.data.not_counts import warn_if_not_counts
 from klnmf.data.sparse_data import view_of
 from klnmf.data.validation import EXACT_IN_FLOAT32, check_counts, is_integer_valued
 from klnmf.estimators.arguments import check_arguments
+from klnmf.estimators.held_out import BACKGROUNDS
 from klnmf.model_selection.checkpoints import SearchFile
-from klnmf.model_selection.deviance import BACKGROUNDS
 from klnmf.model_selection.hold_out import ConstrainedCounts
 from klnmf.model_selection.progress import SearchProgress
 from klnmf.model_selection.rank_selection import RankSelection, stable_rank
