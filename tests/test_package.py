@@ -59,12 +59,11 @@ def test_all_that_is_imported_is_declared() -> None:
 
     def names(requirements: list[str]) -> set[str]:
         found = {re.split(r"[<>=\[;]", text)[0] for text in requirements}
-        return {name.replace("scikit-learn", "sklearn") for name in found}
+        return {name.replace("scikit-learn", "sklearn").replace("-", "_") for name in found}
 
     declared = names(needed)
-    for extra in ("plots", "report", "files", "anndata", "dataframes", "datasets", "dask"):
+    for extra in (*info.EXTRAS, "completion"):
         declared |= names(optional[extra])
-    declared |= names(optional["completion"])
     imported = set()
     for file in Path(klnmf.__file__).parent.rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
