@@ -44,7 +44,11 @@ def nmf(adata: ad.AnnData, **parameters: Any) -> None:
 def test_weights_and_exposures_are_those_of_the_estimator(as_names: bool) -> None:
     adata = cells()
     trust = adata.var["trust"].to_numpy()
-    given = {"sample_weight": WEIGHT, "exposure": EXPOSURE, "feature_weight": trust}
+    given: dict[str, Any] = {
+        "sample_weight": WEIGHT.tolist(),
+        "exposure": EXPOSURE,
+        "feature_weight": adata.var["trust"],
+    }
     if as_names:
         given = {"sample_weight": "weight", "exposure": "hours", "feature_weight": "trust"}
     nmf(adata, mask_var=VARIABLE, **given)
@@ -232,6 +236,7 @@ def test_errors_say_what_is_wanted() -> None:
         ({"exposure": "donor"}, "exposure must hold numbers"),
         ({"exposure": -EXPOSURE}, "exposure"),
         ({"sample_weight": adata.obs["weight"][::-1]}, r"with other labels.*obs_names"),
+        ({"mask_var": (adata.var["trust"] > 1.5)[::-1]}, r"mask_var.*other labels.*var_names"),
         ({"batch_key": "donor"}, "60 values for 60 cells. A batch needs several cells"),
         ({"batch_key": "lane"}, r"adata.obs\['lane'\] has no value for 1 cells"),
         ({"zero_components": np.zeros((3, 40), bool)}, "Leave zero_components out"),

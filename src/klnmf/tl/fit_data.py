@@ -189,18 +189,22 @@ def _column(frame: Any, name: str, argument: str, where: str) -> Any:
     return frame[name]
 
 
-def _numbers(given: Any, argument: str, frame: Any, where: str, length: int) -> Array:
-    """One number for each cell or gene, from a column or as given. KLNMF checks their values."""
-    values = _column(frame, given, argument, where) if isinstance(given, str) else given
-    if (
-        hasattr(values, "index")
-        and not isinstance(given, str)
-        and not values.index.equals(frame.index)
-    ):
+def _values(given: Any, argument: str, frame: Any, where: str) -> Any:
+    """Values for the rows of obs or var: those of a column of this name, or as given."""
+    if isinstance(given, str):
+        return _column(frame, given, argument, where)
+    labels = getattr(given, "index", None)  # lists have a method of this name
+    if hasattr(labels, "equals") and not labels.equals(frame.index):
         raise ValueError(
             f"{argument} is a Series with other labels than adata.{where}_names, or in another "
             f"order. Pass {argument}.loc[adata.{where}_names]."
         )
+    return given
+
+
+def _numbers(given: Any, argument: str, frame: Any, where: str, length: int) -> Array:
+    """One number for each cell or gene. KLNMF checks their values."""
+    values = _values(given, argument, frame, where)
     try:
         numbers = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
@@ -218,9 +222,7 @@ def _masked_columns(adata: AnnData, mask_var: Any) -> Array | None:
     """Positions of the genes in the mask; None is all of them."""
     if mask_var is None:
         return None
-    if isinstance(mask_var, str):
-        mask_var = _column(adata.var, mask_var, "mask_var", "var")
-    mask = np.asarray(mask_var)
+    mask = np.asarray(_values(mask_var, "mask_var", adata.var, "var"))
     if mask.dtype == object and all(isinstance(value, bool | np.bool_) for value in mask.flat):
         mask = mask.astype(bool)  # pandas' booleans
     if mask.dtype != bool or mask.shape != (adata.n_vars,):
