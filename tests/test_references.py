@@ -72,6 +72,9 @@ def test_capped_weights() -> None:
     np.testing.assert_allclose(capped_weights(X, cap=40) * totals, np.minimum(totals, 40))
     limit = np.quantile(totals[:4], 0.5)
     np.testing.assert_allclose(capped_weights(X, quantile=0.5), [1, 1, limit / 30, limit / 4000, 1])
+    for wrong in (np.nan, -1.0):
+        with pytest.raises(ValueError, match=r"NaN|[Nn]egative"):
+            capped_weights([[1.0, wrong]])
     assert capped_weights(np.zeros((2, 3))).tolist() == [1.0, 1.0]
     for wrong in ({"cap": 0}, {"quantile": 1.5}):
         with pytest.raises(ValueError, match=next(iter(wrong))):

@@ -25,6 +25,7 @@ from report_models import HOSTILE, model_of, random_factors, written_example
 pytest.importorskip("jinja2")
 
 from klnmf.report import write_report
+from klnmf.report.columns import MOST_COLUMNS
 from klnmf.report.gathering import (
     LONGEST_EXCERPT,
     MOST_SAMPLES,
@@ -424,6 +425,15 @@ def test_columns_are_shown_as_far_as_a_chart_can_hold_them(tmp_path: Path) -> No
     for end in ("share", "lower", "upper"):
         expected = getattr(means, "shares" if end == "share" else end).T
         np.testing.assert_allclose(columns["place"][end], 10_000 * expected, atol=0.51)
+
+
+def test_a_time_is_shown_before_many_other_columns(tmp_path: Path) -> None:
+    W, components = random_factors(20, 6, 2)
+    metadata: dict[str, Any] = {f"place {k}": ["a", "b"] * 10 for k in range(MOST_COLUMNS)}
+    metadata["date"] = [f"20{10 + i // 2}-05-01" for i in range(20)]
+    data = report_of(tmp_path, components, W, metadata=metadata).data
+    assert [column["name"] for column in data["columns"]] == ["date", *list(metadata)[:-2]]
+    assert data["left_out"] == [f"place {MOST_COLUMNS - 1}"]
 
 
 def test_missing_seed_is_pointed_out(tmp_path: Path) -> None:

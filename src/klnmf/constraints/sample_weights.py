@@ -3,9 +3,8 @@
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
-from klnmf.data.matrix_checks import checked_matrix
+from klnmf.data.validation import check_counts
 from klnmf.support.array_types import FloatArray
 from klnmf.support.number_checks import checked_fraction, checked_positive
 
@@ -40,9 +39,7 @@ def capped_weights(X: Any, *, cap: float | None = None, quantile: float = 0.95) 
     >>> capped_weights([[3, 1], [2, 2], [30, 10], [0, 0]], cap=8).tolist()
     [1.0, 1.0, 0.2, 1.0]
     """
-    matrix = checked_matrix(X)
-    matrix = matrix if sp.issparse(matrix) else np.asarray(matrix)
-    totals = np.asarray(matrix.sum(axis=1, dtype=np.float64)).ravel()
+    totals = np.asarray(check_counts(X, name="capped_weights").sum(axis=1, dtype=np.float64))
     if cap is not None:
         limit = checked_positive("cap", cap)
     else:

@@ -22,14 +22,15 @@ def shares_by_column(
     """Mean shares with intervals by column; names of the columns that are left out.
 
     Times are counted by periods of suitable length. Left out are columns with one value only,
-    those with more values than a chart can hold, and columns beyond the first few.
+    those with more values than a chart can hold, and columns beyond the first few, times first.
     """
     most_groups = int(np.clip(MOST_NUMBERS // len(components), 8, MOST_GROUPS))
     shown: list[dict[str, Any]] = []
     left_out: list[str] = []
-    for name, values in metadata.items():
-        column = [_groupable(value) for value in values]
-        every = shortest_period(column, most_groups)
+    columns = {name: [_groupable(value) for value in values] for name, values in metadata.items()}
+    periods = {name: shortest_period(column, most_groups) for name, column in columns.items()}
+    for name in sorted(columns, key=lambda name: periods[name] is None):  # times first
+        column, every = columns[name], periods[name]
         n_values = len({str(value) for value in column if not is_missing(value)})
         fits = every is not None or n_values <= most_groups
         if n_values < 2 or not fits or len(shown) == MOST_COLUMNS:
@@ -37,7 +38,6 @@ def shares_by_column(
             continue
         means = mean_shares(W, components, column, every=every)
         shown.append(_packed(name, every, means))
-    shown.sort(key=lambda column: column["every"] is None)  # times first
     return shown, left_out
 
 

@@ -193,7 +193,7 @@ def _values(given: Any, argument: str, frame: Any, where: str) -> Any:
     """Values for the rows of obs or var: those of a column of this name, or as given."""
     if isinstance(given, str):
         return _column(frame, given, argument, where)
-    labels = getattr(given, "index", None)  # lists have a method of this name
+    labels: Any = getattr(given, "index", None)  # lists have a method of this name
     if hasattr(labels, "equals") and not labels.equals(frame.index):
         raise ValueError(
             f"{argument} is a Series with other labels than adata.{where}_names, or in another "
