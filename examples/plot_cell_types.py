@@ -42,6 +42,14 @@ tl.nmf(cells, n_components=6)
 print(cells)
 
 # %%
+# Genes
+# -----
+#
+# The genes that are frequent in a program and rare in the others.
+
+print(tl.top_genes(cells, 6).groupby("program", observed=True)["gene"].agg(", ".join).to_string())
+
+# %%
 # Types
 # -----
 #
@@ -78,5 +86,5 @@ new_cells = new_cells[:, measured].copy()
 tl.project(new_cells, cells)
 print(new_cells.uns["nmf"]["overlap"])
 
-program = new_cells.obsm["X_nmf_shares"].argmax(axis=1)
-print(pd.crosstab(new_cells.obs["cell_type"].values, program, rownames=[""], colnames=["program"]))
+program = new_cells.obs["nmf"]  # the one with the largest share
+print(pd.crosstab(new_cells.obs["cell_type"], program, rownames=[""], colnames=["program"]))

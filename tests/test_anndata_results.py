@@ -175,6 +175,29 @@ def test_names_of_programs(fitted: ad.AnnData, tmp_path: Path) -> None:
             tl.name_programs(adata, names)  # type: ignore[arg-type]
 
 
+def test_summary_says_what_was_done(fitted: ad.AnnData) -> None:
+    text = tl.summary(fitted)
+    assert "70 cells × 30 genes, those in var['used']." in text
+    assert f"Fit: converged after {fitted.uns['nmf']['n_iter']} iterations" in text
+    n_found = int((tl.result(fitted, "nmf_differential").q_value <= 0.05).sum())
+    assert f"Tests: {n_found} genes" in text
+    adata = two_batches("ambient", n_cells=200, n_genes=120).cells
+    adata.layers["counts"] = adata.X
+    adata.obs["weight"] = 2.0
+    options = {"layer": "counts", "scale_genes": True, "sample_weight": "weight"}
+    tl.nmf(adata, 4, batch_key="batch", n_threads=1, **options)
+    tl.select_rank(adata, [3, 4], n_splits=2, n_jobs=1)
+    text = tl.summary(adata)
+    assert "raw counts (layer 'counts')" in text
+    assert (
+        "Model: 4 programs, Poisson NMF (KL divergence), a profile for each of 2 batches, genes "
+        "divided by their standard deviations, sample_weight given, random_state=0." in text
+    )
+    assert "among 3 to 4 (2 folds" in text
+    tl.consensus(adata, 3, n_runs=3, n_jobs=1)
+    assert "Consensus of 3 runs; " in tl.summary(adata, key="nmf_consensus")
+
+
 def test_copies(fitted: ad.AnnData) -> None:
     before = set(fitted.uns)
     for function, options in (

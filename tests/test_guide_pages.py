@@ -15,6 +15,7 @@ from typing import Any
 import anndata
 import numpy as np
 import pytest
+from sklearn.metrics import adjusted_rand_score
 
 import klnmf
 from klnmf.cli.main import build_parser
@@ -113,14 +114,20 @@ def test_texts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.slow
-def test_cells(tmp_path: Path) -> None:
-    planted = simulate_counts(120, 200, 15, counts_per_sample=300, random_state=0)
-    adata = anndata.AnnData(np.zeros(planted.X.shape), layers={"counts": planted.X})
-    adata[:100].write_h5ad(tmp_path / "cells.h5ad")
-    adata[100:].write_h5ad(tmp_path / "new_cells.h5ad")
+def test_cells() -> None:
     names = run_page("guide/cells.md")
-    assert names["agreed"].run_share.min() == 1
-    assert names["new_cells"].obsm["X_nmf"].shape == (20, 15)
+    cells, both, new = names["cells"], names["both"], names["new_cells"]
+    assert klnmf.tl.result(cells, "nmf_rank").best_rank == 4
+    assert adjusted_rand_score(cells.obs["type"], cells.obs["nmf"]) == 1
+    assert klnmf.tl.result(cells, "nmf_consensus").run_share.min() == 1
+    # "A program is spent on it, and types of cells share another."
+    assert adjusted_rand_score(both.obs["type"], both.obs["nmf"]) < 0.8
+    assert adjusted_rand_score(both.obs["type"], both.obs["corrected"]) > 0.99
+    assert adjusted_rand_score(names["types"]["day2"], new.obs["nmf"]) > 0.99
+    again = anndata.read_h5ad("cells.h5ad")
+    assert "Tests: " in klnmf.tl.summary(again)
+    assert Path("programs.pdf").stat().st_size > 2_000
+    assert Path("programs.csv").read_text().startswith("program,gene,frex,share,log2_fold_change")
 
 
 @pytest.mark.slow

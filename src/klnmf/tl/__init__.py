@@ -11,7 +11,7 @@
 from klnmf.tl.factorisation import nmf
 from klnmf.tl.fields import fitted_model
 from klnmf.tl.inference import bootstrap, differential
-from klnmf.tl.programs import name_programs, top_genes
+from klnmf.tl.programs import name_programs, summary, top_genes
 from klnmf.tl.selection import consensus, select_rank
 from klnmf.tl.stored_results import result
 from klnmf.tl.transfer import project
@@ -26,5 +26,6 @@ __all__ = [
     "project",
     "result",
     "select_rank",
+    "summary",
     "top_genes",
 ]
