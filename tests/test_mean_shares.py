@@ -143,6 +143,13 @@ def test_wrong_groups_are_named() -> None:
         of(["a"], confidence_level=95)
 
 
+def test_lists_and_arrays_are_groups_by_their_text() -> None:
+    for given in ([["a"], ["b"], ["a"]], [np.array(["a"]), np.array(["b"]), np.array(["a"])]):
+        means = mean_shares(np.ones((3, 2)), np.eye(2), given)
+        assert means.group_names == ["['a']", "['b']"]
+        assert means.n_samples.tolist() == [2, 1]
+
+
 def test_period_is_short_but_not_shorter_than_what_is_known() -> None:
     days = np.arange("2020-01-01", "2022-12-31", dtype="datetime64[D]")
     assert shortest_period(days, 40) == "month"

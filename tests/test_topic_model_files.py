@@ -115,6 +115,18 @@ def test_dates_become_text_that_still_is_a_date(path: Path) -> None:
     assert loaded.over("day", "month").equals(model.over("day", "month"))
 
 
+def test_columns_of_arrays_become_text(path: Path, tmp_path: Path) -> None:
+    """Columns of lists in Parquet files are arrays."""
+    tags = [np.array(["a", "b"]), np.array(["c"])] * (len(TEXTS) // 2)
+    model = TopicModel(3, max_df=1.0, random_state=0, n_threads=1).fit(
+        TEXTS, metadata={"tags": tags}
+    )
+    model.report(tmp_path / "report.html")
+    assert model.over("tags").shape[0] == 2 * 3
+    model.save(path)
+    assert TopicModel.load(path).metadata_["tags"][:2] == ["['a' 'b']", "['c']"]
+
+
 def test_it_is_a_model_file(path: Path) -> None:
     model = model_of_themes()
     model.save(path)

@@ -7,7 +7,8 @@ import numpy as np
 
 from klnmf.report.plain_text import plain_text
 from klnmf.support.array_types import Array
-from klnmf.topics.grouping import Period, is_missing, shortest_period
+from klnmf.support.missing_values import is_missing
+from klnmf.topics.grouping import Period, shortest_period
 from klnmf.topics.shares_by_group import MeanShares, mean_shares
 
 MOST_COLUMNS = 6
@@ -27,10 +28,9 @@ def shares_by_column(
     most_groups = int(np.clip(MOST_NUMBERS // len(components), 8, MOST_GROUPS))
     shown: list[dict[str, Any]] = []
     left_out: list[str] = []
-    columns = {name: [_groupable(value) for value in values] for name, values in metadata.items()}
-    periods = {name: shortest_period(column, most_groups) for name, column in columns.items()}
-    for name in sorted(columns, key=lambda name: periods[name] is None):  # times first
-        column, every = columns[name], periods[name]
+    periods = {name: shortest_period(values, most_groups) for name, values in metadata.items()}
+    for name in sorted(metadata, key=lambda name: periods[name] is None):  # times first
+        column, every = metadata[name], periods[name]
         n_values = len({str(value) for value in column if not is_missing(value)})
         fits = every is not None or n_values <= most_groups
         if n_values < 2 or not fits or len(shown) == MOST_COLUMNS:
@@ -61,14 +61,6 @@ def _packed(name: str, every: Period | None, means: MeanShares) -> dict[str, Any
             )
         },
     }
-
-
-def _groupable(value: Any) -> Any:
-    """Return times and numbers as they are, and other values, such as lists, as text."""
-    if is_missing(value):
-        return None
-    is_plain = isinstance(value, str | int | float | np.generic) or hasattr(value, "isoformat")
-    return value if is_plain else str(value)
 
 
 def _positions(means: MeanShares) -> Array:

@@ -24,9 +24,10 @@ from klnmf.report.plain_text import plain_text
 from klnmf.report.vocabulary import Terms, terms_of
 from klnmf.report.word_index import word_index
 from klnmf.support.array_types import Array
+from klnmf.support.missing_values import is_missing
 from klnmf.topics import Probabilities, name_components, plsi_probabilities
 from klnmf.topics.checks import checked_components, checked_names, checked_representation, dense
-from klnmf.topics.grouping import groups_of, is_missing
+from klnmf.topics.grouping import groups_of
 
 # Settings of the slider of the page, and the first one.
 RELEVANCE_WEIGHTS = np.arange(21) / 20

@@ -11,6 +11,7 @@ from klnmf.saved.arrays import array_named, pack_names, unpack_names
 from klnmf.saved.container import SavedFileError
 from klnmf.saved.fields import Fields, shortened
 from klnmf.support.array_types import Array
+from klnmf.support.missing_values import is_missing
 
 NAME = "sample_metadata"
 EXCERPT = "excerpt"  # the column with the beginnings of documents
@@ -70,9 +71,7 @@ def _numbers(values: Sequence[Any]) -> Array | None:
 
 def _text(value: Any) -> str:
     """Return a value as text; what cannot be encoded is replaced, and what is missing is empty."""
-    try:
-        is_missing = value is None or bool(value != value)
-    except TypeError:  # pandas.NA
-        is_missing = True
-    text = "" if is_missing else value.isoformat() if hasattr(value, "isoformat") else str(value)
+    if is_missing(value):
+        return ""
+    text = value.isoformat() if hasattr(value, "isoformat") else str(value)
     return text.encode("utf-8", "replace").decode("utf-8")

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from klnmf.readers import Documents, read_documents
 from klnmf.support.input_files import whole_text
-from klnmf.topics.grouping import is_missing
+from klnmf.support.missing_values import is_missing
 
 _WANTED = (
     "texts must be a sequence of str, a pandas Series, a DataFrame with text=COLUMN, paths of text "

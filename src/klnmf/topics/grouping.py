@@ -1,12 +1,13 @@
 """Groups of samples by a column of labels, numbers or times."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import numpy.typing as npt
 
+from klnmf.support.missing_values import is_missing
 from klnmf.topics.checks import IndexArray, checked_choice
 
 Period = Literal["decade", "year", "quarter", "month", "week", "day"]
@@ -31,7 +32,7 @@ def grouped(values: Any, n_samples: int, every: Period | None = None) -> Groups:
     """Group samples by their values: times and numbers in order, others by first appearance.
 
     Times are datetime64 and date objects, and strings of ISO dates. Strings that are all numbers
-    are numbers. None, NaN, NaT and empty strings are missing.
+    are numbers. None, NaN, NaT and empty strings are missing. Lists and arrays become text.
     """
     if every is not None:
         checked_choice(every, "every", get_args(Period))
@@ -55,7 +56,7 @@ def grouped(values: Any, n_samples: int, every: Period | None = None) -> Groups:
         ordered = _numbers(given)
     if ordered is None:
         labels = np.empty(len(given), dtype=object)
-        labels[:] = given
+        labels[:] = [value if isinstance(value, Hashable) else str(value) for value in given]
         groups, member[present] = groups_of(labels, len(given))
     else:
         groups, member[present] = np.unique(ordered, return_inverse=True)
@@ -74,20 +75,6 @@ def groups_of(labels: Any, n_samples: int) -> Groups:
     groups = np.empty(len(positions), dtype=given.dtype)
     groups[:] = list(positions)
     return Groups(groups, np.array(member, dtype=np.intp))
-
-
-def is_missing(value: Any) -> bool:
-    """Whether a value is None, NaN, NaT, an empty string, or pandas' NA, which cannot be compared.
-
-    >>> [is_missing(value) for value in (None, float("nan"), " ", 0, "a")]
-    [True, True, True, False, False]
-    """
-    if isinstance(value, str):
-        return not value.strip()
-    try:
-        return value is None or bool(value != value)
-    except TypeError:
-        return True
 
 
 def shortest_period(values: Any, most_groups: int) -> Period | None:
