@@ -11,6 +11,7 @@ import pytest
 
 from commands import outcome
 from klnmf import KLNMF, TopicModel, load_model
+from klnmf.saved.container import read_container, write_container
 from klnmf.simulate import simulate_counts
 from klnmf.topics import format_topics
 
@@ -146,3 +147,21 @@ def test_names_in_a_table_of_topics() -> None:
     assert f"  a b{' ' * 27}  sea" in table
     with pytest.raises(ValueError, match="component_names has 1 names for 2 components"):
         format_topics(np.eye(2), component_names=["a"])
+
+
+def test_names_cannot_control_the_terminal() -> None:
+    table = format_topics(np.eye(2), ["sea\x1b[2J", "corn"], component_names=["a\x1b[31m", "b\0"])
+    assert table.isascii()
+    assert table.replace("\n", "").isprintable()
+    assert r"a\x1b[31m" in table
+    assert r"sea\x1b[2J" in table
+
+
+@pytest.mark.parametrize("form", ["--csv", "--json", "--top=3"])
+def test_half_a_character_in_the_names_of_a_file(model: Path, capsys: Any, form: str) -> None:
+    found = read_container(model, "model")
+    found.content["metadata"]["component_names"] = ["\ud800x", "b", "c"]
+    write_container(model, found)
+    code, out, err = outcome(capsys, "topics", model, form)
+    assert (code, err) == (0, "")
+    assert "?x" in out.encode("utf-8").decode("utf-8")

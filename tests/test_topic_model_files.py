@@ -188,6 +188,31 @@ def test_strange_metadata_are_an_error_or_ignored(change: dict[str, Any], path: 
         pass
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"reading": {"analyzer": 5}},
+        {"reading": {"ngram_range": 1}},
+        {"reading": {"strip_accents": "x"}},
+        {"reading": {"token_pattern": "("}},
+        {"reading": {"token_pattern": ["a"]}},
+        {"reading": {"token_pattern": "a{99999999999}"}},
+        {"reading": {"tokenizer": "os.system"}},
+        {"topic_model": {"n_topics": {}}},
+        {"topic_model": {"seed_words": 5}},
+    ],
+)
+def test_options_that_cannot_be_used_are_found_on_loading(
+    change: dict[str, Any], path: Path
+) -> None:
+    model_of_themes().save(path)
+    found = read_container(path, "model")
+    found.content["metadata"] |= change
+    write_container(path, Container("model", found.content, found.arrays))
+    with pytest.raises(SavedFileError, match="cannot be read as a TopicModel"):
+        TopicModel.load(path)
+
+
 # ---- the command line ----------------------------------------------------------------------------
 
 

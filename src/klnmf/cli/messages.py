@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO, Any
 
+from klnmf.support.printable_text import printable
+
 # Exit codes; argparse has 2 for an invalid command line, too.
 DONE, FAILED, MISUSED, INTERRUPTED = 0, 1, 2, 130
 
@@ -69,18 +71,6 @@ def one_line(error: BaseException) -> str:
     if isinstance(error, MemoryError):
         return printable(str(error)) or "not enough memory."
     return printable(str(error)) or type(error).__name__
-
-
-def printable(text: str) -> str:
-    r"""Return a text in one line, with control characters of terminals escaped.
-
-    Examples
-    --------
-    >>> print(printable("a\n b \x1b[2J"))
-    a b \x1b[2J
-    """
-    line = " ".join(text.split())
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in line)
 
 
 @contextmanager

@@ -24,7 +24,10 @@ def stored_component_names(metadata: dict[str, Any], n_components: int) -> list[
     names = metadata.get(COMPONENT_NAMES)
     if not isinstance(names, list) or len(names) != n_components:
         return None
-    return names if all(isinstance(name, str) for name in names) else None
+    if not all(isinstance(name, str) for name in names):
+        return None
+    # JSON can hold half a surrogate pair, which nothing can print.
+    return [name.encode("utf-8", "replace").decode("utf-8") for name in names]
 
 
 def add_names(

@@ -23,7 +23,7 @@ def save_topic_model(model: Any, path: str | os.PathLike[str]) -> None:
     """Write a fitted model with its documents, but without the counts of their words."""
     n_documents = len(model.document_names_)
     about: dict[str, Any] = {
-        "n_topics": model.n_topics if isinstance(model.n_topics, str) else _plain(model.n_topics),
+        "n_topics": _plain(model.n_topics),
         "seed_words": _plain_seeds(model.seed_words),
         "fit": model.fit_facts_,
         "coherence": [None if math.isnan(x) else float(x) for x in model.coherence_],
@@ -74,9 +74,9 @@ def _restored(cls: Any, saved: Any, metadata: dict[str, Any]) -> Any:
     is_plain = set(options_to_json(vectorizer)) <= set(OPTIONS)
     settings = saved.model.get_params(deep=False) | {"zero_components": None}
     model = cls(
-        about.get("n_topics", saved.model.n_components_),
+        _plain(about.get("n_topics", saved.model.n_components_)),
         **(options if is_plain else {"vectorizer": clone(vectorizer).set_params(vocabulary=None)}),
-        seed_words=about.get("seed_words"),
+        seed_words=_plain_seeds(about.get("seed_words")),
         nmf=KLNMF(**settings),
     )
     n_documents, columns = saved.W.shape[0], dict(saved.sample_metadata)
@@ -102,7 +102,9 @@ def _restored(cls: Any, saved: Any, metadata: dict[str, Any]) -> Any:
 
 
 def _plain(n_topics: Any) -> Any:
-    """Return a number of topics, or numbers to choose from, for JSON."""
+    """Return a number of topics, numbers to choose from, or a word, for JSON."""
+    if isinstance(n_topics, str):
+        return n_topics
     return int(n_topics) if np.ndim(n_topics) == 0 else [int(n) for n in n_topics]
 
 

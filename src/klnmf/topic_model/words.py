@@ -14,7 +14,7 @@ from klnmf.readers.stop_words import is_available, stop_words_of
 
 # Parameters of TopicModel that are options of its vectoriser, with their defaults.
 OPTIONS: dict[str, Any] = {"stop_words": None, "min_df": 2, "max_df": 0.5, "ngram_range": (1, 1)}
-# Options that hold no setting of ours: X has its own type, and texts are given as str.
+# Options that hold no setting of ours: X has its own type, texts are given as str.
 _NOT_STORED = ("vocabulary", "dtype", "input", "encoding", "decode_error")
 
 
@@ -97,7 +97,12 @@ def vectorizer_from_json(options: Mapping[str, Any], words: Sequence[str]) -> Co
         given["ngram_range"] = tuple(given["ngram_range"])
     if not is_available(given.get("stop_words")):  # a file that is no longer there
         del given["stop_words"]
-    return _made(given, vocabulary=list(words))
+    vectorizer = _made(given, vocabulary=list(words))
+    try:
+        vectorizer.transform(["a text to try the options"])
+    except (TypeError, ValueError, OverflowError, re.error) as error:
+        raise ValueError(f"the options {given!r} cannot be used ({error}).") from error
+    return vectorizer
 
 
 def _plain(value: Any) -> Any:

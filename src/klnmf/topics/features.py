@@ -11,6 +11,7 @@ import numpy as np
 from scipy.stats import rankdata
 
 from klnmf.support.array_types import FloatArray
+from klnmf.support.printable_text import printable
 from klnmf.topics.checks import (
     IndexArray,
     Names,
@@ -159,14 +160,14 @@ def format_topics(
     heading, titles = "component  share  ", [""] * len(shares)
     if component_names is not None:
         titles = ["name", *checked_names(component_names, len(shares), "component")]
-        titles = [" ".join(title.split())[:LONGEST_TITLE] for title in titles]
+        titles = [printable(title)[:LONGEST_TITLE] for title in titles]
         longest = max(map(len, titles))
         named, *titles = (f"{title:<{longest}}  " for title in titles)
         heading += named
     lines = [f"{heading}top features"]
     for component in np.argsort(-shares, kind="stable"):
         start = f"{component:>9}  {shares[component]:>5.1%}  {titles[component]}"
-        words = ", ".join(name for name, _ in topics[component]) or "(empty)"
+        words = ", ".join(printable(name) for name, _ in topics[component]) or "(empty)"
         lines += textwrap.wrap(
             words,
             width=max(width, len(start) + 1),
