@@ -235,6 +235,34 @@ def test_wrong_and_damaged_results_are_named(fitted: ad.AnnData) -> None:
         tl.differential(fitted[:50].copy())
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"params": 5},
+        {"component_names": ["a"]},
+        {"component_names": ["a"] * 3},
+        {"component_names": 5},
+        {"batches": []},
+    ],
+)
+def test_damaged_fits_are_named(fitted: ad.AnnData, change: dict[str, Any]) -> None:
+    adata = fitted.copy()
+    adata.uns["nmf"] = {**adata.uns["nmf"], **change}
+    for function in (tl.fitted_model, tl.top_genes, tl.differential):
+        with pytest.raises(ValueError, match=r"adata.uns\['nmf'\] is damaged"):
+            function(adata)
+
+
+@pytest.mark.parametrize("kind", [[], {}, np.zeros(2), None])
+def test_entries_of_other_packages_are_no_results(fitted: ad.AnnData, kind: Any) -> None:
+    adata = fitted.copy()
+    adata.uns["other"] = {"kind": kind}
+    with pytest.raises(ValueError, match="is not a result"):
+        tl.result(adata, "other")
+    with pytest.raises(ValueError, match="holds no fit under 'other'"):
+        tl.fitted_model(adata, "other")
+
+
 def test_cells_without_counts_have_no_program() -> None:
     adata = cells()
     X = adata.X.toarray()

@@ -17,6 +17,7 @@ of `klnmf.tl` know of each other.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
@@ -156,14 +157,27 @@ def entries_of(adata: AnnData, key: str) -> Any:
     """Return ``uns`` of a fit, or say that there is none."""
     check_is_anndata(adata)
     entries = adata.uns.get(key)
-    is_fit = hasattr(entries, "get") and entries.get("kind") in ("fit", "consensus")
-    if not is_fit or key not in adata.varm:
+    if not _is_fit(entries) or key not in adata.varm:
         raise ValueError(
             f"adata holds no fit under {key!r}: it needs adata.varm[{key!r}] and "
             f"adata.uns[{key!r}] as klnmf.tl.nmf and klnmf.tl.consensus of this version write "
             "them. Fit first, or pass the key_added of that call."
         )
+    names, batches = np.asarray(entries.get("component_names")), entries.get("batches")
+    is_named = names.shape == np.shape(adata.varm[key])[1:] and len({*map(str, names)}) == len(
+        names
+    )
+    if not is_named or not isinstance(entries.get("params"), Mapping) or np.size(batches) == 0:
+        raise ValueError(
+            f"adata.uns[{key!r}] is damaged: its params, component_names or batches are not those "
+            f"of the {np.shape(adata.varm[key])[1]} programs of adata.varm[{key!r}]. Fit again."
+        )
     return entries
+
+
+def _is_fit(entries: Any) -> bool:
+    kind = entries.get("kind") if isinstance(entries, Mapping) else None
+    return isinstance(kind, str) and kind in ("fit", "consensus")
 
 
 def data_of(adata: AnnData, key: str) -> FitData:

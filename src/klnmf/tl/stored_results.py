@@ -57,13 +57,9 @@ def result(adata: AnnData, key: str) -> Any:
     """
     check_is_anndata(adata)
     entries = adata.uns.get(key)
-    kind = entries.get("kind") if isinstance(entries, Mapping) else None
-    if kind not in KINDS:
-        there = [
-            name
-            for name, value in adata.uns.items()
-            if isinstance(value, Mapping) and value.get("kind") in KINDS
-        ]
+    kind = _kind_of(entries)
+    if kind is None:
+        there = [name for name, value in adata.uns.items() if _kind_of(value) is not None]
         raise ValueError(
             f"adata.uns[{key!r}] is not a result of klnmf.tl. Results in adata.uns: "
             f"{', '.join(map(repr, there)) or 'none'}."
@@ -75,6 +71,12 @@ def result(adata: AnnData, key: str) -> Any:
         return _restored(KINDS[kind], stored)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ValueError(f"adata.uns[{key!r}] is damaged: {error}.") from error
+
+
+def _kind_of(entries: Any) -> str | None:
+    """Kind of a result of klnmf.tl; None: an entry of something else, whatever it holds."""
+    kind = entries.get("kind") if isinstance(entries, Mapping) else None
+    return kind if isinstance(kind, str) and kind in KINDS else None
 
 
 def put_result(adata: AnnData, key: str, kind: str, found: Any, params: dict[str, Any]) -> None:
