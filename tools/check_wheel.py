@@ -72,7 +72,8 @@ def fresh_environment(wheel: Path, dependencies: str) -> tuple[Path, dict[str, s
     # Nothing of this process's environment leads to another klnmf, nor to a compiler.
     bare = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     bare["PATH"] = str(scripts)
-    bare["LOKY_MAX_CPU_COUNT"] = str(os.cpu_count())  # joblib has no lscpu to ask
+    if (lscpu := shutil.which("lscpu")) is not None:
+        (scripts / "lscpu").symlink_to(lscpu)  # joblib counts cores by it, and warns without
     for compiler in ("c++", "cc", "clang", "cl", "g++", "gcc"):
         assert shutil.which(compiler, path=bare["PATH"]) is None
     return python, bare
