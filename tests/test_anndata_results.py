@@ -253,6 +253,15 @@ def test_damaged_fits_are_named(fitted: ad.AnnData, change: dict[str, Any]) -> N
             function(adata)
 
 
+@pytest.mark.parametrize("key", [5, "", "a/b"])
+def test_keys_that_h5ad_cannot_keep(fitted: ad.AnnData, key: Any) -> None:
+    for function in (tl.nmf, tl.consensus, tl.select_rank):
+        with pytest.raises(ValueError, match="key_added must be a str that is not empty"):
+            function(cells(), key_added=key)
+    with pytest.raises(ValueError, match="key_added must be a str that is not empty"):
+        tl.project(cells(), fitted, key_added=key)
+
+
 @pytest.mark.parametrize("kind", [[], {}, np.zeros(2), None])
 def test_entries_of_other_packages_are_no_results(fitted: ad.AnnData, kind: Any) -> None:
     adata = fitted.copy()

@@ -123,7 +123,7 @@ def nmf(
     >>> adata.obsm["X_nmf"].shape, adata.varm["nmf"].shape, adata.uns["nmf"]["converged"]
     ((80, 3), (30, 3), True)
     """
-    check_can_be_changed(adata, copy)
+    check_can_be_changed(adata, copy, key_added)
     for name, reason in _REFUSED.items():
         if parameters.get(name) is not None and parameters[name] is not False:
             raise ValueError(f"{reason}. Leave {name} out, or use klnmf.KLNMF.")

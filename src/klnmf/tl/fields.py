@@ -47,9 +47,11 @@ _RESULTS = ("divergence", "optimality_gap", "kkt_residual", "converged")
 _ABOUT_A_FIT = ("differential", "bootstrap")
 
 
-def check_can_be_changed(adata: AnnData, copy: bool) -> None:
-    """Refuse, before any work, what is not an AnnData or cannot take the result."""
+def check_can_be_changed(adata: AnnData, copy: bool, key: Any = KEY) -> None:
+    """Refuse, before any work, what is not an AnnData or cannot take the result under this key."""
     check_is_anndata(adata)
+    if not isinstance(key, str) or not key or "/" in key:  # which .h5ad takes for a path
+        raise ValueError(f"key_added must be a str that is not empty and has no '/', got {key!r}.")
     if adata.isbacked and (copy or adata.is_view):
         what = "copied" if copy else "changed, being a view of it,"
         raise ValueError(

@@ -83,7 +83,7 @@ def select_rank(
     >>> tl.result(adata, "nmf_rank").best_rank
     3
     """
-    check_can_be_changed(adata, copy)
+    check_can_be_changed(adata, copy, key_added)
     data = data_to_fit(
         adata,
         layer=layer,
@@ -179,7 +179,7 @@ def consensus(
     >>> bool(tl.result(adata, "nmf_consensus").run_share.min() == 1)
     True
     """
-    check_can_be_changed(adata, copy)
+    check_can_be_changed(adata, copy, key_added)
     data = data_to_fit(
         adata,
         layer=layer,

@@ -85,7 +85,7 @@ def project(
     >>> new.obsm["X_nmf"].shape, new.uns["nmf"]["overlap"]["found"]
     ((20, 3), 30)
     """
-    check_can_be_changed(adata, copy)
+    check_can_be_changed(adata, copy, key_added)
     if key_added in adata.varm:
         raise ValueError(
             f"adata already has components in adata.varm[{key_added!r}]. Pass another key_added."
