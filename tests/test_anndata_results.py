@@ -169,10 +169,16 @@ def test_names_of_programs(fitted: ad.AnnData, tmp_path: Path) -> None:
         ({7: "x"}, ValueError, "There is no program 7; numbers are 0 to 2"),
         (["x"], ValueError, "3 different names"),
         (["x", "y", "x"], ValueError, "3 different names"),
+        (["x", "y", " "], ValueError, "3 different names"),
         ("xyz", TypeError, "a list of names or a dict"),
     ):
         with pytest.raises(error, match=message):
             tl.name_programs(adata, names)  # type: ignore[arg-type]
+
+
+def test_whether_genes_are_scaled_is_no_word() -> None:
+    with pytest.raises(TypeError, match="scale_genes must be True or False, got 'no'"):
+        tl.nmf(cells(), 3, scale_genes="no")  # type: ignore[arg-type]
 
 
 def test_summary_says_what_was_done(fitted: ad.AnnData) -> None:

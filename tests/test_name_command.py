@@ -100,6 +100,7 @@ def test_names_from_files_go_to_another_model(model: Path, capsys: Any) -> None:
         (("--component", "x"), 2, "must be like 3='The sea', got 'x'"),
         (("--component", "7=x"), 1, "there is no component 7: they are 0 to 2."),
         (("--component", "0=x", "--component", "1=x"), 1, "two components would have the name 'x'"),
+        (("--component", "0=x", "--component", "0=y"), 1, "names a component twice"),
         (("--column-names", "two.txt"), 1, "expected 6 names for the features of m.klnmf, found 2"),
         (("--row-names", "two.txt"), 1, "expected 20 names for the samples"),
         (("--component-names", "two.txt"), 1, "expected 3 names for the components"),

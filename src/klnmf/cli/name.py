@@ -67,7 +67,10 @@ def run(args: argparse.Namespace) -> int:
         for what, file in files.items()
         if file
     }
-    components = _named(saved, dict(args.component), names.get("component_names"))
+    chosen = dict(args.component)
+    if len(chosen) < len(args.component):
+        raise CommandError("--component names a component twice: give each one name.")
+    components = _named(saved, chosen, names.get("component_names"))
     add_names(
         args.model,
         output,

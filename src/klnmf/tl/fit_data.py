@@ -88,6 +88,8 @@ def data_to_fit(
 ) -> FitData:
     """Read the counts and everything that belongs to them; refuses what does not fit."""
     check_is_anndata(adata)
+    if not isinstance(scale_genes, bool | np.bool_):
+        raise TypeError(f"scale_genes must be True or False, got {scale_genes!r}.")
     columns = _masked_columns(adata, mask_var)
     of_cells = {
         name: _numbers(given, name, adata.obs, "obs", adata.n_obs)

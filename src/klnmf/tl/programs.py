@@ -115,7 +115,7 @@ def name_programs(
         new = [str(names.get(k, name)) for k, name in enumerate(old)]
     else:
         new = [str(name) for name in names]
-    if len(new) != len(old) or len(set(new)) < len(new):
+    if len(new) != len(old) or len(set(new)) < len(new) or not all(name.strip() for name in new):
         raise ValueError(f"names must be {len(old)} different names, one per program; got {new}.")
     if key in adata.obs and hasattr(adata.obs[key], "cat"):
         adata.obs[key] = adata.obs[key].cat.rename_categories(dict(zip(old, new, strict=True)))
