@@ -37,13 +37,13 @@ $(VENV)/.stamp-venv:
 	    { echo "klnmf needs Python >= 3.11: make PYTHON=python3.12 ..." >&2; exit 1; }
 	@echo "==> creating $(VENV)"
 	@$(PYTHON) -m venv $(VENV)
-	@# Older ones do not know dependency groups.
-	@$(PIP) install --quiet --upgrade 'pip>=25.1'
 	@touch $@
 
 # The build backend and what it asks for (cmake and ninja where the machine has none).
 $(VENV)/.stamp-build-tools: pyproject.toml | $(VENV)/.stamp-venv
 	@echo "==> installing build tools"
+	@# Older ones do not know dependency groups.
+	@$(PIP) install --quiet --upgrade 'pip>=25.1'
 	@$(PIP) install --quiet cmake ninja $$($(BIN)/python tools/requirements.py build)
 	@touch $@
 
