@@ -184,7 +184,8 @@ def test_commands(tmp_path, capsys, monkeypatch):
     prepare(other, "other.disk")
     assert main(["transform", "disk.klnmf", "other.disk", "-o", "other.csv"]) == 0
     assert "into memory" in capsys.readouterr().err
-    assert main(["prepare", "X.npz", "Y", "--memory", "no"]) == 1
+    with pytest.raises(SystemExit, match="2"):
+        main(["prepare", "X.npz", "Y", "--memory", "no"])
     assert main(["fit", "X.disk", "-r", "2", "--dtype", "float64", "-o", "no.klnmf"]) == 1
     assert "prepare the matrix again" in capsys.readouterr().err
     shutil.rmtree("X.disk")

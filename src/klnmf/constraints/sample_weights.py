@@ -17,7 +17,7 @@ def capped_weights(X: Any, *, cap: float | None = None, quantile: float = 0.95) 
     components as one of ``cap`` counts. Its profile is not changed, and neither is its row of W.
 
     Pass the same weights as ``sample_weight`` to ``KLNMF.fit``, `klnmf.model_selection.select_rank`
-    and `klnmf.model_selection.consensus`, and to the functions of `klnmf.uncertainty`.
+    and `klnmf.model_selection.consensus`, and to the functions of ``klnmf.uncertainty``.
 
     Parameters
     ----------

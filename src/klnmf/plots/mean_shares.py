@@ -65,7 +65,7 @@ def plot_mean_shares(
     >>> means = mean_shares(W, [[1.0, 0.0], [0.0, 1.0]], [1990, 1990, 1991])
     >>> ax = plot_mean_shares(means, ["sea", "land"])
     >>> [text.get_text() for text in ax.get_legend().get_texts()]
-    ['1  land', '0  sea']
+    ['0  sea', '1  land']
     """
     filled = np.flatnonzero(means.n_samples > 0)
     if filled.size == 0:

@@ -40,7 +40,7 @@ def plot_signatures(
         Signatures, such as ``components_`` of a fitted model. They are scaled to sum to 1.
     feature_names : sequence of str, optional
         Types in the order of the columns, such as ``A[C>T]G``. By default, that of
-        `klnmf.signatures.SBS96`.
+        ``klnmf.signatures.SBS96``.
     intervals : Bootstrap or Intervals, optional
         Intervals of the components, from `klnmf.uncertainty.bootstrap`, drawn as lines.
     W : array-like or sparse matrix of shape (n_samples, n_components), optional

@@ -30,7 +30,7 @@ Result = TypeVar("Result")
 
 
 def result(adata: AnnData, key: str) -> Any:
-    """Return a result that a function of `klnmf.tl` stored in an AnnData.
+    """Return a result that a function of ``klnmf.tl`` stored in an AnnData.
 
     Parameters
     ----------

@@ -81,7 +81,7 @@ def shortest_period(values: Any, most_groups: int) -> Period | None:
     """Return the shortest period with at most so many groups; None if the values are no times.
 
     >>> shortest_period(["2021-03-05", "2021-03-07", "2022-01-01"], most_groups=2)
-    'quarter'
+    'week'
     """
     times = _times([value for value in _listed(values) if not is_missing(value)], None)
     if times is None or len(times) == 0:
