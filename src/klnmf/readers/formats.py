@@ -190,8 +190,8 @@ def read_documents(
         Field with the labels. Labels of files are the folders that they are in, if all are in one.
     encoding : str, default="utf-8"
         Encoding of text files.
-    pattern : str, default=``"*.txt"``
-        Names of the files of a folder, which may be in subfolders.
+    pattern : str, optional
+        Names of the files of a folder, which may be in subfolders; by default ``"*.txt"``.
     delimiter : str, optional
         What separates the fields of a .csv file.
     skip_unreadable : bool, default=False
