@@ -38,7 +38,10 @@ class Executed(SphinxDirective):
 
     def _run(self, code: str) -> str:
         names = self.env.temp_data.setdefault("executed", {"__name__": "__main__"})
-        with contextlib.redirect_stdout(io.StringIO()) as stream:
+        # What the blocks of a page write is there for the later ones, and nowhere else.
+        folder = Path(self.env.srcdir, FOLDER, "files", self.env.docname)
+        folder.mkdir(parents=True, exist_ok=True)
+        with contextlib.redirect_stdout(io.StringIO()) as stream, contextlib.chdir(folder):
             try:
                 exec(compile(code, f"{self.env.docname}, line {self.lineno}", "exec"), names)
             except Exception as error:
