@@ -412,7 +412,8 @@ def test_a_process_that_is_killed_twenty_times_ends_with_the_same_bits(tmp_path:
     generator = random.Random(0)
     iterations = [0]
     n_kills = 0
-    while n_kills < 20:
+    # Where starting takes long, the first twenty may come before much is done.
+    while n_kills < 20 or (len(set(iterations)) <= 3 and n_kills < 60):
         process = _fit_the_bible(str(path), resumed)
         try:
             # Mostly while it starts or fits a little, so that twenty of them fit into one fit.

@@ -25,7 +25,7 @@ from reader_checks import refused
 READ = """
 import resource, sys
 resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30))
-resource.setrlimit(resource.RLIMIT_CPU, (40, 40))
+resource.setrlimit(resource.RLIMIT_CPU, (120, 120))
 from klnmf.readers import ReadError, read_counts
 try:
     read_counts(sys.argv[1])
