@@ -45,7 +45,7 @@ def is_number(field: Any) -> bool:
 
 
 def number_of(field: Any) -> float:
-    """Return a field as a number; ValueError if it is none."""
+    """Return a field as a number, or raise a ValueError if it does not hold one."""
     if isinstance(field, str) and not are_plain(field):
         raise ValueError(f"{field!r} is not a number")
     return float(field)

@@ -42,7 +42,7 @@ def shares_by_column(
 
 
 def _packed(name: str, every: Period | None, means: MeanShares) -> dict[str, Any]:
-    """Return a column for the page; shares in ten-thousandths, None where there is none."""
+    """Return a column for the page. Shares are in ten-thousandths; a missing one is None."""
     filled = np.flatnonzero(means.n_samples > 0)
     return {
         "name": name,

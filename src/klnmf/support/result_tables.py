@@ -1,5 +1,6 @@
 """Results that show themselves as a table: as text when printed, as HTML in notebooks."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
@@ -68,11 +69,12 @@ class ResultTable:
         )
 
 
-class ShownAsTable:
+class ShownAsTable(ABC):
     """Gives a result its ``print``, ``repr`` and notebook form from one table."""
 
+    @abstractmethod
     def _shown(self) -> ResultTable:
-        raise NotImplementedError
+        """Return the table."""
 
     def __str__(self) -> str:
         """Return the table as text."""
@@ -84,11 +86,12 @@ class ShownAsTable:
         return self._shown().html()
 
 
-class ShownBelowDiagram:
+class ShownBelowDiagram(ABC):
     """Shows a fitted estimator of scikit-learn in notebooks: its diagram, and what came of it."""
 
+    @abstractmethod
     def _fitted_in_html(self) -> str:
-        raise NotImplementedError
+        """Return what came of the fit; nothing before it."""
 
     def _repr_html_inner(self) -> str:
         inner: str = super()._repr_html_inner()  # type: ignore[misc]

@@ -156,7 +156,7 @@ def _by_gene(H: Any, data: FitData) -> Any:
 
 
 def entries_of(adata: AnnData, key: str) -> Any:
-    """Return ``uns`` of a fit, or say that there is none."""
+    """Return ``uns`` of a fit, or raise an error if adata holds no fit under this key."""
     check_is_anndata(adata)
     entries = adata.uns.get(key)
     if not _is_fit(entries) or key not in adata.varm:
