@@ -204,7 +204,14 @@ def test_lines_for_times_with_the_numbers_of_the_result() -> None:
     ax = plot_mean_shares(means)
     largest = np.argsort(-means.shares.mean(axis=0))[:6]
     names = [text.get_text() for text in ax.get_legend().get_texts()]
-    assert names == [f"component {k}" for k in largest]
+    shown = {*largest, *means.shares.argmax(axis=1)}
+    assert len(shown) == 6  # so that no group has another leader
+    rest = np.delete(means.shares, largest, axis=1)
+    left_out = (
+        f"3 others: each up to\n{100 * rest.max():.3g}%, together up to\n"
+        f"{100 * rest.sum(axis=1).max():.3g}% of a group"
+    )
+    assert names == [*(f"component {k}" for k in largest), left_out]
     np.testing.assert_allclose(ax.lines[0].get_ydata(), means.shares[:, largest[0]])
     assert len(ax.collections) == 6  # bands
     tops = ax.collections[0].get_paths()[0].vertices[:, 1].max()
@@ -219,7 +226,7 @@ def test_points_for_categories_that_stand_apart() -> None:
     labels[0], labels[1] = "", "only one"
     means = mean_shares(*model(60, 4), labels)
     ax = plot_mean_shares(means, ["a", "b", "c", "d"], select=[3, 1])
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["3  d", "1  b"]
+    assert [text.get_text() for text in ax.get_legend().get_texts()][:2] == ["3  d", "1  b"]
     assert [t.get_text() for t in ax.get_xticklabels()] == means.group_names
     assert_apart(ax.figure, ax.get_xticklabels())
     left, right = (container.lines[0].get_xdata() for container in ax.containers)
@@ -230,14 +237,30 @@ def test_points_for_categories_that_stand_apart() -> None:
 
 
 @pytest.mark.usefixtures("plt")
-def test_largest_components_are_those_of_most_samples() -> None:
+def test_the_largest_component_of_every_group_is_shown() -> None:
     from klnmf.plots import plot_mean_shares
 
-    W = np.repeat(np.eye(8), [40, 30, 20, 10, 9, 8, 1, 1], axis=0)
-    years = [2000] * 117 + [1990, 1991]
-    ax = plot_mean_shares(mean_shares(W, np.eye(8), years))
+    # Components 8 and 9 are small in all, but the largest in "x" and "y"; 7 is nowhere.
+    W = np.tile([30.0, 20.0, 15.0, 12.0, 10.0, 8.0, 5.0, 0.0, 0.0, 0.0], (104, 1))
+    W[100:] = [1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 4.0, 0.0, 0.0, 0.0]
+    W[100:102, 8], W[102:, 9] = 15.0, 5.0
+    ax = plot_mean_shares(mean_shares(W, np.eye(10), ["most"] * 100 + ["x"] * 2 + ["y"] * 2))
     names = [text.get_text() for text in ax.get_legend().get_texts()]
-    assert names == [f"component {k}" for k in range(6)]
+    rest = "4 others: each up to\n40%, together up to\n40% of a group"
+    assert names == [*(f"component {k}" for k in (0, 1, 2, 3, 8, 9)), rest]
+
+
+@pytest.mark.usefixtures("plt")
+def test_of_many_leading_components_those_of_most_samples_are_shown() -> None:
+    from klnmf.plots import plot_mean_shares
+
+    sizes = [9, 1, *range(20, 32)]
+    means = mean_shares(
+        np.repeat(np.eye(14), sizes, axis=0), np.eye(14), np.repeat(np.arange(14), sizes)
+    )
+    names = [text.get_text() for text in plot_mean_shares(means).get_legend().get_texts()]
+    assert names[:12] == [f"component {k}" for k in range(13, 1, -1)]
+    assert names[12].startswith("2 others: each up to\n100%")
 
 
 @pytest.mark.usefixtures("plt")

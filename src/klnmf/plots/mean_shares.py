@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from klnmf.plots.style import (
     LINE_COLOURS,
@@ -25,7 +26,7 @@ from klnmf.topics.shares_by_group import MeanShares
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_MOST_SHOWN = 6  # components, by default
+_WANTED, _MOST_SHOWN = 6, 12  # components, by default
 _MOST_CATEGORIES = 20  # more would be too small to read
 _SPREAD = 0.6  # width that the points of one category share, of the distance between categories
 
@@ -40,7 +41,8 @@ def plot_mean_shares(
     """Plot mean shares with their intervals: lines for times and numbers, points for categories.
 
     Groups of fewer than two samples have no interval; groups of empty samples are left out. Of many
-    categories, the 20 with the most samples are shown.
+    categories, the 20 with the most samples are shown. The legend says what the components that are
+    not plotted amount to.
 
     Parameters
     ----------
@@ -49,7 +51,8 @@ def plot_mean_shares(
     component_names : sequence of str, optional
         Names of the components for the legend. By default, their numbers.
     select : sequence of int, optional
-        Components to plot. By default, the six with the largest mean share over the samples.
+        Components to plot. By default, the largest of every group, and the largest of all samples
+        up to six; of more than twelve, those that are the largest for most samples.
     ax : matplotlib Axes, optional
         Axes to plot on. By default, those of a new figure.
 
@@ -80,14 +83,11 @@ def plot_mean_shares(
     shares, lower, upper = (x[filled] for x in (means.shares, means.lower, means.upper))
     shown = selected_components(select, n_components)
     if select is None:
-        sizes = means.n_samples[filled]  # otherwise a group of two samples counts like a thousand
-        shown = np.argsort(-(sizes @ shares), kind="stable")[:_MOST_SHOWN].tolist()
+        shown = _largest(shares, means.n_samples[filled])
     ax = axes_or_new(ax, 8.0 if means.is_ordered else max(5.0, 3.0 + 0.6 * filled.size), 4.0)
-    texts = [shortened(means.group_names[group]) for group in filled]
-    if not means.is_ordered:
-        label_ticks(ax, "x", texts)
     for at, k in enumerate(shown):
-        looks: Any = {"color": LINE_COLOURS[at % len(LINE_COLOURS)], "label": names[k]}
+        again, colour = divmod(at, len(LINE_COLOURS))
+        looks: Any = {"color": LINE_COLOURS[colour], "label": names[k], "marker": "os"[again % 2]}
         values = shares[:, k], lower[:, k], upper[:, k]
         if means.is_ordered:
             _draw_line(ax, means.groups[filled], *values, looks=looks)
@@ -98,11 +98,41 @@ def plot_mean_shares(
     ax.yaxis.set_major_formatter(percent)
     ax.set_ylabel("mean share")
     light_frame(ax, with_grid=True)
-    ax.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.02))
+    rest = np.delete(shares, shown, axis=1)
+    signs, texts = ax.get_legend_handles_labels()
+    if rest.size:
+        signs += ax.plot([], [], " ")  # none
+        texts += [_what_is_left_out(rest)]
+    looks = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.02)}
+    ax.legend(signs, texts, frameon=False, fontsize=8, **looks)
     title(ax, f"Mean shares with {100 * means.confidence_level:g}% intervals")
+    if not means.is_ordered:  # in the width that the legend leaves
+        label_ticks(ax, "x", [shortened(means.group_names[group]) for group in filled])
     if notes:
         ax.set_title("; ".join(notes), loc="right", fontsize=8, color="0.4")
     return ax
+
+
+def _largest(shares: FloatArray, sizes: npt.NDArray[np.intp]) -> list[int]:
+    """Return the largest component of every group, and others up to the wanted number.
+
+    Components are ranked by the samples of the groups that they lead, then by their mean share over
+    all samples; those chosen are returned by that mean.
+    """
+    leads = np.bincount(shares.argmax(axis=1), weights=sizes, minlength=shares.shape[1])
+    overall = sizes @ shares
+    n_shown = int(np.clip(np.count_nonzero(leads), _WANTED, _MOST_SHOWN))
+    chosen = np.lexsort((-overall, -leads))[:n_shown]
+    return [int(k) for k in chosen[np.argsort(-overall[chosen], kind="stable")]]
+
+
+def _what_is_left_out(shares: FloatArray) -> str:
+    """Say how large the components are that are not plotted, in the group that has most of them."""
+    most, n_others = percent(shares.max()), shares.shape[1]
+    if n_others == 1:
+        return f"1 other: up to\n{most} of a group"
+    together = percent(shares.sum(axis=1).max())
+    return f"{n_others} others: each up to\n{most}, together up to\n{together} of a group"
 
 
 def _draw_line(
@@ -111,7 +141,7 @@ def _draw_line(
     """Draw a line through the means with a band, which is a bar beside a group without interval."""
     if at.dtype.kind == "M":
         at = at.astype("datetime64[s]")  # matplotlib knows no multiples of units
-    ax.plot(at, shares, marker="o", markersize=3.5, linewidth=1.6, **looks)
+    ax.plot(at, shares, markersize=3.5, linewidth=1.6, **looks)
     ax.fill_between(at, lower, upper, color=looks["color"], alpha=0.15, linewidth=0.0)
     known = ~np.isnan(lower)
     # A band between two groups has no width at a single one.
@@ -125,4 +155,6 @@ def _draw_points(
 ) -> None:
     """Draw points with bars."""
     bars = np.nan_to_num(np.stack([shares - lower, upper - shares]))
-    ax.errorbar(at, shares, yerr=bars, fmt="o", markersize=4, elinewidth=1.2, capsize=2, **looks)
+    ax.errorbar(
+        at, shares, yerr=bars, linestyle="", markersize=4, elinewidth=1.2, capsize=2, **looks
+    )

@@ -181,7 +181,7 @@ class TopicViews(ShownBelowDiagram):
         column, every, confidence_level
             As in `over`.
         topics : sequence of int or str, default=None
-            Topics to show; None shows the six largest.
+            Topics to show; None shows those of `klnmf.plots.plot_mean_shares`.
         ax : matplotlib Axes, default=None
             Where to draw; None makes a new figure.
 

@@ -188,8 +188,9 @@ def _intervals(
         room = means * (1.0 - means)
         distance = np.exp(t * np.sqrt(variances / (n - 1.0)) / room)  # between odds, as a factor
         odds = means / (1.0 - means)
-        lower = odds / distance / (1.0 + odds / distance)
-        upper = 1.0 / (1.0 + 1.0 / (odds * distance))
+        # Without any variance, rounding must not move an end beyond the mean.
+        lower = np.minimum(means, odds / distance / (1.0 + odds / distance))
+        upper = np.maximum(means, 1.0 / (1.0 + 1.0 / (odds * distance)))
     wilson = t**2 / (n + t**2)  # length of Wilson's interval for 0 of n
     lower = np.where(room > 0.0, lower, np.where(means > 0.0, 1.0 - wilson, 0.0))
     upper = np.where(room > 0.0, upper, np.where(means > 0.0, 1.0, wilson))
