@@ -267,6 +267,9 @@ def test_folders_and_pipes_in_the_place_of_files(counts: Path, capsys: Any) -> N
         capsys, "fit", counts, "--format", "texts"
     )
     assert "the name of an input file is empty" in failed(capsys, "fit", "")
+    Path("loop.klnmf").symlink_to("loop.klnmf")
+    line = failed(capsys, "fit", counts, "-o", "loop.klnmf")
+    assert "loop.klnmf is a link that leads back to itself. Choose another path." in line
 
 
 # ---- errors --------------------------------------------------------------------------------------

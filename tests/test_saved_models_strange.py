@@ -153,6 +153,11 @@ def swapped(first: str, second: str) -> bytes:
     return zipped({**members, first: members[second], second: members[first]})
 
 
+def renamed_in_history(column: str) -> bytes:
+    names = json.loads(members_of(good_bytes())["header.json"])["content"]["history"]
+    return content(history=[f"not {name}" if name == column else name for name in names])
+
+
 HUGE = described("3, 4000000000000")
 MINUS_ONES = np.full(120, -1, dtype="<f4").tobytes()
 EVIL_FILES = {
@@ -187,6 +192,7 @@ EVIL_FILES = {
     "setting that is too large": lambda: solver_settings(narrow_gain=10**400),
     "setting out of range": lambda: solver_settings(sweeps=0),
     "wrong number of iterations": lambda: section("fitted", n_iter_=1),
+    "history without a column": lambda: renamed_in_history("seconds"),
     "wrong number of samples": lambda: section("samples", n_samples=10**15),
     "wrong number of features": lambda: section("fitted", n_features_in_=10**15),
     "huge shape": lambda: components(HUGE, b"abcd"),

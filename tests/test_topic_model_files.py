@@ -167,6 +167,8 @@ def test_a_model_of_other_counts_is_refused(path: Path) -> None:
         {"topic_model": {"rank_selection": {"format": "x"}}},
         {"topic_model": {"fit": []}},
         {"topic_model": {"coherence": ["a", "b", "c"]}},
+        {"topic_model": {"coherence": [10**400] * 3}},
+        {"topic_model": {"fit": {"optimality_gap": "x", "n_iter": []}}},
         {"reading": []},
         {"reading": {"ngram_range": "ab", "analyzer": 5}},
         {"component_names": ["a"]},

@@ -23,7 +23,7 @@ import scipy.sparse as sp
 from klnmf import KLNMF
 from klnmf.data.on_disk.layout import write_json
 from klnmf.preparing import prepare
-from klnmf.readers import CountTable, write_counts
+from klnmf.readers import CountTable, read_counts, write_counts
 from klnmf.report import write_report
 from klnmf.support.whole_files import replacing, writing
 
@@ -62,7 +62,7 @@ def test_the_next_writer_removes_what_a_killed_one_left(path: Path) -> None:
         process.stdout.close()  # type: ignore[union-attr]
     left = os.listdir(path.parent)
     assert len(left) == 3
-    assert all(re.fullmatch(r"\.[0-9a-f]{8}\.part\..*\.npz", name) for name in left)
+    assert all(re.fullmatch(r"\.[0-9a-f]{8}\.[0-9a-f]{8}\.part\..*\.npz", n) for n in left)
     with writing(path) as stream:
         stream.write(b"whole")
     assert path.read_bytes() == b"whole"
@@ -211,3 +211,25 @@ def test_what_is_not_a_file_is_not_replaced(tmp_path: Path) -> None:
         pass
     assert pipe.is_fifo()
     assert os.listdir(tmp_path) == ["pipe"]
+
+
+@pytest.mark.parametrize("ending", [".npz", ".mtx.gz", ".parquet", ".klnmf"])
+def test_the_longest_name_that_a_file_can_have(ending: str, tmp_path: Path) -> None:
+    longest = 255 - len(ending)
+    names = [letter * longest + ending for letter in "ab"] + ["ä" * (longest // 2) + ending]
+    for name in names:
+        if ending == ".klnmf":
+            save_model(tmp_path / name)
+        else:
+            write_counts(CountTable(X), tmp_path / name)
+            assert read_counts(tmp_path / name).X.shape == X.shape
+    assert sorted(os.listdir(tmp_path)) == sorted(names)
+
+
+def test_links_that_lead_round_in_a_circle(tmp_path: Path) -> None:
+    first, second = tmp_path / "a.npz", tmp_path / "b.npz"
+    first.symlink_to(second)
+    second.symlink_to(first)
+    with pytest.raises(OSError, match=r"a\.npz is a link that leads back to itself"):
+        write_counts(TABLE, first)
+    assert first.is_symlink()

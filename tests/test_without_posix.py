@@ -84,7 +84,7 @@ LEFTOVERS = """
 from klnmf.support.file_locks import locked_folder
 from klnmf.support.whole_files import writing
 from pathlib import Path
-left = Path(folder, ".01234567.part.notes")
+left = Path(folder, ".01234567.011ba68c.part.notes")
 left.write_text("of a writer that was killed")
 with writing(f"{folder}/notes") as stream, writing(f"{folder}/notes") as second:
     print(left.exists(), len(os.listdir(folder)))

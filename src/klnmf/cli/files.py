@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from klnmf.cli.messages import CommandError, UsageError
-from klnmf.support.whole_files import writing
+from klnmf.support.whole_files import link_target, writing
 
 # ---- inputs --------------------------------------------------------------------------------------
 
@@ -107,7 +107,7 @@ def check_writable(path: str | Path, *others: str | Path | None) -> Path:
     if not str(path):
         raise CommandError("the name of the file to write is empty.")
     target = Path(path)
-    folder = target.parent
+    folder, real = target.parent, link_target(target)
     if not folder.is_dir():
         raise CommandError(f"{target}: there is no folder {folder}; create it first.")
     if target.is_dir():
@@ -115,7 +115,7 @@ def check_writable(path: str | Path, *others: str | Path | None) -> Path:
     if target.exists() and not target.is_file():
         raise CommandError(f"{target} is not a regular file; choose another name.")
     for other in others:
-        if other is not None and target.resolve() == Path(other).resolve():
+        if other is not None and real == Path(os.path.realpath(other)):
             raise CommandError(
                 f"{target} is read or written by this command already; choose another name."
             )
@@ -149,7 +149,7 @@ def stem_of(path: str) -> str:
     ('data/counts', 'letters')
     """
     given = Path(os.path.expanduser(path))
-    given = given.resolve() if given.name in ("", ".", "..") else given
+    given = Path(os.path.realpath(given)) if given.name in ("", ".", "..") else given
     name = given.name
     for ending in (".gz", Path(name.removesuffix(".gz")).suffix):
         name = name.removesuffix(ending) if ending else name

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO, Any
 
-from klnmf.support.printable_text import printable
+from klnmf.support.printable_text import escaped, printable
 
 # Exit codes; argparse has 2 for an invalid command line, too.
 DONE, FAILED, MISUSED, INTERRUPTED = 0, 1, 2, 130
@@ -107,17 +107,21 @@ def notes_of_readers(args: argparse.Namespace) -> Iterator[None]:
 
 
 class StandardOutput:
-    """Stdout whose errors say so. The system names no file for it."""
+    """Stdout whose errors say so (the system names no file for it), and safe for terminals.
+
+    Control characters in the names of files, models and features could change what a terminal
+    shows, or what it does: they are escaped there. Files and pipes get them as they are.
+    """
 
     def __init__(self, stream: IO[str]) -> None:
-        self._stream = stream
+        self._stream, self._is_terminal = stream, stream.isatty()
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._stream, name)
 
-        def named(*arguments: Any) -> Any:
+        def named(*texts: str) -> Any:
             try:
-                return found(*arguments)
+                return found(*(escaped(t, "\n\t") if self._is_terminal else t for t in texts))
             except OSError as error:
                 raise OutputLostError(f"standard output: {error.strerror or error}") from error
 

@@ -12,7 +12,7 @@ from klnmf.constraints.names import in_feature_order
 from klnmf.data.validation import checked_input
 from klnmf.estimators.base import FactorModel
 from klnmf.solvers.base import State
-from klnmf.solvers.loop import Record
+from klnmf.solvers.loop import Record, record_fields
 from klnmf.support.array_types import FloatArray
 from klnmf.support.percentages import percentage
 from klnmf.support.result_tables import Column, ResultTable, ShownBelowDiagram, badge
@@ -78,7 +78,8 @@ class FittedModel(ShownBelowDiagram, FactorModel):
         converged : bool, default=None
             ``converged_``; None compares ``optimality_gap`` with ``tol``.
         history : sequence of dict, default=()
-            Records of the iterations: ``history_``, and their number ``n_iter_``.
+            Records of the iterations, with all that a fit records: ``history_``, and their number
+            ``n_iter_``.
         constraint_names, n_fixed_W, data_checksum : sequence of str, int, int or None
             ``constraint_names_``, ``n_fixed_W_`` and ``data_checksum_``; nothing by default.
         W_sums : array-like of shape (n_components,), default=None
@@ -128,7 +129,7 @@ class FittedModel(ShownBelowDiagram, FactorModel):
         weights = in_feature_order(model.feature_weight, "feature_weight", names)
         model._set_fitted(
             model._as_output(components.copy()),  # the caller may change the array later
-            list(history),
+            _checked_history(history),
             divergence=divergence,
             optimality_gap=optimality_gap,
             kkt_residual=kkt_residual,
@@ -163,6 +164,18 @@ def _fit_in_html(model: Any) -> str:
     state = badge("converged" if model.converged_ else "not converged", is_good=model.converged_)
     columns = [Column(title, [text]) for title, text in figures.items()]
     return f'<div style="margin: 0.6em 0">{state}</div>{ResultTable(columns).html()}'
+
+
+def _checked_history(given: Sequence[Record]) -> list[Record]:
+    """Return records that hold what a fit records, all of them the same fields."""
+    records = list(given)
+    if not all(isinstance(record, dict) for record in records):
+        raise TypeError("history must be a list of dicts, as history_ is.")
+    fields = record_fields(2).union(*records[:1])
+    for i, record in enumerate(records):
+        if missing := fields - record.keys():
+            raise ValueError(f"Record {i} of the history has no {min(missing)!r}.")
+    return records
 
 
 def _checked_sums(given: Any, n_components: int) -> FloatArray | None:

@@ -64,7 +64,8 @@ class NamedBeside(Format):
         if given is not None:
             return Path(os.path.expanduser(given))
         files = [path.with_name(self.stem(path) + ending) for ending in BESIDE[what]]
-        return next((file for file in files if file.is_file()), None)
+        # A name that is too long for the system is that of no file.
+        return next((file for file in files if os.path.isfile(file)), None)
 
     def names_beside(
         self, path: Path, shape: tuple[int, int], row_names: Any = None, column_names: Any = None

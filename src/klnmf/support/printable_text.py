@@ -9,5 +9,17 @@ def printable(text: str) -> str:
     >>> print(printable("a\n b \x1b[2J"))
     a b \x1b[2J
     """
-    line = " ".join(text.split())
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in line)
+    return escaped(" ".join(text.split()))
+
+
+def escaped(text: str, kept: str = "") -> str:
+    r"""Return a text with all characters escaped that are neither printable nor to be kept.
+
+    Examples
+    --------
+    >>> print(escaped("a\tb\x9b2J", kept="\t\n"))
+    a	b\x9b2J
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in kept else repr(c)[1:-1] for c in text)

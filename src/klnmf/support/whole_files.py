@@ -1,21 +1,26 @@
 """Files that appear under their names when they are whole: the one way in which klnmf writes files.
 
-A file is written under a temporary name in the same folder, ``.XXXXXXXX.part.NAME``, brought to the
-disk, and renamed. Whatever happens, the old file or the new one is there. A process that is killed
-leaves its temporary file behind; the next one that writes NAME removes it. A lock tells such
-leftovers from the file of a writer that is still at work: the system releases it with the process.
+A file is written under a temporary name in the same folder, ``.RANDOM.CHECKSUM.part.END``, with a
+checksum of its own name and the end of it (the whole of a long name would make one that is too
+long), brought to the disk, and renamed. Whatever happens, the old file or the new one is there. A
+process that is killed leaves its temporary file behind; the next one that writes a file of this
+name removes it. A lock tells such leftovers from the file of a writer that is still at work: the
+system releases it with the process.
 """
 
 import gzip
 import os
 import re
 import secrets
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, BinaryIO, cast
 
 from klnmf.support.file_locks import OPEN_FILES_MOVE, lock, remove_unless_locked
+
+_END = 12  # characters of a name that hold every ending that writers go by, such as .parquet.gz
 
 
 @contextmanager
@@ -25,7 +30,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     The temporary name has the same ending: some writers go by it. An ``OSError`` of the block that
     names no file, as that of a full disk, names ``path``.
     """
-    given, path = Path(path), Path(os.path.realpath(path))  # a link stays a link
+    given, path = Path(path), link_target(path)  # a link stays a link
     if not path.parent.is_dir():
         raise FileNotFoundError(
             f"There is no folder {path.parent} to write {path.name} to. Make it first, or choose "
@@ -51,6 +56,14 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
                 os.close(descriptor)
             part.unlink(missing_ok=True)
         _sync_folder(path.parent)
+
+
+def link_target(path: str | os.PathLike[str]) -> Path:
+    """Return what a path stands for after all links; OSError if they lead round in a circle."""
+    target = Path(os.path.realpath(path))
+    if target.is_symlink():
+        raise OSError(f"{path} is a link that leads back to itself. Choose another path.")
+    return target
 
 
 @contextmanager
@@ -87,7 +100,7 @@ def naming(path: Path, instead_of: Path | None = None) -> Iterator[None]:
 def _new_part(path: Path) -> tuple[Path, int]:
     """Temporary file of our own, locked while the descriptor is open."""
     while True:
-        part = path.with_name(f".{secrets.token_hex(4)}.part.{path.name}")
+        part = path.with_name(f".{secrets.token_hex(4)}{_part_ending(path.name)}")
         descriptor = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
         lock(descriptor)  # another writer may hold it, to remove it
         if os.fstat(descriptor).st_nlink:
@@ -95,9 +108,14 @@ def _new_part(path: Path) -> tuple[Path, int]:
         os.close(descriptor)  # another writer found it before it was locked, and removed it
 
 
+def _part_ending(name: str) -> str:
+    """Return what the temporary names for a name have in common."""
+    return f".{zlib.crc32(os.fsencode(name)):08x}.part.{name[-_END:]}"
+
+
 def _remove_leftovers(path: Path) -> None:
     """Remove the temporary files that dead writers of ``path`` have left."""
-    pattern = re.compile(rf"\.[0-9a-f]{{8}}\.part\.{re.escape(path.name)}", re.DOTALL)
+    pattern = re.compile(rf"\.[0-9a-f]{{8}}{re.escape(_part_ending(path.name))}", re.DOTALL)
     with os.scandir(path.parent) as entries:
         parts = [e.path for e in entries if pattern.fullmatch(e.name) and e.is_file()]
     for part in parts:

@@ -14,7 +14,7 @@ from klnmf.estimators.kl_nmf import KLNMF, load_model
 from klnmf.model_selection.rank_selection import RankSelection
 from klnmf.saved import SavedFileError
 from klnmf.saved.columns import EXCERPT
-from klnmf.saved.fields import Fields
+from klnmf.saved.fields import Fields, number_from_json
 from klnmf.topic_model.fitting import facts_of
 from klnmf.topic_model.words import OPTIONS, options_to_json, reading_of, vectorizer_from_json
 
@@ -61,7 +61,7 @@ def load_topic_model(cls: Any, path: str | os.PathLike[str]) -> Any:
         )
     try:
         return _restored(cls, saved, metadata)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise SavedFileError(f"{path} cannot be read as a TopicModel: {error}") from error
 
 
@@ -91,14 +91,31 @@ def _restored(cls: Any, saved: Any, metadata: dict[str, Any]) -> Any:
         None if found is None else RankSelection.from_json(Fields(found, "rank_selection"))
     )
     model._set_fitted(saved.model, vectorizer, saved.W, None)
-    model.fit_facts_ = facts_of(saved.model) | Fields(about.get("fit", {}), "fit").members
+    model.fit_facts_ = facts_of(saved.model) | _facts(Fields(about.get("fit", {}), "fit"))
     names = metadata.get("component_names")
     if names is not None:
         model._set_names(names)
     coherence = about.get("coherence")
     if isinstance(coherence, list) and len(coherence) == len(model.topic_names_):
-        model.coherence_ = np.array([math.nan if x is None else float(x) for x in coherence])
+        model.coherence_ = np.array([_number_or_nan(x, "coherence") for x in coherence])
     return model
+
+
+def _facts(stored: Fields) -> dict[str, Any]:
+    """Return those of `facts_of` that are in the file."""
+    facts: dict[str, Any] = {
+        name: stored.whole(name) for name in ("n_topics", "n_iter") if name in stored
+    }
+    if "converged" in stored:
+        facts["converged"] = stored.take("converged", bool)
+    if "optimality_gap" in stored:
+        gap = _number_or_nan(stored.members["optimality_gap"], "optimality_gap")
+        facts["optimality_gap"] = gap if math.isfinite(gap) else None
+    return facts
+
+
+def _number_or_nan(stored: Any, name: str) -> float:
+    return math.nan if stored is None else float(number_from_json(stored, name))
 
 
 def _plain(n_topics: Any) -> Any:
