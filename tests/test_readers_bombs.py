@@ -10,6 +10,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,7 +18,7 @@ import pytest
 import scipy.sparse as sp
 
 from klnmf.preparing import prepare
-from klnmf.readers import ReadError, read_counts
+from klnmf.readers import ReadError, read_counts, read_documents
 from klnmf.support import input_files
 from reader_checks import refused
 
@@ -211,6 +212,76 @@ def test_parquet_of_nothing_but_repetitions(
     table = pa.table({"x": pa.array(np.ones(10_000_000, np.int8))})
     pq.write_table(table, tmp_path / "a.parquet", compression="zstd")
     refused(tmp_path / "a.parquet", None, r"become 80,000,000, more than 2000 times")
+
+
+_LONG = "x" * 500_000
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings"),
+    [
+        (pa.string(), {}),
+        (pa.large_string(), {}),
+        (pa.dictionary(pa.int32(), pa.string()), {}),
+        (pa.string(), {"use_dictionary": False, "column_encoding": {"row": "DELTA_BYTE_ARRAY"}}),
+        (pa.string(), {"use_dictionary": False, "compression": "zstd"}),
+    ],
+)
+def test_parquet_with_one_long_string_repeated(
+    kind: Any, settings: dict[str, Any], tmp_path: Path
+) -> None:
+    path, message = tmp_path / "a.parquet", r"bytes of this file become [\d,]+, more than"
+    table = pa.table({"row": pa.array([_LONG] * 100, kind), "a": [1] * 100, "b": ["word"] * 100})
+    pq.write_table(table, path, **settings)
+    refused(path, None, message, text_field="row")
+    refused(path, None, message, text_field="b")  # of which it is metadata
+    refused(path, None, message, text_field="b", id_field="row")
+    with pytest.raises(ReadError, match=message):
+        read_documents(path, text_field="row")
+    pq.write_table(table.select(["row", "a"]), path, **settings)
+    refused(path, None, message)
+    refused(path, None, message, layout="table", index=True)
+    with pytest.raises(ReadError, match=message):
+        prepare(path, tmp_path / "out")
+
+
+@pytest.mark.parametrize("encoding", ["PLAIN", "DELTA_BYTE_ARRAY", "DELTA_LENGTH_BYTE_ARRAY"])
+def test_parquet_with_strings_of_any_encoding(encoding: str, tmp_path: Path) -> None:
+    table = pa.table({"row": ["a", "a", "b"], "word.s": ["x", "y", "x"], "count": [1, 2, 3]})
+    encodings = {"row": encoding, "word.s": encoding}
+    path = tmp_path / "a.parquet"
+    pq.write_table(table, path, use_dictionary=False, column_encoding=encodings)
+    read = read_counts(path)
+    assert read.X.toarray().tolist() == [[1, 2], [3, 0]]
+    assert read.column_names.tolist() == ["x", "y"]
+    assert read_documents(path, text_field="word.s").texts == ["x", "y", "x"]
+
+
+def test_parquet_strings_are_not_unpacked_where_none_are_wanted(tmp_path: Path) -> None:
+    path, n = tmp_path / "a.parquet", 3000
+    nested = pa.array([[_LONG]] * n, pa.list_(pa.string()))
+    words = pa.array(["b", "a", "b"] * (n // 3), pa.dictionary(pa.int8(), pa.string()))
+    table = pa.table({"row": [_LONG] * n, "word": words, "count": [1] * n, "nested": nested})
+    pq.write_table(table, path)
+    refused(path, None, "'nested' is of the type list.*; strings were", text_field="nested")
+    read = read_counts(path, columns=["row", "word", "count"])  # by name, each held once
+    assert read.X.toarray().tolist() == [[2000, 1000]]
+    assert read.column_names.tolist() == ["b", "a"]
+    pq.write_table(table.select(["count", "nested"]), path)
+    refused(path, None, "'nested' is of the type list.*; counts were expected", layout="table")
+
+
+def test_h5ad_with_one_long_name_of_many_features(tmp_path: Path) -> None:
+    anndata = pytest.importorskip("anndata")
+    data = anndata.AnnData(sp.csr_matrix(np.ones((2, 100), np.int32)))
+    data.write_h5ad(tmp_path / "a.h5ad")
+    with h5py.File(tmp_path / "a.h5ad", "r+") as file:
+        del file["var/_index"]
+        names = file.create_group("var/_index")
+        names["codes"] = np.zeros(100, np.int8)
+        one = np.array([_LONG.encode()])
+        names.create_dataset("categories", data=one, compression="gzip", chunks=(1,))
+    refused(tmp_path / "a.h5ad", None, "become 50,000,000, more than 500 times")
 
 
 def test_svmlight_with_one_far_feature(tmp_path: Path) -> None:

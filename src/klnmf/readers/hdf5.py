@@ -13,7 +13,7 @@ from klnmf.readers.format import StreamedFormat
 from klnmf.readers.hdf5_items import Group, StoredArray, check_nonzeros, opened
 from klnmf.readers.streams import Block, CountStream, Outline, compressed_blocks, compressed_stream
 from klnmf.readers.table import CountTable
-from klnmf.support.input_files import ReadError
+from klnmf.support.input_files import ReadError, check_unpacked
 from klnmf.support.option_names import option
 from klnmf.support.optional_packages import require
 
@@ -267,6 +267,10 @@ def _decoded(codes: StoredArray, categories: StoredArray) -> list[str]:
     numbers, texts = codes.numbers("iu").astype(np.int64), categories.strings()
     if len(numbers) and numbers.max() >= len(texts):
         raise codes.refuse(f"holds codes of more than {len(texts):,} categories.")
+    # A long text with many codes: names that must differ, or are written, need all of its copies.
+    lengths = np.array([*map(len, texts), 0])  # the last is for what is missing
+    n_bytes = int(lengths[np.maximum(numbers, -1)].sum())
+    check_unpacked(codes.path, codes.path.stat().st_size, n_bytes)
     return ["nan" if code < 0 else texts[code] for code in numbers]
 
 

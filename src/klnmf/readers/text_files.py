@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 from klnmf.readers.cells import from_cell
 from klnmf.readers.diagnosis import shown
 from klnmf.readers.documents import Document, TextFormat
-from klnmf.readers.parquet import check_columns, index_column, is_number, is_string, opened
+from klnmf.readers.parquet import Values, batches, check_columns, index_column, is_plain, opened
 from klnmf.support.input_files import (
     LONGEST_LINE,
     ReadError,
@@ -195,30 +195,22 @@ class ParquetTexts(Records):
                 if chosen is not None:
                     check_field(path, None, dict.fromkeys(schema.names), f"{name}_field", chosen)
             id_field = index_column(file) if id_field is None else id_field
-            wanted = {text_field, id_field, label_field}
-            columns = [f.name for f in schema if f.name in wanted or _is_plain(f.type, pyarrow)]
-            row = 0
-            for batch in file.iter_batches(batch_size=_BATCH, columns=columns):
-                for record in _in_microseconds(batch, pyarrow).to_pylist():
+            columns = [field.name for field in schema if is_plain(field.type, pyarrow)]
+            for chosen in (text_field, id_field, label_field):
+                if chosen not in (None, *columns):
+                    kind = schema.field(chosen).type
+                    problem = f"column {chosen!r} is of the type {kind}; strings were expected."
+                    raise ReadError(path, problem)
+            values = Values(path, pyarrow)
+            for start, batch in batches(file, _BATCH, columns):
+                rows = zip(*map(values.of, batch.columns), strict=True)
+                for row, cells in enumerate(rows, start):
+                    record = dict(zip(columns, cells, strict=True))
                     found = self.document(path, None, record, text_field, id_field, label_field)
                     if isinstance(found, ReadError):
                         problem = str(found).removeprefix(f"{path}: ")
                         found = ReadError(path, f"row {row}: {problem}")
                     yield found
-                    row += 1
-
-
-def _is_plain(kind: Any, pyarrow: Any) -> bool:
-    return is_string(kind, pyarrow) or is_number(kind, pyarrow) or pyarrow.types.is_temporal(kind)
-
-
-def _in_microseconds(batch: Any, pyarrow: Any) -> Any:
-    """Batch whose times Python can hold: its own have no nanoseconds."""
-    for i, column in enumerate(batch.schema):
-        if pyarrow.types.is_timestamp(column.type):
-            kind = pyarrow.timestamp("us", column.type.tz)
-            batch = batch.set_column(i, column.name, batch.column(i).cast(kind, safe=False))
-    return batch
 
 
 # ---- records -------------------------------------------------------------------------------------
