@@ -296,9 +296,9 @@ def test_a_report_of_its_own(tmp_path: Path) -> None:
         "The first of three",
         "Letters",
         '"theme"',
-        "CountVectorizer(min_df=2)",
+        "    min_df=2,",
         excerpt[:100],
     ):
         assert part in text, part
     merged = model.merge([[1, 2]]).report(tmp_path / "r.html").read_text(encoding="utf-8")
-    assert "made of the 3 of the fit" in merged
+    assert "# The fit of 3 topics converged after" in merged

@@ -14,7 +14,7 @@ def stated_versions() -> dict[str, str]:
     changes = ROOT.joinpath("CHANGELOG.md").read_text(encoding="utf-8")
     citation = ROOT.joinpath("CITATION.cff").read_text(encoding="utf-8")
     recipe = ROOT.joinpath("recipe/recipe.yaml").read_text(encoding="utf-8")
-    newest = re.search(r"^## (\S+)", changes, re.MULTILINE)
+    newest = re.search(r"^## (\d\S*)", changes, re.MULTILINE)
     cited = re.search(r"^version: (\S+)", citation, re.MULTILINE)
     packed = re.search(r'^  version: "(\S+)"', recipe, re.MULTILINE)
     return {

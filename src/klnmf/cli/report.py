@@ -77,11 +77,21 @@ def run(args: argparse.Namespace) -> int:
         metadata=columns,
         vocabulary="texts" if saved.metadata.get("open_features") is True else None,
         title=args.title,
-        parameters=reproduction(saved.metadata),
+        parameters=_how_to_fit(args, saved),
         rank_selection=rank,
     )
     say(args, f"report: {output}")
     return DONE
+
+
+def _how_to_fit(args: argparse.Namespace, saved: SavedModel) -> dict[str, str]:
+    """Return what the report says on how to run the fit again, of a `TopicModel` too."""
+    if "topic_model" not in saved.metadata:
+        return reproduction(saved.metadata)
+    from klnmf.topic_model import TopicModel
+    from klnmf.topic_model.reproduction import reproduction as of_topic_model
+
+    return of_topic_model(TopicModel.load(args.model))
 
 
 def _check_same_data(path: str, rank: RankSelection, saved: SavedModel) -> None:

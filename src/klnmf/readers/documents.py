@@ -54,12 +54,15 @@ class Documents:
         Columns with one value per document: str, int, float, bool, or None where it is missing.
     labels : list of str, or None
         One class per document: the field ``label_field``, or the folders of files.
+    source : dict
+        The ``path`` and the options that they were read with; empty if they were not read.
     """
 
     texts: list[str]
     names: list[str] | None = None
     metadata: dict[str, list[Any]] = field(default_factory=dict)
     labels: list[str] | None = None
+    source: dict[str, Any] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.texts)

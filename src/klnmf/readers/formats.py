@@ -231,6 +231,9 @@ def read_documents(
         "normalize": normalize,
     }
     options = {name: value for name, value in given.items() if value is not None}
+    source = {"path": os.fspath(path), **options}
+    source |= {"format": format} if format else {}
+    source |= {"skip_unreadable": True} if skip_unreadable else {}
     path = Path(os.path.expanduser(path))
     found = format_to_read(path, format, options)
     if not isinstance(found, TextFormat):
@@ -241,7 +244,7 @@ def read_documents(
     gathering, texts = found.gathered(path, skip_unreadable=skip_unreadable, **options)
     read = list(texts)
     about = gathering.about()
-    return Documents(read, about["row_names"], about["metadata"], about["labels"])
+    return Documents(read, about["row_names"], about["metadata"], about["labels"], source)
 
 
 def write_counts(table: CountTable, path: PathLike, *, format: str | None = None) -> None:

@@ -86,8 +86,8 @@ def write_report(
         Title of the report.
     parameters : mapping of str to object, optional
         What else is needed to run the fit again, such as how the counts were made. It is shown with
-        the parameters of the model. ``"input"`` is the file name of the data, and ``"command"`` the
-        command line if it was not ``klnmf fit``.
+        the parameters of the model. ``"input"`` is the file name of the data. ``"python"`` and
+        ``"command"`` are shown in place of the code and the command that fit a `KLNMF`.
     rank_selection : RankSelection, optional
         Result of `klnmf.model_selection.select_rank`, for a section on the number of
         components.

@@ -16,22 +16,26 @@ _NOT_FOR_THE_SHELL = {"backend", "run", "sparse_output", "warm_start"}
 def python_snippet(model: Any, parameters: Mapping[str, str]) -> str:
     """Write Python code that fits the model again, with all parameters.
 
+    The parameters may hold "python", the code for a model that another object made.
+
     Examples
     --------
     >>> from klnmf import KLNMF
     >>> print(python_snippet(KLNMF(2, random_state=0), {"min_df": "3"}).splitlines()[4])
         n_components=2,
     """
+    if parameters.get("python"):
+        return parameters["python"]
     name = type(model).__name__
     lines = [f"from klnmf import {name}", ""]
     arguments, needs_numpy = [], False
-    constraints = _constraint_names(model)
+    constraints = constraint_names(model)
     for key, value in _ordered_parameters(model).items():
         if key == "run":
             if value is not None and value.callback is not None:
                 arguments.append("    # a callback was set; it may have stopped the fit")
             continue
-        text, remark = (key, _remark(key)) if key in constraints else _as_python(value)
+        text, remark = (key, _remark(key)) if key in constraints else as_python(value)
         needs_numpy |= "numpy." in text
         arguments.append(f"    {key}={text},{remark}")
     if needs_numpy:
@@ -55,7 +59,7 @@ def command_line(model: Any, parameters: Mapping[str, str]) -> str:
     """
     if parameters.get("command"):
         return parameters["command"]
-    constraints = _constraint_names(model)
+    constraints = constraint_names(model)
     if constraints:
         named = ", ".join(constraints)
         return f"# not available on the command line: {named} can only be passed in Python"
@@ -67,7 +71,7 @@ def command_line(model: Any, parameters: Mapping[str, str]) -> str:
     return " ".join([*words, parameters.get("input options", "")]).rstrip()
 
 
-def _constraint_names(model: Any) -> list[str]:
+def constraint_names(model: Any) -> list[str]:
     """Return the constraints of a fit, whether parameters or arguments of ``fit``."""
     parameters = model.get_params(deep=False)
     names = [n for n in ComponentConstraints.__annotations__ if parameters.get(n) is not None]
@@ -97,16 +101,19 @@ def _ordered_parameters(model: Any) -> dict[str, Any]:
     """Parameters as Python objects in the order of the signature: important ones come first."""
     values = model.get_params(deep=False)
     order = [key for key in inspect.signature(type(model)).parameters if key in values]
-    values |= {key: v.item() for key, v in values.items() if isinstance(v, np.generic)}
-    return {key: values[key] for key in order}
+    return {key: _plain(values[key]) for key in order}
 
 
-def _as_python(value: Any) -> tuple[str, str]:
+def as_python(value: Any) -> tuple[str, str]:
     """Source text of a value, and a comment if it cannot be written out."""
     if isinstance(value, np.random.RandomState):
         return "None", "  # was a RandomState; its state is not saved"
     dtype = _dtype_name(value)
-    return (f"numpy.{dtype}", "") if dtype else (repr(value), "")
+    return (f"numpy.{dtype}", "") if dtype else (repr(_plain(value)), "")
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _as_word(value: Any) -> str | None:

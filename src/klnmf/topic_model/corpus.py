@@ -16,11 +16,12 @@ _WANTED = (
 
 
 class Corpus(NamedTuple):
-    """Texts, with a name and the metadata of each."""
+    """Texts, with a name and the metadata of each, and where they come from."""
 
     texts: list[str]
     names: list[str]
     metadata: dict[str, list[Any]]
+    source: dict[str, Any]  # as in Documents, without a path if it was in memory
 
 
 def corpus_of(texts: Any, text: str | None = None, metadata: Any = None) -> Corpus:
@@ -49,13 +50,13 @@ def _read(texts: Any, column: str | None) -> Corpus:
     listed, names = list(texts), _index_names(getattr(texts, "index", None))
     if listed and all(isinstance(entry, os.PathLike) for entry in listed):
         read = [whole_text(Path(entry), "utf-8") for entry in listed]
-        return Corpus(read, [os.fspath(entry) for entry in listed], {})
+        return Corpus(read, [os.fspath(entry) for entry in listed], {}, {})
     if listed and all(isinstance(entry, str) and _is_file(entry) for entry in listed):
         raise ValueError(
             f"texts are the names of files, such as {listed[0]!r}. To read the files, pass paths: "
             "[pathlib.Path(name) for name in names]."
         )
-    return Corpus(listed, names or _numbered(len(listed)), {})
+    return Corpus(listed, names or _numbered(len(listed)), {}, {})
 
 
 def _of_frame(frame: Any, column: str | None) -> Corpus:
@@ -72,7 +73,8 @@ def _of_frame(frame: Any, column: str | None) -> Corpus:
         )
     values = {name: list(frame.iloc[:, place]) for place, name in enumerate(columns)}
     listed = values.pop(column)
-    return Corpus(listed, _index_names(frame.index) or _numbered(len(listed)), values)
+    names = _index_names(frame.index) or _numbered(len(listed))
+    return Corpus(listed, names, values, {"text_field": column})
 
 
 def _of_path(path: Any, field: str | None) -> Corpus:
@@ -89,7 +91,8 @@ def _of_documents(documents: Documents) -> Corpus:
     columns = dict(documents.metadata)
     if documents.labels is not None and documents.labels not in columns.values():
         columns = {"label": documents.labels, **columns}
-    return Corpus(documents.texts, documents.names or _numbered(len(documents)), columns)
+    names = documents.names or _numbered(len(documents))
+    return Corpus(documents.texts, names, columns, documents.source)
 
 
 def _columns(metadata: Any, n_documents: int) -> dict[str, list[Any]]:

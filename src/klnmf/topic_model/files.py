@@ -12,6 +12,8 @@ from sklearn.base import clone
 
 from klnmf.estimators.kl_nmf import KLNMF, load_model
 from klnmf.model_selection.rank_selection import RankSelection
+from klnmf.readers import read_documents
+from klnmf.readers.format import keywords
 from klnmf.saved import SavedFileError
 from klnmf.saved.columns import EXCERPT
 from klnmf.saved.fields import Fields, number_from_json
@@ -72,11 +74,14 @@ def _restored(cls: Any, saved: Any, metadata: dict[str, Any]) -> Any:
     options = {name: getattr(vectorizer, name) for name in OPTIONS}
     options["stop_words"] = reading.get("stop_words")
     is_plain = set(options_to_json(vectorizer)) <= set(OPTIONS)
-    settings = saved.model.get_params(deep=False) | {"zero_components": None}
+    seeds = _plain_seeds(about.get("seed_words"))
+    settings = saved.model.get_params(deep=False)
+    if seeds is not None:  # they forbid entries
+        settings["zero_components"] = None
     model = cls(
         _plain(about.get("n_topics", saved.model.n_components_)),
         **(options if is_plain else {"vectorizer": clone(vectorizer).set_params(vocabulary=None)}),
-        seed_words=_plain_seeds(about.get("seed_words")),
+        seed_words=seeds,
         nmf=KLNMF(**settings),
     )
     n_documents, columns = saved.W.shape[0], dict(saved.sample_metadata)
@@ -91,7 +96,12 @@ def _restored(cls: Any, saved: Any, metadata: dict[str, Any]) -> Any:
         None if found is None else RankSelection.from_json(Fields(found, "rank_selection"))
     )
     model._set_fitted(saved.model, vectorizer, saved.W, None)
-    model.fit_facts_ = facts_of(saved.model) | _facts(Fields(about.get("fit", {}), "fit"))
+    source = {}
+    if "input" in metadata:  # of klnmf fit
+        read = {name: reading[name] for name in keywords(read_documents) if name in reading}
+        source = {"path": metadata["input"], **read}
+    facts = facts_of(saved.model) | {"source": source}
+    model.fit_facts_ = facts | _facts(Fields(about.get("fit", {}), "fit"))
     names = metadata.get("component_names")
     if names is not None:
         model._set_names(names)
@@ -102,7 +112,7 @@ def _restored(cls: Any, saved: Any, metadata: dict[str, Any]) -> Any:
 
 
 def _facts(stored: Fields) -> dict[str, Any]:
-    """Return those of `facts_of` that are in the file."""
+    """Return what the file says of the fit; `reproduction` checks where its texts were."""
     facts: dict[str, Any] = {
         name: stored.whole(name) for name in ("n_topics", "n_iter") if name in stored
     }
@@ -111,7 +121,7 @@ def _facts(stored: Fields) -> dict[str, Any]:
     if "optimality_gap" in stored:
         gap = _number_or_nan(stored.members["optimality_gap"], "optimality_gap")
         facts["optimality_gap"] = gap if math.isfinite(gap) else None
-    return facts
+    return facts | {k: stored.members[k] for k in ("source", "merges") if k in stored}
 
 
 def _number_or_nan(stored: Any, name: str) -> float:

@@ -34,7 +34,7 @@ class Fit(NamedTuple):
 
 def fitted_model(model: Any, X: Any, words: Sequence[str], documents: Sequence[str]) -> Fit:
     """Fit a KLNMF with the parameters of a `TopicModel` to the counts of its words."""
-    base = _settings(model)
+    base = settings_of(model)
     seeds = checked_seeds(model.seed_words, words)
     warn_of_empty_samples(np.diff(X.indptr) == 0, np.array(documents, dtype=object))
     with warnings.catch_warnings():
@@ -61,7 +61,7 @@ def fitted_model(model: Any, X: Any, words: Sequence[str], documents: Sequence[s
         return Fit(nmf, nmf.fit_transform(X, H=start), selection, seeds.names or [])
 
 
-def _settings(model: Any) -> KLNMF:
+def settings_of(model: Any) -> KLNMF:
     """Return an unfitted KLNMF with the settings of a `TopicModel`."""
     if not (model.nmf is None or isinstance(model.nmf, KLNMF)):
         raise TypeError(f"nmf must be a KLNMF, got {model.nmf!r}.")
@@ -104,16 +104,6 @@ def facts_of(nmf: KLNMF) -> dict[str, Any]:
     }
 
 
-def facts_for_the_report(model: Any) -> dict[str, str]:
-    """Say how words were counted and, if topics were merged, that they were."""
-    facts = {"words": f"CountVectorizer({_options(model)})"}
-    n_fitted, n_topics = model.fit_facts_["n_topics"], len(model.topic_names_)
-    if n_fitted != n_topics:
-        made_of = f"{n_topics} topics, made of the {n_fitted} of the fit"
-        facts["merged topics"] = f"{made_of}. {_convergence(model)}"
-    return facts
-
-
 def statement(model: Any) -> str:
     """Return sentences for a paper about a fitted `TopicModel`."""
     nmf, n_documents = model.nmf_, len(model.document_names_)
@@ -125,7 +115,7 @@ def statement(model: Any) -> str:
     ]
     if model.seed_words is not None:
         lines.append(f"Seeded topics: {len(model.seed_words)}.")
-    lines.append(_convergence(model))
+    lines.append(convergence(model))
     selection = model.rank_selection_
     if selection is not None:
         chosen = list(selection.ranks).index(selection.best_rank)
@@ -162,7 +152,8 @@ def _short(value: Any) -> str:
     return f"[{len(value)} words]" if is_long else repr(value)
 
 
-def _convergence(model: Any) -> str:
+def convergence(model: Any) -> str:
+    """Say whether the fit converged, before any merge, and how well the model fits now."""
     facts, divergence = model.fit_facts_, model.nmf_.divergence_
     gap, n_fitted = facts["optimality_gap"], facts["n_topics"]
     state = "converged" if facts["converged"] else "did not converge"

@@ -17,12 +17,12 @@ from klnmf.support.array_types import Array, FloatArray
 from klnmf.topic_model.corpus import corpus_of
 from klnmf.topic_model.files import load_topic_model, save_topic_model
 from klnmf.topic_model.fitting import (
-    facts_for_the_report,
     facts_of,
     fitted_model,
     statement,
 )
 from klnmf.topic_model.merging import groups_of_topics, merged_model
+from klnmf.topic_model.reproduction import reproduction
 from klnmf.topic_model.views import TopicViews
 from klnmf.topic_model.words import OPTIONS, counted, vectorizer_of
 from klnmf.topics import coherence, name_components
@@ -83,7 +83,8 @@ class TopicModel(TopicViews, TransformerMixin, BaseEstimator):
     rank_selection_ : RankSelection or None
         How the number of topics was chosen.
     fit_facts_ : dict
-        Number of topics, iterations, optimality gap and convergence of the fit, before any merge.
+        Number of topics, iterations, optimality gap and convergence of the fit, before any merge;
+        where its texts were read, and which topics were merged then.
 
     Examples
     --------
@@ -157,7 +158,7 @@ class TopicModel(TopicViews, TransformerMixin, BaseEstimator):
         excerpts = corpus.metadata.pop(EXCERPT, None) or list(map(excerpt_of, corpus.texts))
         self._set_documents(corpus.names, excerpts, corpus.metadata)
         self._set_fitted(nmf, vectorizer, W, X)
-        self.fit_facts_ = facts_of(nmf)
+        self.fit_facts_ = facts_of(nmf) | {"source": corpus.source, "merges": []}
         self._set_names([*names, *self.topic_names_[len(names) :]])
         return self
 
@@ -251,6 +252,7 @@ class TopicModel(TopicViews, TransformerMixin, BaseEstimator):
         old, by_words = self.topic_names_, self._names_by_words()
         nmf, W = merged_model(self.nmf_, self.W_, self.counts_, groups)
         self._set_fitted(nmf, self.vectorizer_, W, self.counts_)
+        self.fit_facts_ |= {"merges": [*self.fit_facts_.get("merges", []), merged]}
         for place, group in enumerate(groups):
             given = [old[k] for k in group if old[k] != by_words[k]]
             if given:
@@ -318,7 +320,7 @@ class TopicModel(TopicViews, TransformerMixin, BaseEstimator):
             metadata=self.metadata_,
             vocabulary="texts",
             title=title,
-            parameters=facts_for_the_report(self),
+            parameters=reproduction(self),
             rank_selection=self.rank_selection_,
         )
 
