@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -181,3 +182,16 @@ def test_advice_of_prepare_is_its_own(capsys: Any) -> None:
     assert err.endswith("in a file of one name per line. Change the name.\n")
     code, _, err = outcome(capsys, "convert", "d.jsonl", "out.npz", "--id-field", "id")
     assert err.endswith("Change the name, or write .h5ad or .parquet.\n")
+
+
+def test_texts_without_spaces_get_the_options_that_help(capsys: Any) -> None:
+    Path("zh.jsonl").write_text('{"text": "今天下雨明天下雪"}\n{"text": "今天下雨股市上涨"}\n')
+    words = "fit", "zh.jsonl", "-r", 1, "-o"
+    said = outcome(capsys, *words, "clauses.klnmf")[2]
+    assert "2 of 2 texts have no spaces between words" in said
+    advised = "--token-pattern '\\w' with --ngram-range 2,2"
+    assert advised in said
+    again = outcome(capsys, *words, "zh.klnmf", *shlex.split(advised.replace(" with ", " ")))
+    assert again[0] == 0
+    assert "no spaces" not in again[2]
+    assert "今 天" in load_model("zh.klnmf").feature_names

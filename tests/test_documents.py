@@ -251,6 +251,28 @@ def test_advice_on_encodings(tmp_path: Path) -> None:
         assert read_documents(path, text_field="text", encoding=encoding).texts == ["märz"]
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "latin-1", "cp1252", "utf-16"])
+@pytest.mark.parametrize("content", [b"\x7fELF\2\1\1\0\0sea\n" * 9, b"%PDF-1.7\n%\xe2\xe3\xcf!\n"])
+def test_binary_files_are_not_texts(content: bytes, encoding: str, tmp_path: Path) -> None:
+    message = "line 1: it has NUL bytes, .*binary" if b"\0" in content else "this is a PDF file"
+    message = "|".join([message, "is not utf-16 text"] if encoding == "utf-16" else [message])
+    (tmp_path / "a.txt").write_bytes(content)
+    refused(tmp_path, message, encoding=encoding)
+    with pytest.raises(ReadError, match=message):
+        read_counts(tmp_path / "a.txt", format="csv", encoding=encoding)
+    (tmp_path / "a.csv").write_bytes(b"text\nsea\ncorn\0\n")
+    if encoding != "utf-16":
+        refused(tmp_path / "a.csv", "line 3: it has NUL", text_field="text", encoding=encoding)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-32", "utf-16-le", "utf-16-be"])
+def test_wide_text_is_text(encoding: str, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes("the sea\nthe corn\n".encode(encoding))
+    assert read_documents(tmp_path, encoding=encoding).texts == ["the sea\nthe corn\n"]
+    for other in ("utf-8", "latin-1"):
+        refused(tmp_path, f"is not {other} text.*example encoding='{encoding}'", encoding=other)
+
+
 def test_names_that_cannot_be_stored_are_mended(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text('{"text": "sea \\ud800", "id": "\\udcff", "k\\ud800": "\\ud800"}\n')

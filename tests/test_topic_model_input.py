@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.feature_extraction.text import CountVectorizer
 
-from klnmf import TopicModel
+from klnmf import TextsWarning, TopicModel
 from klnmf.readers import read_documents
 from klnmf.readers.documents import LONGEST_EXCERPT, excerpt_of
 from klnmf.topic_model.corpus import corpus_of
@@ -26,6 +28,51 @@ def test_sequences_of_str(texts: Any) -> None:
     assert list(found.texts) == TEXTS
     assert found.names == ["document 0", "document 1", "document 2"]
     assert found.metadata == {}
+
+
+JAPANESE = [
+    "吾輩は猫である。名前はまだ無い。",
+    "どこで生れたかとんと見当がつかぬ。",
+    "何でも薄暗い所",
+]
+TAGGED = ["The <br /> sea", "corn</p>", "a < b and c > d"]
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        (
+            JAPANESE,
+            r"3 of 3 texts have no spaces .*'(吾輩は猫である|名前はまだ無い)'.*analyzer=\"char\"",
+        ),
+        (["ภาษาไทยเป็นภาษาที่มีระดับเสียงของคำ", *TEXTS], "1 of 4 texts have no spaces between words"),
+        (TAGGED, r"2 of 3 texts have HTML tags, such as '<br />'.*re.sub\(r'<\[\^<>\]\*>', ' '"),
+    ],
+)
+def test_texts_whose_words_are_not_what_is_counted(texts: list[str], message: str) -> None:
+    model = TopicModel(1, min_df=1, max_df=1.0)
+    with pytest.warns(TextsWarning, match=message) as caught:
+        model.fit(texts)
+    assert caught[0].filename == __file__
+
+
+@pytest.mark.parametrize(
+    ("texts", "options"),
+    [
+        ([*TEXTS, "a < b", "I <3 c"], {}),
+        (["in 日本語の文章です it was said, and then some more"] * 3, {}),
+        (["안녕하세요 저는 학생입니다 오늘은", "für die Übung an der See"], {}),
+        (["吾輩 は 猫 で ある 。", "名前 は まだ 無い 。"], {}),
+        (JAPANESE, {"analyzer": "char", "ngram_range": (2, 2)}),
+        (JAPANESE, {"token_pattern": r"\w", "ngram_range": (2, 2)}),
+        (JAPANESE, {"tokenizer": list, "token_pattern": None}),
+        (TAGGED, {"preprocessor": lambda text: text.replace("<br />", " ")}),
+    ],
+)
+def test_texts_whose_words_are_counted(texts: list[str], options: dict[str, Any]) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", TextsWarning)
+        TopicModel(1, vectorizer=CountVectorizer(**options)).fit(texts)
 
 
 def test_an_iterator() -> None:

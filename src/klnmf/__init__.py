@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from klnmf.estimators.mini_batch import MiniBatchKLNMF
     from klnmf.estimators.run_options import RunOptions
     from klnmf.preparing import prepare
+    from klnmf.readers.counting import TextsWarning
     from klnmf.topic_model.model import TopicModel
 
     __version__: str
@@ -28,6 +29,7 @@ __all__ = [
     "MiniBatchKLNMF",
     "NotCountsWarning",
     "RunOptions",
+    "TextsWarning",
     "TopicModel",
     "__version__",
     "capped_weights",
@@ -45,6 +47,7 @@ _HOMES = {
     "MiniBatchKLNMF": "klnmf.estimators.mini_batch",
     "NotCountsWarning": "klnmf.data.not_counts",
     "RunOptions": "klnmf.estimators.run_options",
+    "TextsWarning": "klnmf.readers.counting",
     "TopicModel": "klnmf.topic_model.model",
     "capped_weights": "klnmf.constraints.sample_weights",
     "load_model": "klnmf.estimators.kl_nmf",

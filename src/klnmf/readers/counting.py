@@ -1,12 +1,13 @@
 """Words of texts, counted by scikit-learn's CountVectorizer with its own options."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from sklearn.feature_extraction.text import CountVectorizer
 
+from klnmf.data.validation import warn_caller
 from klnmf.readers.stop_words import normalised_stop_words, stop_words_of
 from klnmf.support.input_files import ReadError
 from klnmf.support.option_names import option
@@ -14,6 +15,26 @@ from klnmf.support.option_names import option
 # Options that say where the text comes from, which the readers decide, and those of all counts.
 _OURS = frozenset(("input", "encoding", "decode_error", "dtype", "min_df", "max_df"))
 VECTORIZER_OPTIONS = frozenset(CountVectorizer().get_params()) - _OURS - {"max_features"}
+
+_LETTER = r"\w"
+# Tags that hardly any text has by another meaning: those that end something, and line breaks.
+_TAG = re.compile(r"</[a-zA-Z][a-zA-Z0-9]*\s*>|<br\s*/?>")
+# Scripts without spaces between words: Thai, Lao, Burmese, Khmer, Japanese and Chinese.
+_NO_SPACES = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3041-\u30fa\u30fc-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
+    "\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff]+"
+)
+# What is looked at of each text, and the share of texts from which on they get a word.
+_BEGINNING, _SHARE = 2000, 0.1
+# Mean length of what is between spaces and punctuation: words have two letters or three.
+_CLAUSE = 5.0
+
+
+class TextsWarning(UserWarning):
+    """What is counted of many texts is not their words: HTML tags, or whole clauses.
+
+    ``warnings.simplefilter("ignore", klnmf.TextsWarning)`` turns it off.
+    """
 
 
 def counted(
@@ -31,7 +52,8 @@ def counted(
     words = None if given is None else stop_words_of(given)
     try:
         leave_out(vectorizer, words, normalised)
-        X = vectorizer.fit_transform(documents)
+        by_letters = f"{option('token_pattern', _LETTER)} with {option('ngram_range', (2, 2))}"
+        X = vectorizer.fit_transform(watched(documents, vectorizer, by_letters))
     except ReadError:
         raise
     except (ValueError, re.error) as error:
@@ -51,3 +73,42 @@ def leave_out(
         prepared, tokens = vectorizer.build_preprocessor(), vectorizer.build_tokenizer()
         words = normalised_stop_words(words, lambda word: prepared(normalised(word)), tokens)
     vectorizer.set_params(stop_words=words)
+
+
+def watched(texts: Iterable[str], vectorizer: CountVectorizer, by_letters: str) -> Iterator[str]:
+    """Yield the texts to be counted; warn at the end if what is counted are not their words.
+
+    ``by_letters`` says how to count pairs of letters.
+    """
+    own_code = (vectorizer.preprocessor, vectorizer.tokenizer)
+    if callable(vectorizer.analyzer) or own_code != (None, None):
+        yield from texts  # that code may take away tags, or know the language
+        return
+    is_split = vectorizer.analyzer != "word" or len(vectorizer.build_tokenizer()("水" * 9)) > 1
+    n_texts, n_tagged, n_unspaced, tag, clause = 0, 0, 0, "", ""
+    for text in texts:
+        n_texts += 1
+        found = _TAG.search(text, 0, _BEGINNING) if "<" in text else None
+        if found is not None:
+            n_tagged, tag = n_tagged + 1, tag or found[0]
+        if not text.isascii() and not is_split:
+            runs = _NO_SPACES.findall(text, 0, _BEGINNING)
+            n_letters = sum(map(str.isalnum, text[:_BEGINNING])) if runs else 0
+            length = sum(map(len, runs))
+            if 2 * length > n_letters and length >= _CLAUSE * len(runs):
+                n_unspaced, clause = n_unspaced + 1, clause or max(runs, key=len)
+        yield text
+    if n_tagged > _SHARE * n_texts:
+        warn_caller(
+            f"{n_tagged:,} of {n_texts:,} texts have HTML tags, such as {tag!r}, which are counted "
+            r"as words. Remove them first, for example with re.sub(r'<[^<>]*>', ' ', text).",
+            TextsWarning,
+        )
+    if n_unspaced > _SHARE * n_texts:
+        clause = clause if len(clause) <= 20 else f"{clause[:20]}…"
+        warn_caller(
+            f"{n_unspaced:,} of {n_texts:,} texts have no spaces between words, so that whole "
+            f"clauses, such as {clause!r}, are counted as words. Put spaces between the words "
+            f"with a tokenizer of the language, or count pairs of letters: {by_letters}.",
+            TextsWarning,
+        )

@@ -29,7 +29,7 @@ from klnmf.support.option_names import option
 from klnmf.support.untrusted_json import parse_json
 
 # What decoding with "surrogateescape" leaves of bytes that are not text.
-_NOT_TEXT = re.compile("[\udc80-\udcff]")
+_NOT_TEXT = re.compile("[\0\udc80-\udcff]")
 # Rows of Parquet that are in memory at a time.
 _BATCH = 1 << 12
 
@@ -274,8 +274,9 @@ def _not_text(path: Path, line: int, content: str, encoding: str) -> ReadError |
     found = _NOT_TEXT.search(content)
     if found is None:
         return None
-    bad = content[found.start() : found.start() + 8].encode("utf-8", "surrogateescape")[:8]
-    return not_text(path, bad, encoding, line)
+    held = content.encode("utf-8", "surrogateescape")
+    start = len(content[: found.start()].encode("utf-8", "surrogateescape"))
+    return not_text(path, held, encoding, line, start)
 
 
 def _csv_records(

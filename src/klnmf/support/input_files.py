@@ -177,6 +177,9 @@ def text_blocks(
         try:
             for content in chain(iter(partial(stream.read, _BLOCK), b""), [b""]):
                 text = _decoded(path, decoder, content, encoding, line)
+                if errors == "strict" and ("\0" in text or (is_first and _is_pdf(content))):
+                    number = line + text.count("\n", 0, max(0, text.find("\0")))
+                    raise not_text(path, content, encoding, number)
                 text, is_first = text.removeprefix("\ufeff") if is_first else text, False
                 lines, end, rest = text.rpartition("\n") if content else (text, "", "")
                 if not (end or not content):
@@ -246,20 +249,47 @@ def _decoded(
         if isinstance(error, UnicodeDecodeError):
             held, start = error.object, error.start
         number = line + held.count(b"\n", 0, start)
-        raise not_text(path, held[start : start + 8], encoding, number) from error
+        raise not_text(path, held, encoding, number, start) from error
 
 
-def not_text(path: Path, bad: bytes, encoding: str | None, line: int) -> ReadError:
-    """Error of bytes that are not text; ``encoding`` is None for files that must be UTF-8."""
+def not_text(path: Path, held: bytes, encoding: str | None, line: int, start: int = 0) -> ReadError:
+    """Error of bytes that are not text from ``start`` on, or that are binary.
+
+    ``encoding`` is None for files that must be UTF-8.
+    """
+    bad, likely = held[start : start + 8], _wide_encoding(held)
+    if likely is None or likely == encoding:
+        what = None
+        if _is_pdf(held):
+            what = "this is a PDF file, which is binary"
+        elif b"\0" in held:
+            what = "it has NUL bytes, which text has not: the file is binary or damaged"
+        if what is not None:
+            return ReadError(path, f"{what}. Save its text as plain text first.", line)
     advice = "This file must be UTF-8: convert it, for example with iconv."
     if encoding is not None:
-        likely = "utf-16" if bad[:2] in (b"\xff\xfe", b"\xfe\xff") else "latin-1"
+        likely = likely or "latin-1"
         advice = (
             "If all files to be read are in another encoding, name it, for example "
             f"{option('encoding', likely)}. If this one alone is, convert it to "
             f"{encoding}, for example with iconv."
         )
     return ReadError(path, f"{bad!r} is not {encoding or 'utf-8'} text. {advice}", line)
+
+
+def _is_pdf(content: bytes) -> bool:
+    return content.startswith(b"%PDF-")
+
+
+def _wide_encoding(content: bytes) -> str | None:
+    """Return the encoding of bytes that begin with the mark of UTF-16 or 32, or with wide ASCII."""
+    if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return "utf-32" if content[2:4] == b"\0\0" else "utf-16"
+    first, second = content[:64:2], content[1:64:2]
+    for name, zeros, others in (("utf-16-le", second, first), ("utf-16-be", first, second)):
+        if len(zeros) > 1 and not any(zeros) and all(others):
+            return name
+    return None
 
 
 # ---- names ---------------------------------------------------------------------------------------

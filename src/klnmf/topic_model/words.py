@@ -9,11 +9,12 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 
-from klnmf.readers.counting import leave_out
+from klnmf.readers.counting import leave_out, watched
 from klnmf.readers.stop_words import is_available, stop_words_of
 
 # Parameters of TopicModel that are options of its vectoriser, with their defaults.
 OPTIONS: dict[str, Any] = {"stop_words": None, "min_df": 2, "max_df": 0.5, "ngram_range": (1, 1)}
+_BY_LETTERS = 'vectorizer=CountVectorizer(analyzer="char", ngram_range=(2, 2))'
 # Options that hold no setting of ours: X has its own type, texts are given as str.
 _NOT_STORED = ("vocabulary", "dtype", "input", "encoding", "decode_error")
 
@@ -50,7 +51,7 @@ def counted(vectorizer: CountVectorizer, texts: Sequence[str]) -> Any:
     if not texts:
         raise ValueError("There are no texts.")
     try:
-        return vectorizer.fit_transform(texts)
+        return vectorizer.fit_transform(watched(texts, vectorizer, _BY_LETTERS))
     except (ValueError, re.error) as error:
         raise ValueError(
             f"The words of {len(texts):,} texts cannot be counted: {str(error).rstrip('.')}. With "
