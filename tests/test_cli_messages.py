@@ -133,7 +133,7 @@ def test_advice_of_readers_can_be_followed(counts: Path, capsys: Any) -> None:
     assert outcome(capsys, "fit", "semi.csv", "--delimiter", ";", "-r", 1)[0] == 0
 
     Path("docs.jsonl").write_text('{"body": "sea ship"}\n{"body": "corn"}\n')
-    assert "Choose one of them with --text-field body." in failed(capsys, "fit", "docs.jsonl")
+    assert "Did you mean --text-field body?" in failed(capsys, "fit", "docs.jsonl")
 
     Path("plain.txt").write_text("1,2\n3,4\n")
     assert "add for example --format csv;" in failed(capsys, "fit", "plain.txt")
@@ -166,6 +166,16 @@ def test_columns_of_triplets_by_name(counts: Path, capsys: Any) -> None:
         ("consensus a.npz --topics 5", "did you mean -r or -k or --n-components?"),
         ("fit a.npz --tols 5", "there is no option --tols; did you mean --tol?"),
         ("rank a.npz --n-jobs 2", "there is no option --n-jobs; did you mean --jobs?"),
+        ("ft a.npz", "klnmf: error: there is no command 'ft'. Did you mean fit?"),
+        ("zzz", "there is no command 'zzz'. Choose one of: rank, fit, "),
+        ("fit a.npz --solver srdc", "there is no 'srdc'. Did you mean srcd?"),
+        ("fit a.csv --text-column body", "no option --text-column; did you mean --text-field?"),
+        (
+            "fit a.npz -r auto",
+            "got 'auto'. To find out which number suits DATA, run `klnmf rank DATA",
+        ),
+        ("fit a.csv --ngram-range 1-2", "must be like 1,2, which counts words and pairs of words"),
+        ("fit a.csv --stop-words english german", "too many: 'german'. If an option has several"),
         ("topics m --zzz", "klnmf topics: error: there is no option --zzz\n"),
         ("fit a.csv --delimiter ab", "must be one character such as ';'"),
         ("fit a.csv --encoding klingon", "must be a text encoding such as utf-8"),
@@ -213,7 +223,9 @@ def test_a_model_for_data_and_data_for_a_model(model: Path, counts: Path, capsys
 def test_absent_inputs_are_reported_before_existing_outputs(
     model: Path, capsys: Any, words: str
 ) -> None:
-    assert failed(capsys, *words.split()).startswith("klnmf: error: nowhere.npz: there is no such")
+    assert failed(capsys, *words.split()).startswith(
+        "klnmf: error: There is no file 'nowhere.npz'."
+    )
 
 
 @pytest.mark.parametrize(

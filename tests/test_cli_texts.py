@@ -78,7 +78,7 @@ def test_a_file_of_stop_words_need_not_be_there_later(capsys: Any) -> None:
     assert outcome(capsys, "transform", "letters.klnmf", "letters.csv", "-o", "W.csv")[0] == 0
     code, _, err = outcome(capsys, "fit", letters(), *WORDS, "--stop-words", "none.txt", "--force")
     assert code == 1
-    assert "--stop-words must be a language or a file" in err
+    assert "--stop-words: 'none.txt' is neither a language nor a file" in err
 
 
 def test_what_cannot_be_read_is_left_out_if_asked(capsys: Any) -> None:

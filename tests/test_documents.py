@@ -189,7 +189,7 @@ def test_unreadable_files_are_left_out_if_asked(
     refused(tmp_path, r"b.txt, line 1: b'\\xe4rz' is not utf-8.*add skip_unreadable=True")
     texts, warning = left_out(caplog, tmp_path)
     assert texts == ["sea"]
-    assert "left out 2 documents that cannot be read: b.txt, line 1: b'" in warning
+    assert r"read: b.txt, line 1: b'\xe4rz' is not utf-8 text; c.txt, line 1: the comp" in warning
     assert "c.txt, line 1: the compressed data are damaged" in warning
     (tmp_path / "a.txt").unlink()
     refused(tmp_path, "no documents that can be read; left out 2 documents", skip_unreadable=True)
@@ -205,7 +205,7 @@ def test_unreadable_records_are_left_out_if_asked(
     texts, warning = left_out(caplog, path)
     assert texts == ["sea", "corn"]
     assert "left out 6 documents that cannot be read: line 2: '[1]' is not" in warning
-    assert warning.endswith("; and 3 more")
+    assert all(f"; line {line}: " in warning for line in range(3, 8))  # every one is named
 
     path = tmp_path / "a.csv"
     path.write_bytes(b'text,id\nsea,1\n"a"b,2\nx,y,z\nm\xe4rz,4\n"two\nlines",5\nq\n')
@@ -234,7 +234,10 @@ def test_what_is_refused_as_a_whole(tmp_path: Path) -> None:
     }.items():
         path.write_bytes(content)
         refused(path, message, text_field="text", skip_unreadable=True)
-    with pytest.raises(ReadError, match=r"is of counts, not of texts. Name the field with the tex"):
+    path.write_text("id,bdy\na,b\n")
+    question = r"no field 'body'; the fields are: 'id', 'bdy'. Did you mean text_field='bdy'\?"
+    refused(path, question, text_field="body")
+    with pytest.raises(ReadError, match=r"no field 'text'; .* Choose one of them with text_field"):
         read_documents(path)
     frame = pd.DataFrame({"text": [[1], [2]], "id": [1, 2]})
     frame.to_parquet(tmp_path / "a.parquet")

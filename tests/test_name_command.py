@@ -105,7 +105,7 @@ def test_names_from_files_go_to_another_model(model: Path, capsys: Any) -> None:
         (("--column-names", "two.txt"), 1, "expected 6 names for the features of m.klnmf, found 2"),
         (("--row-names", "two.txt"), 1, "expected 20 names for the samples"),
         (("--component-names", "two.txt"), 1, "expected 3 names for the components"),
-        (("--component-names", "none.txt"), 1, "none.txt: there is no such file."),
+        (("--component-names", "none.txt"), 1, "There is no file 'none.txt'."),
         (("--component", "0=x", "-o", "m.txt"), 2, "a model is written as .klnmf"),
     ],
 )

@@ -256,7 +256,7 @@ def test_a_source_that_is_wrong_leaves_nothing(tmp_path):
 
 
 def test_wrong_calls(tmp_path, bible):
-    with pytest.raises(FileNotFoundError, match="no such file"):
+    with pytest.raises(FileNotFoundError, match="There is no file"):
         prepare(tmp_path / "nowhere.npz", tmp_path / "out")
     with pytest.raises(FileNotFoundError, match="no such folder"):
         prepare(bible, tmp_path / "no" / "out")

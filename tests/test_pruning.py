@@ -83,16 +83,57 @@ def test_prepared_matrices_are_pruned_before(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"min_df": 2, "max_df": 0.5},
+        {"max_features": 4, "stop_words": "english"},
+        {"ngram_range": (1, 2), "binary": True, "max_features": 5},
+    ],
+)
+def test_texts_are_prepared_without_being_held(
+    options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The words of a file of texts are counted in blocks, and are those of the whole file."""
+    source, lines = tmp_path / "a.csv", list[str]()
+    source.write_text("id,body\n" + "".join(f'{i},"{text}"\n' for i, text in enumerate(TEXTS)))
+    reading = {"text_field": "body", "id_field": "id", **options}
+    expected = read_counts(source, **reading)
+    monkeypatch.setattr("klnmf.preparing.writing.BYTES_PER_ENTRY", 1 << 16)  # blocks of 16 letters
+    monkeypatch.setattr(CountTable, "__post_init__", None)  # no table in memory
+    found = prepare(source, tmp_path / "disk", memory="1M", say=lines.append, **reading)
+    monkeypatch.undo()
+    assert not any("into memory" in line for line in lines)
+    assert found.open_features
+    assert found.column_names.tolist() == expected.column_names.tolist()
+    assert found.row_names.tolist() == expected.row_names.tolist()
+    table = read_counts(tmp_path / "disk")
+    np.testing.assert_array_equal(table.X.toarray(), expected.X.toarray())
+
+
+@pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"min_df": 1.5}, r"min_df must be a number of samples \(1, 2, ...\) or a share"),
         ({"max_df": 0}, "max_df must be a number of samples"),
-        ({"max_features": 0}, "max_features must be a whole number of 1 or more; got 0"),
+        ({"max_features": 0}, "max_features must be a whole number of at least 1; got 0"),
         (
             {"min_df": 6},
-            "min_df=6 and max_df=1.0: no feature is in 6 or more of 5 samples and in 5",
+            "min_df=6 is more than the number of samples, 5. Choose a lower min_df",
         ),
-        ({"min_df": 5}, "none of its 9 features is left. Try a lower min_df, a higher max_df"),
+        (
+            {"min_df": 3, "max_df": 2},
+            "no feature is in 3 or more of 5 samples and in 2 or fewer. To keep all features, use",
+        ),
+        (
+            {"min_df": 5},
+            "none of its 9 features is in 5 to 5 of 5 samples. To keep all features, use min_df=1 "
+            "and max_df=1.0",
+        ),
+        (
+            {"stop_words": ALL.get_feature_names_out().tolist()},
+            "stop words. Give fewer stop_words",
+        ),
     ],
 )
 def test_wrong_options(options: dict[str, Any], message: str, tmp_path: Path) -> None:
@@ -121,8 +162,16 @@ def test_stop_words_of_languages_and_files(tmp_path: Path, monkeypatch: pytest.M
     assert is_available("german")
     assert is_available(["der"])
     assert not is_available("klingon")
-    with pytest.raises(ValueError, match=r"there is no file 'klingon', and the languages are: ar"):
+    both = set(stop_words_of("english")) | set(stop_words_of("german"))
+    for given in ("english,german", ["en", "german"], "english, de"):
+        assert set(stop_words_of(given)) == both
+        assert is_available(given)
+    assert set(stop_words_of(f"english,{path}")) == {*ENGLISH_STOP_WORDS, "der", "und"}
+    assert stop_words_of(["english", "letter"]) == ["english", "letter"]  # words
+    with pytest.raises(ValueError, match=r"'klingon' is neither a .* The languages are: arabic, b"):
         stop_words_of("klingon")
+    with pytest.raises(ValueError, match=r"'germn' is neither .* Did you mean 'german'\?"):
+        stop_words_of("english,germn")
     with pytest.raises(ValueError, match="must be a list of str"):
         stop_words_of([1])  # type: ignore[list-item]
     path.write_text("\n")

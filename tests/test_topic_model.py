@@ -139,7 +139,7 @@ def test_w_is_an_array_whatever_the_output_of_nmf(model: TopicModel) -> None:
         ({"vectorizer": TfidfVectorizer()}, "vectorizer must be a CountVectorizer"),
         ({"vectorizer": CountVectorizer(), "min_df": 3}, "min_df would have no effect"),
         ({"vectorizer": CountVectorizer(input="filename")}, "input='content'"),
-        ({"min_df": 80, "max_df": 90}, "words of 90 texts cannot be counted"),
+        ({"min_df": 80, "max_df": 90}, "To keep all words, use min_df=1 and max_df=1.0"),
     ],
 )
 def test_wrong_parameters_are_refused(parameters: dict[str, Any], message: str) -> None:

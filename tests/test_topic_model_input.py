@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from sklearn.feature_extraction.text import CountVectorizer
 
-from klnmf import TextsWarning, TopicModel
+from klnmf import KLNMF, TextsWarning, TopicModel
 from klnmf.readers import read_documents
 from klnmf.readers.documents import LONGEST_EXCERPT, excerpt_of
 from klnmf.topic_model.corpus import corpus_of
@@ -92,11 +92,11 @@ def test_a_column_of_a_data_frame_with_metadata() -> None:
 
 def test_the_column_must_be_named() -> None:
     frame = pd.DataFrame({"title": TEXTS, "abstract": TEXTS})
-    with pytest.raises(ValueError, match="'title', 'abstract': say which column holds the texts"):
+    with pytest.raises(ValueError, match=r"'title', 'abstract'\. Say which .*: text=COLUMN"):
         corpus_of(frame)
-    with pytest.raises(ValueError, match=r"'text' is not one\. Pass text=COLUMN"):
-        corpus_of(frame, "text")
-    with pytest.raises(ValueError, match="'text' is the name of 2 columns"):
+    with pytest.raises(ValueError, match=r"and none is 'abstrct'\. Did you mean text='abstract'\?"):
+        corpus_of(frame, "abstrct")
+    with pytest.raises(ValueError, match="of which several are 'text'"):
         corpus_of(frame.set_axis(["text", "text"], axis=1), "text")
     with pytest.raises(ValueError, match="texts has no columns"):
         corpus_of(TEXTS, "abstract")
@@ -144,7 +144,7 @@ def test_an_entry_that_is_no_text_is_named(entry: Any, shown: str) -> None:
 
 
 def test_one_str_is_no_list_of_texts() -> None:
-    with pytest.raises(ValueError, match=r"got 'a ship at sea', which is no file or folder\. For"):
+    with pytest.raises(ValueError, match=r"a single text, 'a ship at sea'\. Pass a list of texts"):
         TopicModel(2).fit("a ship at sea")
 
 
@@ -161,12 +161,16 @@ def test_without_texts() -> None:
 
 @pytest.mark.parametrize("texts", [["", " "], ["the of", "and"]])
 def test_without_words(texts: list[str]) -> None:
-    with pytest.raises(ValueError, match="cannot be counted"):
+    with pytest.raises(
+        ValueError, match=r"There are no words besides stop words. Give fewer stop_words"
+    ):
         TopicModel(2, stop_words="english", min_df=1, max_df=1.0).fit(texts)
 
 
 def test_too_few_texts_for_the_defaults() -> None:
-    with pytest.raises(ValueError, match=r"With few texts, pass min_df=1 and max_df=1\.0"):
+    with pytest.raises(
+        ValueError, match=r"no word is .* of 3 documents .* use min_df=1 and max_df=1\.0"
+    ):
         TopicModel(2).fit(TEXTS)
 
 
@@ -209,8 +213,50 @@ def test_a_table_in_a_file(tmp_path: Path) -> None:
     found = corpus_of(path, "body")
     assert found.texts == TEXTS
     assert found.metadata == {"year": [1900, 1901, 1902]}
-    with pytest.raises(ValueError, match="text_field"):
+    with pytest.raises(ValueError, match=r"'year', 'body'. Choose one of them with text='NAME'"):
         corpus_of(path)
+    with pytest.raises(ValueError, match=r"no field 'bdy'; .* Did you mean text='body'\?"):
+        corpus_of(path, "bdy")
+    path.write_text("year;body\n1900;a ship\n")
+    with pytest.raises(ValueError, match=r"for example read_documents\(path, delimiter=';'\)"):
+        corpus_of(path, "body")
+    with pytest.raises(FileNotFoundError, match=r"no file .*leters\.csv'\. Did you mean .*letters"):
+        TopicModel(2).fit(str(path.with_name("leters.csv")))
+
+
+def test_files_in_another_encoding_and_files_that_cannot_be_read(tmp_path: Path) -> None:
+    paths = [tmp_path / f"{name}.txt" for name in "abc"]
+    for path, text in zip(paths, TEXTS, strict=True):
+        path.write_text(f"{text} café", encoding="latin-1")
+    for given in (tmp_path, paths):
+        with pytest.raises(ValueError, match=r"encoding='latin-1'.* add skip_unreadable=True\."):
+            TopicModel(2).fit(given)
+        assert corpus_of(given, encoding="latin-1").texts[0] == f"{TEXTS[0]} café"
+    paths[1].write_text("sea and ship")
+    for given in (tmp_path, paths):
+        with pytest.raises(ValueError, match=r"left out 2 documents .*: a\.txt, .*; c\.txt, "):
+            corpus_of([paths[0], paths[2]], skip_unreadable=True)
+        assert corpus_of(given, skip_unreadable=True).texts == ["sea and ship"]
+    with pytest.raises(ValueError, match="encoding is for files, and these texts are in memory"):
+        TopicModel(2).fit(TEXTS, encoding="latin-1")
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        *({"n_topics": 0}, {"n_topics": "many"}, {"n_topics": [2, 0]}, {"n_topics": None}),
+        *({"min_df": 1.5}, {"max_df": "all"}, {"max_features": 0}, {"stop_words": "klingon"}),
+        *({"ngram_range": (2, 1)}, {"seed_words": ["sea"]}, {"nmf": KLNMF(tol=-1)}),
+        *({"vectorizer": CountVectorizer(token_pattern="(")}, {"random_state": -1}),
+    ],
+)
+def test_parameters_are_checked_before_any_text_is_read(parameters: dict[str, Any]) -> None:
+    class Unread:
+        def __fspath__(self) -> str:
+            raise AssertionError("the texts were read")
+
+    with pytest.raises((TypeError, ValueError)):
+        TopicModel(**{"n_topics": 2, **parameters}).fit(Unread())
 
 
 def test_documents_that_were_read(tmp_path: Path) -> None:

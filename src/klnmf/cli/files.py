@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from klnmf.cli.messages import CommandError, UsageError
+from klnmf.support.input_files import not_there
 from klnmf.support.whole_files import link_target, writing
 
 # ---- inputs --------------------------------------------------------------------------------------
@@ -45,8 +46,7 @@ def _check_exists(path: str, *, may_be_folder: bool) -> None:
     if not path:
         raise CommandError("the name of an input file is empty.")
     if not file.exists():
-        wanted = "file or folder" if may_be_folder else "file"
-        raise CommandError(f"{path}: there is no such {wanted}.")
+        raise not_there(file)
     if file.is_dir():
         if not may_be_folder and _looks_like_data(path) in (None, "texts"):
             raise CommandError(f"{path} is a folder; name a file.")

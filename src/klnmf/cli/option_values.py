@@ -70,13 +70,26 @@ def share_or_count(text: str) -> float | int:
     return number(text) if "." in text else whole(text)
 
 
+@shown_as("R")
+def rank(text: str) -> int:
+    """Return a number of components."""
+    try:
+        return natural(text)
+    except argparse.ArgumentTypeError as error:
+        way_out = "To find out which number suits DATA, run `klnmf rank DATA` first"
+        raise argparse.ArgumentTypeError(f"{error}. {way_out}") from None
+
+
 @shown_as("LOW,HIGH")
 def ngrams(text: str) -> tuple[int, int]:
     """Return one or two numbers separated by a comma: 1,2."""
-    parts = [natural(part) for part in text.split(",")]
-    if len(parts) > 2 or parts[0] > parts[-1]:
-        raise argparse.ArgumentTypeError(f"must be like 1,2, got {text}")
-    return parts[0], parts[-1]
+    parts = text.split(",")
+    if all(part.isdecimal() for part in parts) and len(parts) <= 2:
+        low, high = int(parts[0]), int(parts[-1])
+        if 1 <= low <= high:
+            return low, high
+    wanted = "must be like 1,2, which counts words and pairs of words"
+    raise argparse.ArgumentTypeError(f"{wanted}; got {text!r}")
 
 
 @shown_as("LIST")

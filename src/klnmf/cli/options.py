@@ -11,6 +11,7 @@ from klnmf.cli.option_values import (
     natural,
     ngrams,
     nonnegative,
+    rank,
     seed,
     share_of_features,
     share_or_count,
@@ -121,9 +122,7 @@ def add_output(parser: argparse.ArgumentParser, text: str, **more: Any) -> None:
 def add_n_components(parser: argparse.ArgumentParser, *, default: int = 10) -> None:
     """Add -r, which is also called -k."""
     text = "number of components"
-    parser.add_argument(
-        "-r", "-k", "--n-components", type=natural, default=default, metavar="R", help=text
-    )
+    parser.add_argument("-r", "-k", "--n-components", type=rank, default=default, help=text)
 
 
 def add_seed(parser: argparse._ActionsContainer) -> None:

@@ -1,11 +1,11 @@
 """argparse with shorter help, suggestions for mistyped options, and options spelled out."""
 
 import argparse
-import difflib
 import shlex
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+from klnmf.support.nearest_names import nearest_name
 from klnmf.support.option_names import Spelling
 
 # What other programs call our options.
@@ -21,6 +21,7 @@ _ELSEWHERE = {
     "--sep": "--delimiter",
     "--lowercase": "--keep-case",
     "--stopwords": "--stop-words",
+    **{f"--{what}-column": f"--{what}-field" for what in ("text", "id", "label")},
 }
 
 
@@ -52,6 +53,16 @@ class Parser(argparse.ArgumentParser):
         if unknown is not None:
             name = unknown.partition("=")[0]
             self.error(f"there is no option {name}{self._suggestion(name)}")
+        # argparse gives up on an optional positional argument at the first option after DATA.
+        for action in self._actions:
+            is_open = action.nargs == "?" and not action.option_strings
+            if rest and is_open and getattr(found, action.dest, None) is None:
+                setattr(found, action.dest, rest.pop(0))
+        if rest:
+            self.error(
+                f"one argument too many: {rest[0]!r}. If an option has several values, separate "
+                "them by commas, as in english,german"
+            )
         return found, rest
 
     def format_help(self) -> str:
@@ -64,6 +75,17 @@ class Parser(argparse.ArgumentParser):
         hint = f"({self.prog} --help)"
         self.exit(2, f"usage: {self._short_usage()}    {hint}\n{self.prog}: error: {message}\n")
 
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Refuse a command, or a value of an option, that is none of the choices."""
+        if action.choices is None or value in action.choices:
+            return
+        meant = nearest_name(value, action.choices)
+        listed = f"Choose one of: {', '.join(action.choices)}"
+        way_out = listed if meant is None else f"Did you mean {meant}?"
+        if action.dest == "command":
+            self.error(f"there is no command {value!r}. {way_out}")
+        raise argparse.ArgumentError(action, f"there is no {value!r}. {way_out}")
+
     def _short_usage(self) -> str:
         positional = [action for action in self._actions if not action.option_strings]
         names = [f"[{a.metavar}]" if a.nargs == "?" else f"{a.metavar}" for a in positional]
@@ -75,7 +97,7 @@ class Parser(argparse.ArgumentParser):
         existing = self._option_string_actions
         meant = _ELSEWHERE.get(name)
         if meant not in existing:
-            meant = next(iter(difflib.get_close_matches(name, existing, 1)), None)
+            meant = nearest_name(name, existing)
         if meant is None:
             return ""
         return f"; did you mean {' or '.join(existing[meant].option_strings)}?"

@@ -28,6 +28,7 @@ from klnmf.readers.formats import format_to_read
 from klnmf.readers.pruning import PRUNING_OPTIONS
 from klnmf.readers.streams import CountStream, stream_of_matrix, stream_of_table
 from klnmf.support.file_locks import locked_folder
+from klnmf.support.input_files import not_there
 from klnmf.support.option_names import option
 from klnmf.support.untrusted_json import read_json
 from klnmf.support.whole_files import naming
@@ -59,8 +60,9 @@ def prepare(
     function again: it continues if all rows were written, and otherwise starts from the beginning.
     For a while it needs disk space for about three times the result.
 
-    Files are read in blocks, except svmlight, texts, jsonl and unusual .npz files. These are first
-    read into memory, and ``say`` is called with a line about it.
+    Files are read in blocks; texts are read twice, first to choose the words. Some are first read
+    into memory, and ``say`` is called with a line about it: svmlight, unusual .npz files, and
+    counts of which ``min_df``, ``max_df``, ``max_features`` or ``stop_words`` leave out features.
 
     Parameters
     ----------
@@ -161,7 +163,7 @@ def _identity(data: Any, reading: dict[str, Any], dtype: Any) -> dict[str, Any] 
         return None
     file = Path(os.path.expanduser(data))
     if not file.exists():
-        raise FileNotFoundError(f"{file}: there is no such file or folder.")
+        raise not_there(file)
     about = file.stat()
 
     return {

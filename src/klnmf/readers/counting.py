@@ -1,14 +1,21 @@
 """Words of texts, counted by scikit-learn's CountVectorizer with its own options."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from sklearn.feature_extraction.text import CountVectorizer
 
+from klnmf.data.canonical import row_numbers
 from klnmf.data.validation import warn_caller
+from klnmf.readers.pruning import all_kept, kept_features
 from klnmf.readers.stop_words import normalised_stop_words, stop_words_of
+from klnmf.readers.streams import Block
 from klnmf.support.input_files import ReadError
 from klnmf.support.option_names import option
 
@@ -47,20 +54,86 @@ def counted(
 
     Stop words are ``normalised`` as the documents are.
     """
-    vectorizer = CountVectorizer(**options)
-    given = options.get("stop_words")
-    words = None if given is None else stop_words_of(given)
+    with explained(path, options.get("stop_words")):
+        vectorizer = vectorizer_of(options, normalised)
+        X = vectorizer.fit_transform(watched(documents, vectorizer, _by_letters()))
+    return X, vectorizer.get_feature_names_out()
+
+
+def chosen_words(
+    path: Path,
+    texts: Iterator[str],
+    options: dict[str, Any],
+    limits: dict[str, Any],
+    normalised: Callable[[str], str],
+) -> CountVectorizer:
+    """Return the vectoriser of the words that are kept, after one look at each text."""
+    n, in_texts, totals = 0, Counter[str](), Counter[str]()
+    with explained(path, options.get("stop_words")):
+        vectorizer = vectorizer_of(options, normalised)
+        words_in = vectorizer.build_analyzer()
+        for text in watched(texts, vectorizer, _by_letters()):
+            n += 1
+            found = Counter(words_in(text))
+            in_texts.update(found.keys())
+            totals.update(found.keys() if vectorizer.binary else found)
+        if not in_texts:
+            raise ValueError("empty vocabulary")
+    words = sorted(in_texts)
+    numbers = (np.array([counter[word] for word in words]) for counter in (in_texts, totals))
+    kept = kept_features(path, n, *numbers, **limits)
+    return vectorizer.set_params(vocabulary=np.array(words, dtype=object)[kept].tolist())
+
+
+def counted_blocks(
+    vectorizer: CountVectorizer, texts: Iterator[str], limit: int
+) -> Iterator[Block]:
+    """Count the words of a vectoriser in about so many characters of texts at a time."""
+    n_done, batch, length = 0, list[str](), 0
+    for text in chain(texts, [None]):
+        if text is not None:
+            batch.append(text)
+            length += len(text)
+        if batch and (text is None or length >= limit):
+            X = vectorizer.transform(batch)
+            yield Block(row_numbers(X.indptr, n_done), X.indices, X.data)
+            n_done, batch, length = n_done + len(batch), [], 0
+
+
+def _by_letters() -> str:
+    return f"{option('token_pattern', _LETTER)} with {option('ngram_range', (2, 2))}"
+
+
+@contextmanager
+def explained(path: Path | None, stop_words: Any) -> Iterator[None]:
+    """Say what to do if words cannot be counted; ``path`` is None for texts in memory."""
     try:
-        leave_out(vectorizer, words, normalised)
-        by_letters = f"{option('token_pattern', _LETTER)} with {option('ngram_range', (2, 2))}"
-        X = vectorizer.fit_transform(watched(documents, vectorizer, by_letters))
+        yield
     except ReadError:
         raise
     except (ValueError, re.error) as error:
-        listed = ", ".join(option(name, value) for name, value in options.items()) or "none"
         problem = f"the words cannot be counted: {str(error).rstrip('.')}."
-        raise ReadError(path, f"{problem} Options that were given: {listed}.") from error
-    return X, vectorizer.get_feature_names_out()
+        if "empty vocabulary" in str(error):
+            problem = "there are no words: a word has two letters or more. To count others, give "
+            problem += f"{option('token_pattern', 'REGEX')}."
+            if stop_words is not None:
+                problem = "there are no words besides stop words. Give fewer "
+                problem += f"{option('stop_words')}, or none."
+        elif "no terms remain" in str(error):
+            problem = f"no word is in so many documents. To keep all words, use {all_kept()}."
+        if path is None:
+            raise ValueError(problem[0].upper() + problem[1:]) from error
+        raise ReadError(path, problem) from error
+
+
+def vectorizer_of(
+    options: Mapping[str, Any], normalised: Callable[[str], str] = str, **others: Any
+) -> CountVectorizer:
+    """Return a vectoriser, with stop words of a language, a file or a list."""
+    vectorizer, given = CountVectorizer(**options, **others), options.get("stop_words")
+    words = None if given is None else stop_words_of(given)
+    leave_out(vectorizer, words, normalised)
+    return vectorizer
 
 
 def leave_out(

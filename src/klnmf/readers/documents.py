@@ -4,17 +4,22 @@ A format of texts yields documents (`TextFormat.documents`). What becomes of the
 all: they are kept (`klnmf.readers.read_documents`), or their words are counted.
 """
 
+import os
 import re
 import unicodedata
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from klnmf.readers.counting import VECTORIZER_OPTIONS, counted
+import numpy as np
+
+from klnmf.readers.counting import VECTORIZER_OPTIONS, chosen_words, counted, counted_blocks
 from klnmf.readers.format import Format, keywords
+from klnmf.readers.pruning import LIMITS, PRUNING_OPTIONS, pruned
+from klnmf.readers.streams import CountStream, Outline
 from klnmf.readers.table import LOGGER, CountTable, table_of_file
 from klnmf.support.input_files import ReadError
 from klnmf.support.option_names import option
@@ -23,7 +28,7 @@ FORMS = ("NFC", "NFKC", "NFD", "NFKD")
 # Characters of the beginning of a document.
 LONGEST_EXCERPT = 300
 # How many unreadable documents are named.
-_NAMED = 3
+_NAMED = 100
 # Smallest share of the documents that have a field of metadata.
 _SMALLEST_SHARE = 0.1
 _WHOLE = re.compile(r"-?(?:0|[1-9][0-9]{0,17})")
@@ -38,6 +43,9 @@ class Document(NamedTuple):
     name: str | None = None
     label: str | None = None
     metadata: dict[str, Any] | None = None
+
+
+Opened = Callable[[], Iterator[Document | ReadError]]
 
 
 @dataclass
@@ -62,7 +70,7 @@ class Documents:
     names: list[str] | None = None
     metadata: dict[str, list[Any]] = field(default_factory=dict)
     labels: list[str] | None = None
-    source: dict[str, Any] = field(default_factory=dict)
+    source: dict[str, Any] = field(default_factory=dict, compare=False)
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -89,21 +97,45 @@ class TextFormat(Format):
     @property
     def options(self) -> set[str]:
         """Names of the options, those of scikit-learn's CountVectorizer included."""
-        return self.text_options | VECTORIZER_OPTIONS
+        return self.text_options | VECTORIZER_OPTIONS | PRUNING_OPTIONS
 
-    def gathered(self, path: Path, **options: Any) -> tuple["Gathering", Iterator[str]]:
-        """Texts one after the other, and what is known of those that were taken."""
-        of_all = {name: options.pop(name) for name in keywords(Gathering) & set(options)}
-        gathering = Gathering(path, **of_all)
-        return gathering, gathering.texts(self.documents(path, **options))
+    def opened(self, path: Path, options: dict[str, Any]) -> tuple["Gathering", Opened]:
+        """Return what will be known of the documents, and a function that reads them."""
+        of_all = {name: options[name] for name in keywords(Gathering) & set(options)}
+        others = {name: value for name, value in options.items() if name not in of_all}
+        return Gathering(path, **of_all), partial(self.documents, path, **others)
 
     def read(self, path: Path, *_: Any, **options: Any) -> CountTable:
         """Count words, one document after the other."""
-        of_words = {name: options.pop(name) for name in VECTORIZER_OPTIONS & set(options)}
-        gathering, texts = self.gathered(path, **options)
-        X, words = counted(path, texts, of_words, gathering.normalised)
+        of_words, limits = _taken_out(options, VECTORIZER_OPTIONS), _taken_out(options, LIMITS)
+        gathering, documents = self.opened(path, options)
+        X, words = counted(path, gathering.texts(documents()), of_words, gathering.normalised)
         about = gathering.about() | {"excerpts": gathering.excerpts}
-        return table_of_file(path, X, column_names=words, open_features=True, **about)
+        table = table_of_file(path, X, column_names=words, open_features=True, **about)
+        return pruned(path, table, **limits)
+
+    def stream(self, path: Path, *_: Any, **options: Any) -> CountStream:
+        """Count words in blocks of documents, which are read twice: first to choose the words."""
+        if "vocabulary" in options:
+            return super().stream(path, **options)
+        of_words, limits = _taken_out(options, VECTORIZER_OPTIONS), _taken_out(options, LIMITS)
+        gathering, documents = self.opened(path, options)
+
+        @cache
+        def vectorizer() -> Any:
+            texts = gathering.texts(documents(), is_brief=True)
+            return chosen_words(path, texts, of_words, limits, gathering.normalised)
+
+        def outline() -> Outline:
+            words = vectorizer().get_feature_names_out()
+            about = gathering.about() | {"column_names": words, "open_features": True}
+            return Outline((gathering.n_documents, len(words)), about, np.dtype(np.int64))
+
+        return CountStream(
+            lambda limit: counted_blocks(vectorizer(), gathering.again(documents()), limit),
+            outline,
+            in_order=True,
+        )
 
 
 class Gathering:
@@ -125,18 +157,37 @@ class Gathering:
         self._metadata: dict[str, dict[int, Any]] = {}
         self._unreadable: list[ReadError] = []
 
-    def texts(self, documents: Iterator[Document | ReadError]) -> Iterator[str]:
-        """Yield the texts, normalised; warn at the end of those that were left out."""
+    def texts(
+        self, documents: Iterator[Document | ReadError], *, is_brief: bool = False
+    ) -> Iterator[str]:
+        """Yield the texts, normalised; warn at the end of those that were left out.
+
+        If it is to be brief, only names and labels of the documents are kept.
+        """
         for document in documents:
             if isinstance(document, ReadError):
                 self._leave_out(document)
-            else:
-                yield self._taken(document)
+                continue
+            text = self._taken(document._replace(metadata=None) if is_brief else document)
+            if not is_brief:
+                self.excerpts.append(excerpt_of(text))
+            yield text
         if not self.n_documents:
             left_out = f" that can be read; {self._left_out()}" if self._unreadable else ""
             raise ReadError(self.path, f"there are no documents{left_out}.")
         if self._unreadable:
             LOGGER.warning("%s: %s", self.path, self._left_out())
+
+    def documents(self, documents: Iterator[Document | ReadError]) -> Documents:
+        """Return all texts, with what is known of them."""
+        texts = list(self.texts(documents))
+        about = self.about()
+        return Documents(texts, about["row_names"], about["metadata"], about["labels"])
+
+    def again(self, documents: Iterator[Document | ReadError]) -> Iterator[str]:
+        """Yield the texts that `texts` has yielded before."""
+        readable = (document for document in documents if isinstance(document, Document))
+        return (self.normalised(storable(document.text)) for document in readable)
 
     def about(self) -> dict[str, Any]:
         """Names, labels and metadata: keyword arguments of CountTable."""
@@ -159,7 +210,6 @@ class Gathering:
                 values[self.n_documents] = storable(value) if isinstance(value, str) else value
         for kept, value in ((self._names, document.name), (self._labels, document.label)):
             kept.append(None if value is None else storable(value))
-        self.excerpts.append(excerpt_of(text))
         self.n_documents += 1
         return text
 
@@ -176,8 +226,16 @@ class Gathering:
         return f"left out {n:,} document{'s' * (n != 1)} that cannot be read: {named}{more}"
 
     def _what(self, error: ReadError) -> str:
-        """Place and problem, without the path that all of them have."""
-        return str(error).removeprefix(str(self.path)).lstrip(",:/ ").rstrip(".")
+        """Name of the file in a folder, place in the file, and problem, without advice."""
+        in_folder = error.path != self.path
+        name = Path(os.path.relpath(error.path, self.path)).as_posix() if in_folder else ""
+        place, _, problem = str(error).removeprefix(str(error.path)).lstrip(", ").partition(": ")
+        return ", ".join(filter(None, [name, place])) + f": {problem.split('. ')[0].rstrip('.')}"
+
+
+def _taken_out(options: dict[str, Any], names: Collection[str]) -> dict[str, Any]:
+    """Remove the options of these names, and return them."""
+    return {name: options.pop(name) for name in list(options) if name in names}
 
 
 def excerpt_of(text: str) -> str:

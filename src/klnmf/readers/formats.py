@@ -2,6 +2,7 @@
 
 import os
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,13 @@ from klnmf.readers.hdf5 import H5ad, Loom
 from klnmf.readers.matrix_files import Mtx, Npz, Svmlight, Uci
 from klnmf.readers.on_disk import Prepared
 from klnmf.readers.parquet import Parquet
-from klnmf.readers.pruning import PRUNING_OPTIONS, pruned
+from klnmf.readers.pruning import PRUNING_OPTIONS, check_pruning, pruned
 from klnmf.readers.table import CountTable, unique_features
 from klnmf.readers.tenx import TenX, TenXH5
 from klnmf.readers.text_files import CsvTexts, Jsonl, ParquetTexts, Texts, TsvTexts
 from klnmf.signatures import has_types_in_rows, say_turned
-from klnmf.support.input_files import ReadError
+from klnmf.support.input_files import ReadError, not_there
+from klnmf.support.nearest_names import did_you_mean
 from klnmf.support.option_names import option, options_in_use
 from klnmf.support.whole_files import naming, replacing
 
@@ -182,8 +184,8 @@ def read_documents(
     path : path
         Folder of text files; or .jsonl, .csv, .tsv (also .gz) or .parquet with one document per
         record.
-    text_field : str, optional
-        Field with the text. In .jsonl it is "text" by default, in tables it must be given.
+    text_field : str, default="text"
+        Field with the text.
     id_field : str, optional
         Field with the names of the documents. Files of a folder are named by their paths.
     label_field : str, optional
@@ -195,7 +197,8 @@ def read_documents(
     delimiter : str, optional
         What separates the fields of a .csv file.
     skip_unreadable : bool, default=False
-        Whether to leave out files and records that cannot be decoded or parsed, with a warning.
+        Whether to leave out files and records that cannot be decoded or parsed, with a warning
+        that names them.
     normalize : {"NFC", "NFKC", "NFD", "NFKD"}, optional
         Unicode normal form to bring the texts into.
     format : {"texts", "jsonl", "csv", "tsv", "parquet"}, optional
@@ -231,20 +234,17 @@ def read_documents(
         "normalize": normalize,
     }
     options = {name: value for name, value in given.items() if value is not None}
-    source = {"path": os.fspath(path), **options}
+    given_path, path = os.fspath(path), Path(os.path.expanduser(path))
+    if path.exists() and format_of(path, format) in TABLES_OF_TEXTS:
+        options.setdefault("text_field", "text")
+    source = {"path": given_path, **options}
     source |= {"format": format} if format else {}
     source |= {"skip_unreadable": True} if skip_unreadable else {}
-    path = Path(os.path.expanduser(path))
     found = format_to_read(path, format, options)
     if not isinstance(found, TextFormat):
-        advice = ""
-        if found.name in TABLES_OF_TEXTS:
-            advice = f" Name the field with the text, for example {option('text_field', 'text')}."
-        raise ReadError(path, f"the format {found.name!r} is of counts, not of texts.{advice}")
-    gathering, texts = found.gathered(path, skip_unreadable=skip_unreadable, **options)
-    read = list(texts)
-    about = gathering.about()
-    return Documents(read, about["row_names"], about["metadata"], about["labels"], source)
+        raise ReadError(path, f"the format {found.name!r} is of counts, not of texts.")
+    gathering, documents = found.opened(path, options | {"skip_unreadable": skip_unreadable})
+    return replace(gathering.documents(documents()), source=source)
 
 
 def write_counts(table: CountTable, path: PathLike, *, format: str | None = None) -> None:
@@ -312,7 +312,7 @@ def format_to_write(path: Path, format: str | None = None) -> Format:
 def format_to_read(path: Path, format: str | None, options: dict[str, Any]) -> Format:
     """Return the format of a path; refuse what cannot be read so, before anything is opened."""
     if not path.exists():
-        raise FileNotFoundError(f"{path}: there is no such file or folder.")
+        raise not_there(path)
     found = chosen_format(path, format, options)
     is_folder = path.is_dir()
     if found.is_folder is not None and is_folder != found.is_folder:
@@ -350,7 +350,9 @@ def recognised(path: Path) -> str:
 
 def _checked_name(format: str, formats: dict[str, Format]) -> str:
     if format not in formats:
-        raise ValueError(f"{option('format')} must be one of {', '.join(formats)}; got {format!r}.")
+        question = did_you_mean(format, formats)
+        wanted = f"must be one of {', '.join(formats)}; got {format!r}."
+        raise ValueError(f"{option('format')} {wanted}{question}")
     return format
 
 
@@ -359,10 +361,14 @@ def _endings(formats: dict[str, Format]) -> str:
 
 
 def check_options(format: Format, options: dict[str, Any]) -> None:
-    """Refuse options that the format does not have, and list those that it has."""
+    """Refuse options that the format does not have, and wrong values of those of all formats."""
     available = format.options | PRUNING_OPTIONS
     unknown = sorted(set(options) - available)
     if unknown:
         listed = ", ".join(options_in_use(sorted(available)))
-        problem = f"{option(unknown[0])} cannot be used with the format {format.name!r}"
-        raise TypeError(f"{problem}. Its options: {listed}.")
+        question = ""
+        if not any(unknown[0] in other.options for other in FORMATS.values()):
+            question = did_you_mean(unknown[0], available, option)
+        problem = f"{option(unknown[0])} cannot be used with the format {format.name!r}."
+        raise TypeError(f"{problem}{question} Its options: {listed}.")
+    check_pruning(**{name: options[name] for name in PRUNING_OPTIONS & set(options)})

@@ -13,44 +13,97 @@ import numpy as np
 from klnmf.readers.stop_words import stop_words_of
 from klnmf.readers.table import CountTable
 from klnmf.support.input_files import ReadError
+from klnmf.support.number_checks import checked_whole
 from klnmf.support.option_names import option
 
 PRUNING_OPTIONS = frozenset(("min_df", "max_df", "max_features", "stop_words"))
+LIMITS = PRUNING_OPTIONS - {"stop_words"}
+# Words of texts that a model is fitted to, in TopicModel and on the command line. Other features
+# are all kept, and so are the words of new texts: a model knows its words.
+OF_TEXTS: dict[str, Any] = {"min_df": 2, "max_df": 0.5}
 
 
-def pruned(
+def pruned(path: Path, table: CountTable, *, stop_words: Any = None, **limits: Any) -> CountTable:
+    """Table of the features that are kept, in their order; ``limits`` as in `kept_features`."""
+    if stop_words is None and not limits:
+        return table
+    n, m = table.shape
+    named = np.ones(m, dtype=bool)
+    if stop_words is not None:
+        named = ~_are_among(path, table.column_names, stop_words_of(stop_words))
+    n_samples, totals = np.bincount(table.X.indices, minlength=m), table.X.sum(axis=0)
+    kept = kept_features(path, n, n_samples, totals, named, **limits)
+    return table if kept.all() else table.with_features(np.flatnonzero(kept))
+
+
+def kept_features(
     path: Path,
-    table: CountTable,
+    n: int,
+    n_samples: Any,
+    totals: Any,
+    named: Any = True,
     *,
     min_df: float = 1,
     max_df: float = 1.0,
-    max_features: Any = None,
-    stop_words: Any = None,
-) -> CountTable:
-    """Table of the features that are kept, in their order."""
-    n, m = table.shape
-    kept = np.ones(m, dtype=bool)
-    if stop_words is not None:
-        kept &= ~_are_among(path, table.column_names, stop_words_of(stop_words))
-    if (min_df, max_df) != (1, 1.0):
-        smallest, largest = _number("min_df", min_df, n), _number("max_df", max_df, n)
-        if smallest > largest:
-            given = f"{option('min_df', min_df)} and {option('max_df', max_df)}"
-            problem = f"{given}: no feature is in {smallest:g} or more of {n:,} samples and in "
-            raise ReadError(path, f"{problem}{largest:g} or fewer.")
-        n_samples = np.bincount(table.X.indices, minlength=m)
-        kept &= (n_samples >= smallest) & (n_samples <= largest)
-    if max_features is not None:
-        if not isinstance(max_features, int | np.integer) or max_features < 1:
-            wanted = "a whole number of 1 or more"
-            raise ValueError(f"{option('max_features')} must be {wanted}; got {max_features!r}.")
-        totals = np.asarray(table.X.sum(axis=0)).ravel()
-        order = np.argsort(-totals[kept], kind="stable")[: int(max_features)]
-        kept[np.delete(np.flatnonzero(kept), order)] = False
+    max_features: int | None = None,
+) -> Any:
+    """Whether each feature is kept, by the number of samples that it is in, and its total.
+
+    ``named`` are those that are no stop words, and ``n`` is the number of all samples.
+    """
+    kept = np.broadcast_to(named, n_samples.shape).copy()
     if not kept.any():
-        how = f"a lower {option('min_df')}, a higher {option('max_df')} or fewer stop words"
-        raise ReadError(path, f"none of its {m:,} features is left. Try {how}.")
-    return table if kept.all() else table.with_features(np.flatnonzero(kept))
+        raise ReadError(path, f"all features are stop words. Give fewer {option('stop_words')}.")
+    if (min_df, max_df) != (1, 1.0):
+        try:
+            smallest, largest = limits_of_samples(min_df, max_df, n)
+        except ValueError as error:
+            raise ReadError(path, str(error)) from error
+        kept &= (n_samples >= smallest) & (n_samples <= largest)
+        if not kept.any():
+            problem = f"none of its {len(n_samples):,} features is in {smallest:g} to {largest:g} "
+            problem += f"of {n:,} samples. To keep all features, use {all_kept()}."
+            raise ReadError(path, problem)
+    if max_features is not None:
+        order = np.argsort(-np.asarray(totals).ravel()[kept], kind="stable")[: int(max_features)]
+        kept[np.delete(np.flatnonzero(kept), order)] = False
+    return kept
+
+
+def limits_of_samples(
+    min_df: float, max_df: float, n: int, feature: str = "feature", samples: str = "samples"
+) -> tuple[float, float]:
+    """Return the least and the most samples that a feature is in; refuse what nothing meets."""
+    smallest, largest = _number("min_df", min_df, n), _number("max_df", max_df, n)
+    if smallest > n:
+        raise ValueError(
+            f"{option('min_df', min_df)} is more than the number of {samples}, {n:,}. Choose a "
+            f"lower {option('min_df')}."
+        )
+    if smallest > largest:
+        given = f"{option('min_df', min_df)} and {option('max_df', max_df)}"
+        raise ValueError(
+            f"{given}: no {feature} is in {smallest:g} or more of {n:,} {samples} and in "
+            f"{largest:g} or fewer. To keep all {feature}s, use {all_kept()}."
+        )
+    return smallest, largest
+
+
+def check_pruning(
+    *, min_df: Any = 1, max_df: Any = 1.0, max_features: Any = None, stop_words: Any = None
+) -> None:
+    """Refuse wrong values before anything is read."""
+    _number("min_df", min_df, 1)
+    _number("max_df", max_df, 1)
+    if max_features is not None:
+        checked_whole(option("max_features"), max_features)
+    if stop_words is not None:
+        stop_words_of(stop_words)
+
+
+def all_kept() -> str:
+    """Name the options that leave out no feature for being rare or frequent."""
+    return f"{option('min_df', 1)} and {option('max_df', 1.0)}"
 
 
 def _number(name: str, value: Any, n_samples: int) -> float:

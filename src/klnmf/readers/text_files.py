@@ -5,8 +5,9 @@ Documents are read one at a time.
 
 import csv
 import math
+import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, datetime, time
 from decimal import Decimal
 from itertools import chain
@@ -15,7 +16,7 @@ from typing import Any, ClassVar
 
 from klnmf.readers.cells import from_cell
 from klnmf.readers.diagnosis import shown
-from klnmf.readers.documents import Document, TextFormat
+from klnmf.readers.documents import Document, Documents, Gathering, TextFormat
 from klnmf.readers.parquet import Values, batches, check_columns, index_column, is_plain, opened
 from klnmf.support.input_files import (
     LONGEST_LINE,
@@ -25,6 +26,7 @@ from klnmf.support.input_files import (
     text_lines,
     whole_text,
 )
+from klnmf.support.nearest_names import nearest_name
 from klnmf.support.option_names import option
 from klnmf.support.untrusted_json import parse_json
 
@@ -60,12 +62,29 @@ class Texts(TextFormat):
         are_below = all("/" in name for name in names)
         for file, name in zip(files, names, strict=True):
             folder = name.split("/")[0] if are_below else None
-            try:
-                yield Document(whole_text(file, encoding), name, folder, {"folder": folder})
-            except ReadError as error:
-                yield error
-            except OSError as error:
-                yield ReadError(file, f"{error.strerror or error}.")
+            yield _document_of_file(file, encoding, name, folder)
+
+
+def documents_of_files(
+    paths: Sequence[Any], *, encoding: str = "utf-8", skip_unreadable: bool = False
+) -> Documents:
+    """Read files that are a document each, named by their paths."""
+    files = [Path(path).absolute() for path in paths]
+    common = Path(os.path.commonpath([file.parent for file in files]))
+    gathering = Gathering(common, skip_unreadable=skip_unreadable)
+    named = zip(files, map(os.fspath, paths), strict=True)
+    return gathering.documents(_document_of_file(file, encoding, name) for file, name in named)
+
+
+def _document_of_file(
+    file: Path, encoding: str, name: str, folder: str | None = None
+) -> Document | ReadError:
+    try:
+        return Document(whole_text(file, encoding), name, folder, {"folder": folder})
+    except ReadError as error:
+        return error
+    except OSError as error:
+        return ReadError(file, f"{error.strerror or error}.")
 
 
 class Records(TextFormat):
@@ -228,7 +247,10 @@ def check_field(
     if chosen in record:
         return
     there = ", ".join(map(repr, record)) or "none"
-    way_out = f"Choose one of them with {option(name, next(iter(record), 'NAME'))}."
+    meant = next(iter(record)) if len(record) == 1 else nearest_name(chosen, record)
+    way_out = f"Choose one of them with {option(name, 'NAME')}."
+    if meant is not None:
+        way_out = f"Did you mean {option(name, meant)}?"
     if delimiter is not None and len(record) == 1:
         way_out = f"If another character than {delimiter!r} separates the fields, name it, for "
         way_out += f"example {option('delimiter', ';')}."

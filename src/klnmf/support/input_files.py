@@ -3,15 +3,17 @@
 import codecs
 import gzip
 import io
+import os
 import zlib
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
+from klnmf.support.nearest_names import did_you_mean
 from klnmf.support.option_names import option
 
 # Bytes of a line, or characters of a document: a hundred novels, or ten million fields.
@@ -91,6 +93,17 @@ def check_unpacked(path: Path, packed: int, unpacked: int, times: int = 500) -> 
         problem = f"{sizes}, more than {times} times as many."
         hint = "Files of counts do not compress so well. If it is one, unpack it yourself first."
         raise ReadError(path, f"{problem} {hint}")
+
+
+def not_there(path: Path) -> FileNotFoundError:
+    """Error of a path that does not exist, with a name in its folder that may be meant."""
+    try:
+        names = [entry.name for entry in islice(os.scandir(path.parent), 1000)]
+    except OSError:
+        names = []
+    question = did_you_mean(path.name, names, lambda name: repr(str(path.with_name(name))))
+    what = "file" if path.suffix else "file or folder"
+    return FileNotFoundError(f"There is no {what} {str(path)!r}.{question}")
 
 
 # ---- streams -------------------------------------------------------------------------------------

@@ -1,13 +1,14 @@
 """What `TopicModel` is given: texts as a list, a column of a table, files or a folder."""
 
 import os
-from collections.abc import Iterable, Mapping
-from pathlib import Path
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from klnmf.readers import Documents, read_documents
-from klnmf.support.input_files import whole_text
+from klnmf.readers.text_files import documents_of_files
 from klnmf.support.missing_values import is_missing
+from klnmf.support.nearest_names import did_you_mean
+from klnmf.support.option_names import spelled_by
 
 _WANTED = (
     "texts must be a sequence of str, a pandas Series, a DataFrame with text=COLUMN, paths of text "
@@ -24,9 +25,18 @@ class Corpus(NamedTuple):
     source: dict[str, Any]  # as in Documents, without a path if it was in memory
 
 
-def corpus_of(texts: Any, text: str | None = None, metadata: Any = None) -> Corpus:
+def corpus_of(
+    texts: Any,
+    text: str | None = None,
+    metadata: Any = None,
+    *,
+    encoding: str | None = None,
+    skip_unreadable: bool = False,
+) -> Corpus:
     """Return the texts with their names and metadata, or say what is wrong with them."""
-    found = _read(texts, text)
+    reading: dict[str, Any] = {} if encoding is None else {"encoding": encoding}
+    reading |= {"skip_unreadable": True} if skip_unreadable else {}
+    found = _read(texts, text, reading)
     for position, entry in enumerate(found.texts):
         if not isinstance(entry, str):
             raise ValueError(_no_text(entry, position, found.names[position]))
@@ -34,11 +44,13 @@ def corpus_of(texts: Any, text: str | None = None, metadata: Any = None) -> Corp
     return found._replace(metadata=columns)
 
 
-def _read(texts: Any, column: str | None) -> Corpus:
+def _read(texts: Any, column: str | None, reading: dict[str, Any]) -> Corpus:
+    if isinstance(texts, str | os.PathLike):
+        return _of_path(texts, column, reading)
+    if reading and not (isinstance(texts, Sequence) and _are_paths(texts)):
+        raise ValueError(f"{next(iter(reading))} is for files, and these texts are in memory.")
     if is_frame(texts):
         return _of_frame(texts, column)
-    if isinstance(texts, str | os.PathLike):
-        return _of_path(texts, column)
     if isinstance(texts, Documents):
         return _of_documents(texts)
     if column is not None:
@@ -48,9 +60,9 @@ def _read(texts: Any, column: str | None) -> Corpus:
     if getattr(texts, "ndim", 1) != 1:
         raise ValueError(f"{_WANTED}; got an array of shape {getattr(texts, 'shape', '')}.")
     listed, names = list(texts), _index_names(getattr(texts, "index", None))
-    if listed and all(isinstance(entry, os.PathLike) for entry in listed):
-        read = [whole_text(Path(entry), "utf-8") for entry in listed]
-        return Corpus(read, [os.fspath(entry) for entry in listed], {}, {})
+    if _are_paths(listed):
+        with spelled_by(_spelled):
+            return _of_documents(documents_of_files(listed, **reading))
     if listed and all(isinstance(entry, str) and _is_file(entry) for entry in listed):
         raise ValueError(
             f"texts are the names of files, such as {listed[0]!r}. To read the files, pass paths: "
@@ -59,32 +71,43 @@ def _read(texts: Any, column: str | None) -> Corpus:
     return Corpus(listed, names or _numbered(len(listed)), {}, {})
 
 
+def _are_paths(texts: Sequence[Any]) -> bool:
+    return len(texts) > 0 and all(isinstance(entry, os.PathLike) for entry in texts)
+
+
 def _of_frame(frame: Any, column: str | None) -> Corpus:
     columns = [str(name) for name in frame.columns]
     if column is None and len(columns) == 1:
         column = columns[0]
     if column is None or columns.count(column) != 1:
-        count = columns.count(str(column))
-        problem = f"{column!r} is " + (f"the name of {count} columns" if count else "not one")
-        problem = "say which column holds the texts" if column is None else problem
-        raise ValueError(
-            f"texts is a DataFrame with the columns {', '.join(map(repr, columns))}: {problem}. "
-            f"Pass text=COLUMN, such as text={columns[0] if columns else 'text'!r}."
-        )
+        there = f"texts is a DataFrame with the columns {', '.join(map(repr, columns))}"
+        if column is None:
+            raise ValueError(f"{there}. Say which of them holds the texts: text=COLUMN.")
+        if columns.count(column) > 1:
+            raise ValueError(f"{there}, of which several are {column!r}. Rename the others.")
+        question = did_you_mean(column, columns, lambda name: f"text={name!r}")
+        raise ValueError(f"{there}, and none is {column!r}.{question}")
     values = {name: list(frame.iloc[:, place]) for place, name in enumerate(columns)}
     listed = values.pop(column)
     names = _index_names(frame.index) or _numbered(len(listed))
     return Corpus(listed, names, values, {"text_field": column})
 
 
-def _of_path(path: Any, field: str | None) -> Corpus:
-    if not os.path.exists(path):
-        shown = os.fspath(path)
+def _of_path(path: Any, field: str | None, reading: dict[str, Any]) -> Corpus:
+    shown = os.fspath(path)
+    if not os.path.exists(os.path.expanduser(path)) and len(shown.split()) > 2:
         shown = shown if len(shown) <= 60 else shown[:59] + "…"
-        raise ValueError(
-            f"{_WANTED}; got {shown!r}, which is no file or folder. For a single text, pass a list."
-        )
-    return _of_documents(read_documents(path, text_field=field))
+        raise ValueError(f"texts is a single text, {shown!r}. Pass a list of texts.")
+    with spelled_by(_spelled):
+        return _of_documents(read_documents(path, text_field=field, **reading))
+
+
+def _spelled(name: str, value: tuple[Any, ...]) -> str:
+    """Name options of reading by the arguments of `TopicModel.fit`, or as those of a reader."""
+    name = "text" if name == "text_field" else name
+    given = f"{name}={value[0]!r}" if value else name
+    is_ours = name in ("text", "encoding", "skip_unreadable")
+    return given if is_ours or not value else f"read_documents(path, {given})"
 
 
 def _of_documents(documents: Documents) -> Corpus:

@@ -3,7 +3,7 @@
 import math
 import platform
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib.metadata import version
 from numbers import Integral
 from typing import Any, NamedTuple
@@ -16,7 +16,7 @@ from klnmf.estimators.kl_nmf import KLNMF
 from klnmf.model_selection import RankSelection, select_rank
 from klnmf.support.number_checks import checked_whole
 from klnmf.support.percentages import percentage
-from klnmf.topic_model.seeds import checked_seeds, seeded_start, seeded_zeros
+from klnmf.topic_model.seeds import found_seeds, lists_of_seeds, seeded_start, seeded_zeros
 from klnmf.topic_model.words import reading_of
 from klnmf.topics.checks import dense
 
@@ -35,7 +35,7 @@ class Fit(NamedTuple):
 def fitted_model(model: Any, X: Any, words: Sequence[str], documents: Sequence[str]) -> Fit:
     """Fit a KLNMF with the parameters of a `TopicModel` to the counts of its words."""
     base = settings_of(model)
-    seeds = checked_seeds(model.seed_words, words)
+    seeds = found_seeds(model.seed_words, words)
     warn_of_empty_samples(np.diff(X.indptr) == 0, np.array(documents, dtype=object))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", EmptySamplesWarning)  # by name, above
@@ -61,6 +61,19 @@ def fitted_model(model: Any, X: Any, words: Sequence[str], documents: Sequence[s
         return Fit(nmf, nmf.fit_transform(X, H=start), selection, seeds.names or [])
 
 
+def check_parameters(model: Any) -> None:
+    """Refuse wrong parameters of a `TopicModel` before its texts are read."""
+    settings_of(model)._validate_params()
+    n_topics = model.n_topics
+    if isinstance(n_topics, str) and n_topics != "auto":
+        raise ValueError(f'n_topics must be a number, "auto" or numbers, got {n_topics!r}.')
+    if not isinstance(n_topics, str):
+        for number in n_topics if isinstance(n_topics, Iterable) else [n_topics]:
+            checked_whole("n_topics", number)
+    if model.seed_words is not None:
+        lists_of_seeds(model.seed_words)
+
+
 def settings_of(model: Any) -> KLNMF:
     """Return an unfitted KLNMF with the settings of a `TopicModel`."""
     if not (model.nmf is None or isinstance(model.nmf, KLNMF)):
@@ -83,8 +96,6 @@ def _selection(model: Any, nmf: KLNMF, X: Any) -> RankSelection | None:
     if isinstance(ranks, Integral | float):
         return None
     if isinstance(ranks, str):
-        if ranks != "auto":
-            raise ValueError(f'n_topics must be a number, "auto" or numbers, got {ranks!r}.')
         ranks = range(1, min(MOST_TOPICS, *X.shape) + 1)
     penalties = ("l1_W", "l2_W", "l1_H", "l2_H")
     shared = (*penalties, "n_threads", "random_state", "feature_weight")

@@ -17,6 +17,7 @@ from klnmf.support.array_types import Array, FloatArray
 from klnmf.topic_model.corpus import corpus_of
 from klnmf.topic_model.files import load_topic_model, save_topic_model
 from klnmf.topic_model.fitting import (
+    check_parameters,
     facts_of,
     fitted_model,
     statement,
@@ -24,7 +25,7 @@ from klnmf.topic_model.fitting import (
 from klnmf.topic_model.merging import groups_of_topics, merged_model
 from klnmf.topic_model.reproduction import reproduction
 from klnmf.topic_model.views import TopicViews
-from klnmf.topic_model.words import OPTIONS, counted, vectorizer_of
+from klnmf.topic_model.words import OPTIONS, counted, vectorizer_to_fit
 from klnmf.topics import coherence, name_components
 
 
@@ -39,15 +40,18 @@ class TopicModel(TopicViews, TransformerMixin, BaseEstimator):
         fits. The result is ``rank_selection_``.
     stop_words : str, path or list, default=None
         Words to leave out: those of a language, such as "english" or "german" (others than English
-        need the extra ``texts``), of a file with one word per line, or a list.
+        need the extra ``texts``), of a file with one word per line, or a list of words. Several
+        languages are a list of them, or one str: "english,german".
     min_df : int or float, default=2
         Leave out words that are in fewer documents: a number, or a share if it is a float.
     max_df : int or float, default=0.5
         Leave out words that are in more documents.
+    max_features : int, default=None
+        Keep only so many words, the most frequent ones.
     ngram_range : tuple of two int, default=(1, 1)
         Count words alone, (1, 1), or also pairs of words, (1, 2).
     vectorizer : CountVectorizer, default=None
-        A CountVectorizer with other settings, in place of the four parameters above.
+        A CountVectorizer with other settings, in place of the five parameters above.
     seed_words : dict of list of str, or list of list of str, default=None
         Words of topics that are wanted. These topics come first, under their names in the dict. A
         seed word is in its topic only, and its topic has no words that are rarer in the documents
@@ -104,6 +108,7 @@ class TopicModel(TopicViews, TransformerMixin, BaseEstimator):
         stop_words: Any = OPTIONS["stop_words"],
         min_df: float = OPTIONS["min_df"],
         max_df: float = OPTIONS["max_df"],
+        max_features: int | None = OPTIONS["max_features"],
         ngram_range: tuple[int, int] = OPTIONS["ngram_range"],
         vectorizer: Any = None,
         seed_words: Any = None,
@@ -115,6 +120,7 @@ class TopicModel(TopicViews, TransformerMixin, BaseEstimator):
         self.stop_words = stop_words
         self.min_df = min_df
         self.max_df = max_df
+        self.max_features = max_features
         self.ngram_range = ngram_range
         self.vectorizer = vectorizer
         self.seed_words = seed_words
@@ -125,7 +131,14 @@ class TopicModel(TopicViews, TransformerMixin, BaseEstimator):
     # ---- fit and transform -----------------------------------------------------------------------
 
     def fit(
-        self, texts: Any, y: Any = None, *, text: str | None = None, metadata: Any = None
+        self,
+        texts: Any,
+        y: Any = None,
+        *,
+        text: str | None = None,
+        metadata: Any = None,
+        encoding: str | None = None,
+        skip_unreadable: bool = False,
     ) -> Self:
         """Learn the topics of texts.
 
@@ -133,7 +146,7 @@ class TopicModel(TopicViews, TransformerMixin, BaseEstimator):
         ----------
         texts : sequence of str or of Path, Series, DataFrame, str or Path
             The documents: texts; a DataFrame with its column ``text``; paths of text files; or the
-            path of a folder, .csv, .jsonl or .parquet file. If that needs more options, pass the
+            path of a folder, .csv, .jsonl or .parquet file. For more options of reading, pass the
             result of `klnmf.readers.read_documents`.
         y : Ignored
             For scikit-learn's pipelines.
@@ -142,6 +155,11 @@ class TopicModel(TopicViews, TransformerMixin, BaseEstimator):
             columns are metadata.
         metadata : DataFrame, mapping of str to sequence, or sequence, default=None
             Values for each document: dates, authors, ratings. A sequence is the column "label".
+        encoding : str, default=None
+            Encoding of files; None is UTF-8.
+        skip_unreadable : bool, default=False
+            Whether to leave out files and records that cannot be decoded or parsed, with a warning
+            that names them.
 
         Returns
         -------
@@ -149,9 +167,12 @@ class TopicModel(TopicViews, TransformerMixin, BaseEstimator):
         """
         if isinstance(y, Mapping) or hasattr(y, "columns"):
             raise TypeError("Pass metadata by name: fit(texts, metadata=...).")
-        corpus = corpus_of(texts, text, metadata)
+        check_parameters(self)
         options = {name: getattr(self, name) for name in OPTIONS}
-        vectorizer = vectorizer_of(self.vectorizer, options)
+        vectorizer = vectorizer_to_fit(self.vectorizer, options)
+        corpus = corpus_of(
+            texts, text, metadata, encoding=encoding, skip_unreadable=skip_unreadable
+        )
         X = counted(vectorizer, corpus.texts)
         words = vectorizer.get_feature_names_out()
         nmf, W, self.rank_selection_, names = fitted_model(self, X, words, corpus.names)
@@ -162,7 +183,14 @@ class TopicModel(TopicViews, TransformerMixin, BaseEstimator):
         self._set_names([*names, *self.topic_names_[len(names) :]])
         return self
 
-    def transform(self, texts: Any, *, text: str | None = None) -> FloatArray:
+    def transform(
+        self,
+        texts: Any,
+        *,
+        text: str | None = None,
+        encoding: str | None = None,
+        skip_unreadable: bool = False,
+    ) -> FloatArray:
         """Return the share of each topic in new texts.
 
         The words of a text are counted with the vocabulary of the fit, and its W is the best one
@@ -170,7 +198,7 @@ class TopicModel(TopicViews, TransformerMixin, BaseEstimator):
 
         Parameters
         ----------
-        texts, text
+        texts, text, encoding, skip_unreadable
             As in `fit`.
 
         Returns
@@ -179,23 +207,32 @@ class TopicModel(TopicViews, TransformerMixin, BaseEstimator):
             Rows that sum to 1, or zeros for a text without known words.
         """
         check_is_fitted(self, "nmf_")
-        return self._shares_in(corpus_of(texts, text).texts)
+        found = corpus_of(texts, text, encoding=encoding, skip_unreadable=skip_unreadable)
+        return self._shares_in(found.texts)
 
     def fit_transform(
-        self, texts: Any, y: Any = None, *, text: str | None = None, metadata: Any = None
+        self,
+        texts: Any,
+        y: Any = None,
+        *,
+        text: str | None = None,
+        metadata: Any = None,
+        encoding: str | None = None,
+        skip_unreadable: bool = False,
     ) -> FloatArray:
         """Learn the topics of texts and return their shares in each text, ``shares_``.
 
         Parameters
         ----------
-        texts, y, text, metadata
+        texts, y, text, metadata, encoding, skip_unreadable
             As in `fit`.
 
         Returns
         -------
         ndarray of shape (n_documents, n_topics)
         """
-        return self.fit(texts, y, text=text, metadata=metadata).shares_
+        reading: dict[str, Any] = {"encoding": encoding, "skip_unreadable": skip_unreadable}
+        return self.fit(texts, y, text=text, metadata=metadata, **reading).shares_
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
         """Return the names of the topics, which are the columns of `transform`."""

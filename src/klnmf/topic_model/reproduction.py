@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from klnmf.estimators.kl_nmf import KLNMF
+from klnmf.readers.stop_words import names_of
 from klnmf.report.reproduce import as_python, command_line, constraint_names
 from klnmf.topic_model.fitting import convergence, settings_of
 from klnmf.topic_model.words import OPTIONS, options_to_json
@@ -191,6 +192,8 @@ def _command(model: Any) -> str:
     base, reading, words = settings_of(model), _source(model), _word_options(model)
     path = reading.pop("path", None)
     reading |= {k: v for k, v in (words or {}).items() if v is not None}
+    languages = names_of(reading.get("stop_words", []))
+    reading |= {} if languages is None else {"stop_words": ",".join(languages)}
     in_the_way = [
         *(name for name in reading if name not in _SHELL_OPTIONS),
         *(["a vectorizer of your own"] if words is None else []),

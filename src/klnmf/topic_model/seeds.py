@@ -31,15 +31,10 @@ class Seeds(NamedTuple):
     names: list[str] | None
 
 
-def checked_seeds(given: Any, vocabulary: Sequence[str]) -> Seeds | None:
-    """Find the seed words in the vocabulary."""
-    if given is None:
-        return None
-    names = [str(name) for name in given] if isinstance(given, Mapping) else None
+def lists_of_seeds(given: Any) -> list[Any]:
+    """Return the lists of seed words, or say what is wrong with them, whatever the texts."""
     lists = list(given.values()) if isinstance(given, Mapping) else list(given)
-    place = {word: j for j, word in enumerate(vocabulary)}
     topic_of: dict[str, int] = {}
-    absent: list[str] = []
     for k, words in enumerate(lists):
         if isinstance(words, str) or not len(words):
             raise TypeError(
@@ -49,8 +44,17 @@ def checked_seeds(given: Any, vocabulary: Sequence[str]) -> Seeds | None:
         for word in words:
             if topic_of.setdefault(word, k) != k:
                 raise ValueError(f"seed_words: {word!r} is in two topics; leave it out of one.")
-            if word not in place:
-                absent.append(word)
+    return lists
+
+
+def found_seeds(given: Any, vocabulary: Sequence[str]) -> Seeds | None:
+    """Find the seed words in the vocabulary."""
+    if given is None:
+        return None
+    names = [str(name) for name in given] if isinstance(given, Mapping) else None
+    lists = lists_of_seeds(given)
+    place = {word: j for j, word in enumerate(vocabulary)}
+    absent = [word for words in lists for word in words if word not in place]
     if absent:
         raise ValueError(
             f"seed_words that are not in the vocabulary of {len(place):,} words: "

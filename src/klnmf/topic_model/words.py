@@ -1,6 +1,5 @@
 """The vectoriser of a `TopicModel`: made, checked, and described for a file."""
 
-import os
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,20 +8,27 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 
-from klnmf.readers.counting import leave_out, watched
-from klnmf.readers.stop_words import is_available, stop_words_of
+from klnmf.readers.counting import explained, vectorizer_of, watched
+from klnmf.readers.pruning import OF_TEXTS, PRUNING_OPTIONS, check_pruning, limits_of_samples
+from klnmf.readers.stop_words import is_available, names_of
 
 # Parameters of TopicModel that are options of its vectoriser, with their defaults.
-OPTIONS: dict[str, Any] = {"stop_words": None, "min_df": 2, "max_df": 0.5, "ngram_range": (1, 1)}
+OPTIONS: dict[str, Any] = {
+    "stop_words": None,
+    **OF_TEXTS,
+    "max_features": None,
+    "ngram_range": (1, 1),
+}
 _BY_LETTERS = 'vectorizer=CountVectorizer(analyzer="char", ngram_range=(2, 2))'
 # Options that hold no setting of ours: X has its own type, texts are given as str.
 _NOT_STORED = ("vocabulary", "dtype", "input", "encoding", "decode_error")
 
 
-def vectorizer_of(given: Any, options: Mapping[str, Any]) -> CountVectorizer:
+def vectorizer_to_fit(given: Any, options: Mapping[str, Any]) -> CountVectorizer:
     """Return the vectoriser to fit: a copy of the one that was given, or one with the options."""
     if given is None:
-        return _made(options)
+        check_pruning(**{name: options[name] for name in PRUNING_OPTIONS})
+        return _tried(vectorizer_of(options))
     if not isinstance(given, CountVectorizer) or isinstance(given, TfidfVectorizer):
         raise TypeError(
             f"vectorizer must be a CountVectorizer, because the model is one of counts; got "
@@ -36,13 +42,15 @@ def vectorizer_of(given: Any, options: Mapping[str, Any]) -> CountVectorizer:
         )
     if given.input != "content":
         raise ValueError(f"The vectorizer must have input='content', not {given.input!r}.")
-    return clone(given)
+    return _tried(clone(given))
 
 
-def _made(options: Mapping[str, Any], **others: Any) -> CountVectorizer:
-    """Return a vectoriser with stop words of a language, a file or a list."""
-    vectorizer, given = CountVectorizer(**options, **others), options.get("stop_words")
-    leave_out(vectorizer, None if given is None else stop_words_of(given))
+def _tried(vectorizer: CountVectorizer) -> CountVectorizer:
+    """Return a vectoriser that can count: wrong options show before any text is read."""
+    given = vectorizer.vocabulary
+    trial = clone(vectorizer).set_params(vocabulary=["word"] if given is None else given)
+    with explained(None, None):
+        trial.fit(["a text to try the options"])
     return vectorizer
 
 
@@ -50,13 +58,11 @@ def counted(vectorizer: CountVectorizer, texts: Sequence[str]) -> Any:
     """Fit the vectoriser and return the counts, or say why there are none."""
     if not texts:
         raise ValueError("There are no texts.")
-    try:
+    if vectorizer.vocabulary is None:
+        limits = vectorizer.min_df, vectorizer.max_df
+        limits_of_samples(*limits, len(texts), "word", "documents")
+    with explained(None, vectorizer.stop_words):
         return vectorizer.fit_transform(watched(texts, vectorizer, _BY_LETTERS))
-    except (ValueError, re.error) as error:
-        raise ValueError(
-            f"The words of {len(texts):,} texts cannot be counted: {str(error).rstrip('.')}. With "
-            f"few texts, pass min_df=1 and max_df=1.0; the vectorizer is {vectorizer!r}."
-        ) from error
 
 
 # ---- in files ------------------------------------------------------------------------------------
@@ -85,8 +91,9 @@ def options_to_json(vectorizer: CountVectorizer) -> dict[str, Any]:
 def reading_of(model: Any) -> dict[str, Any]:
     """Return how the texts of a `TopicModel` are read, with stop words by name if they have one."""
     stored = options_to_json(model.vectorizer_)
-    if model.vectorizer is None and isinstance(model.stop_words, str | os.PathLike):
-        stored["stop_words"] = os.fspath(model.stop_words)
+    names = None if model.stop_words is None else names_of(model.stop_words)
+    if model.vectorizer is None and names is not None:
+        stored["stop_words"] = ",".join(names)
     return stored
 
 
@@ -98,7 +105,7 @@ def vectorizer_from_json(options: Mapping[str, Any], words: Sequence[str]) -> Co
         given["ngram_range"] = tuple(given["ngram_range"])
     if not is_available(given.get("stop_words")):  # a file that is no longer there
         del given["stop_words"]
-    vectorizer = _made(given, vocabulary=list(words))
+    vectorizer = vectorizer_of(given, vocabulary=list(words))
     try:
         vectorizer.transform(["a text to try the options"])
     except (TypeError, ValueError, OverflowError, re.error) as error:

@@ -1,0 +1,27 @@
+"""The name that was meant by a mistyped one."""
+
+from collections.abc import Callable, Iterable
+from difflib import get_close_matches
+
+
+def nearest_name(given: object, names: Iterable[str]) -> str | None:
+    """Return the name that is most like the given one; None if no name is much like it.
+
+    >>> nearest_name("bdy", ["id", "year", "body"]), nearest_name("TEXT", ["id", "text"])
+    ('body', 'text')
+    >>> nearest_name("k", ["id", "year"]) is None
+    True
+    """
+    by_folded = {name.casefold(): name for name in names}
+    found = get_close_matches(str(given).casefold(), by_folded, 1)
+    return by_folded[found[0]] if found else None
+
+
+def did_you_mean(given: object, names: Iterable[str], spelled: Callable[[str], str] = repr) -> str:
+    """Return the question to add to an error, or nothing if no name is like the given one.
+
+    >>> did_you_mean("bdy", ["id", "body"]), did_you_mean("k", ["id"])
+    (" Did you mean 'body'?", '')
+    """
+    meant = nearest_name(given, names)
+    return "" if meant is None else f" Did you mean {spelled(meant)}?"
