@@ -136,7 +136,7 @@ def test_top_genes_are_a_table(fitted: ad.AnnData, tmp_path: Path) -> None:
     table = tl.top_genes(again(fitted, tmp_path), 5)
     lists = top_features(fitted.varm["nmf"].T, GENES, n_top=5)
     assert list(table["gene"]) == [name for genes in lists for name, _ in genes]
-    np.testing.assert_allclose(table["frex"], [score for genes in lists for _, score in genes])
+    np.testing.assert_allclose(table["lift"], [score for genes in lists for _, score in genes])
     tests = tl.result(fitted, "nmf_differential")
     for row in table.itertuples():
         program, gene = int(row.program), tests.feature_names.index(row.gene)

@@ -250,7 +250,7 @@ def test_output_into_a_closed_pipe_is_no_traceback(model: Path) -> None:
     done = subprocess.run(
         ["bash", "-c", f"{words} | head -1"], capture_output=True, text=True, timeout=60
     )
-    assert done.stdout == "component,share,rank,feature,frex\n"
+    assert done.stdout == "component,share,rank,feature,lift\n"
     assert "Traceback" not in done.stderr
 
 

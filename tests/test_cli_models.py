@@ -104,7 +104,7 @@ def test_topics_as_text_csv_and_json(model: Path, capsys: Any) -> None:
     _, table, _ = outcome(capsys, "topics", model, "--top", 4, "--csv")
     rows = list(csv.DictReader(table.splitlines()))
     assert len(rows) == 12
-    assert list(rows[0]) == ["component", "share", "rank", "feature", "frex"]
+    assert list(rows[0]) == ["component", "share", "rank", "feature", "lift"]
     _, answer, _ = outcome(capsys, "topics", model, "--top", 4, "--json")
     topics = json.loads(answer)
     assert [topic["component"] for topic in topics] == [0, 1, 2]

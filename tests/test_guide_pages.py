@@ -127,7 +127,7 @@ def test_cells() -> None:
     again = anndata.read_h5ad("cells.h5ad")
     assert "Tests: " in klnmf.tl.summary(again)
     assert Path("programs.pdf").stat().st_size > 2_000
-    assert Path("programs.csv").read_text().startswith("program,gene,frex,share,log2_fold_change")
+    assert Path("programs.csv").read_text().startswith("program,gene,lift,share,log2_fold_change")
 
 
 @pytest.mark.slow

@@ -53,7 +53,7 @@ def test_components_are_named_and_shown(model: Path, capsys: Any) -> None:
     assert "  Farming      feature " in out
     _, out, _ = outcome(capsys, "topics", model, "--csv")
     assert out.splitlines()[:2] == [
-        "component,name,share,rank,feature,frex",
+        "component,name,share,rank,feature,lift",
         out.splitlines()[1],
     ]
     assert out.splitlines()[1].startswith("0,Farming,")

@@ -19,18 +19,14 @@ from sklearn.decomposition import NMF
 from klnmf import KLNMF
 from klnmf.datasets import load_bible
 from klnmf.support.percentages import percentage
-from klnmf.topics import mean_shares, name_components
+from klnmf.topics import mean_shares, name_components, top_features
 from report_models import HOSTILE, model_of, random_factors, written_example
 
 pytest.importorskip("jinja2")
 
 from klnmf.report import write_report
 from klnmf.report.columns import MOST_COLUMNS
-from klnmf.report.gathering import (
-    LONGEST_EXCERPT,
-    MOST_SAMPLES,
-    RELEVANCE_WEIGHTS,
-)
+from klnmf.report.gathering import LONGEST_EXCERPT, MOST_SAMPLES
 
 MEGABYTE = 1_000_000
 
@@ -193,7 +189,7 @@ def test_not_converged_is_said_with_what_to_do(tmp_path: Path) -> None:
     assert not any(attributes.get("role") == "alert" for _, attributes in good.elements)
 
 
-def test_words_are_enough_for_every_setting_of_the_slider(tmp_path: Path) -> None:
+def test_cards_show_the_words_of_all_tables_and_those_that_lead_by_weight(tmp_path: Path) -> None:
     W, components = random_factors(60, 400, 5)
     data = report_of(tmp_path, components, W).data
     words = components / components.sum(axis=1, keepdims=True)
@@ -208,17 +204,14 @@ def test_words_are_enough_for_every_setting_of_the_slider(tmp_path: Path) -> Non
         embedded = np.array(
             [int(data["words"][j].removeprefix("feature ")) for j in topic["words"]]
         )
-        np.testing.assert_allclose(topic["log_p"], np.log(words[k, embedded]), atol=1e-4)
-        lift = words[k, embedded] / overall[embedded]
-        np.testing.assert_allclose(topic["log_lift"], np.log(lift), atol=1e-4)
-        used = np.flatnonzero(words[k])
-        assert len(embedded) < len(used)  # or the bound would not be tested
-        for weight in RELEVANCE_WEIGHTS:
-            relevance = weight * np.log(words[k, used]) + (1 - weight) * np.log(
-                words[k, used] / overall[used]
-            )
-            threshold = np.sort(relevance)[-n_shown]
-            assert set(used[relevance > threshold + 3e-4]) <= set(embedded)
+        np.testing.assert_allclose(topic["p"], words[k, embedded], rtol=1e-5)
+        of_word = sizes[k] * words[k, embedded] / overall[embedded]
+        np.testing.assert_allclose(topic["of_word"], of_word, rtol=1e-5)
+        assert len(embedded) < np.count_nonzero(words[k])  # or the bound would not be tested
+        shown = [data["words"][j] for j in topic["words"]]
+        assert shown[:n_shown] == [name for name, _ in top_features(components, n_top=n_shown)[k]]
+        assert topic["name"] == ", ".join(shown[:3])
+        assert set(np.argsort(-words[k])[:n_shown]) <= set(embedded)
 
 
 def test_names_of_topics_are_those_of_plots_and_models(tmp_path: Path) -> None:

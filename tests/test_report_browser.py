@@ -24,7 +24,7 @@ pytest.importorskip("jinja2")
 
 from klnmf.model_selection import RankSelection
 from klnmf.report import write_report
-from klnmf.topics import mean_shares
+from klnmf.topics import mean_shares, top_features
 
 HOW_TO_GET_ONE = (
     "No browser for the tests of the report: install Chromium and its driver (Debian and Ubuntu: "
@@ -121,14 +121,6 @@ def press(page: Any, *keys: str) -> Any:
     return page.switch_to.active_element
 
 
-def set_slider(page: Any, value: float) -> None:
-    page.execute_script(
-        "const s = document.getElementById('relevance'); s.value = arguments[0];"
-        "s.dispatchEvent(new Event('input'))",
-        value,
-    )
-
-
 def test_loads_without_messages_and_shows_every_part(page: Any) -> None:
     assert len(texts(page, ".card")) == 6
     assert len(texts(page, "#map .bubble")) == 6
@@ -190,35 +182,24 @@ def test_hostile_names_are_shown_and_do_not_run(page: Any) -> None:
     assert any("Content Security Policy" in entry["message"] for entry in page.get_log("browser"))
 
 
-def test_slider_ranks_words_between_frequency_and_lift(page: Any) -> None:
-    def expected(weight: float) -> list[str]:
-        found: list[str] = page.execute_script(
-            "const d = JSON.parse(document.getElementById('report-data').textContent);"
-            "const t = d.topics.find(t => t.id === 0);"
-            "const r = t.words.map((w, i) => [d.words[w], arguments[0] * t.log_p[i] + "
-            "(1 - arguments[0]) * t.log_lift[i], t.log_p[i]]);"
-            "return r.sort((a, b) => b[1] - a[1] || b[2] - a[2]).slice(0, 10).map(e => e[0])",
-            weight,
-        )
-        return found
-
-    seen = []
-    for weight in (0.0, 0.6, 1.0):
-        set_slider(page, weight)
-        assert words_of(page, "topic-0") == expected(weight)
-        assert texts(page, "#relevance-value") == [f"λ = {weight:.2f}"]
-        seen.append(words_of(page, "topic-0"))
-    assert seen[0] != seen[2]
+def test_words_are_ranked_as_in_the_names_or_by_frequency(page: Any) -> None:
     _, components = random_factors(90, 80, 6)
-    heaviest = np.argsort(-components[0])[1:4]  # the first has the hostile name
-    assert seen[2][1:4] == [f"word{j}" for j in heaviest]
+    names = [f"word{j}" for j in range(80)]
+
+    def expected(by: Any) -> list[str]:
+        return [name for name, _ in top_features(components, names, by=by)[0]][1:]
+
+    first = words_of(page, "topic-0")  # the first has the hostile name
+    assert first[1:] == expected("lift")
+    choice = page.find_element("css selector", "#rank-by")
+    choice.send_keys("\ue015")  # arrow down
+    assert words_of(page, "topic-0")[1:] == expected("weight") != first[1:]
     lengths = page.execute_script(
         "return [...document.querySelectorAll('#topic-0 .fill')].map(e => e.clientWidth)"
     )
     assert lengths == sorted(lengths, reverse=True)
-    slider = page.find_element("css selector", "#relevance")
-    slider.send_keys("\ue012")  # arrow to the left
-    assert texts(page, "#relevance-value") == ["λ = 0.95"]
+    choice.send_keys("\ue013")  # and up
+    assert words_of(page, "topic-0") == first
 
 
 def test_search_finds_every_word_and_leads_to_its_topics(page: Any) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import pickle
+import re
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -183,6 +186,34 @@ def test_topics_table(model: TopicModel) -> None:
     sea = topic_about(model, "sea")
     assert set(table["words"][sea].split(", ")[:8]) == set(THEMES["sea"])
     assert table["name"][sea] == ", ".join(table["words"][sea].split(", ")[:3])
+
+
+def test_one_ranking_for_names_words_coherence_and_report(tmp_path: Path) -> None:
+    """Words of all themes among those of one: weight, FREX and the default lists differ."""
+    generator = np.random.default_rng(0)
+    common = [f"common{j}" for j in range(40)]
+    texts = []
+    for i in range(150):
+        own = THEMES[list(THEMES)[i % 3]]
+        often = 1.0 / (1.0 + np.arange(40))
+        shared = generator.choice(common, size=30, p=often / often.sum())
+        texts.append(" ".join([*shared, *generator.choice(own, size=9)]))
+    model = TopicModel(3, max_df=1.0, random_state=0).fit(texts)
+    model.report(tmp_path / "r.html")
+    page = (tmp_path / "r.html").read_text(encoding="utf-8")
+    data = json.loads(re.findall(r'id="report-data">(.*?)</script>', page)[0])
+    cards = {topic["id"]: [data["words"][j] for j in topic["words"]] for topic in data["topics"]}
+    by_weight = model.topic_words(by="weight")
+    for k, row in model.topics.iterrows():
+        shown = row["words"].split(", ")
+        assert shown != [word for word, _ in by_weight[k]]
+        only_these = np.isin(model.words_, shown).astype(float)
+        assert row["coherence"] == pytest.approx(coherence([only_these], model.counts_)[0])
+        assert row["name"] == ", ".join(shown[:3])
+        assert cards[k][:10] == shown
+    model.save(tmp_path / "m.klnmf")
+    loaded = TopicModel.load(tmp_path / "m.klnmf")
+    np.testing.assert_array_equal(loaded.coherence_, model.coherence_)
 
 
 def test_topic_words(model: TopicModel) -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import numpy as np
 import pytest
 from scipy import sparse
 
+from klnmf.cli import topics as topics_command
 from klnmf.topics import component_shares, format_topics, name_components, top_features
+from klnmf.topics.features import RANKING, Ranking
 
-RANKINGS = ["weight", "lift", "relevance", "frex", "kl"]
+RANKINGS = get_args(Ranking)
 
 NAMES = ["sea", "ship", "field", "corn"]
 COMPONENTS = np.array([[6.0, 2.0, 0.0, 0.0], [0.0, 1.0, 2.0, 1.0], [0.0, 0.0, 0.0, 0.0]])
@@ -25,13 +29,14 @@ def test_weights_are_shares_in_falling_order_without_zeros() -> None:
 
 def test_lift_follows_its_formula() -> None:
     [first, second, third] = top_features(COMPONENTS, NAMES, by="lift")
-    uniform = 0.25
+    # One over the effective numbers of features, exp(Σ p log p).
+    floor, other = 0.75**0.75 * 0.25**0.25, 0.5**0.5 * 0.25**0.25 * 0.25**0.25
     # Mean shares over the two components that are not empty: 0.375, 0.25, 0.25, 0.125.
     assert [name for name, _ in first] == ["sea", "ship"]
-    assert dict(first)["sea"] == pytest.approx((0.75 + uniform) / (0.375 + uniform))
+    assert dict(first)["sea"] == pytest.approx((0.75 + floor) / (0.375 + floor))
     assert dict(first)["ship"] == pytest.approx(1.0)
     assert [name for name, _ in second] == ["field", "corn", "ship"]
-    assert dict(second)["corn"] == pytest.approx((0.25 + uniform) / (0.125 + uniform))
+    assert dict(second)["corn"] == pytest.approx((0.25 + other) / (0.125 + other))
     assert third == []
 
 
@@ -42,8 +47,7 @@ def test_telling_features_lead_over_common_and_over_rare_ones() -> None:
     components[0, 2], components[1, 2] = 1e-3, 0.0  # in the first only, but hardly there
     names = ["common", "telling", "rare"] + [f"other{j}" for j in range(99)]
     assert top_features(components, names, n_top=1, by="weight")[0][0][0] == "common"
-    assert top_features(components, names, n_top=1, by="lift")[0][0][0] == "telling"
-    assert top_features(components, names, n_top=1)[0][0][0] == "telling"  # frex, the default
+    assert top_features(components, names, n_top=1)[0][0][0] == "telling"  # lift
 
 
 @pytest.mark.parametrize("by", RANKINGS)
@@ -118,7 +122,7 @@ def test_table_ranks_by_weight_too() -> None:
         ({"components": [[np.inf, 2.0]]}, "nonnegative and finite"),
         ({"feature_names": ["a"]}, "has 1 names for 4 features"),
         ({"n_top": 0}, "n_top must be at least 1; got 0"),
-        ({"by": "size"}, "by must be 'frex', 'weight', .* or 'kl'; got 'size'"),
+        ({"by": "size"}, "by must be 'lift', 'weight', .* or 'kl'; got 'size'"),
         ({"lambda_": 1.5}, "lambda_ must be between 0 and 1; got 1.5"),
         ({"frex_weight": float("nan")}, "frex_weight must be between 0 and 1; got nan"),
     ],
@@ -153,15 +157,17 @@ def test_kl_scores_add_up_to_the_divergence_from_the_whole() -> None:
             assert sum(score for _, score in topic) == pytest.approx(divergence)
 
 
-def test_shares_of_the_samples_decide_what_is_common() -> None:
-    # Without W both components count the same; with it, nearly everything is the second one.
-    components = np.array([[2.0, 1.0, 1.0], [1.0, 0.0, 3.0]])
-    lift = dict(top_features(components, by="lift")[0])
-    assert lift["feature 2"] < 1.0 < lift["feature 0"]
-    W = np.array([[1.0, 999.0]])
-    weighted = dict(top_features(components, by="lift", W=W)[0])
-    share = 0.001 * 0.25 + 0.999 * 0.75
-    assert weighted["feature 2"] == pytest.approx((0.25 + 1 / 3) / (share + 1 / 3))
+def test_shares_of_the_samples_do_not_change_the_default_ranking() -> None:
+    """Names of components know no W; they must be those of tables that do."""
+    generator = np.random.default_rng(2)
+    components, W = generator.gamma(0.3, size=(5, 40)), generator.gamma(0.1, size=(9, 5))
+    assert top_features(components, W=W) == top_features(components)
+    assert top_features(components, W=W, by="kl") != top_features(components, by="kl")
+
+
+def test_the_command_line_knows_the_rankings() -> None:
+    assert get_args(Ranking) == topics_command.RANKINGS
+    assert topics_command.RANKINGS[0] == RANKING
 
 
 def test_frex_is_the_harmonic_mean_of_two_ranks() -> None:

@@ -15,14 +15,14 @@ EXAMPLES = """\
   klnmf topics model.klnmf --by weight --top 15
   klnmf topics model.klnmf --csv > topics.csv
 """
-RANKINGS = ("frex", "weight", "lift", "kl", "relevance")
+RANKINGS = ("lift", "weight", "frex", "relevance", "kl")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of this command."""
     add_model(parser)
     parser.add_argument("--top", type=natural, default=10, help="number of features per component")
-    parser.add_argument("--by", choices=RANKINGS, default="frex", help="how to rank features")
+    parser.add_argument("--by", choices=RANKINGS, default=RANKINGS[0], help="how to rank features")
     either = parser.add_mutually_exclusive_group()
     either.add_argument("--csv", action="store_true", help="write CSV, one line per feature")
     either.add_argument("--json", action="store_true", help="write JSON")

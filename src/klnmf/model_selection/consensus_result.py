@@ -165,7 +165,7 @@ class Consensus(ShownAsTable):
         Returns
         -------
         list of list of str
-            Features that are frequent and exclusive, see "frex" in `klnmf.topics.top_features`.
+            The leading features, as `klnmf.topics.top_features` lists them by default.
         """
         if self.feature_names is None:
             return [[] for _ in self.components]

@@ -23,7 +23,7 @@ from klnmf.plots.style import (
 )
 from klnmf.topics import component_shares
 from klnmf.topics.checks import Names, checked_names
-from klnmf.topics.features import Ranking, leading_features
+from klnmf.topics.features import RANKING, Ranking, leading_features
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -36,7 +36,7 @@ def plot_top_features(
     feature_names: Names | None = None,
     *,
     n_top: int = 8,
-    by: Ranking = "frex",
+    by: Ranking = RANKING,
     W: Any = None,
     lambda_: float = 0.6,
     frex_weight: float = 0.5,
@@ -62,7 +62,7 @@ def plot_top_features(
         How to rank features, see `klnmf.topics.top_features`.
     W : array-like or sparse matrix of shape (n_samples, n_components), optional
         Representation of the samples. If given, each chart shows the component's share of the total
-        mass, and rankings other than by weight compare with all of the data.
+        mass; ``"relevance"`` and ``"kl"`` compare with all of the data.
     select : sequence of int, optional
         Components to plot, in this order. By default, all of them.
     component_names : sequence of str, optional
@@ -201,7 +201,7 @@ def plot_component_sizes(
         Representation of the samples. Without it, the shares depend on the scale of the components,
         see `klnmf.topics.component_shares`.
     feature_names : sequence of str, optional
-        Names of the features, to label each component with the three leading ones ("frex").
+        Names of the features, to label each component with the three leading ones.
     component_names : sequence of str, optional
         Names of the components, instead of their features.
     ax : matplotlib Axes, optional

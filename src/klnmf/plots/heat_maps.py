@@ -51,7 +51,7 @@ def plot_component_similarity(
     components, other, similarity
         As in `klnmf.topics.component_similarity`.
     feature_names, other_feature_names : sequence of str, optional
-        Names of the features, to label the rows with the three leading ones ("frex"). With both,
+        Names of the features, to label the rows with the three leading ones. With both,
         the features of the two models are matched by name.
     component_names : sequence of str, optional
         Names of the components, instead of their features.
@@ -121,7 +121,7 @@ def plot_components_by_label(
     labels : sequence of shape (n_samples,)
         Label of each sample: its groups there.
     feature_names : sequence of str, optional
-        Names of the features, to label each component with the three leading ones ("frex").
+        Names of the features, to label each component with the three leading ones.
     component_names : sequence of str, optional
         Names of the components, instead of their features.
     ax : matplotlib Axes, optional

@@ -57,7 +57,7 @@ def plot_intertopic_map(
         Representation of the samples, for the shares of the total mass. Without it, all circles
         have the same size.
     feature_names : sequence of str, optional
-        Names of the features, to label each component with the three leading ones ("frex").
+        Names of the features, to label each component with the three leading ones.
     component_names : sequence of str, optional
         Names of the components, instead of their features.
     select : int, optional

@@ -70,7 +70,7 @@ def plot_structure(
     labels : array-like of shape (n_samples,), optional
         Group of each sample. By default, all samples are one group.
     feature_names : sequence of str, optional
-        Names of the features. The legend shows the three leading ones ("frex") of each component.
+        Names of the features. The legend shows the three leading ones of each component.
     component_names : sequence of str, optional
         Names of the components, instead of their features.
     order : {"main", "embedding"}, default="main"

@@ -12,13 +12,11 @@ from klnmf.constraints.names import names_seen_in_fit
 from klnmf.data.validation import check_counts
 from klnmf.report.columns import shares_by_column
 from klnmf.report.measures import (
-    DECIMALS,
     effective_words,
     exclusivity,
-    leading_at_any_weight,
+    given_feature,
     topic_positions,
     typical_samples,
-    word_scores,
 )
 from klnmf.report.plain_text import plain_text
 from klnmf.report.vocabulary import Terms, terms_of
@@ -27,11 +25,9 @@ from klnmf.support.array_types import Array
 from klnmf.support.missing_values import is_missing
 from klnmf.topics import Probabilities, name_components, plsi_probabilities
 from klnmf.topics.checks import checked_components, checked_names, checked_representation, dense
+from klnmf.topics.features import RANKING, leading_features
 from klnmf.topics.grouping import groups_of
 
-# Settings of the slider of the page, and the first one.
-RELEVANCE_WEIGHTS = np.arange(21) / 20
-FIRST_WEIGHT = 0.6
 # Bounds that keep the page below 3 MB for up to some hundred topics.
 MOST_SAMPLES = 600
 MOST_GROUPS = 24
@@ -152,7 +148,6 @@ def payload(described: Described, rank_selection: Any = None) -> dict[str, Any]:
         "labelled": described.labels is not None,
         "history": _history(described.model),
         "tol": float(described.model.tol),
-        "weights": {"steps": len(RELEVANCE_WEIGHTS) - 1, "first": FIRST_WEIGHT},
         "most_words": n_words,
         "rank": None if rank_selection is None else _rank(rank_selection),
     }
@@ -177,9 +172,15 @@ def _topics(
     described: Described, probabilities: Probabilities, n_words: int
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Return the words, and the topics, largest first, which refer to them."""
-    scores = word_scores(probabilities)
-    kept = [leading_at_any_weight(score, RELEVANCE_WEIGHTS, n_words) for score in scores]
-    leading = np.unique(np.concatenate([s.columns[k] for s, k in zip(scores, kept, strict=True)]))
+    # As everywhere, then those that only lead by weight, which the page can rank by too.
+    components = described.components
+    typical = leading_features(components, n_words, RANKING).features
+    heaviest = leading_features(components, n_words, "weight").features
+    kept = [
+        np.array(list(dict.fromkeys([*first, *second])), dtype=np.intp)
+        for first, second in zip(typical, heaviest, strict=True)
+    ]
+    leading = np.unique(np.concatenate(kept))
     index = word_index(
         probabilities, leading, lambda j: plain_text(described.words[j], LONGEST_WORD)
     )
@@ -187,26 +188,25 @@ def _topics(
     place[index.columns] = np.arange(index.columns.size)
     positions = topic_positions(probabilities.feature_given_component)
     largest = probabilities.component_given_sample.argmax(axis=1)[probabilities.sample > 0.0]
-    largest_in = np.bincount(largest, minlength=len(scores))
+    largest_in = np.bincount(largest, minlength=len(kept))
     breadth, alone = effective_words(probabilities), exclusivity(probabilities)
+    of_word = given_feature(probabilities)
     names = _topic_names(described)
-    topics = []
-    for k in np.argsort(-probabilities.component, kind="stable"):
-        places = kept[k]
-        topics.append(
-            {
-                "id": int(k),
-                "name": names[k],
-                "size": _rounded(probabilities.component[k]),
-                "leading": int(largest_in[k]),
-                "breadth": _rounded(breadth[k]),
-                "exclusivity": _rounded(alone[k]),
-                "position": [_rounded(at) for at in positions[k]],
-                "words": place[scores[k].columns[places]].tolist(),
-                "log_p": scores[k].log_p[places].round(DECIMALS).tolist(),
-                "log_lift": scores[k].log_lift[places].round(DECIMALS).tolist(),
-            }
-        )
+    topics = [
+        {
+            "id": int(k),
+            "name": names[k],
+            "size": _rounded(probabilities.component[k]),
+            "leading": int(largest_in[k]),
+            "breadth": _rounded(breadth[k]),
+            "exclusivity": _rounded(alone[k]),
+            "position": [_rounded(at) for at in positions[k]],
+            "words": place[kept[k]].tolist(),
+            "p": [_rounded(p) for p in probabilities.feature_given_component[k, kept[k]]],
+            "of_word": [_rounded(share) for share in of_word[k, kept[k]]],
+        }
+        for k in np.argsort(-probabilities.component, kind="stable")
+    ]
     return index.entries, topics
 
 

@@ -1,6 +1,4 @@
-"""The numbers behind the report: relevance of words, places on the map, typical samples."""
-
-from typing import NamedTuple
+"""The numbers behind the report: measures of topics, places on the map, typical samples."""
 
 import numpy as np
 import numpy.typing as npt
@@ -9,47 +7,6 @@ from scipy.special import entr
 
 from klnmf.support.array_types import Array, FloatArray
 from klnmf.topics import Probabilities, intertopic_coordinates
-
-# Logarithms are rounded before they are ranked. So the page ranks the same numbers, and words that
-# only one topic has, which have the same lift, tie exactly.
-DECIMALS = 4
-
-
-class WordScores(NamedTuple):
-    """Words of one topic with a positive weight, heaviest first."""
-
-    columns: npt.NDArray[np.intp]
-    log_p: FloatArray  # log p(word | topic)
-    log_lift: FloatArray  # log of p(word | topic) / p(word)
-
-
-def word_scores(probabilities: Probabilities) -> list[WordScores]:
-    """Log probability and log lift of the words of each topic, both rounded."""
-    words = probabilities.feature_given_component
-    overall = probabilities.component @ words  # the model's Σ_k p(k) p(word | k)
-    scores = []
-    for row in words:
-        # Words of a topic that no sample uses may have no overall probability.
-        columns = np.flatnonzero((row > 0.0) & (overall > 0.0))
-        log_p = np.log(row[columns])
-        log_lift = np.round(log_p - np.log(overall[columns]), DECIMALS)
-        log_p = np.round(log_p, DECIMALS)
-        heaviest = np.argsort(-log_p, kind="stable")
-        scores.append(WordScores(columns[heaviest], log_p[heaviest], log_lift[heaviest]))
-    return scores
-
-
-def most_relevant(scores: WordScores, weight: float, n_top: int) -> npt.NDArray[np.intp]:
-    """Places of the largest weight · log p + (1 − weight) · log lift, largest first."""
-    return _first(weight * scores.log_p + (1.0 - weight) * scores.log_lift, n_top)
-
-
-def leading_at_any_weight(
-    scores: WordScores, weights: FloatArray, n_top: int
-) -> npt.NDArray[np.intp]:
-    """Places of the words that are among the first ``n_top`` for at least one of the weights."""
-    leaders = [most_relevant(scores, float(weight), n_top) for weight in weights]
-    return np.unique(np.concatenate(leaders))
 
 
 def topic_positions(words: FloatArray) -> FloatArray:
@@ -81,9 +38,14 @@ def effective_words(probabilities: Probabilities) -> FloatArray:
 
 def exclusivity(probabilities: Probabilities) -> FloatArray:
     """Mean of p(topic | word) over the words of a topic: 1 if no other topic has them."""
-    words, sizes = probabilities.feature_given_component, probabilities.component
-    of_word = _divided(sizes[:, None] * words, sizes @ words)
-    return np.asarray((words * of_word).sum(axis=1))
+    words = probabilities.feature_given_component
+    return np.asarray((words * given_feature(probabilities)).sum(axis=1))
+
+
+def given_feature(probabilities: Probabilities) -> FloatArray:
+    """p(topic | word); 0 for a word of topics that no sample uses."""
+    mass = probabilities.component[:, None] * probabilities.feature_given_component
+    return _divided(mass, mass.sum(axis=0))
 
 
 def one_topic_divergence(X: sp.csr_array) -> float:

@@ -153,8 +153,6 @@ def write_report(
         n_samples=len(described.W),
         n_features=described.components.shape[1],
         n_components=n_components,
-        slider=gathering.RELEVANCE_WEIGHTS,
-        first_weight=gathering.FIRST_WEIGHT,
         style=style,
         script=script,
         style_hash=_content_hash(style),

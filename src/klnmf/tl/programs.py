@@ -12,13 +12,13 @@ from klnmf.estimators.fitted import bound_in_words
 from klnmf.tl.fields import KEY, entries_of, fitted_model, program_names
 from klnmf.tl.fit_data import OF_CELLS
 from klnmf.tl.stored_results import result
-from klnmf.topics.features import Ranking, leading_features
+from klnmf.topics.features import RANKING, Ranking, leading_features
 
 if TYPE_CHECKING:
     from anndata import AnnData
 
 
-def top_genes(adata: AnnData, n_top: int = 10, *, by: Ranking = "frex", key: str = KEY) -> Any:
+def top_genes(adata: AnnData, n_top: int = 10, *, by: Ranking = RANKING, key: str = KEY) -> Any:
     """List the genes that distinguish each program.
 
     Parameters
@@ -27,7 +27,7 @@ def top_genes(adata: AnnData, n_top: int = 10, *, by: Ranking = "frex", key: str
         Data that went through `klnmf.tl.nmf` or `klnmf.tl.consensus`.
     n_top : int, default=10
         Number of genes per program.
-    by : {"frex", "weight", "lift", "relevance", "kl"}, default="frex"
+    by : {"lift", "weight", "frex", "relevance", "kl"}, default="lift"
         How to rank genes, see `klnmf.topics.top_features`. By weight, ribosomal genes lead most
         programs.
     key : str, default="nmf"

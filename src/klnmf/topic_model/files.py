@@ -19,6 +19,7 @@ from klnmf.saved.columns import EXCERPT
 from klnmf.saved.fields import Fields, number_from_json
 from klnmf.topic_model.fitting import facts_of
 from klnmf.topic_model.words import OPTIONS, options_to_json, reading_of, vectorizer_from_json
+from klnmf.topics.features import RANKING
 
 
 def save_topic_model(model: Any, path: str | os.PathLike[str]) -> None:
@@ -28,6 +29,7 @@ def save_topic_model(model: Any, path: str | os.PathLike[str]) -> None:
         "n_topics": _plain(model.n_topics),
         "seed_words": _plain_seeds(model.seed_words),
         "fit": model.fit_facts_,
+        "ranking": RANKING,  # of the words whose coherence it is
         "coherence": [None if math.isnan(x) else float(x) for x in model.coherence_],
     }
     if model.rank_selection_ is not None:
@@ -105,7 +107,8 @@ def _restored(cls: Any, saved: Any, metadata: dict[str, Any]) -> Any:
     names = metadata.get("component_names")
     if names is not None:
         model._set_names(names)
-    coherence = about.get("coherence")
+    # In files of other versions it is that of other words than are shown now.
+    coherence = about.get("coherence") if about.get("ranking") == RANKING else None
     if isinstance(coherence, list) and len(coherence) == len(model.topic_names_):
         model.coherence_ = np.array([_number_or_nan(x, "coherence") for x in coherence])
     return model

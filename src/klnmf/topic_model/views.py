@@ -14,7 +14,7 @@ from klnmf.support.result_tables import Column, ResultTable, ShownBelowDiagram, 
 from klnmf.topic_model import tables
 from klnmf.topics import mean_shares, plsi_probabilities, top_features
 from klnmf.topics.checks import dense
-from klnmf.topics.features import Ranking
+from klnmf.topics.features import RANKING, Ranking
 from klnmf.topics.mixture import component_shares
 
 
@@ -63,7 +63,7 @@ class TopicViews(ShownBelowDiagram):
         )
 
     def topic_words(
-        self, topic: int | str | None = None, n: int = 10, by: Ranking = "frex"
+        self, topic: int | str | None = None, n: int = 10, by: Ranking = RANKING
     ) -> list[Any]:
         """Return the leading words of a topic with their scores, or those of all topics.
 
@@ -73,7 +73,7 @@ class TopicViews(ShownBelowDiagram):
             Number or name of a topic; None is all topics.
         n : int, default=10
             Number of words.
-        by : {"frex", "weight", "lift", "relevance", "kl"}, default="frex"
+        by : {"lift", "weight", "frex", "relevance", "kl"}, default="lift"
             How words are ranked, see `klnmf.topics.top_features`.
 
         Returns

@@ -8,13 +8,13 @@ import scipy.sparse as sp
 from klnmf.data.matrix_checks import checked_matrix
 from klnmf.support.array_types import FloatArray
 from klnmf.topics.checks import checked_choice
-from klnmf.topics.features import Ranking, leading_features
+from klnmf.topics.features import RANKING, Ranking, leading_features
 
 Measure = Literal["npmi", "umass"]
 
 
 def coherence(
-    components: Any, X: Any, measure: Measure = "npmi", *, n_top: int = 10, by: Ranking = "weight"
+    components: Any, X: Any, measure: Measure = "npmi", *, n_top: int = 10, by: Ranking = RANKING
 ) -> FloatArray:
     """Coherence of each component: how often its top features occur in the same samples.
 
@@ -42,8 +42,9 @@ def coherence(
         NPMI agrees better with human judgement [2]_.
     n_top : int, default=10
         Number of features per component, at least 2.
-    by : {"weight", "frex", "lift", "relevance", "kl"}, default="weight"
-        How to rank features, see `top_features`. Published figures are for ``"weight"``.
+    by : {"lift", "weight", "frex", "relevance", "kl"}, default="lift"
+        How to rank features, see `top_features`: by default it is the coherence of the features
+        that tables and reports show. Published figures are for ``"weight"``.
 
     Returns
     -------

@@ -8,6 +8,7 @@ from itertools import chain, count
 from typing import Any, Literal, get_args
 
 import numpy as np
+from scipy.special import entr
 from scipy.stats import rankdata
 
 from klnmf.support.array_types import FloatArray
@@ -28,14 +29,18 @@ from klnmf.topics.mixture import component_shares
 LONGEST_TITLE = 30
 _FEATURES_IN_NAME = 3
 _LONGEST_IN_NAME = 24  # characters of a feature
-Ranking = Literal["frex", "weight", "lift", "relevance", "kl"]
+Ranking = Literal["lift", "weight", "frex", "relevance", "kl"]
+# What ranks features wherever nothing else is asked for. Tables, names, coherence, plots and
+# reports show the same features because all of them take it from here, and because it depends on
+# the components alone, not on W (docs/performance.md compares the rankings).
+RANKING: Ranking = "lift"
 
 
 def top_features(
     components: Any,
     feature_names: Names | None = None,
     n_top: int = 10,
-    by: Ranking = "frex",
+    by: Ranking = RANKING,
     *,
     W: Any = None,
     lambda_: float = 0.6,
@@ -46,23 +51,23 @@ def top_features(
     With p_jk = h_jk / Σ_j h_jk, the share of feature j in component k, and p̄_j = Σ_k π_k p_jk, its
     overall share, the score is
 
+    - ``"lift"``: (p_jk + 1/m_k) / (p̄_j + 1/m_k), where m_k = exp(−Σ_j p_jk log p_jk) is the
+      effective number of features of component k. It is above 1 for features that are typical of
+      the component. Without 1/m_k, features that hardly occur would have the largest values. All
+      components count the same in p̄;
+    - ``"weight"``: p_jk. The scores of all features of a component add up to 1;
     - ``"frex"``: 1 / (ω / E_jk + (1 − ω) / F_jk), frequent and exclusive at once [2]_. F_jk and
       E_jk are the shares of component k's features (those with p_jk > 0) whose p_jk, and whose
-      exclusivity p_jk / Σ_l p_jl, is no larger than that of feature j. Both lie in (0, 1], and
-      the harmonic mean is small if either is, so that a rare feature does not lead because it is
-      exclusive;
-    - ``"weight"``: p_jk. The scores of all features of a component add up to 1;
-    - ``"lift"``: (p_jk + 1/m) / (p̄_j + 1/m), where m is the number of features. It is above 1 for
-      features that are typical of the component. Without 1/m, rare features would have the largest
-      values;
+      exclusivity p_jk / Σ_l p_jl, is no larger than that of feature j. Both lie in (0, 1]. In a
+      large vocabulary it shows rarer features than the others do;
     - ``"relevance"``: λ log p_jk + (1 − λ) log(p_jk / p̄_j), between weight (λ = 1) and the plain
       lift (λ = 0) [1]_;
     - ``"kl"``: p_jk log(p_jk / p̄_j), the feature's part of the Kullback-Leibler divergence of the
       component from the overall shares. It is small for rare features, even if exclusive.
 
-    If W is given, π_k is the share of component k in the total mass (`component_shares`). Otherwise
-    it is the same for all components that are not empty. Rescaling a component and W changes none
-    of the scores.
+    For ``"relevance"`` and ``"kl"``, π_k is the share of component k in the total mass
+    (`component_shares`) if W is given. Otherwise it is the same for all components that are not
+    empty. Rescaling a component and W changes none of the scores.
 
     Parameters
     ----------
@@ -73,7 +78,7 @@ def top_features(
     n_top : int, default=10
         Number of features per component. Features of weight 0 are not listed, so a component may
         have fewer.
-    by : {"frex", "weight", "lift", "relevance", "kl"}, default="frex"
+    by : {"lift", "weight", "frex", "relevance", "kl"}, default="lift"
         Score to rank by. Ties go to the larger weight, then to the earlier feature. By weight,
         what is frequent everywhere leads every component: "lord" in the Bible, ribosomal genes in
         cells.
@@ -119,7 +124,7 @@ def format_topics(
     components: Any,
     feature_names: Names | None = None,
     n_top: int = 10,
-    by: Ranking = "frex",
+    by: Ranking = RANKING,
     *,
     W: Any = None,
     width: int = 88,
@@ -226,7 +231,7 @@ class LeadingFeatures:
 def leading_features(
     components: Any,
     n_top: int,
-    by: Ranking = "frex",
+    by: Ranking = RANKING,
     *,
     W: Any = None,
     lambda_: float = 0.6,
@@ -243,14 +248,14 @@ def leading_features(
     n_features = int(H.shape[1])
     scored: dict[Ranking, Score] = {
         "weight": lambda weights, _: weights,
-        "lift": lambda weights, overall: (weights + 1 / n_features) / (overall + 1 / n_features),
+        "lift": _lift,
         "relevance": partial(_relevance, lambda_=lambda_),
         "frex": partial(_frex, exclusivity_weight=frex_weight),
         "kl": lambda weights, overall: weights * _log_ratio(weights, overall),
     }
     if by == "frex":  # all components count the same; p / p = 1 exactly if only one has it
         overall = _mixed(shares, n_features, np.ones(len(shares)))
-    elif W is not None:
+    elif W is not None and by != "lift":
         overall = _mixed(shares, n_features, component_shares(H, W))
     else:
         in_use = np.array([float(columns.size > 0) for columns, _ in shares])
@@ -283,6 +288,12 @@ def _mixed(
 def _log_ratio(weights: FloatArray, overall: FloatArray) -> FloatArray:
     with np.errstate(divide="ignore"):  # infinite if no component in use has the feature
         return np.asarray(np.log(weights) - np.log(overall))
+
+
+def _lift(weights: FloatArray, overall: FloatArray) -> FloatArray:
+    """See `top_features`; exp(Σ p log p) is one over the effective number of features."""
+    floor = np.exp(-entr(weights).sum())
+    return np.asarray((weights + floor) / (overall + floor))
 
 
 def _relevance(weights: FloatArray, overall: FloatArray, lambda_: float) -> FloatArray:

@@ -1,12 +1,11 @@
-// The cards: words by relevance, and the most typical samples.
+// The cards: leading words, and the most typical samples.
 const FEW_WORDS = 10;
-const state = { weight: data.weights.first, expanded: new Set() };
+const state = { byWeight: false, expanded: new Set() };
 
-// Places of a topic's words, most relevant first. The words come heaviest first and the sort is
-// stable, so of equal words the heavier one leads, as in the Python code that chose them.
-function rankedWords(topic, weight) {
-  const relevance = topic.log_p.map((p, i) => weight * p + (1 - weight) * topic.log_lift[i]);
-  return topic.words.map((_, i) => i).sort((a, b) => relevance[b] - relevance[a]);
+// Places of a topic's words, best first. They come as names and tables rank them.
+function rankedWords(topic) {
+  const places = topic.words.map((_, i) => i);
+  return state.byWeight ? places.sort((a, b) => topic.p[b] - topic.p[a]) : places;
 }
 
 // Of a word that is not among the leading ones: p(word | topic) = p(topic | word) p(word) / p(topic).
@@ -16,8 +15,7 @@ function otherWord(topic, word) {
 }
 
 function leadingWord(topic, place) {
-  const ofWord = Math.min(1, topic.size * Math.exp(topic.log_lift[place]));
-  return { word: topic.words[place], p: Math.exp(topic.log_p[place]), ofWord };
+  return { word: topic.words[place], p: topic.p[place], ofWord: topic.of_word[place] };
 }
 
 function wordRow({ word, p, ofWord }, heaviest) {
@@ -45,7 +43,7 @@ function sampleRows(sample, share) {
 
 function fillCard(topic) {
   const card = cardOf(topic.id);
-  const order = rankedWords(topic, state.weight);
+  const order = rankedWords(topic);
   const expanded = state.expanded.has(topic.id);
   const shown = order.slice(0, expanded ? data.most_words : FEW_WORDS).map((place) => leadingWord(topic, place));
   const typical = topic.typical.map(([sample, share]) => [sample, share / 1000]);
@@ -56,7 +54,7 @@ function fillCard(topic) {
   if (topic.id === chosen && found.sample !== null && !typical.some(([sample]) => sample === found.sample)) {
     typical.push([found.sample, shareIn(samples.shares[found.sample], topic.id)]);
   }
-  const heaviest = Math.exp(Math.max(...topic.log_p));
+  const heaviest = Math.max(...topic.p);
   card.querySelector(".words tbody").replaceChildren(...shown.map((word) => wordRow(word, heaviest)));
   const more = card.querySelector(".more");
   more.textContent = `${expanded ? "Fewer" : "More"} ${terms.feature}s`;
@@ -119,10 +117,9 @@ function showCards() {
     }
     last = id;
   });
-  const slider = byId("relevance");
-  slider.addEventListener("input", () => {
-    state.weight = Math.round(Number(slider.value) * data.weights.steps) / data.weights.steps;
-    byId("relevance-value").textContent = `λ = ${state.weight.toFixed(2)}`;
+  const by = byId("rank-by");
+  by.addEventListener("change", () => {
+    state.byWeight = by.value === "weight";
     topics.forEach(fillCard);
   });
 }
