@@ -12,7 +12,7 @@ from scipy import sparse
 from scipy.stats import t as student
 
 from klnmf.topics import mean_shares
-from klnmf.topics.grouping import shortest_period
+from klnmf.topics.grouping import suitable_periods
 from plot_checks import assert_apart
 
 W = np.array([[1.0, 3.0], [0.0, 0.0], [1.0, 1.0], [2.0, 0.0], [0.0, 0.0]])
@@ -88,9 +88,9 @@ def test_numbers_and_times_are_in_order_and_labels_as_they_come() -> None:
 @pytest.mark.parametrize(
     ("every", "names"),
     [
-        ("decade", ["2010", "2020"]),
+        ("decade", ["2010s", "2020s"]),
         ("year", ["2019", "2020"]),
-        ("quarter", ["2019-10", "2020-01", "2020-04"]),
+        ("quarter", ["2019-Q4", "2020-Q1", "2020-Q2"]),
         ("month", ["2019-12", "2020-02", "2020-03", "2020-05"]),
         ("week", ["2019-12-30", "2020-02-24", "2020-05-18"]),
         ("day", ["2019-12-31", "2020-02-28", "2020-03-01", "2020-05-20"]),
@@ -113,7 +113,7 @@ def test_times_are_counted_by_period(every: Any, names: list[str]) -> None:
 
 def test_years_are_periods_too() -> None:
     for years in (["1987", "1991", "1999"], [1987, 1991, 1999.0]):
-        assert of(years, every="decade").group_names == ["1980", "1990"]
+        assert of(years, every="decade").group_names == ["1980s", "1990s"]
 
 
 def test_missing_groups_are_left_out_and_counted() -> None:
@@ -150,13 +150,15 @@ def test_lists_and_arrays_are_groups_by_their_text() -> None:
         assert means.n_samples.tolist() == [2, 1]
 
 
-def test_period_is_short_but_not_shorter_than_what_is_known() -> None:
-    days = np.arange("2020-01-01", "2022-12-31", dtype="datetime64[D]")
-    assert shortest_period(days, 40) == "month"
-    assert shortest_period(days, 12) == "quarter"
-    assert shortest_period(["2020-01", "2020-03", None], 40) == "month"
-    assert shortest_period(["north", "south"], 40) is None
-    assert shortest_period([], 40) is None
+def test_periods_that_tell_times_apart_and_fit() -> None:
+    days = np.arange("2019-01-01", "2021-12-31", dtype="datetime64[D]")
+    assert suitable_periods(days, 40) == ["month", "quarter", "year", "decade"]
+    assert suitable_periods(days, 12) == ["quarter", "year", "decade"]
+    assert suitable_periods(["2020-01", "2020-03", None], 40) == ["month"]
+    assert suitable_periods(["1990-01-01", "2020-01-01"], 40) == ["decade"]
+    assert suitable_periods([f"{year}-01-01" for year in range(1000, 2000, 10)], 40) == ["decade"]
+    assert suitable_periods(["north", "south"], 40) == []
+    assert suitable_periods([], 40) == []
 
 
 def test_table_has_a_row_for_each_group_and_component() -> None:

@@ -19,7 +19,7 @@ from sklearn.decomposition import NMF
 from klnmf import KLNMF
 from klnmf.datasets import load_bible
 from klnmf.support.percentages import percentage
-from klnmf.topics import mean_shares, name_components, top_features
+from klnmf.topics import coherence, mean_shares, name_components, top_features
 from report_models import HOSTILE, model_of, random_factors, written_example
 
 pytest.importorskip("jinja2")
@@ -406,11 +406,14 @@ def test_columns_are_shown_as_far_as_a_chart_can_hold_them(tmp_path: Path) -> No
         "tags": [["a"], ["b"]] * 30,
     }
     data = report_of(tmp_path, components, W, metadata=metadata, labels=[1, 2] * 30).data
-    columns = {column["name"]: column for column in data["columns"]}
-    assert list(columns) == ["date", "place", "tags", "label"]  # times first
+    # Times first, for each period that fits, the shortest first.
+    listed = [(column["name"], column["every"]) for column in data["columns"]]
+    periods = [("date", "quarter"), ("date", "year")]
+    assert listed == [*periods, ("place", None), ("tags", None), ("label", None)]
+    assert data["columns"][1]["groups"] == ["2001", "2002", "2003", "2004", "2005"]
+    columns = {column["name"]: column for column in reversed(data["columns"])}
     assert data["left_out"] == ["name", "constant"]
-    assert columns["date"]["every"] == "quarter"
-    assert columns["date"]["groups"][:2] == ["2001-01", "2001-04"]
+    assert columns["date"]["groups"][:2] == ["2001-Q1", "2001-Q2"]
     assert columns["date"]["at"][1] - columns["date"]["at"][0] == 90
     assert columns["place"]["missing"] == 20
     assert columns["tags"]["groups"] == ["['a']", "['b']"]
@@ -420,12 +423,26 @@ def test_columns_are_shown_as_far_as_a_chart_can_hold_them(tmp_path: Path) -> No
         np.testing.assert_allclose(columns["place"][end], 10_000 * expected, atol=0.51)
 
 
+def test_coherence_is_given_or_that_of_texts_in_these_counts(tmp_path: Path) -> None:
+    W, components = random_factors(30, 20, 3)
+    X = sparse.csr_array(np.random.default_rng(0).poisson(1.0, size=(30, 20)))
+    for arguments, expected in (
+        ({"X": X, "vocabulary": "texts"}, coherence(components, X, "npmi").tolist()),
+        ({"coherence": [0.5, np.nan, -0.25]}, [0.5, None, -0.25]),
+        ({"X": X, "vocabulary": "counts"}, [None] * 3),
+    ):
+        data = report_of(tmp_path, components, W, **arguments).data
+        found = {topic["id"]: topic["coherence"] for topic in data["topics"]}
+        assert [found[k] for k in range(3)] == pytest.approx(expected, abs=1e-5)
+        assert data["has_coherence"] == any(value is not None for value in expected)
+
+
 def test_a_time_is_shown_before_many_other_columns(tmp_path: Path) -> None:
     W, components = random_factors(20, 6, 2)
     metadata: dict[str, Any] = {f"place {k}": ["a", "b"] * 10 for k in range(MOST_COLUMNS)}
     metadata["date"] = [f"20{10 + i // 2}-05-01" for i in range(20)]
     data = report_of(tmp_path, components, W, metadata=metadata).data
-    assert [column["name"] for column in data["columns"]] == ["date", *list(metadata)[:-2]]
+    assert list(dict.fromkeys(c["name"] for c in data["columns"])) == ["date", *list(metadata)[:-2]]
     assert data["left_out"] == [f"place {MOST_COLUMNS - 1}"]
 
 

@@ -251,6 +251,27 @@ def test_search_finds_topics_and_documents(page: Any) -> None:
     assert texts(page, "#search-status")[0].startswith("0 words, 0 topics and 0 documents match")
 
 
+def test_search_finds_what_the_page_shows_of_documents(page: Any) -> None:
+    """An excerpt and a label are found too, and the link leads to where the page shows it."""
+    name = texts(page, "#topic-2 .typical .name")[3]
+    query = f"text of {name}"
+    having = {text for text in texts(page, ".excerpt") if text.endswith(query)}
+    assert len(having) == 1
+    type_in(page, "#search", query.upper())
+    assert texts(page, "#search-results .hint mark")[0] == query
+    [status] = texts(page, "#search-status")
+    assert status.endswith("90 documents of this page (names and labels; 30 excerpts).")
+    page.execute_script(
+        "[...document.querySelectorAll('#search-results a')]"
+        ".find(e => e.textContent === arguments[0]).click()",
+        name,
+    )
+    assert texts(page, ".card.selected .typical mark") == [name, query]
+    type_in(page, "#search", "south")
+    assert "and 30 documents match" in texts(page, "#search-status")[0]
+    assert texts(page, "#search-results h3")[-1] == "Documents: 5 of 30"
+
+
 def test_words_that_lead_no_topic_are_found(driver: Any, tmp_path: Path) -> None:
     W, components = random_factors(60, 3000, 4)
     page = opened(driver, write_report(tmp_path / "report.html", model_of(components), W))
@@ -292,6 +313,28 @@ def test_shares_by_column_are_drawn_with_their_numbers(page: Any) -> None:
     )
     assert texts(page, "#column-table-heading") == ["3 · name 3"]
     assert "selected" in page.find_element("css selector", "#topic-3").get_attribute("class")
+
+
+def test_times_have_a_choice_of_periods(driver: Any, tmp_path: Path) -> None:
+    W, components = random_factors(90, 20, 3)
+    days = np.datetime64("2001-01-01") + 10 * np.arange(90)
+    metadata = {"date": days, "place": ["here", "there"] * 45}
+    path = write_report(tmp_path / "r.html", model_of(components), W, metadata=metadata)
+    page = opened(driver, path)
+    assert [o.text for o in all_of(page, "#column option")] == ["date", "place"]
+    assert [o.text for o in all_of(page, "#column-period option")] == ["month", "quarter", "year"]
+    assert texts(page, "#column-chart-heading") == ["Mean share by date, by month"]
+    chosen = "const c = document.getElementById(arguments[0]); c.value = arguments[1];"
+    chosen += "c.dispatchEvent(new Event('change'))"
+    page.execute_script(chosen, "column-period", "1")
+    assert texts(page, "#column-chart-heading") == ["Mean share by date, by quarter"]
+    assert texts(page, "#column-table th")[0] == "Date (quarter)"
+    assert texts(page, "#column-table td:first-child")[:2] == ["2001-Q1", "2001-Q2"]
+    assert "2001-Q1" in texts(page, "#column-chart text")
+    page.execute_script(chosen, "column", "1")
+    assert texts(page, "#column-table th")[0] == "Place"
+    assert not page.find_element("css selector", "#column-period").is_displayed()
+    assert driver.get_log("browser") == []
 
 
 def test_counts_and_texts_have_words_of_their_own(driver: Any, tmp_path: Path) -> None:
@@ -433,6 +476,60 @@ def test_nothing_scrolls_sideways_on_a_phone(driver: Any, example: Path, tmp_pat
             ".map(e => e.getBoundingClientRect().left)"
         )
         assert len(set(lefts)) == 1
+
+
+def test_a_phone_shows_all_topics_folded_with_whole_words(driver: Any, tmp_path: Path) -> None:
+    W, components = random_factors(120, 300, 24)
+    path = write_report(
+        tmp_path / "report.html",
+        model_of(components),
+        W,
+        feature_names=[f"word{j}" for j in range(300)],
+        sample_names=[f"sample {i}" for i in range(120)],
+        documents=["administration of the kingdom " * 9] * 120,
+        component_names=[f"Administrators, responsibilities {k}" for k in range(24)],
+        coherence=np.linspace(-0.1, 0.3, 24),
+    )
+    page = opened(driver, path, width=390)
+    height = page.execute_script("return document.querySelector('#topics').offsetHeight")
+    assert height < 5500  # 24 cards that are not folded have more than 20,000
+    # The overview says how much is below, and less after scrolling.
+    assert texts(page, "#topic-table th") == ["No.", "Topic", "Share", "Coherence"]
+    assert texts(page, "#topic-table tr:first-child td:nth-child(4)")[0].startswith(("0.", "-0."))
+    shown = page.execute_script(
+        "const box = document.querySelector('.overview .scroller').getBoundingClientRect();"
+        "return [...document.querySelectorAll('#topic-table tbody tr')]"
+        ".filter(e => e.getBoundingClientRect().bottom <= box.bottom + 4).length"
+    )
+    assert texts(page, ".overview .below") == [f"↓ {24 - shown} more"]
+    page.execute_script("document.querySelector('.overview .scroller').scrollTop = 1e6")
+    page.execute_async_script("requestAnimationFrame(() => setTimeout(arguments[0], 50))")
+    assert texts(page, ".overview .below") == [""]
+    # No word of a name is broken: each one is one rectangle.
+    broken = page.execute_script(
+        "const broken = [];"
+        "for (const name of document.querySelectorAll('table .name, h3 .name')) {"
+        "  for (const { 0: word, index } of name.textContent.matchAll(/\\S+/g)) {"
+        "    const range = document.createRange(); range.setStart(name.firstChild, index);"
+        "    range.setEnd(name.firstChild, index + word.length);"
+        "    if (range.getClientRects().length > 1) broken.push(word); } } return broken"
+    )
+    assert broken == []
+    # A card is unfolded by its line of words, and by all that leads to it.
+    assert texts(page, ".card table") == []
+    fold = page.find_element("css selector", "#topic-3 .fold")
+    assert fold.get_attribute("aria-expanded") == "false"
+    page.execute_script("arguments[0].click()", fold)
+    assert len(texts(page, "#topic-3 table")) == 2
+    assert fold.get_attribute("aria-expanded") == "true"
+    page.execute_script("arguments[0].click()", fold)
+    assert texts(page, ".card table") == []
+    page.execute_script("document.querySelector('#topic-table a').click()")
+    assert len(texts(page, ".card.selected table")) == 2
+    wide = opened(driver, path)
+    assert len(texts(wide, ".card table")) == 48
+    assert texts(wide, ".fold") == []
+    assert driver.get_log("browser") == []
 
 
 def test_colours_follow_the_system_and_the_toggle(page: Any) -> None:

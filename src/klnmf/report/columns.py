@@ -8,7 +8,7 @@ import numpy as np
 from klnmf.report.plain_text import plain_text
 from klnmf.support.array_types import Array
 from klnmf.support.missing_values import is_missing
-from klnmf.topics.grouping import Period, shortest_period
+from klnmf.topics.grouping import Period, suitable_periods
 from klnmf.topics.shares_by_group import MeanShares, mean_shares
 
 MOST_COLUMNS = 6
@@ -22,22 +22,26 @@ def shares_by_column(
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Mean shares with intervals by column; names of the columns that are left out.
 
-    Times are counted by periods of suitable length. Left out are columns with one value only,
-    those with more values than a chart can hold, and columns beyond the first few, times first.
+    A column of times is there once for each period of suitable length, shortest first. Left out are
+    columns with one value only, those with more values than a chart can hold, and columns beyond
+    the first few, times first.
     """
     most_groups = int(np.clip(MOST_NUMBERS // len(components), 8, MOST_GROUPS))
     shown: list[dict[str, Any]] = []
     left_out: list[str] = []
-    periods = {name: shortest_period(values, most_groups) for name, values in metadata.items()}
-    for name in sorted(metadata, key=lambda name: periods[name] is None):  # times first
-        column, every = metadata[name], periods[name]
+    periods: dict[str, Sequence[Period | None]] = {
+        name: suitable_periods(values, most_groups) for name, values in metadata.items()
+    }
+    for name in sorted(metadata, key=lambda name: not periods[name]):  # times first
+        column, lengths = metadata[name], periods[name]
         n_values = len({str(value) for value in column if not is_missing(value)})
-        fits = every is not None or n_values <= most_groups
-        if n_values < 2 or not fits or len(shown) == MOST_COLUMNS:
+        is_full = len({other["name"] for other in shown}) == MOST_COLUMNS
+        if n_values < 2 or not (lengths or n_values <= most_groups) or is_full:
             left_out.append(name)
             continue
-        means = mean_shares(W, components, column, every=every)
-        shown.append(_packed(name, every, means))
+        for every in lengths or [None]:
+            means = mean_shares(W, components, column, every=every)
+            shown.append(_packed(name, every, means))
     return shown, left_out
 
 

@@ -1,5 +1,6 @@
 """What the page shows about a model, with bounds on its size."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +25,7 @@ from klnmf.report.word_index import word_index
 from klnmf.support.array_types import Array
 from klnmf.support.missing_values import is_missing
 from klnmf.topics import Probabilities, name_components, plsi_probabilities
+from klnmf.topics import coherence as coherence_in
 from klnmf.topics.checks import checked_components, checked_names, checked_representation, dense
 from klnmf.topics.features import RANKING, leading_features
 from klnmf.topics.grouping import groups_of
@@ -54,6 +56,7 @@ class Described:
     labels: list[str] | None
     documents: Sequence[Any] | None
     component_names: list[str] | None
+    coherence: Sequence[float] | None
     metadata: dict[str, Sequence[Any]]
     terms: Terms
 
@@ -68,6 +71,7 @@ def checked(
     labels: Any,
     documents: Any,
     component_names: Any,
+    coherence: Any,
     metadata: Any,
     vocabulary: Any,
 ) -> Described:
@@ -100,6 +104,10 @@ def checked(
         _check_length(f"metadata[{name!r}]", column, len(W))
     if labels is not None:
         columns |= {"label": labels}
+    if coherence is not None:
+        _check_length("coherence", coherence, n_components, "components")
+    elif X is not None and terms.component == "topic":
+        coherence = coherence_in(components, X, "npmi")
     if component_names is not None:
         component_names = checked_names(component_names, n_components, "component")
     return Described(
@@ -112,6 +120,7 @@ def checked(
         labels=None if labels is None else _labels(labels, len(W)),
         documents=documents,
         component_names=component_names,
+        coherence=None if coherence is None else [float(value) for value in coherence],
         metadata={plain_text(name, LONGEST_NAME): values for name, values in columns.items()},
         terms=terms,
     )
@@ -138,6 +147,7 @@ def payload(described: Described, rank_selection: Any = None) -> dict[str, Any]:
         "terms": described.terms._asdict(),
         **words,
         "topics": topics,
+        "has_coherence": described.coherence is not None,
         "columns": columns,
         "left_out": left_out,
         "samples": _samples(described, probabilities, listed, np.unique(np.concatenate(typical))),
@@ -160,7 +170,7 @@ def _rank(selection: Any) -> dict[str, Any]:
         "ranks": table["rank"].tolist(),
         "difference": [float(f"{value:.5g}") for value in table["difference"]],
         "error": [float(f"{value:.5g}") for value in table["standard_error"]],
-        "stability": [None if np.isnan(x) else _rounded(x) for x in table["stability"]],
+        "stability": [_finite(x) for x in table["stability"]],
         "best": int(selection.best_rank),
     }
 
@@ -192,6 +202,7 @@ def _topics(
     breadth, alone = effective_words(probabilities), exclusivity(probabilities)
     of_word = given_feature(probabilities)
     names = _topic_names(described)
+    coherence = [_finite(x) for x in described.coherence or [math.nan] * len(names)]
     topics = [
         {
             "id": int(k),
@@ -200,6 +211,7 @@ def _topics(
             "leading": int(largest_in[k]),
             "breadth": _rounded(breadth[k]),
             "exclusivity": _rounded(alone[k]),
+            "coherence": coherence[k],
             "position": [_rounded(at) for at in positions[k]],
             "words": place[kept[k]].tolist(),
             "p": [_rounded(p) for p in probabilities.feature_given_component[k, kept[k]]],
@@ -313,11 +325,11 @@ def _history(model: Any) -> dict[str, list[float | None]]:
 # ---- checks and numbers --------------------------------------------------------------------------
 
 
-def _check_length(argument: str, values: Any, expected: int) -> None:
+def _check_length(argument: str, values: Any, expected: int, things: str = "samples") -> None:
     if isinstance(values, str | bytes) or not hasattr(values, "__len__"):
-        raise TypeError(f"{argument} must be a sequence with one entry per sample.")
+        raise TypeError(f"{argument} must be a sequence with one entry per {things[:-1]}.")
     if len(values) != expected:
-        raise ValueError(f"{argument} has {len(values)} entries for {expected} samples.")
+        raise ValueError(f"{argument} has {len(values)} entries for {expected} {things}.")
 
 
 def _names(names: Any, expected: int, of_what: str, term: str) -> list[str]:
@@ -335,6 +347,10 @@ def _labels(labels: Any, expected: int) -> list[str]:
 def _rounded(value: float) -> float:
     """Round to six digits, more than the page shows."""
     return float(f"{float(value):.6g}")
+
+
+def _finite(value: float) -> float | None:
+    return _rounded(value) if np.isfinite(value) else None
 
 
 def _positive(value: float) -> float | None:

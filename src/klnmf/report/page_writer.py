@@ -38,6 +38,7 @@ def write_report(
     labels: Sequence[Any] | npt.NDArray[Any] | None = None,
     documents: Sequence[str] | None = None,
     component_names: Sequence[str] | None = None,
+    coherence: Sequence[float] | npt.NDArray[Any] | None = None,
     metadata: Mapping[str, Sequence[Any]] | None = None,
     vocabulary: Vocabulary | None = None,
     title: str | None = None,
@@ -48,10 +49,11 @@ def write_report(
 
     The report shows the components with their top features and most typical samples, a map of
     them, their shares in the samples and by the columns of ``metadata``, whether the fit converged,
-    a summary of the data, and how to run the fit again. The search finds all features. It is one
-    file that loads nothing else, and stays below 3 MB however large the data are: it holds the most
-    typical samples and up to 600 others, chosen at random, and as many features, the most frequent
-    first, as 1.8 MB hold (about 50,000 English words).
+    a summary of the data, and how to run the fit again. The search finds all features, and names,
+    labels and excerpts of the samples on the page. It is one file that loads nothing else, and
+    stays below 3 MB however large the data are: it holds the most typical samples and up to 600
+    others, chosen at random, and as many features, the most frequent first, as 1.8 MB hold (about
+    50,000 English words).
 
     Parameters
     ----------
@@ -75,6 +77,9 @@ def write_report(
         Text of each sample. The report shows the beginning of the most typical ones.
     component_names : sequence of str, optional
         Names of the components. By default, their top features.
+    coherence : sequence of float, optional
+        Coherence of the components, for the overview. By default, that of `klnmf.topics.coherence`
+        (NPMI) in X if these are texts.
     metadata : mapping of str to sequence of shape (n_samples,), optional
         Columns with a value per sample, such as dates or authors. The report shows the mean shares
         by time, number or category, with intervals (`klnmf.topics.mean_shares`). Columns with more
@@ -130,6 +135,7 @@ def write_report(
         labels=labels,
         documents=documents,
         component_names=component_names,
+        coherence=coherence,
         metadata=metadata,
         vocabulary=vocabulary,
     )
@@ -141,6 +147,7 @@ def write_report(
         title=plain_text(title or counted(n_components, described.terms.component)),
         terms=described.terms,
         columns=bool(contents["columns"]),
+        has_coherence=contents["has_coherence"],
         verdict=summary.verdict(described),
         tiles=summary.fit_tiles(described),
         matrix_rows=summary.matrix_rows(described),

@@ -354,6 +354,7 @@ class TopicModel(TopicViews, TransformerMixin, BaseEstimator):
             sample_names=self.document_names_,
             documents=[excerpt or "" for excerpt in self.excerpts_],
             component_names=self.topic_names_,
+            coherence=self.coherence_,
             metadata=self.metadata_,
             vocabulary="texts",
             title=title,

@@ -1,7 +1,7 @@
 """Groups of samples by a column of labels, numbers or times."""
 
 import re
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -77,21 +77,25 @@ def groups_of(labels: Any, n_samples: int) -> Groups:
     return Groups(groups, np.array(member, dtype=np.intp))
 
 
-def shortest_period(values: Any, most_groups: int) -> Period | None:
-    """Return the shortest period with at most so many groups; None if the values are no times.
+def suitable_periods(values: Any, most_groups: int) -> list[Period]:
+    """Return the periods that make at most so many groups, shortest first; none if no times.
 
-    >>> shortest_period(["2021-03-05", "2021-03-07", "2022-01-01"], most_groups=2)
-    'week'
+    Left out are those that make one group, and those that make no more than the next longer one.
+
+    >>> suitable_periods(["2021-03-05", "2021-03-07", "2021-05-01", "2022-01-01"], most_groups=3)
+    ['month', 'year']
     """
     times = _times([value for value in _listed(values) if not is_missing(value)], None)
     if times is None or len(times) == 0:
-        return None
-    periods: Sequence[Period] = get_args(Period)
-    shortest = "month" if np.datetime_data(times.dtype)[0] == "M" else "day"
-    for period in reversed(periods[: periods.index(shortest) + 1]):
-        if len(np.unique(_floored(times, period))) <= most_groups:
-            return period
-    return "decade"
+        return []
+    found: list[Period] = []
+    n_longer = 1
+    for period in get_args(Period):  # longest first
+        n_groups = len(np.unique(_floored(times, period)))
+        if n_longer < n_groups <= most_groups:
+            found.insert(0, period)
+        n_longer = n_groups
+    return found or ["decade"]
 
 
 def _listed(values: Any) -> list[Any]:

@@ -53,7 +53,16 @@ class MeanShares(ShownAsTable):
 
     @property
     def group_names(self) -> list[str]:
-        """The groups as texts; times as ISO dates, as exact as their periods."""
+        """The groups as texts; times as ISO dates, as exact as their periods.
+
+        Decades are written 1990s, and quarters 1999-Q2.
+        """
+        unit = np.datetime_data(self.groups.dtype) if self.groups.dtype.kind == "M" else None
+        if unit == ("Y", 10):
+            return [f"{group}s" for group in self.groups]
+        if unit == ("M", 3):
+            texts = map(str, self.groups)
+            return [f"{text[:-3]}-Q{(int(text[-2:]) + 2) // 3}" for text in texts]
         return [str(group) for group in self.groups]
 
     def to_frame(self, component_names: Names | None = None) -> Any:

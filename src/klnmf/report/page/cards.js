@@ -37,8 +37,14 @@ function sampleRows(sample, share) {
   const kind = isFound ? "found" : undefined;
   const rows = [make("tr", { class: kind }, make("td", {}, named(samples.names[sample], isFound ? "mark" : "span")), make("td", { class: "number" }, percent(share)))];
   const excerpt = samples.excerpts[sample];
-  if (excerpt) rows.push(make("tr", { class: "excerpt" }, make("td", { colspan: 2, dir: "auto" }, excerpt)));
+  if (excerpt) rows.push(make("tr", { class: "excerpt" }, make("td", { colspan: 2, dir: "auto" }, isFound ? marked(excerpt, found.query) : excerpt)));
   return rows;
+}
+
+// On a narrow screen, a card shows its words in one line until it is unfolded.
+function unfold(id, open) {
+  cardOf(id).classList.toggle("open", open);
+  fillCard(topicOf.get(id));
 }
 
 function fillCard(topic) {
@@ -56,6 +62,10 @@ function fillCard(topic) {
   }
   const heaviest = Math.max(...topic.p);
   card.querySelector(".words tbody").replaceChildren(...shown.map((word) => wordRow(word, heaviest)));
+  const isOpen = card.classList.contains("open");
+  const fold = card.querySelector(".fold");
+  fold.replaceChildren(isOpen ? "Fold" : named(shown.map(({ word }) => data.words[word]).join(", ")));
+  fold.setAttribute("aria-expanded", String(isOpen));
   const more = card.querySelector(".more");
   more.textContent = `${expanded ? "Fewer" : "More"} ${terms.feature}s`;
   more.setAttribute("aria-expanded", String(expanded));
@@ -66,6 +76,8 @@ function fillCard(topic) {
 const titles = (...cells) => make("thead", {}, make("tr", {}, ...cells.map(([text, attributes = {}]) => make("th", { scope: "col", ...attributes }, text))));
 
 function makeCard(topic) {
+  const fold = make("button", { type: "button", class: "fold" });
+  fold.addEventListener("click", () => unfold(topic.id, !cardOf(topic.id).classList.contains("open")));
   const heading = make(
     "button",
     { type: "button", "aria-pressed": "false", title: `Show this ${terms.component} on the map and in the charts` },
@@ -87,6 +99,7 @@ function makeCard(topic) {
     "article",
     { class: "card", id: `topic-${topic.id}`, tabindex: "-1", "aria-label": `${capital(terms.component)} ${topic.id}: ${topic.name}` },
     make("h3", {}, heading),
+    fold,
     make(
       "table",
       { class: "words" },
@@ -113,6 +126,7 @@ function showCards() {
       const card = cardOf(topic.id);
       card.classList.toggle("selected", topic.id === id);
       card.querySelector("h3 button").setAttribute("aria-pressed", String(topic.id === id));
+      if (topic.id === id) card.classList.add("open");
       if (topic.id === id || topic.id === last) fillCard(topic);
     }
     last = id;

@@ -3,7 +3,8 @@
 const PARTS = 10000; // shares are in ten-thousandths
 const LINES = 5; // topics drawn beside the one that is shown
 
-const periodName = { decade: "decades", year: "years", quarter: "quarters", month: "months", week: "weeks", day: "days" };
+// What a group of a column is: a value, or a period of time, of which a week is named by its Monday.
+const groupTitle = (column) => (column.every ? `${capital(column.name)} (${column.every === "week" ? "week from" : column.every})` : capital(column.name));
 
 // Tops of the axis: the largest interval of the topic, the largest mean of the other lines.
 function highestShare(column, topic, others) {
@@ -84,7 +85,7 @@ function columnTable(column, topic) {
   const interval = (i) => (share(column.lower, i) === null ? "–" : `${percent(share(column.lower, i) / PARTS).slice(0, -2)} to ${percent(share(column.upper, i) / PARTS)}`);
   const rows = column.groups.map((_, i) => i);
   sortableTable(byId("column-table"), [
-    { title: capital(column.name), value: (i) => (column.ordered ? column.at[i] : column.groups[i]), cell: (i) => named(column.groups[i]) },
+    { title: groupTitle(column), value: (i) => (column.ordered ? column.at[i] : column.groups[i]), cell: (i) => named(column.groups[i]) },
     { title: `${capital(terms.sample)}s`, number: true, value: (i) => column.n[i], cell: (i) => count(column.n[i]) },
     { title: "Mean share", number: true, value: (i) => share(column.share, i), cell: (i) => percent(share(column.share, i) / PARTS) },
     { title: "95 % interval", number: true, value: (i) => share(column.lower, i) ?? -1, cell: interval },
@@ -93,7 +94,6 @@ function columnTable(column, topic) {
 
 function columnHint(column) {
   const parts = [`Mean of the shares in the ${terms.sample}s of a group, where every ${terms.sample} counts the same, with a 95 % confidence interval for groups of two or more.`];
-  if (column.every) parts.push(`Times are grouped by ${periodName[column.every]}.`);
   if (column.missing) parts.push(`${plural(column.missing, terms.sample)} without a value ${column.missing === 1 ? "is" : "are"} left out.`);
   if (data.left_out.length) parts.push(`Not shown, because of too many values or only one: ${data.left_out.join(", ")}.`);
   return parts.join(" ");
@@ -101,18 +101,26 @@ function columnHint(column) {
 
 function showColumns() {
   if (data.columns.length === 0) return;
-  const [select, choice, legend] = ["column", "column-topic", "column-legend"].map(byId);
+  const [select, period, choice, legend] = ["column", "column-period", "column-topic", "column-legend"].map(byId);
   const chart = document.querySelector("#column-chart .chart");
-  select.append(...data.columns.map((column, i) => make("option", { value: i }, column.name)));
+  const names = [...new Set(data.columns.map((column) => column.name))];
+  select.append(...names.map((name, i) => make("option", { value: i }, name)));
+  // A column of times is there once for each period.
+  const listPeriods = () => {
+    const same = data.columns.filter((column) => column.name === names[Number(select.value)]);
+    period.replaceChildren(...same.map((column) => make("option", { value: data.columns.indexOf(column) }, column.every ?? "")));
+    period.parentElement.hidden = same[0].every === null;
+  };
+  listPeriods();
   choice.append(...topics.map((topic) => make("option", { value: topic.id }, `${topic.id} · ${topic.name}`)));
   const largest = topics.slice(0, LINES);
   legend.append(...largest.map(legendButton));
   let width = 0;
   const show = () => {
-    const column = data.columns[Number(select.value)];
+    const column = data.columns[Number(period.value)];
     const topic = topicOf.get(Number(choice.value));
     byId("columns-hint").textContent = columnHint(column);
-    byId("column-chart-heading").textContent = `Mean share by ${column.name}`;
+    byId("column-chart-heading").textContent = `Mean share by ${column.name}${column.every ? `, by ${column.every}` : ""}`;
     byId("column-table-heading").replaceChildren(fullName(topic));
     legend.hidden = !column.ordered;
     const others = column.ordered ? largest.filter((other) => other !== topic) : [];
@@ -120,7 +128,8 @@ function showColumns() {
     columnTable(column, topic);
   };
   onWidth(chart, (known) => { width = known; show(); });
-  select.addEventListener("change", show);
+  select.addEventListener("change", () => { listPeriods(); show(); });
+  period.addEventListener("change", show);
   choice.addEventListener("change", () => choose(Number(choice.value)));
   whenChosen((id) => {
     markButtons(legend, id);

@@ -26,7 +26,7 @@ function marked(text, query) {
   const lower = text.toLowerCase();
   const at = lower.indexOf(query);
   // Lower case may be longer than the text in rare scripts; then positions do not fit.
-  if (at < 0 || lower.length !== text.length) return element;
+  if (query === "" || at < 0 || lower.length !== text.length) return element;
   element.replaceChildren(text.slice(0, at), make("mark", {}, text.slice(at, at + query.length)), text.slice(at + query.length));
   return element;
 }

@@ -1,4 +1,5 @@
-// Search over the words of the model, the topics and the samples of the page. Results are links.
+// Search over the words of the model, the topics, and the samples with all that the page shows of
+// them: names, labels and excerpts. Results are links.
 const MOST_RESULTS = { words: 8, topics: 5, samples: 5 };
 
 // Places of the texts that hold the query: those that begin with it first, otherwise in their order.
@@ -23,10 +24,14 @@ function wordResult(word, query) {
 
 const topicResult = (topic, query) => make("li", {}, linkTo(topic, {}, swatch(topic), make("span", {}, `${topic.id} · `, marked(topic.name, query))));
 
+const textsOf = (sample) => [samples.names[sample], samples.labels[sample], samples.excerpts[sample]].filter(Boolean);
+
+// A sample is found where the page shows it: as typical of a topic, or else with its largest topic.
 function sampleResult(sample, query) {
-  const topic = topicOf.get(samples.shares[sample][0]);
+  const topic = topics.find(({ typical }) => typical.some(([other]) => other === sample)) ?? topicOf.get(samples.shares[sample][0]);
   const name = marked(samples.names[sample], query);
-  return make("li", {}, topic ? linkTo(topic, { sample }, name) : name);
+  const others = textsOf(sample).slice(1).filter((text) => text.toLowerCase().includes(query)).map((text) => make("div", { class: "hint" }, marked(text, query)));
+  return make("li", {}, topic ? linkTo(topic, { sample, query }, name) : name, ...others);
 }
 
 function resultList(heading, hits, most, result) {
@@ -37,7 +42,10 @@ function resultList(heading, hits, most, result) {
 
 function startSearch() {
   const [field, results, status] = ["search", "search-results", "search-status"].map(byId);
-  const [words, names, documents] = [data.words, topics.map((topic) => topic.name), samples.names].map((texts) => texts.map((text) => text.toLowerCase()));
+  const inSamples = samples.names.map((_, i) => textsOf(i).join("\n"));
+  const [words, names, documents] = [data.words, topics.map((topic) => topic.name), inSamples].map((texts) => texts.map((text) => text.toLowerCase()));
+  const nExcerpts = Object.keys(samples.excerpts).length;
+  const shown = `${plural(samples.names.length, terms.sample)} of this page (${data.labelled ? "names and labels" : "names"}${nExcerpts ? `; ${plural(nExcerpts, "excerpt")}` : ""})`;
   const listed = data.words.length < data.n_words ? `the ${count(data.words.length)} most frequent of ${plural(data.n_words, terms.feature)}` : `all ${plural(data.n_words, terms.feature)}`;
 
   const search = () => {
@@ -52,7 +60,7 @@ function startSearch() {
       ...resultList(`${capital(terms.sample)}s`, bySample, MOST_RESULTS.samples, (i) => sampleResult(i, query)),
     );
     const found = [[byWord, terms.feature], [byTopic, terms.component], [bySample, terms.sample]].map(([hits, term]) => plural(hits.length, term));
-    status.textContent = `${found[0]}, ${found[1]} and ${found[2]} match. Searched: ${listed}, and ${plural(samples.names.length, terms.sample)} of this page.`;
+    status.textContent = `${found[0]}, ${found[1]} and ${found[2]} match. Searched: ${listed}, and ${shown}.`;
   };
   const clear = () => {
     field.value = "";

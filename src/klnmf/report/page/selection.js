@@ -1,16 +1,17 @@
-// At most one topic is chosen, and with it perhaps one of its words or samples, which a search found.
+// At most one topic is chosen, and with it perhaps one of its words or samples, which a search for a
+// text found.
 // The cards, the map, the charts and the strips all show them.
 let chosen = null;
-let found = { word: null, sample: null };
+let found = { word: null, sample: null, query: "" };
 const watchers = [];
 
 function whenChosen(watcher) {
   watchers.push(watcher);
 }
 
-function choose(id, { word = null, sample = null } = {}) {
+function choose(id, { word = null, sample = null, query = "" } = {}) {
   chosen = id;
-  found = { word, sample };
+  found = { word, sample, query };
   for (const watcher of watchers) watcher(id);
 }
 

@@ -46,6 +46,7 @@ showStructure();
 showSampleTable();
 showConvergence();
 showRank();
+for (const scroller of document.querySelectorAll(".scroller")) showWhatIsBelow(scroller);
 startTheme();
 startSearch();
 startCopying();

@@ -32,14 +32,31 @@ function sortableTable(table, columns, rows, sortedBy) {
   sortBy(sortedBy, Boolean(columns[sortedBy].number));
 }
 
+// Says under a table that is cut off how many of its rows are below.
+function showWhatIsBelow(scroller) {
+  const sign = make("p", { class: "below", "aria-hidden": "true" });
+  const look = () => {
+    const edge = scroller.getBoundingClientRect().bottom;
+    const rows = [...scroller.querySelectorAll("tbody tr")].filter((row) => row.getBoundingClientRect().bottom > edge + 4);
+    sign.textContent = rows.length ? `↓ ${count(rows.length)} more` : "";
+    scroller.classList.toggle("cut", rows.length > 0);
+  };
+  scroller.after(sign);
+  scroller.addEventListener("scroll", look, { passive: true });
+  new ResizeObserver(look).observe(scroller.querySelector("table"));
+  onWidth(scroller, look);
+}
+
 const classesOf = (column) => [column.number ? "number" : "", column.wide ? "wide-only" : ""].join(" ").trim() || undefined;
 
 function showTopicTable() {
+  const coherence = { title: "Coherence", number: true, value: (t) => t.coherence ?? -2, cell: (t) => t.coherence?.toFixed(2) ?? "–" };
   sortableTable(byId("topic-table"), [
     { title: "No.", number: true, value: (t) => t.id, cell: (t) => String(t.id) },
     { title: capital(terms.component), value: (t) => t.name, cell: (t) => linkTo(t, {}, named(t.name)) },
     { title: "Share", number: true, value: (t) => t.size, cell: (t) => percent(t.size) },
-    { title: "Largest in", number: true, value: (t) => t.leading, cell: (t) => count(t.leading) },
+    ...(data.has_coherence ? [coherence] : []),
+    { title: "Largest in", number: true, wide: true, value: (t) => t.leading, cell: (t) => count(t.leading) },
     { title: `Effective ${terms.feature}s`, number: true, wide: true, value: (t) => t.breadth, cell: (t) => count(Math.round(t.breadth)) },
     { title: "Exclusivity", number: true, wide: true, value: (t) => t.exclusivity, cell: (t) => percent(t.exclusivity) },
   ], topics, 2);
