@@ -16,17 +16,21 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from klnmf import KLNMF, MiniBatchKLNMF
+from commands import outcome
+from klnmf import KLNMF, MiniBatchKLNMF, TransposedWarning, capped_weights, tl
+from klnmf.data.transposed import misplaced_names
 from klnmf.data.validation import empty_samples_message
 from klnmf.evaluation import evaluate
 from klnmf.model_selection import consensus, select_rank
 from klnmf.named_features import transform_by_name
 from klnmf.preparing import prepare
-from klnmf.readers import CountTable
+from klnmf.readers import CountTable, read_counts
 from klnmf.report import write_report
+from klnmf.signatures import SBS96
 from klnmf.simulate import simulate_counts
 from klnmf.topics import coherence
 from klnmf.uncertainty import bootstrap, differential_features
+from tenx_files import write_folder
 
 N, M, R = 12, 8, 2
 COUNTS = simulate_counts(N, M, R, counts_per_sample=60, random_state=0).X.toarray() + 1.0
@@ -246,3 +250,78 @@ def test_ordinary_data_get_no_warning_at_all(how: str) -> None:
         MiniBatchKLNMF(3, random_state=0).partial_fit(X).partial_fit(X)
         GridSearchCV(model, {"n_components": [2, 3]}, cv=2).fit(X)
         make_pipeline(model, StandardScaler()).fit(X)
+
+
+# ---- rows and columns exchanged ------------------------------------------------------------------
+
+GENES = [f"GENE{j}" for j in range(M)]
+BARCODES = ["".join(np.random.default_rng(i).choice(list("ACGT"), 14)) for i in range(N)]
+WRONG = {
+    "its columns are barcodes of cells, such as '[ACGT]+-1'": (GENES, [f"{b}-1" for b in BARCODES]),
+    "its columns are barcodes of cells": (GENES, [f"donor2_{b}" for b in BARCODES]),
+    "its rows are mutation types, such as 'A.C>A.A'": (SBS96[:M], [f"T{i}" for i in range(N)]),
+    "its rows are ids of genes": (
+        [f"ENSG{j:011}.3" for j in range(M)],
+        [f"c{i}" for i in range(N)],
+    ),
+}
+
+
+@pytest.mark.parametrize("message", WRONG)
+def test_exchanged_rows_and_columns_are_recognised_by_their_names(
+    message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows, columns = map(list, WRONG[message])
+    frame = pd.DataFrame(COUNTS.T, index=rows, columns=columns)
+    adata = anndata.AnnData(frame)
+    fit: dict[str, Callable[[Any], Any]] = {
+        "fit": lambda X: KLNMF(R, random_state=0).fit(X),
+        "mini-batch fit": lambda X: MiniBatchKLNMF(R, random_state=0).fit(X),
+        "capped_weights": capped_weights,
+        "select_rank": lambda X: select_rank(X, [1, 2], random_state=0),
+    }
+    for call in fit.values():
+        with pytest.warns(TransposedWarning, match=f"X: {message}.* samples must be rows.*X\\.T"):
+            call(frame)
+    with pytest.warns(TransposedWarning, match=rf"adata: {message}.*Pass adata\.T"):
+        tl.nmf(adata, R)
+    frame.to_csv(tmp_path / "a.csv")
+    adata.write_h5ad(tmp_path / "a.h5ad")
+    with pytest.warns(TransposedWarning, match=f"a.csv: {message}.*Add transpose=True"):
+        prepare(tmp_path / "a.csv", tmp_path / "out")
+    if "mutation" not in message:  # which are turned, with a word
+        for name in ("a.csv", "a.h5ad"):
+            with pytest.warns(TransposedWarning, match=f"{name}: {message}.*Add transpose=True"):
+                read_counts(tmp_path / name)
+        words = ("fit", tmp_path / "a.csv", "-r", 2, "-o", tmp_path / "m.klnmf")
+        assert "Add --transpose." in outcome(capsys, *words)[2]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", TransposedWarning)
+        for call in fit.values():
+            call(frame.T)
+        tl.nmf(adata.T, R)
+        read_counts(tmp_path / "a.csv", transpose=True)
+
+
+def test_ten_x_that_is_turned_back(tmp_path: Path) -> None:
+    write_folder(tmp_path, version=2)
+    (tmp_path / "barcodes.tsv").write_text("".join(f"{code}-1\n" for code in BARCODES[:3]))
+    assert read_counts(tmp_path).shape == (3, 4)
+    with pytest.warns(TransposedWarning, match="barcodes of cells.*Leave out transpose"):
+        read_counts(tmp_path, transpose=True)
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns"),
+    [
+        (["s1", "s2", "s3"], ["ACGT" * 60, "ACGA" * 60, "AAAT" * 60]),  # variants of a gene
+        (["s1", "s2", "s3"], ["ACGTACG", "ACGAAAA", "AAATTTT"]),  # short words of DNA
+        (["s1", "s2", "s3"], ["GATA3", "CAT", "TATA"]),
+        (["s1", "s2", "s3"], [1, 2, 3]),
+        (list(SBS96[:3]), list(SBS96[:3])),
+        (["AAACATACAACCAC-1"] * 3, ["AAACATACAACCAC-2"] * 3),
+    ],
+)
+def test_names_that_show_no_exchange(rows: list[Any], columns: list[Any]) -> None:
+    assert misplaced_names(rows, columns) is None
+    assert misplaced_names(columns, None) is None or columns[0] in SBS96

@@ -103,6 +103,52 @@ def test_frames_are_turned_and_sorted(caplog: pytest.LogCaptureFixture) -> None:
     assert samples_by_types(few) is few
 
 
+def respelled(how: str) -> list[str]:
+    """The 96 types as others write them."""
+    parts = [{"a": kind[0], "old": kind[2], "new": kind[4], "b": kind[-1]} for kind in SBS96]
+    return [how.format(**part) for part in parts]
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        "{a}{old}{b}>{a}{new}{b}",
+        "{old}>{new}:{a}{old}{b}",
+        "{a}{old}{b} {old}>{new}",
+        "{old}{new} {a}.{b}",
+    ],
+)
+def test_types_that_are_written_in_other_ways(how: str, tmp_path: Path) -> None:
+    table = by_types().set_axis(respelled(how), axis=0)
+    turned = samples_by_types(table.iloc[::-1])
+    np.testing.assert_array_equal(turned, COUNTS)
+    assert turned.columns.tolist() == list(SBS96)
+    pd.testing.assert_frame_equal(samples_by_types(table.T), turned)
+    table.to_csv(tmp_path / "a.csv")
+    read = read_counts(tmp_path / "a.csv")
+    assert read.row_names.tolist() == TUMOURS
+    assert read.column_names.tolist() == list(SBS96)
+
+
+def test_types_in_columns_of_their_own(tmp_path: Path) -> None:
+    plain = by_types().reset_index(drop=True)
+    one = plain.assign(Type=SBS96)
+    two = plain.assign(Type=respelled("{old}>{new}"), Trinucleotide=respelled("{a}{old}{b}"))
+    three = two.assign(Somatic=SBS96)
+    for frame in (one, two, three, two.set_index(["Type", "Trinucleotide"])):
+        turned = samples_by_types(frame)
+        np.testing.assert_array_equal(turned, COUNTS)
+        assert turned.index.tolist() == TUMOURS
+        assert turned.columns.tolist() == list(SBS96)
+    with pytest.raises(ValueError, match=r"columns of texts: 'Type'.*pass X.set_index\('Type'\)"):
+        KLNMF(2).fit(one)
+    with pytest.raises(ValueError, match=r"texts: 'Type', 'Trin.*set_index\(\['Type', 'Trin"):
+        KLNMF(2).fit(two)
+    two[["Type", "Trinucleotide", *TUMOURS]].to_csv(tmp_path / "a.csv", index=False)
+    with pytest.raises(ValueError, match=r"line 2: two columns make up the mutation types.*pandas"):
+        read_counts(tmp_path / "a.csv")
+
+
 # ---- opportunities -------------------------------------------------------------------------------
 
 

@@ -94,7 +94,7 @@ def test_the_column_must_be_named() -> None:
     frame = pd.DataFrame({"title": TEXTS, "abstract": TEXTS})
     with pytest.raises(ValueError, match=r"'title', 'abstract'\. Say which .*: text=COLUMN"):
         corpus_of(frame)
-    with pytest.raises(ValueError, match=r"and none is 'abstracts'\. Did you mean text='abstract'\?"):
+    with pytest.raises(ValueError, match=r"none is 'abstracts'\. Did you mean text='abstract'\?"):
         corpus_of(frame, "abstracts")
     with pytest.raises(ValueError, match="of which several are 'text'"):
         corpus_of(frame.set_axis(["text", "text"], axis=1), "text")

@@ -12,7 +12,11 @@ if TYPE_CHECKING:
     from klnmf.constraints.sample_weights import capped_weights
     from klnmf.data.not_counts import NotCountsWarning
     from klnmf.data.on_disk.matrix import open_matrix
-    from klnmf.data.validation import EmptySamplesWarning, ManyComponentsWarning
+    from klnmf.data.validation import (
+        EmptySamplesWarning,
+        ManyComponentsWarning,
+        TransposedWarning,
+    )
     from klnmf.estimators.kl_nmf import KLNMF, load_model
     from klnmf.estimators.mini_batch import MiniBatchKLNMF
     from klnmf.estimators.run_options import RunOptions
@@ -31,6 +35,7 @@ __all__ = [
     "RunOptions",
     "TextsWarning",
     "TopicModel",
+    "TransposedWarning",
     "__version__",
     "capped_weights",
     "load_model",
@@ -49,6 +54,7 @@ _HOMES = {
     "RunOptions": "klnmf.estimators.run_options",
     "TextsWarning": "klnmf.readers.counting",
     "TopicModel": "klnmf.topic_model.model",
+    "TransposedWarning": "klnmf.data.validation",
     "capped_weights": "klnmf.constraints.sample_weights",
     "load_model": "klnmf.estimators.kl_nmf",
     "open_matrix": "klnmf.data.on_disk.matrix",

@@ -25,8 +25,47 @@ _TYPE = re.compile(
     r"(?:[BNTU]:)?[ACGT]+\[(?:C>[AGT]|T>[ACG])\][ACGT]+|[ACGT]{2}>[ACGT]{2}|\d:(?:Del|Ins):[CTRM]:\d"
 )
 
+# The 96 types as others write them: ACA>AAA; C>A:ACA; ACA C>A; CA A.A.
+_BEFORE, _AFTER, _NEW = "(?P<a>[ACGT])", "(?P<b>[ACGT])", "(?P<new>[ACGT])"
+_OTHER_SPELLINGS = [
+    re.compile(spelling)
+    for spelling in (
+        rf"{_BEFORE}(?P<old>[CT]){_AFTER}>(?P=a){_NEW}(?P=b)",
+        rf"(?P<old>[CT])>{_NEW}[^A-Z]?{_BEFORE}(?P=old){_AFTER}",
+        rf"{_BEFORE}(?P<old>[CT]){_AFTER}[^A-Z]?(?P=old)>{_NEW}",
+        rf"(?P<old>[CT]){_NEW}[ :]{_BEFORE}\.{_AFTER}",
+    )
+]
+
 _COMPLEMENT = str.maketrans("ACGT", "TGCA")
 __all__ = ["SBS96", "ConvertedSignatures", "change_opportunities", "samples_by_types"]
+
+
+def standard_type(name: Any) -> str | None:
+    """Return the name that SigProfiler gives to a type of mutations; None: it is no such type.
+
+    >>> standard_type("T:A[C>A]G"), standard_type("ACA>AAA"), standard_type(("C>A", "ACA"))
+    ('T:A[C>A]G', 'A[C>A]A', 'A[C>A]A')
+    >>> standard_type("tumour 1")
+    """
+    text = ":".join(map(str, name)) if isinstance(name, tuple) else str(name)
+    if _TYPE.fullmatch(text):
+        return text
+    for spelling in _OTHER_SPELLINGS:
+        found = spelling.fullmatch(text)
+        if found is not None and found["old"] != found["new"]:
+            return f"{found['a']}[{found['old']}>{found['new']}]{found['b']}"
+    return None
+
+
+def standard_types(names: Iterable[Any] | None) -> list[str] | None:
+    """Return the names that SigProfiler gives to types; None: not all of these are types."""
+    found = []
+    for name in () if names is None else names:
+        found.append(standard_type(name) or "")
+        if not found[-1]:
+            return None
+    return found or None
 
 
 def has_types_in_rows(row_names: Iterable[Any] | None, column_names: Iterable[Any] | None) -> bool:
@@ -35,15 +74,8 @@ def has_types_in_rows(row_names: Iterable[Any] | None, column_names: Iterable[An
     >>> has_types_in_rows(["A[C>A]A", "A[C>A]C"], ["tumour 1"])
     True
     """
-    if row_names is None:
-        return False
     columns = () if column_names is None else column_names
-    rows = [_is_type(name) for name in row_names]
-    return bool(rows) and all(rows) and not any(map(_is_type, columns))
-
-
-def _is_type(name: Any) -> bool:
-    return _TYPE.fullmatch(str(name)) is not None
+    return standard_types(row_names) is not None and not any(map(standard_type, columns))
 
 
 def say_turned(whose: str) -> None:
@@ -55,13 +87,15 @@ def samples_by_types(table: Any) -> Any:
     """Turn a DataFrame whose rows are mutation types, and sort the 96 types as in published plots.
 
     Rows become columns if all names of rows are types of mutations and no names of columns are. The
-    logger ``klnmf.readers`` says so. `klnmf.readers.read_counts` does the same for files.
+    logger ``klnmf.readers`` says so. `klnmf.readers.read_counts` does the same for files. Types
+    that are written in another way (``ACA>AAA``, ``C>A:ACA``) get the names of `SBS96`.
 
     Parameters
     ----------
     table : pandas.DataFrame
-        Counts or signatures, types × samples (SigProfiler, COSMIC) or samples × types, with the
-        types as index or as columns.
+        Counts or signatures, types × samples (SigProfiler, COSMIC) or samples × types. The types
+        are the names of the rows, those of the columns, or in columns of their own, as in tables
+        that begin with "Type" and "Trinucleotide".
 
     Returns
     -------
@@ -78,11 +112,29 @@ def samples_by_types(table: Any) -> Any:
     >>> turned.shape, turned.columns[0], turned.loc["tumour 1", "A[C>A]A"].item()
     ((2, 96), 'A[C>A]A', 95)
     """
+    table = _with_types_as_index(table)
     if has_types_in_rows(table.index, table.columns):
         say_turned("the DataFrame")
         table = table.T
+    types = standard_types(table.columns)
+    if types is not None and types != list(table.columns):
+        table = table.set_axis(types, axis=1)
     is_standard = len(table.columns) == len(SBS96) and set(table.columns) == set(SBS96)
     return table[list(SBS96)] if is_standard else table
+
+
+def _with_types_as_index(table: Any) -> Any:
+    """Make columns that hold the types, in one name or in two, the index of a table."""
+    texts = [
+        name
+        for j, name in enumerate(table.columns)
+        if len(table) and isinstance(table.iloc[0, j], str)
+    ]
+    for chosen in [[name] for name in texts] + [[a, b] for a in texts for b in texts if a != b]:
+        types = standard_types(table[chosen].itertuples(index=False, name=None))
+        if types is not None:
+            return table.drop(columns=texts).set_axis(types, axis=0)
+    return table
 
 
 class ConvertedSignatures(NamedTuple):

@@ -13,6 +13,7 @@ from klnmf.data.canonical import canonical, selected
 from klnmf.data.cell_weights import without_cells
 from klnmf.data.matrix_checks import checked_matrix, native_numbers
 from klnmf.data.passes import value_facts
+from klnmf.data.transposed import misplaced_names
 from klnmf.support.array_types import Array
 from klnmf.support.option_names import option
 
@@ -48,6 +49,21 @@ def warn_caller(message: str, category: type[Warning]) -> None:
     warnings.warn(message, category, stacklevel=level)
 
 
+class TransposedWarning(UserWarning):
+    """Rows look like features, or columns like samples: genes × cells, or mutation types × tumours.
+
+    ``warnings.simplefilter("ignore", klnmf.TransposedWarning)`` turns it off.
+    """
+
+
+def warn_if_transposed(whose: str, row_names: Any, column_names: Any, way_out: str) -> None:
+    """Warn if names show that rows and columns were exchanged."""
+    found = misplaced_names(row_names, column_names)
+    if found is not None:
+        wanted = "samples must be rows, and features columns"
+        warn_caller(f"{whose}: {found}, but {wanted}. {way_out}", TransposedWarning)
+
+
 def checked_input(
     X: Any,
     name: str = "X",
@@ -66,12 +82,27 @@ def checked_input(
     if missing is not None:
         X = without_cells(X, missing)
     options = {"accept_sparse": "csr", "ensure_all_finite": False} | options
-    if model is None:
-        return check_array(X, input_name=name, **options)
-    with warnings.catch_warnings():
-        if sp.issparse(X):
-            warnings.filterwarnings("ignore", message="X does not have valid feature names")
-        return validate_data(model, X, **options)
+    try:
+        if model is None:
+            return check_array(X, input_name=name, **options)
+        with warnings.catch_warnings():
+            if sp.issparse(X):
+                warnings.filterwarnings("ignore", message="X does not have valid feature names")
+            return validate_data(model, X, **options)
+    except ValueError as error:
+        _refuse_columns_of_texts(X, name, error)
+        raise
+
+
+def _refuse_columns_of_texts(X: Any, name: str, error: ValueError) -> None:
+    """Name the columns of a DataFrame that hold texts, if one of these is why it was refused."""
+    if hasattr(X, "iloc") and "could not convert string to float" in str(error):
+        texts = [X.columns[j] for j in range(X.shape[1]) if isinstance(X.iloc[0, j], str)]
+        listed = ", ".join(map(repr, texts))
+        raise ValueError(
+            f"{name} has columns of texts: {listed}. If they name the rows, make them the index: "
+            f"pass {name}.set_index({texts[0] if len(texts) == 1 else texts!r})."
+        ) from error
 
 
 def _cell(X: sp.csr_array, entry: int, first_row: int) -> str:
@@ -210,6 +241,8 @@ def check_counts(
     >>> X.nnz, X.dtype.name
     (2, 'float32')
     """
+    if hasattr(X, "iloc"):
+        warn_if_transposed("X", X.index, X.columns, "Pass X.T.")
     X = checked_input(X, **options)
     given = X if sp.issparse(X) else sp.csr_array(native_numbers(X))
     if not _is_sound(given.data, n_threads):

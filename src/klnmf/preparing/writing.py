@@ -24,7 +24,7 @@ from klnmf.data.on_disk.verification import check_rows
 from klnmf.data.validation import working_dtype
 from klnmf.preparing.stages import write_columns, write_header, write_rows
 from klnmf.readers import CountTable, read_counts
-from klnmf.readers.formats import format_to_read
+from klnmf.readers.formats import format_to_read, say_if_transposed
 from klnmf.readers.pruning import PRUNING_OPTIONS
 from klnmf.readers.streams import CountStream, stream_of_matrix, stream_of_table
 from klnmf.support.file_locks import locked_folder
@@ -132,7 +132,10 @@ def prepare(
         say("checksums")
         write_header(partial, facts)
         _put_in_place(partial, target)
-    return open_matrix(target)
+    matrix = open_matrix(target)
+    whose = str(data) if isinstance(data, str | os.PathLike) else "data"
+    say_if_transposed(whose, matrix.row_names, matrix.column_names, transpose)
+    return matrix
 
 
 # ---- the folder ----------------------------------------------------------------------------------

@@ -38,6 +38,7 @@ from klnmf.readers.triplets import (
     triplet_blocks,
     triplet_stream,
 )
+from klnmf.signatures import standard_type
 from klnmf.support.input_files import ReadError, text_blocks
 from klnmf.support.option_names import option
 from klnmf.support.whole_files import packed_if_named_so
@@ -273,6 +274,10 @@ class _Table:
         except ValueError:
             values = [-1.0]
         if not all(map(is_count, values)):
+            if standard_type(tuple(fields[:2])) is not None:
+                problem = "two columns make up the mutation types. Read the file with pandas, and "
+                problem += "turn it: klnmf.signatures.samples_by_types(pandas.read_csv(FILE))."
+                raise ReadError(self.path, problem, line)
             for j in nonzero:
                 names = self.column_names
                 name = repr(names[j - self.offset]) if names else f"number {j + 1}"

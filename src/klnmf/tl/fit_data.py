@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy.sparse as sp
 
+from klnmf.data.validation import warn_if_transposed
 from klnmf.support.array_types import Array
 from klnmf.tl.counts import check_is_anndata, check_raw_counts, read_counts
 
@@ -90,6 +91,7 @@ def data_to_fit(
     check_is_anndata(adata)
     if not isinstance(scale_genes, bool | np.bool_):
         raise TypeError(f"scale_genes must be True or False, got {scale_genes!r}.")
+    warn_if_transposed("adata", adata.obs_names, adata.var_names, "Pass adata.T.")
     columns = _masked_columns(adata, mask_var)
     of_cells = {
         name: _numbers(given, name, adata.obs, "obs", adata.n_obs)
