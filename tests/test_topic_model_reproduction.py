@@ -86,7 +86,7 @@ def assert_command_fits_the_same(command: str, model: TopicModel, capsys: Any) -
             "nmf": KLNMF(n_init=2, dtype=np.float32, l1_W=0.1, l1_H=0.1),
         },
         {"vectorizer": CountVectorizer(lowercase=False, token_pattern=r"[a-z]{4,}|'\w")},
-        {"n_topics": [2, 3]},
+        {"n_topics": [2, 3], "stop_words": ["english", "german"], "max_features": 6},
     ],
     ids=["plain", "words", "file and nmf", "vectorizer", "chosen rank"],
 )
@@ -95,7 +95,7 @@ def test_code_and_command_give_the_same_bits(
 ) -> None:
     options = {"n_topics": 3, "random_state": 7} | options
     model = TopicModel(**options).fit("letters.csv", text="body")
-    model.rename({2: 'The sea\'s "king"\t; rm *'})
+    model.rename({1: 'The sea\'s "king"\t; rm *'})
     code, command = printed(model)
     assert_code_fits_the_same(code, model, capsys)
     assert_command_fits_the_same(command, model, capsys)
@@ -124,13 +124,15 @@ def test_seeds_and_merges_are_in_the_code_and_in_no_command(
 
 
 def test_documents_that_were_read_with_options(letters: pd.DataFrame, capsys: Any) -> None:
-    read = read_documents(
-        "all letters.csv", text_field="body", id_field="no", encoding="utf-16", skip_unreadable=True
-    )
-    model = TopicModel(3, random_state=0).fit(read)
-    code, command = printed(model)
-    assert_code_fits_the_same(code, model, capsys)
-    assert_command_fits_the_same(command, model, capsys)
+    how: dict[str, Any] = {"encoding": "utf-16", "skip_unreadable": True}
+    read = read_documents("all letters.csv", text_field="body", id_field="no", **how)
+    for model in (
+        TopicModel(3, random_state=0).fit(read),
+        TopicModel(3, random_state=0).fit("all letters.csv", text="body", **how),
+    ):
+        code, command = printed(model)
+        assert_code_fits_the_same(code, model, capsys)
+        assert_command_fits_the_same(f"{command} --force", model, capsys)
 
 
 def test_what_is_not_in_a_file_must_be_put_in(letters: pd.DataFrame, capsys: Any) -> None:

@@ -4,7 +4,6 @@ What a page cannot hold, such as texts that were passed in memory, has a name in
 be put in.
 """
 
-import os
 import pprint
 import shlex
 from collections.abc import Mapping
@@ -49,7 +48,9 @@ def _source(model: Any) -> dict[str, Any]:
 def _word_options(model: Any) -> dict[str, Any] | None:
     """Return the options of the vectoriser; None if it cannot be written out."""
     if model.vectorizer is None:
-        return {name: _plain(getattr(model, name)) for name in OPTIONS}
+        words = {name: _plain(getattr(model, name)) for name in OPTIONS}
+        names = None if model.stop_words is None else names_of(model.stop_words)
+        return words if names is None else words | {"stop_words": ",".join(names)}
     given = model.vectorizer
     try:
         options = {"min_df": given.min_df, "max_df": given.max_df} | options_to_json(given)
@@ -134,14 +135,15 @@ def _fit_call(model: Any) -> tuple[dict[str, str], str]:
     """Return the data that must be put in, and the call of ``fit``."""
     options = _source(model)
     path, column = options.pop("path", None), options.get("text_field")
-    text = "" if column is None else f", text={column!r}"
-    if path is not None and options.keys() <= {"text_field"}:
-        return {}, f"model.fit({path!r}{text})"
+    if path is not None and options.keys() <= {"text_field", "encoding", "skip_unreadable"}:
+        given = {"text" if k == "text_field" else k: v for k, v in options.items()}
+        return {}, f"model.fit({', '.join(filter(None, [repr(path), _keywords(given)]))})"
     if path is not None:
         return {}, f"model.fit(read_documents({path!r}, {_keywords(options)}))"
     n = f"{len(model.document_names_):,}"
     if column is not None:
-        return {"table": f"the {n} rows of the fit, in their order"}, f"model.fit(table{text})"
+        call = f"model.fit(table, text={column!r})"
+        return {"table": f"the {n} rows of the fit, in their order"}, call
     return {"texts": f"the {n} texts of the fit, in their order"}, "model.fit(texts)"
 
 
@@ -171,11 +173,9 @@ def _keywords(options: Mapping[str, Any], unknown: Any = ()) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Return seeds, stop words, numbers and paths as objects that are written as they are."""
+    """Return seeds, stop words, and numbers as objects that are written as they are."""
     if isinstance(value, Mapping):
         return {str(name): _plain(words) for name, words in value.items()}
-    if isinstance(value, os.PathLike):
-        return os.fspath(value)
     if isinstance(value, set | frozenset):
         return sorted(value)
     if isinstance(value, np.generic):
