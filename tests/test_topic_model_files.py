@@ -302,3 +302,5 @@ def test_a_report_of_its_own(tmp_path: Path) -> None:
         assert part in text, part
     merged = model.merge([[1, 2]]).report(tmp_path / "r.html").read_text(encoding="utf-8")
     assert "# The fit of 3 topics converged after" in merged
+    assert "Then topics were merged or changed" in merged
+    assert "stopped by a callback" not in merged

@@ -47,6 +47,14 @@ def verdict(described: Described) -> Verdict:
             f"It took {iterations} and {seconds}. {gap} Data often allow several such solutions: "
             f"another seed may give slightly different {components}.",
         )
+    if model.n_iter_ < model.max_iter and _is_changed(model):
+        return Verdict(
+            False,
+            "changed after the fit",
+            f"The {components} were changed after the fit",
+            f"It took {iterations} and {seconds}. Then {components} were merged or changed, and the "
+            f"objective is higher than the fit left it. {gap}",
+        )
     if model.n_iter_ < model.max_iter:
         reason = "It was stopped by a callback or by the user "
         advice = "Fit again without stopping it."
@@ -63,6 +71,12 @@ def verdict(described: Described) -> Verdict:
         f"{reason}after {iterations} and {seconds}. {gap} The {components} may still change. "
         f"{advice}",
     )
+
+
+def _is_changed(model: Any) -> bool:
+    """Whether the model fits worse than its last iteration did, or nobody knows how well."""
+    last = model.history_[-1].get("divergence", math.inf) if model.history_ else math.inf
+    return not model.divergence_ <= last
 
 
 def _gap_in_words(model: Any, components: str) -> str:
