@@ -52,8 +52,8 @@ def verdict(described: Described) -> Verdict:
             False,
             "changed after the fit",
             f"The {components} were changed after the fit",
-            f"It took {iterations} and {seconds}. Then {components} were merged or changed, and the "
-            f"objective is higher than the fit left it. {gap}",
+            f"It took {iterations} and {seconds}. Then {components} were merged or changed, so the "
+            f"objective is higher than after the fit. {gap}",
         )
     if model.n_iter_ < model.max_iter:
         reason = "It was stopped by a callback or by the user "
