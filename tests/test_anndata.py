@@ -368,6 +368,37 @@ def test_no_cells_at_all(form: str, tmp_path: Path) -> None:
     backed.file.close()
 
 
+# ---- features that are not genes -----------------------------------------------------------------
+
+TYPES = np.where(np.arange(40) < 30, "Gene Expression", "Antibody Capture")
+
+
+def test_genes_are_fitted_and_the_rest_is_said_to_be_left_out(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    adata, genes = cells(), cells()[:, :30].copy()
+    adata.var["feature_types"] = pd.Categorical(TYPES)
+    nmf(adata)
+    assert "adata: left out 10 features of type 'Antibody Capture'" in caplog.text
+    nmf(genes)
+    np.testing.assert_array_equal(adata.varm["nmf"][:30], genes.varm["nmf"])
+    assert not adata.varm["nmf"][30:].any()
+    np.testing.assert_array_equal(tl.fitted_model(adata).feature_names_in_, GENES[:30])
+    caplog.clear()
+    nmf(adata, mask_var=np.ones(40, dtype=bool))  # what the message proposes
+    assert adata.varm["nmf"][30:].any()
+    adata.var["feature_types"] = "Gene Expression"
+    nmf(adata)
+    assert not caplog.records
+
+
+def test_a_column_that_mixes_types_is_named() -> None:
+    adata = cells()
+    adata.var["feature_types"], adata.var["chosen"] = TYPES, np.arange(40) % 2 == 0
+    with pytest.warns(UserWarning, match=r"holds 5 features of type 'Antibody .*fitted together"):
+        nmf(adata, mask_var="chosen")
+
+
 # ---- other errors --------------------------------------------------------------------------------
 
 

@@ -56,7 +56,7 @@ def test_types_of_features(capsys: Any) -> None:
     write_h5(Path("a.h5"), types=(GENES, GENES, ANTIBODIES, GENES))
     code, _, err = outcome(capsys, "convert", "a.h5", "genes.npz")
     assert code == 0
-    line = "a.h5: left out 1 feature of type 'Antibody Capture'; to read them too, add"
+    line = "a.h5: left out 1 feature of type 'Antibody Capture'; to use them too, add"
     assert f"{line} --feature-type all\n" in err
     assert "3 samples × 3 features" in err
     words = ["a.h5", "-r", 2, "-o", "m.klnmf", "--feature-type", "all", "--feature-names", "id"]

@@ -10,6 +10,7 @@ import h5py
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse as sp
 
 from klnmf.preparing import prepare
 from klnmf.readers import CountTable, ReadError, read_counts, write_counts
@@ -44,13 +45,18 @@ def test_one_of_several_matrices(tmp_path: Path) -> None:
     assert_same(read_counts(tmp_path / "GSM1_matrix.mtx.gz"), CELLS)
 
 
-@pytest.mark.parametrize("kind", ["folder", "h5"])
+@pytest.mark.parametrize("kind", ["folder", "h5", "h5ad"])
 def test_genes_are_read_and_the_rest_is_said_to_be_left_out(
     kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     types = (GENES, ANTIBODIES, GENES, ANTIBODIES)
     if kind == "h5":
         path = write_h5(tmp_path / "a.h5", types=types)
+    elif kind == "h5ad":
+        path, of_cells = tmp_path / "a.h5ad", pd.DataFrame(index=CELLS.row_names)
+        ids = [f"ENSG{j}" for j in range(4)]
+        of_genes = pd.DataFrame({"gene_ids": ids, "feature_types": types}, index=COLUMNS)
+        anndata.AnnData(sp.csr_matrix(COUNTS), of_cells, of_genes).write_h5ad(path)
     else:
         path = write_folder(tmp_path / "folder", version=3, types=types)
     found = read_counts(path)

@@ -120,6 +120,7 @@ LIES: dict[str, list[tuple[Change, str]]] = {
         (replaced("X", virtual), "X is stored in other files, which are not read"),
         (replaced("X", h5py.ExternalLink("o.h5", "X")), r"X is a link to another file \(o.h5\)"),
         (replaced("obs", h5py.ExternalLink("o.h5", "X")), "obs is a link to another file"),
+        (replaced("var/feature_types", np.array(["A"], "S")), "1 feature_types for 4 features"),
         (replaced("X", with_unknown_filter), "X is compressed by the HDF5 filter 32015"),
         (replaced("X", h5py.SoftLink("/X")), "X is a link that leads nowhere"),
         (replaced("X", h5py.SoftLink("/nothing")), "it has no 'nothing'"),

@@ -42,7 +42,7 @@ def add_data(parser: argparse.ArgumentParser, *, labels: bool = True, **more: An
     listed = f"one of {', '.join(FORMATS)} (default: inferred from the file name)"
     add("--format", choices=FORMATS, metavar="FORMAT", help=listed)
     add("--layer", help="layer of an .h5ad or .loom file; 'raw' reads .raw of AnnData")
-    kinds = "features to read from 10x data: a type, or 'all' (default: Gene Expression)"
+    kinds = "type of features to read from 10x or .h5ad files, or 'all' (default: Gene Expression)"
     add("--feature-type", metavar="TYPE", help=kinds)
     add("--feature-names", choices=("name", "id"), help="names of 10x features (default: name)")
     text = "the columns of the file are the samples"

@@ -96,9 +96,9 @@ def read_counts(
           default NAME.rows.txt and NAME.columns.txt (or NAME.vocab.txt) beside the matrix, if they
           exist. Labels of the samples are read from NAME.labels.txt.
         - svmlight: ``zero_based`` and ``n_features``, as in scikit-learn's `load_svmlight_file`.
-        - 10x, 10x-h5: ``feature_names``, "name" (default) or "id"; ``feature_type``, the type of
-          features to read, such as "Antibody Capture", or "all". By default it is "Gene
-          Expression" where the file has several types.
+        - 10x, 10x-h5, h5ad: ``feature_type``, the type of features to read, such as "Antibody
+          Capture", or "all". By default it is "Gene Expression" where the file has several types.
+        - 10x, 10x-h5: ``feature_names``, "name" (default) or "id".
         - h5ad: ``labels``, the column of ``obs`` to take as labels.
         - csv, tsv, parquet: ``layout``, "table" or "triplets"; by default a file of three columns
           holds triplets if the second has no numbers, or if the third is called "count" or

@@ -9,6 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from klnmf.data.matrix_checks import native_numbers
+from klnmf.readers.feature_types import FEATURE_TYPES, of_type
 from klnmf.readers.format import StreamedFormat
 from klnmf.readers.hdf5_items import Group, StoredArray, check_nonzeros, opened
 from klnmf.readers.streams import Block, CountStream, Outline, compressed_blocks, compressed_stream
@@ -123,6 +124,7 @@ class H5adParts(NamedTuple):
 
     matrix: StoredArray | Compressed
     names: dict[str, Any]  # row_names, column_names, labels, column_ids
+    types: list[str] | None  # of the features
     others: list[str]  # the other matrices of the file, by the layers that read them
 
     @property
@@ -141,11 +143,17 @@ class H5ad(StreamedFormat):
     endings = (".h5ad",)
 
     def stream(
-        self, path: Path, *, layer: str | None = None, labels: str | None = None
+        self,
+        path: Path,
+        *,
+        layer: str | None = None,
+        labels: str | None = None,
+        feature_type: str | None = None,
     ) -> CountStream:
         """Read some rows at a time, and nothing that was not asked for."""
         with h5ad_parts(path, layer, labels) as parts:
-            return stored_stream(parts.matrix, parts.names, parts.hint)
+            cells = stored_stream(parts.matrix, parts.names, parts.hint)
+            return of_type(path, cells, parts.types, feature_type)
 
     def write(self, table: CountTable, path: Path) -> None:
         """Write ``X``, labels as ``label`` of ``obs``, and ids as ``gene_ids`` of ``var``."""
@@ -196,7 +204,13 @@ def h5ad_parts(path: Path, layer: str | None, labels: str | None) -> Iterator[H5
             "labels": None if labels is None else _column(obs, labels),
             "column_ids": _column(var, GENE_IDS) if GENE_IDS in _columns(var) else None,
         }
-        yield H5adParts(_matrix(holder, name, (len(rows), len(columns))), names, others)
+        types = _column(var, FEATURE_TYPES) if FEATURE_TYPES in _columns(var) else None
+        if types is not None and len(types) != len(columns):
+            problem = (
+                f"{FEATURE_TYPES} of var has {len(types):,} values for {len(columns):,} names."
+            )
+            raise ReadError(path, problem)
+        yield H5adParts(_matrix(holder, name, (len(rows), len(columns))), names, types, others)
 
 
 def _matrix(holder: Group, name: str, shape: tuple[int, int]) -> StoredArray | Compressed:

@@ -3,27 +3,18 @@
 Both hold features × cells; what is returned is cells × features.
 """
 
-from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
 
 from klnmf.readers.entries import matrix_market
+from klnmf.readers.feature_types import of_type
 from klnmf.readers.format import StreamedFormat
 from klnmf.readers.hdf5 import compressed, stored_stream
 from klnmf.readers.hdf5_items import Group, opened
-from klnmf.readers.streams import Block, CountStream, Outline, swapped
-from klnmf.readers.table import LOGGER
+from klnmf.readers.streams import CountStream, Outline, swapped
 from klnmf.support.input_files import ReadError, check_number_of_names, text_lines
 from klnmf.support.option_names import option
 
-# What is read by default where a file has several types of features.
-GENES = "Gene Expression"
-ALL_TYPES = "all"
 MATRIX_NAMES = ("matrix.mtx", "matrix.mtx.gz")
 
 
@@ -149,54 +140,13 @@ def _with_features(
         problem = f"must be 'name' or 'id'; got {feature_names!r}."
         raise ValueError(f"{option('feature_names')} {problem}")
     ids = columns.get("id")
-    kept = _features_of_type(path, np.array(columns.get("type", []), dtype=object), feature_type)
     about = {"column_names": columns.get(feature_names, ids), "column_ids": ids}
-    if kept is not None:
-        about = {k: None if v is None else [v[j] for j in kept] for k, v in about.items()}
-
-    def blocks(limit: int) -> Iterator[Block]:
-        if kept is None:
-            yield from cells.blocks(limit)
-            return
-        place = np.full(cells.outline().shape[1], -1)
-        place[kept] = np.arange(len(kept))
-        for rows, features, counts in cells.blocks(limit):
-            chosen = place[features] >= 0
-            yield Block(rows[chosen], place[features[chosen]], counts[chosen])
 
     def outline() -> Outline:
-        (n_cells, n_features), of_cells, dtype = cells.outline()
-        n_kept = n_features if kept is None else len(kept)
-        return Outline((n_cells, n_kept), of_cells | about, dtype)
+        shape, of_cells, dtype = cells.outline()
+        return Outline(shape, of_cells | about, dtype)
 
-    return replace(cells, blocks=blocks, outline=outline)
-
-
-def _features_of_type(
-    path: Path, types: npt.NDArray[Any], wanted: str | None
-) -> npt.NDArray[np.intp] | None:
-    """Positions of the features to keep, None being all; by default those of genes."""
-    there = Counter(types.tolist())
-    if wanted == ALL_TYPES or (wanted is None and len(there) < 2):
-        return None
-    if wanted is None and GENES not in there:
-        message = "%s: features of several types are read together: %s; choose one with %s"
-        LOGGER.warning(message, path, _listed(there), option("feature_type"))
-        return None
-    kept = np.flatnonzero(types == (wanted or GENES))
-    if not kept.size:
-        known = ", ".join(sorted(there)) or "none"
-        raise ReadError(path, f"no feature is of the type {wanted!r}; there are: {known}.")
-    if wanted is None:
-        del there[GENES]
-        way_out = option("feature_type", ALL_TYPES)
-        LOGGER.warning("%s: left out %s; to read them too, add %s", path, _listed(there), way_out)
-    return kept
-
-
-def _listed(types: Counter[str]) -> str:
-    numbers = ((name, f"{n:,} feature{'s' * (n != 1)}") for name, n in sorted(types.items()))
-    return ", ".join(f"{number} of type {name!r}" for name, number in numbers)
+    return of_type(path, replace(cells, outline=outline), columns.get("type"), feature_type)
 
 
 def _needed(matrix: Path, *kinds: str) -> Path:

@@ -61,7 +61,9 @@ def nmf(
         layer of that name: the genes of adata, found by name.
     mask_var : str or array of bool, default=None
         Genes to use: a boolean column of ``adata.var``, such as "highly_variable", or one value for
-        each gene. None uses all of them, even if there is a column "highly_variable".
+        each gene. None uses all of them, even if there is a column "highly_variable". If
+        ``adata.var["feature_types"]`` has other types than "Gene Expression", such as antibodies,
+        None leaves them out and says so.
     batch_key : str, default=None
         Column of ``adata.obs`` with the batch of each cell. Each batch then has a profile of its
         own, which makes up the same fraction of the counts of all its cells: what the cells of a

@@ -6,13 +6,15 @@ the key of the fit (`klnmf.tl.fields`), so that tests and refits find the same d
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from klnmf.data.validation import warn_if_transposed
+from klnmf.data.validation import warn_caller, warn_if_transposed
+from klnmf.readers.feature_types import FEATURE_TYPES, GENES, genes_among, listed
 from klnmf.support.array_types import Array
 from klnmf.tl.counts import check_is_anndata, check_raw_counts, read_counts
 
@@ -223,9 +225,15 @@ def _numbers(given: Any, argument: str, frame: Any, where: str, length: int) -> 
 
 
 def _masked_columns(adata: AnnData, mask_var: Any) -> Array | None:
-    """Positions of the genes in the mask; None is all of them."""
+    """Positions of the genes in the mask; None is all features.
+
+    Without a mask, features of other types than genes are left out, as the readers of files do it.
+    """
+    types = [str(kind) for kind in adata.var.get(FEATURE_TYPES, ())]
     if mask_var is None:
-        return None
+        one_type = f"mask_var=adata.var[{FEATURE_TYPES!r}] == ..."
+        all_types = "mask_var=np.ones(adata.n_vars, dtype=bool)"
+        return genes_among(types, "adata", one_type, all_types)
     mask = np.asarray(_values(mask_var, "mask_var", adata.var, "var"))
     if mask.dtype == object and all(isinstance(value, bool | np.bool_) for value in mask.flat):
         mask = mask.astype(bool)  # pandas' booleans
@@ -236,4 +244,13 @@ def _masked_columns(adata: AnnData, mask_var: Any) -> Array | None:
         )
     if not mask.any():
         raise ValueError("mask_var leaves no gene.")
-    return np.flatnonzero(mask)
+    columns = np.flatnonzero(mask)
+    chosen = Counter(types[j] for j in columns if types and isinstance(mask_var, str))
+    if len(chosen) > 1:
+        warn_caller(
+            f"adata.var[{mask_var!r}] holds {listed(chosen)}, which are fitted together. To fit "
+            f"genes alone, pass mask_var=adata.var[{mask_var!r}] & "
+            f"(adata.var[{FEATURE_TYPES!r}] == {GENES!r}).",
+            UserWarning,
+        )
+    return columns
