@@ -206,10 +206,8 @@ def h5ad_parts(path: Path, layer: str | None, labels: str | None) -> Iterator[H5
         }
         types = _column(var, FEATURE_TYPES) if FEATURE_TYPES in _columns(var) else None
         if types is not None and len(types) != len(columns):
-            problem = (
-                f"{FEATURE_TYPES} of var has {len(types):,} values for {len(columns):,} names."
-            )
-            raise ReadError(path, problem)
+            there = f"{len(types):,} {FEATURE_TYPES} for {len(columns):,} features."
+            raise ReadError(path, f"var has {there}")
         yield H5adParts(_matrix(holder, name, (len(rows), len(columns))), names, types, others)
 
 
