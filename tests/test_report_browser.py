@@ -489,6 +489,7 @@ def test_a_phone_shows_all_topics_folded_with_whole_words(driver: Any, tmp_path:
         documents=["administration of the kingdom " * 9] * 120,
         component_names=[f"Administrators, responsibilities {k}" for k in range(24)],
         coherence=np.linspace(-0.1, 0.3, 24),
+        metadata={"office": ["Administration", "responsibilities of all"] * 60},
     )
     page = opened(driver, path, width=390)
     height = page.execute_script("return document.querySelector('#topics').offsetHeight")

@@ -86,7 +86,7 @@ function columnTable(column, topic) {
   const rows = column.groups.map((_, i) => i);
   sortableTable(byId("column-table"), [
     { title: groupTitle(column), value: (i) => (column.ordered ? column.at[i] : column.groups[i]), cell: (i) => named(column.groups[i]) },
-    { title: `${capital(terms.sample)}s`, number: true, value: (i) => column.n[i], cell: (i) => count(column.n[i]) },
+    { title: `${capital(terms.sample)}s`, number: true, wide: true, value: (i) => column.n[i], cell: (i) => count(column.n[i]) },
     { title: "Mean share", number: true, value: (i) => share(column.share, i), cell: (i) => percent(share(column.share, i) / PARTS) },
     { title: "95 % interval", number: true, value: (i) => share(column.lower, i) ?? -1, cell: interval },
   ], rows, column.ordered ? 0 : 2);
