@@ -186,7 +186,7 @@ def view_of(n_rows: int, row_length: int, n_columns: int) -> InMemoryView:
 def test_the_sample_is_rows_of_the_data_with_the_columns_they_use() -> None:
     view = view_of(20_000, 5, 3_000)
     samples = [draw_sample(view, 4, np.random.default_rng(seed)) for seed in (0, 1)]
-    for rows, columns, X in samples:
+    for rows, columns, X, _ in samples:
         assert X.nnz == pytest.approx(SAMPLE_LEAST, rel=1e-3)
         assert (np.diff(rows) > 0).all()
         expected = view.as_csr()[rows].toarray()
@@ -201,7 +201,7 @@ def test_the_sample_is_rows_of_the_data_with_the_columns_they_use() -> None:
 
 def test_a_sample_of_long_rows_leaves_columns_out() -> None:
     view = view_of(120, 20_000, 50_000)
-    rows, columns, X = draw_sample(view, 4, np.random.default_rng(0))
+    rows, columns, X, _ = draw_sample(view, 4, np.random.default_rng(0))
     assert len(rows) == 4 * ROWS_PER_COMPONENT
     assert X.nnz <= 1.2 * SAMPLE_MOST
     np.testing.assert_array_equal(X.toarray(), view.as_csr()[rows].toarray()[:, columns])

@@ -60,7 +60,8 @@ def _with_one_more(problem: Problem, factors: Factors, generator: np.random.Gene
     columns = problem.backend.data.view(1)
     sample = draw_sample(problem.backend.data.view(0), W.shape[1] + 1, generator)
     scales = column_sums(H)
-    found = propose_addition(sample.X, *_sampled(sample, factors, scales), generator, CANDIDATES)
+    parts = (sample.X, *_sampled(sample, factors, scales))
+    found = propose_addition(*parts, generator, CANDIDATES, sample.is_dominant)
     new = np.zeros(len(H))
     if found is None:  # nothing improves the fit, so use the column sums
         new[:] = columns.row_sums / (columns.row_sums.sum() or 1.0)

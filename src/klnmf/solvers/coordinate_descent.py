@@ -224,6 +224,7 @@ def _promising_swaps(problem: Problem, state: State, n_swaps: int) -> list[Swap]
         backend.column_sums(W) * scales,
         generator,
         max(n_swaps, CANDIDATES),
+        sample.is_dominant,
     )
     promising = [swap for swap in swaps[:n_swaps] if swap.is_promising]
     columns = np.zeros((len(promising), H.shape[0]))

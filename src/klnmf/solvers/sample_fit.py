@@ -14,6 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from klnmf.backends.base import SolveRule
+from klnmf.data.dominant_samples import dominant_rows, with_dominant
 from klnmf.data.sparse_data import InMemoryData
 from klnmf.solvers.base import Problem, State
 from klnmf.solvers.loop import MaxIterations, Run, SmallGain
@@ -38,7 +39,7 @@ ROUGH_SOLVE = SolveRule(tolerance=0.01, rounds=4, relaxed=6, cold=True)
 
 
 def drawn_rows(problem: Problem, n_components: int, generator: np.random.Generator) -> Array | None:
-    """Draw the rows of a sample; None where all of X is to be used.
+    """Draw the rows of a sample, dominant ones first; None where all of X is to be used.
 
     Cells that are missing and shares of penalties belong to all rows and columns of X.
     """
@@ -48,6 +49,7 @@ def drawn_rows(problem: Problem, n_components: int, generator: np.random.Generat
         return None
     least, most = n_components * LEAST_NONZEROS, n_components * MOST_NONZEROS
     rows = generator.permutation(np.flatnonzero(np.diff(view.indptr)))
+    rows = with_dominant(rows, dominant_rows(view.row_sums, n_components))
     ends = np.cumsum(np.diff(view.indptr)[rows])
     n_rows = int(np.searchsorted(ends, np.clip(SHARE * view.nnz, least, most))) + 1
     n_rows = max(n_rows, LEAST_ROWS * n_components)

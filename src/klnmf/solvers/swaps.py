@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
+from klnmf.data.dominant_samples import dominant_rows, with_dominant
 from klnmf.data.sparse_data import RowView
 from klnmf.support.array_types import Array
 
@@ -55,15 +56,17 @@ class Sample(NamedTuple):
     rows: Array  # which rows, and
     columns: Array  # which columns of X; the matrix has these alone
     X: sp.csr_array
+    is_dominant: Array  # whether each row is dominant in X, see klnmf.data.dominant_samples
 
 
 def draw_sample(view: RowView, n_components: int, generator: np.random.Generator) -> Sample:
-    """Draw random rows with a limited number of nonzeros in all.
+    """Draw random rows with a limited number of nonzeros in all, and the dominant ones.
 
     There are rows for every component even if rows are long: it is columns that are left out then.
     """
     size = np.clip(SAMPLE_SHARE * view.nnz, SAMPLE_LEAST, SAMPLE_MOST)
-    rows = generator.permutation(view.n_rows)
+    own = dominant_rows(view.row_sums, n_components)
+    rows = with_dominant(generator.permutation(view.n_rows), own)
     ends = np.cumsum(np.diff(view.indptr)[rows])
     n_rows = max(int(np.searchsorted(ends, size)) + 1, ROWS_PER_COMPONENT * n_components)
     rows = np.sort(rows[:n_rows])
@@ -80,7 +83,7 @@ def draw_sample(view: RowView, n_components: int, generator: np.random.Generator
         (values[kept], numbers[indices[kept]], ends_of_kept[indptr]),
         shape=(len(rows), len(columns)),
     )
-    return Sample(rows, columns, X)
+    return Sample(rows, columns, X, np.isin(rows, own))
 
 
 def propose_swaps(
@@ -90,12 +93,13 @@ def propose_swaps(
     masses: Array,
     generator: np.random.Generator,
     n_candidates: int = CANDIDATES,
+    is_dominant: Array | bool = False,
 ) -> list[Swap]:
     """Return swaps to try, the best first; none if there is nothing to merge or to gain.
 
     They merge the same pair, and differ in the new component. W and H are the rows of the factors
     that belong to the sample X, in float64, scaled so that the columns of the whole H sum to 1;
-    ``masses`` are the column sums of the whole W.
+    ``masses`` are the column sums of the whole W. ``is_dominant`` is that of a `Sample`.
     """
     sample = _covered(X, W, H)
     if sample is None or W.shape[1] < 2:
@@ -106,13 +110,18 @@ def propose_swaps(
     pair, shares, loss = merge
     return [
         Swap(pair, shares, column, loss, gain)
-        for gain, column in _additions(sample, generator, n_candidates)
+        for gain, column in _additions(sample, generator, n_candidates, is_dominant)
         if gain > 0
     ]
 
 
 def propose_addition(
-    X: sp.csr_array, W: Array, H: Array, generator: np.random.Generator, n_candidates: int
+    X: sp.csr_array,
+    W: Array,
+    H: Array,
+    generator: np.random.Generator,
+    n_candidates: int,
+    is_dominant: Array | bool = False,
 ) -> Array | None:
     """Column of H, summing to 1, of the component that gains most next to all the old ones.
 
@@ -123,7 +132,7 @@ def propose_addition(
     sample = _covered(X, W, H)
     if sample is None:
         return None
-    additions = _additions(sample, generator, n_candidates)
+    additions = _additions(sample, generator, n_candidates, is_dominant)
     return additions[0][1] if additions else None
 
 
@@ -212,12 +221,17 @@ def _products(F: Array) -> Array:
 
 
 def _additions(
-    sample: _Nonzeros, generator: np.random.Generator, n_candidates: int
+    sample: _Nonzeros,
+    generator: np.random.Generator,
+    n_candidates: int,
+    is_dominant: Array | bool,
 ) -> list[tuple[float, Array]]:
     """Gains of components u hᵀ, Σ h = 1, next to the old ones, which do not change; best first.
 
     They maximise Σ v log(1 + u h / y) − Σ u by multiplicative updates, from the profiles of a few
-    rows, drawn in proportion to their misfit Σ v log(v / y). None if there is no misfit.
+    rows, drawn in proportion to their misfit Σ v log(v / y), none twice. None if there is no
+    misfit. A dominant row would make every h its own profile, which it has already: it has u = 0,
+    unless it was drawn.
     """
     v, y = sample.v, sample.y
     ratios = np.empty_like(v)
@@ -228,11 +242,16 @@ def _additions(
     if not misfit.sum() > 0:
         return []
     ratios[:] = v
-    totals, margins = by_rows.sum(axis=1), by_rows.sum(axis=0) / v.sum()
+    totals = by_rows.sum(axis=1)
+    starts = np.where(is_dominant, 0.0, 0.1 * totals)
+    ratios[np.repeat(starts == 0, sample.lengths)] = 0.0
+    margins = by_rows.sum(axis=0) / ratios.sum()
     found = []
-    for row in generator.choice(len(misfit), size=n_candidates, p=misfit / misfit.sum()):
+    chances, n_drawn = misfit / misfit.sum(), min(n_candidates, np.count_nonzero(misfit))
+    for row in generator.choice(len(misfit), size=n_drawn, p=chances, replace=False):
         own = slice(sample.indptr[row], sample.indptr[row + 1])
-        u, h = 0.1 * totals, 0.1 * margins
+        u, h = starts.copy(), 0.1 * margins
+        u[row] = 0.1 * totals[row]
         h[sample.columns[own]] += 0.9 * v[own] / totals[row]
         for _ in range(UPDATES):
             np.divide(v, y + sample.outer(u, h), out=ratios)

@@ -14,6 +14,7 @@ from threadpoolctl import threadpool_limits
 from klnmf.backends.cpu import column_sums
 from klnmf.constraints.constraints import Constraints
 from klnmf.constraints.explained_cells import unexplained_cells
+from klnmf.data.dominant_samples import dominant_rows
 from klnmf.data.sparse_data import CountData, RowView
 from klnmf.objective import Penalties
 from klnmf.starts.sample_groups import group_means, shares_of_rows
@@ -133,18 +134,31 @@ def sample_start(
 
     They differ from the first iteration on, unlike components of pure noise. The samples of an
     average are similar to each other if X has many, and random otherwise. Every entry of a nonempty
-    row or column is positive.
+    row or column is positive. A dominant sample has a component of its own, the last ones, and no
+    part in the others.
     """
     by_rows, columns = data.view(0), data.view(1)
     nonempty = np.flatnonzero(by_rows.row_sums > 0)
     if len(nonempty) == 0:
         return random_start(data, n_components, generator)
     W = _noise(by_rows, n_components, generator, data.dtype)
-    H = group_means(by_rows, nonempty, n_components, generator)
+    own = dominant_rows(by_rows.row_sums, n_components)
+    nonempty = np.setdiff1d(nonempty, own, assume_unique=True)
+    n_others = n_components - len(own)
+    H = group_means(by_rows, nonempty, n_others, generator)
     if H is None:
-        H = _means_of_few(by_rows, nonempty, n_components, generator)
+        H = _means_of_few(by_rows, nonempty, n_others, generator)
+    sums, total = columns.row_sums, data.total
+    if len(own):
+        profiles = shares_of_rows(by_rows, own).T
+        H = np.hstack([H, profiles.toarray()])
+        # In the margins each of them counts as much as another sample on average.
+        mean = by_rows.row_sums[nonempty].mean()
+        sums = np.maximum(sums - profiles @ by_rows.row_sums[own], 0.0)
+        sums += profiles @ np.full(len(own), mean)
+        total = sums.sum()
     # Columns that sum to 1; in place and some rows at a time, which stay in the cache.
-    margins = (MARGIN_SHARE / data.total * columns.row_sums).astype(data.dtype)
+    margins = (MARGIN_SHARE / total * sums).astype(data.dtype)
     for start in range(0, len(H), ROWS_AT_ONCE):
         some = slice(start, start + ROWS_AT_ONCE)
         H[some] *= data.dtype.type(1 - MARGIN_SHARE)
@@ -162,7 +176,9 @@ def _means_of_few(
     """Mean shares of the features (rows) in a few random samples for each component."""
     # Few samples: fewer of them each, so that the components still differ.
     size = int(np.clip(len(nonempty) // (2 * n_components), 1, SAMPLES_PER_COMPONENT))
-    chosen = generator.choice(nonempty, size=(n_components, size))
+    # A sample that is a component by itself is not to be another one as well.
+    is_again = size > 1 or n_components > len(nonempty)
+    chosen = generator.choice(nonempty, size=(n_components, size), replace=is_again)
     used, places = np.unique(chosen.ravel(), return_inverse=True)
     shares = shares_of_rows(view, used)
     weights = np.full(chosen.size, 1 / size, dtype=shares.dtype)
