@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klnmf import KLNMF
+from klnmf import KLNMF, DominantSamplesWarning, MiniBatchKLNMF, TopicModel, capped_weights
+from klnmf.cli import main
 from klnmf.data.dominant_samples import dominant_rows
 from klnmf.data.sparse_data import InMemoryData
+from klnmf.model_selection import consensus
 from klnmf.simulate import simulate_counts
 from klnmf.solvers.swaps import draw_sample, propose_addition
 from klnmf.starts.initialization import sample_start
@@ -38,7 +43,9 @@ DOMINATED = with_dominant(0.9)
 
 def fitted(X: sp.csr_array, n_components: int = N_TOPICS + 1, **options: Any) -> tuple[KLNMF, Any]:
     model = KLNMF(n_components, n_threads=1, **options)
-    return model, model.fit_transform(X)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DominantSamplesWarning)
+        return model, model.fit_transform(X)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -89,9 +96,7 @@ def test_samples_of_rows_have_it_and_new_components_are_not_drawn_to_it() -> Non
     assert overlap[0] < overlap[1]
 
 
-@given(
-    sums=st.lists(st.floats(0, 1e15), min_size=1, max_size=60), n_components=st.integers(1, 20)
-)
+@given(sums=st.lists(st.floats(0, 1e15), min_size=1, max_size=60), n_components=st.integers(1, 20))
 def test_dominant_rows_are_few_and_the_same_in_any_unit(
     sums: list[float], n_components: int
 ) -> None:
@@ -101,3 +106,61 @@ def test_dominant_rows_are_few_and_the_same_in_any_unit(
     assert len(rows) <= np.count_nonzero(row_sums) / 5
     assert (row_sums[rows] * n_components > row_sums.sum() * (1 - 1e-12)).all()
     np.testing.assert_array_equal(rows, dominant_rows(row_sums * 4.0, n_components))
+
+
+# ---- the warning ---------------------------------------------------------------------------------
+
+
+def test_a_fit_says_which_sample_it_is_how_much_it_holds_and_what_to_do() -> None:
+    X = with_dominant(0.4, place=7)
+    with pytest.warns(DominantSamplesWarning) as caught:
+        KLNMF(3, max_iter=1, tol=1.0).fit(X)
+    assert str(caught[0].message) == (
+        "Much of all counts is in 1 of 401 samples: 40 % in row 7. With n_components=3, a "
+        "component has 33 % on average, so such a sample can take one for itself. If that is not "
+        "wanted, split it into parts, or limit its influence with sample_weight (see "
+        "klnmf.capped_weights)."
+    )
+    named = pd.DataFrame(X.toarray(), index=[f"letter {i}" for i in range(401)])
+    with pytest.warns(DominantSamplesWarning, match=r"40 % in row 7 \('letter 7'\)"):
+        KLNMF(3, max_iter=1, tol=1.0).fit(named.rename(columns=str))
+    with pytest.warns(DominantSamplesWarning, match="row 7"):
+        MiniBatchKLNMF(3).fit(X)
+    with pytest.warns(DominantSamplesWarning, match="row 7"):
+        consensus(X, 3, n_runs=2, n_null_runs=0, density_threshold=2.0)
+
+
+def test_there_is_no_warning_where_no_sample_can_take_a_component() -> None:
+    X = with_dominant(0.4)
+    KLNMF(2, random_state=0).fit(X)  # a component has 50 % on average
+    KLNMF(3, random_state=0).fit(X, sample_weight=capped_weights(X))
+    # Six samples: 40 % of all counts are less than five times the mean.
+    KLNMF(3, random_state=0).fit(np.vstack([np.full((5, 8), 3), np.full((1, 8), 10)]))
+
+
+def test_a_topic_model_names_the_document_and_its_own_arguments() -> None:
+    generator = np.random.default_rng(0)
+    words = [f"word{k}" for k in range(60)]
+    texts = [" ".join(generator.choice(words, 20)) for _ in range(80)] + ["word1 word2 " * 1000]
+    for seeds in (None, {"first": ["word3", "word4"]}):
+        with pytest.warns(DominantSamplesWarning) as caught:
+            TopicModel(4, seed_words=seeds, random_state=0).fit(texts)
+        (message,) = [str(w.message) for w in caught if w.category is DominantSamplesWarning]
+        assert "56 % in row 80 ('document 80'). With n_topics=4, " in message
+        assert message.endswith("split it into parts.")  # there are no weights to pass
+
+
+def test_the_command_names_the_sample_and_its_options(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = tmp_path / "counts.csv"
+    names = [f"letter {i}" for i in range(401)]
+    pd.DataFrame(with_dominant(0.4).toarray(), index=names).to_csv(table)
+    model = str(tmp_path / "model.klnmf")
+    for command in (["fit", "--max-iter", "1"], ["consensus", "--runs", "4", "--null-runs", "0"]):
+        main([command[0], str(table), "-r", "3", "-o", model, *command[1:]])
+        said = capsys.readouterr().err
+        assert said.count("Much of all counts") == 1
+        assert "40 % in row 400 ('letter 400'). With --n-components 3" in said
+        assert "with --sample-weight (see klnmf.capped_weights)" in said
+        Path(model).unlink()

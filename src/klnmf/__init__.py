@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from klnmf.constraints.sample_weights import capped_weights
+    from klnmf.data.dominant_samples import DominantSamplesWarning
     from klnmf.data.not_counts import NotCountsWarning
     from klnmf.data.on_disk.matrix import open_matrix
     from klnmf.data.validation import (
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "KLNMF",
+    "DominantSamplesWarning",
     "EmptySamplesWarning",
     "ManyComponentsWarning",
     "MiniBatchKLNMF",
@@ -46,6 +48,7 @@ __all__ = [
 # Where the names are. They and the modules are imported when they are first asked for: the command
 # line imports this package too, and its --help should not wait for scikit-learn.
 _HOMES = {
+    "DominantSamplesWarning": "klnmf.data.dominant_samples",
     "EmptySamplesWarning": "klnmf.data.validation",
     "KLNMF": "klnmf.estimators.kl_nmf",
     "ManyComponentsWarning": "klnmf.data.validation",

@@ -55,13 +55,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run, print, save a model. An interrupted command is continued."""
     from klnmf.cli.data import read_data
+    from klnmf.constraints.names import named_samples
     from klnmf.model_selection import consensus
 
     files = checked_files(args, MODEL, ".consensus.klnmf")
     known = read_numbers(args)
     table = read_data(args)
     try:
-        with search_options(args, files, line_of_run) as options:
+        with named_samples(table.row_names), search_options(args, files, line_of_run) as options:
             found = consensus(
                 table.X,
                 args.n_components,
@@ -102,6 +103,7 @@ def _model(
     args: argparse.Namespace, X: Any, found: Consensus, known: dict[str, Any]
 ) -> tuple[Any, Any]:
     """Model and W: the medians, or the optimum that a fit reaches from them."""
+    from klnmf.data.dominant_samples import DominantSamplesWarning
     from klnmf.data.not_counts import NotCountsWarning
     from klnmf.estimators.kl_nmf import KLNMF
     from klnmf.estimators.run_options import RunOptions
@@ -117,7 +119,8 @@ def _model(
         run=run,
     )
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", NotCountsWarning)  # the runs have warned
+        for known_by_now in (NotCountsWarning, DominantSamplesWarning):  # the runs have warned
+            warnings.simplefilter("ignore", known_by_now)
         return model, model.fit_transform(X, H=found.components, **of_fit)
 
 

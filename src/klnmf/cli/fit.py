@@ -93,6 +93,7 @@ def _add_checkpoint_options(group: argparse._ArgumentGroup) -> None:
 def run(args: argparse.Namespace) -> int:
     """Read, fit, save. The checkpoint is removed once the model is written."""
     from klnmf.cli.data import open_data
+    from klnmf.constraints.names import named_samples
     from klnmf.estimators.kl_nmf import KLNMF
     from klnmf.estimators.run_options import RunOptions
 
@@ -117,7 +118,8 @@ def run(args: argparse.Namespace) -> int:
         ),
     )
     try:
-        W = model.fit_transform(table.X, **known)
+        with named_samples(table.row_names):
+            W = model.fit_transform(table.X, **known)
     except KeyboardInterrupt:
         after = f" after {model.n_iter_} iterations" if hasattr(model, "n_iter_") else ""
         return interrupted(checkpoint, after, "--resume")

@@ -1,5 +1,8 @@
 """Names of features and samples: constraints on features are reordered, samples must agree."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 # Constraints with a row, or an entry, for each sample.
@@ -19,9 +22,23 @@ def names_seen_in_fit(model: Any) -> Any:
     return getattr(model, "feature_names_in_", None)
 
 
+_NAMES: ContextVar[Any] = ContextVar("names of samples", default=None)
+
+
+@contextmanager
+def named_samples(names: Any) -> Iterator[None]:
+    """Name the rows of an X that has no names itself, in the messages of one fit."""
+    token = _NAMES.set(names)
+    try:
+        yield
+    finally:
+        _NAMES.reset(token)
+
+
 def sample_names_of(X: Any) -> Any:
-    """Names of the rows of a DataFrame or an OnDiskMatrix; None where these are not strings."""
+    """Names of the rows of X, for messages; None where there are none, or not all are strings."""
     names = getattr(X, "row_names", None)
+    names = _NAMES.get() if names is None else names
     if hasattr(X, "iloc") and len(X) and all(isinstance(label, str) for label in X.index):
         names = X.index
     return names

@@ -9,16 +9,20 @@ from typing import Any
 
 import numpy as np
 
-from klnmf.data.validation import warn_caller
+from klnmf.data.validation import EXAMPLES, row_called, warn_caller
 from klnmf.support.array_types import Array
-from klnmf.support.option_names import option
+from klnmf.support.option_names import option, options_in_use
+from klnmf.support.percentages import percentage
 
 # Among few samples, some have more counts than a component on average: that alone is nothing odd.
 _TIMES_MEAN = 5.0
 
 
 class DominantSamplesWarning(UserWarning):
-    """A sample holds more of all counts than a component does on average."""
+    """A sample holds more of all counts than a component does on average.
+
+    ``warnings.simplefilter("ignore", klnmf.DominantSamplesWarning)`` turns it off.
+    """
 
 
 def dominant_rows(row_sums: Array, n_components: int) -> Array:
@@ -31,7 +35,7 @@ def dominant_rows(row_sums: Array, n_components: int) -> Array:
     >>> dominant_rows(np.array([10.0] * 50 + [200.0]), 3)
     array([], dtype=int64)
     """
-    n_filled = np.count_nonzero(row_sums)
+    n_filled = int(np.count_nonzero(row_sums))
     share = max(1.0 / n_components, _TIMES_MEAN / max(n_filled, 1))
     return np.flatnonzero(row_sums > share * row_sums.sum())
 
@@ -42,11 +46,28 @@ def with_dominant(rows: Array, own: Array) -> Array:
 
 
 def warn_of_dominant_samples(row_sums: Array, n_components: int, names: Any = None) -> None:
-    """Warn of samples that can take a component each; ``row_sums`` are those of weighted counts."""
+    """Warn of samples that can take a component each; weights are part of ``row_sums``.
+
+    Some callers have no weights: for them splitting is the only advice.
+    """
     rows = dominant_rows(row_sums, n_components)
     if not len(rows):
         return
     rows = rows[np.argsort(-row_sums[rows], kind="stable")]
     shares = row_sums[rows] / row_sums.sum()
-    each, it, them = ("sample holds", "it", "its") if len(rows) == 1 else ("samples hold", "them", "their")
-    warn_caller("", DominantSamplesWarning)
+    listed = ", ".join(
+        f"{percentage(share)} in row {row_called(row, names)}"
+        for row, share in zip(rows[:EXAMPLES].tolist(), shares.tolist(), strict=False)
+    )
+    more = ", ..." if len(rows) > EXAMPLES else ""
+    weights = "".join(
+        f", or limit its influence with {spelled} (see klnmf.capped_weights)"
+        for spelled in options_in_use(["sample_weight"])
+    )
+    warn_caller(
+        f"Much of all counts is in {len(rows)} of {len(row_sums):,} samples: {listed}{more}. With "
+        f"{option('n_components', n_components)}, a component has "
+        f"{percentage(1 / n_components)} on average, so such a sample can take one for itself. If "
+        f"that is not wanted, split it into parts{weights}.",
+        DominantSamplesWarning,
+    )

@@ -197,6 +197,11 @@ def warn_of_empty_samples(is_empty: Array, names: Any = None) -> None:
         warn_caller(message, EmptySamplesWarning)
 
 
+def row_called(row: int, names: Any) -> str:
+    """Return the number of a sample, with its name if there are names."""
+    return f"{row}" if names is None else f"{row} ({names[row]!r})"
+
+
 def empty_samples_message(
     is_empty: Array, names: Any = None, lack: str = "no counts"
 ) -> str | None:
@@ -208,9 +213,7 @@ def empty_samples_message(
     rows = np.flatnonzero(is_empty)
     if not len(rows):
         return None
-    shown = [
-        f"{row}" if names is None else f"{row} ({names[row]!r})" for row in rows[:EXAMPLES].tolist()
-    ]
+    shown = [row_called(row, names) for row in rows[:EXAMPLES].tolist()]
     listed = ", ".join(shown) + (", ..." if len(rows) > EXAMPLES else "")
     of_all = f"{len(rows):,} of {len(is_empty):,} samples"
     if len(rows) == 1:

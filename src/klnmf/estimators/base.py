@@ -245,7 +245,7 @@ class FactorModel(TakesCounts, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         return Problem(backend, penalties)
 
     def _row_solve(self) -> RowSolve:
-        # Tighter than the fit, so that fit + transform and fit_transform agree to its tolerance.
+        # Tighter than the fit: fit + transform and fit_transform agree where one solution is best.
         return RowSolve(tolerance=min(1e-5, max(0.01 * self.tol, 1e-7)))
 
     def _transformed(self, data: CountData, given: Any) -> Array:

@@ -10,17 +10,17 @@ from klnmf.backends.cpu import effective_threads
 from klnmf.constraints.checks import missing_cells
 from klnmf.constraints.constraints import Constraints
 from klnmf.constraints.names import names_seen_in_fit, sample_names_of
+from klnmf.data.dominant_samples import warn_of_dominant_samples
 from klnmf.data.matrix_checks import is_dask_array
 from klnmf.data.not_counts import warn_if_not_counts
 from klnmf.data.on_disk.matrix import OnDiskMatrix
-from klnmf.data.sparse_data import CountData, FitInput, InMemoryData, view_of
+from klnmf.data.sparse_data import CountData, FitInput, InMemoryData, RowView, view_of
 from klnmf.data.validation import (
     check_counts,
     warn_of_empty_samples,
     warn_of_many_components,
     working_dtype,
 )
-from klnmf.support.array_types import Array
 from klnmf.support.option_names import option
 
 
@@ -95,14 +95,19 @@ class TakesCounts:
             warn_if_not_counts(X.data.view(0))
         return X.data
 
-    def _warn_of_data(
-        self, X: Any, indptr: Array, shape: tuple[int, int], constraints: Constraints | None = None
-    ) -> None:
-        """Warn of data that a fit takes but few people want; X is for the names of samples."""
-        n_learned, is_empty = self.n_components, np.diff(indptr) == 0
-        if constraints is not None:
-            n_learned = int((~(constraints.is_frozen(0) | constraints.is_frozen(1))).sum())
-            if constraints.sample_weight is not None:
-                is_empty &= constraints.sample_weight > 0
-        warn_of_many_components(n_learned, shape)
-        warn_of_empty_samples(is_empty, sample_names_of(X))
+
+def warn_of_data(X: Any, seen: RowView, n_components: int, constraints: Constraints | None) -> None:
+    """Warn of data that a fit takes but few people want.
+
+    ``seen`` is X as the solver sees it, with weights and without missing cells; X itself is for the
+    names of its samples.
+    """
+    n_learned, is_empty, names = n_components, np.diff(seen.indptr) == 0, sample_names_of(X)
+    if constraints is not None:
+        n_learned = int((~(constraints.is_frozen(0) | constraints.is_frozen(1))).sum())
+        if constraints.sample_weight is not None:
+            is_empty &= constraints.sample_weight > 0
+    warn_of_many_components(n_learned, (seen.n_rows, seen.n_columns))
+    warn_of_empty_samples(is_empty, names)
+    if n_learned:
+        warn_of_dominant_samples(seen.row_sums, n_components, names)

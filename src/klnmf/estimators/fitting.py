@@ -20,6 +20,7 @@ from klnmf.constraints.names import check_sample_order, names_seen_in_fit
 from klnmf.data.matrix_checks import is_dask_array
 from klnmf.data.sparse_data import CountData, FindConstraints
 from klnmf.data.validation import warn_caller
+from klnmf.estimators.counts_input import warn_of_data
 from klnmf.estimators.run_options import RunOptions, checked_run_options
 from klnmf.saved.checkpoints import Checkpoint, fit_identity, should_resume
 from klnmf.solvers import Solver, make_solver
@@ -85,7 +86,7 @@ def _fit(
             check_explained(constraints, seen)
         if constraints is None or not (constraints.is_frozen(0) | constraints.is_frozen(1)).all():
             warn_if_one_sided(problem.penalties)  # a component that is free can be rescaled
-        model._warn_of_data(X, seen.view(0).indptr, seen.shape, constraints)
+        warn_of_data(X, seen.view(0), model.n_components, constraints)
         run, solution = _run(model, options, problem, solver, W, H)
         W = _downloaded(X, run, solution.factors[0]) if wants_W else None
     if W is None:

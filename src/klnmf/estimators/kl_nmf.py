@@ -288,6 +288,9 @@ class KLNMF(SavedToFiles, FittedModel):
             If as many components are learned as there are samples or features.
         klnmf.EmptySamplesWarning
             If samples have no counts.
+        klnmf.DominantSamplesWarning
+            If a sample holds more of all counts than a component does on average, 1/r, and more
+            than five times the mean.
         klnmf.NotCountsWarning
             If X looks like counts that were transformed: tf-idf weights, CPM, logarithms.
 
@@ -329,8 +332,9 @@ class KLNMF(SavedToFiles, FittedModel):
         Returns
         -------
         ndarray or CSR array of shape (n_samples, n_components)
-            W, as ``transform`` returns it. For a Dask array, a Dask array with blocks of the same
-            rows, on the workers of your cluster, or in this process if the fit started a cluster.
+            W, solved for as by ``transform``, which returns the same W where only one is best
+            (docs/maths.md). For a Dask array, a Dask array with blocks of the same rows, on the
+            workers of your cluster, or in this process if the fit started a cluster.
         """
         check_arguments(constraints, "fit_transform", FIT_ARGUMENTS)
         return fit_model(self, X, W, H, constraints, wants_W=True)

@@ -19,6 +19,7 @@ from klnmf.data.sparse_data import InMemoryData, counts_checksum, view_of
 from klnmf.data.validation import check_counts, warn_of_many_components
 from klnmf.estimators.arguments import check_arguments
 from klnmf.estimators.base import FIT_ARGUMENTS, FLOAT_FROM_ZERO, MOST_COMPONENTS, FactorModel
+from klnmf.estimators.counts_input import warn_of_data
 from klnmf.solvers.online import Batch, OnlineMemory
 from klnmf.support.array_types import Array
 
@@ -280,7 +281,7 @@ class MiniBatchKLNMF(FactorModel):
         counts = self._weighted(X, unweighted, constraints, "fit")
         weight = self._weights_of_samples(unweighted, constraints)
         known = Constraints(counts.shape, self.n_components, sample_weight=weight)
-        self._warn_of_data(X, counts.indptr, counts.shape, known)
+        warn_of_data(X, view_of(counts), self.n_components, known)
         is_weighted = counts is not unweighted
         checksum = InMemoryData(counts).sums_checksum if is_weighted else counts_checksum(counts)
         started = time.perf_counter()

@@ -13,16 +13,12 @@ from klnmf.backends import make_backend
 from klnmf.backends.cpu import effective_threads
 from klnmf.constraints.checks import check_constraints, missing_cells
 from klnmf.constraints.constraints import Constraints
-from klnmf.constraints.names import check_sample_order, feature_names_of, sample_names_of
+from klnmf.constraints.names import check_sample_order, feature_names_of
 from klnmf.data.not_counts import warn_if_not_counts
-from klnmf.data.sparse_data import InMemoryData, view_of
-from klnmf.data.validation import (
-    check_counts,
-    is_integer_valued,
-    warn_of_empty_samples,
-    warn_of_many_components,
-)
+from klnmf.data.sparse_data import InMemoryData, RowView, view_of
+from klnmf.data.validation import check_counts, is_integer_valued
 from klnmf.estimators.arguments import check_arguments
+from klnmf.estimators.counts_input import warn_of_data
 from klnmf.model_selection.checkpoints import Fit, Runs, RunsFile
 from klnmf.model_selection.consensus_groups import Figures, grouped
 from klnmf.model_selection.consensus_null import null_counts
@@ -257,15 +253,12 @@ def _checked_data(
         given = given | {"missing": missing}
     counts = check_counts(X, dtype=dtype, name="consensus", takes_missing=True, missing=missing)
     known = check_constraints(given, counts.shape, n_components, counts.dtype, feature_names_of(X))
-    seen = InMemoryData(counts).with_constraints(lambda *_: known) if known else None
-    indptr = counts.indptr if seen is None else seen.view(0).indptr
-    if indptr[-1] == 0:
+    seen: RowView = view_of(counts)
+    if known is not None:
+        seen = InMemoryData(counts).with_constraints(lambda *_: known).view(0)
+    if seen.nnz == 0:
         raise ValueError("All values of X are zero, so there are no components to find.")
-    warn_of_many_components(n_components, counts.shape)
-    is_empty = np.diff(indptr) == 0
-    if known is not None and known.sample_weight is not None:
-        is_empty &= known.sample_weight > 0
-    warn_of_empty_samples(is_empty, sample_names_of(X))
+    warn_of_data(X, seen, n_components, known)
     warn_if_not_counts(view_of(counts))
     return counts, known
 

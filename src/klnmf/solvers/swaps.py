@@ -245,9 +245,9 @@ def _additions(
     totals = by_rows.sum(axis=1)
     starts = np.where(is_dominant, 0.0, 0.1 * totals)
     ratios[np.repeat(starts == 0, sample.lengths)] = 0.0
-    margins = by_rows.sum(axis=0) / ratios.sum()
+    margins = by_rows.sum(axis=0) / (ratios.sum() or 1.0)
     found = []
-    chances, n_drawn = misfit / misfit.sum(), min(n_candidates, np.count_nonzero(misfit))
+    chances, n_drawn = misfit / misfit.sum(), min(n_candidates, int(np.count_nonzero(misfit)))
     for row in generator.choice(len(misfit), size=n_drawn, p=chances, replace=False):
         own = slice(sample.indptr[row], sample.indptr[row + 1])
         u, h = starts.copy(), 0.1 * margins

@@ -11,10 +11,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.base import clone
 
+from klnmf.constraints.names import named_samples
+from klnmf.data.dominant_samples import DominantSamplesWarning
 from klnmf.data.validation import EmptySamplesWarning, warn_of_empty_samples
 from klnmf.estimators.kl_nmf import KLNMF
 from klnmf.model_selection import RankSelection, select_rank
 from klnmf.support.number_checks import checked_whole
+from klnmf.support.option_names import spelled_by
 from klnmf.support.percentages import percentage
 from klnmf.topic_model.seeds import found_seeds, lists_of_seeds, seeded_start, seeded_zeros
 from klnmf.topic_model.words import reading_of
@@ -37,8 +40,8 @@ def fitted_model(model: Any, X: Any, words: Sequence[str], documents: Sequence[s
     base = settings_of(model)
     seeds = found_seeds(model.seed_words, words)
     warn_of_empty_samples(np.diff(X.indptr) == 0, np.array(documents, dtype=object))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", EmptySamplesWarning)  # by name, above
+    with warnings.catch_warnings(), named_samples(documents), spelled_by(_own_name):
+        warnings.simplefilter("ignore", EmptySamplesWarning)  # above
         selection = _selection(model, base, X)
         n_topics = model.n_topics if selection is None else selection.best_rank
         n_topics = checked_whole("n_topics", n_topics)
@@ -53,7 +56,9 @@ def fitted_model(model: Any, X: Any, words: Sequence[str], documents: Sequence[s
                 f"n_topics={n_topics} must be more than the {len(seeds.words)} topics of "
                 "seed_words: other words need a topic too."
             )
-        free = clone(base).set_params(n_components=n_free).fit(X)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DominantSamplesWarning)  # the fit of all topics warns
+            free = clone(base).set_params(n_components=n_free).fit(X)
         start = seeded_start(seeds, X, dense(free.components_))
         nmf = base.set_params(
             n_components=len(start), zero_components=seeded_zeros(seeds, X, len(start))
@@ -72,6 +77,14 @@ def check_parameters(model: Any) -> None:
             checked_whole("n_topics", number)
     if model.seed_words is not None:
         lists_of_seeds(model.seed_words)
+
+
+def _own_name(name: str, value: tuple[Any, ...]) -> str | None:
+    """Name an argument of `KLNMF` as one of `TopicModel`, which has no weights of documents."""
+    if name == "sample_weight":
+        return None
+    name = "n_topics" if name == "n_components" else name
+    return f"{name}={value[0]!r}" if value else name
 
 
 def settings_of(model: Any) -> KLNMF:
