@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -43,9 +42,7 @@ DOMINATED = with_dominant(0.9)
 
 def fitted(X: sp.csr_array, n_components: int = N_TOPICS + 1, **options: Any) -> tuple[KLNMF, Any]:
     model = KLNMF(n_components, n_threads=1, **options)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DominantSamplesWarning)
-        return model, model.fit_transform(X)
+    return model, model.fit_transform(X)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -130,6 +127,7 @@ def test_a_fit_says_which_sample_it_is_how_much_it_holds_and_what_to_do() -> Non
         consensus(X, 3, n_runs=2, n_null_runs=0, density_threshold=2.0)
 
 
+@pytest.mark.filterwarnings("error::klnmf.DominantSamplesWarning")
 def test_there_is_no_warning_where_no_sample_can_take_a_component() -> None:
     X = with_dominant(0.4)
     KLNMF(2, random_state=0).fit(X)  # a component has 50 % on average
