@@ -4,23 +4,33 @@
     python -m benchmarks.differences --only planted --repeats 4 --jobs 2
     python -m benchmarks.differences --only boundary     # one-sided tests, W known
     python -m benchmarks.differences --only noise        # components of noise, and split counts
+    python -m benchmarks.differences --only real --data DIR --jobs 16   # with pbmc3k.npz
 
 The counts are drawn in NumPy alone. In "planted", components have the same shares of all features
 but their own, of which they have two to 32 times as much; a third of these are in no other
 component. Rates are multiplied by gamma noise of variance α (0: Poisson counts). Rates are means of
 those data sets in which the model has found all components, whose number is in the column "found".
+
+In "real", counts are drawn from a model of real cells with its dispersions (or as Poisson counts),
+and refitted. The truth is that model: its shares are equal nowhere. "permuted" cells are the real
+counts beside amounts of the components that were dealt out to the cells at random, so that all
+shares are equal whatever the noise is. Contradictions are tests whose interval says "larger" at its
+level, and whose p-value does not.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import warnings
 from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from scipy.optimize import linear_sum_assignment
 from sklearn.exceptions import ConvergenceWarning
 
@@ -76,6 +86,7 @@ PLANTED = (
     *(Planted(300, 200, 3, n, alpha) for n in (3000, 300, 100) for alpha in (0.0, 0.1, 0.3, 1.0)),
     *(Planted(300, 500, 5, 500, alpha, 30) for alpha in (0.0, 0.3, 1.0)),
     Planted(400, 800, 10, 300, 0.3, 30),
+    *(Planted(n, 200, 3, 800, alpha, 60) for n in (300, 1500) for alpha in (0.0, 0.3)),
 )
 
 
@@ -134,13 +145,23 @@ def planted_figures(job: tuple[Planted, int, bool, str]) -> dict[str, float]:
             covered = (found.lower <= change) & (change <= found.upper)
             figures["covered, equal"] = covered[equal].mean()
             figures["covered, different"] = covered[differs & np.isfinite(change)].mean()
+            # Equal in components 0 and 1, and more in another one.
+            raised = (
+                (components[1] == components[0])
+                & (components[0] > 0.0)
+                & (np.ptp(components, axis=0) > 1e-12)
+            )
+            figures["raised elsewhere"] = (p[rows == 1][:, raised] < 0.05).mean()
     return figures
 
 
 def measure_planted(args: argparse.Namespace, run: Callable[..., Iterable[Any]]) -> None:
     print(f"Planted differences: means of {args.repeats} data sets, in percent")
-    print("| design | W | noise | nearest | others | pair | above | below | intervals | found |")
-    print("|---|---|---|---|---|---|---|---|---|---|")
+    print(
+        "| design | W | noise | nearest | others | pair | above | below | raised elsewhere "
+        "| intervals | found |"
+    )
+    print("|---|---|---|---|---|---|---|---|---|---|---|")
     kinds = [
         (design, known, noise)
         for design in PLANTED
@@ -159,7 +180,8 @@ def measure_planted(args: argparse.Namespace, run: Callable[..., Iterable[Any]])
         )
         print(
             f"| {design} | {'known' if known else 'fitted'} | {noise} | {rates} | {f['above']:.1f} "
-            f"| {f['below']:.1f} | {f['covered, equal']:.1f} / {f['covered, different']:.1f} "
+            f"| {f['below']:.1f} | {f['raised elsewhere']:.1f} "
+            f"| {f['covered, equal']:.1f} / {f['covered, different']:.1f} "
             f"| {sum(one['found'] for one in drawn_sets):.0f} of {args.repeats} |",
             flush=True,
         )
@@ -264,18 +286,107 @@ def measure_noise(args: argparse.Namespace, run: Callable[..., Iterable[Any]]) -
         print(f"| {counts} | {alpha:g} | {' | '.join(cells)} |", flush=True)
 
 
+# ---- counts of real cells ------------------------------------------------------------------------
+
+
+def real_model(data: str, rank: int) -> tuple[sp.csr_array, np.ndarray, np.ndarray, np.ndarray]:
+    """Counts of the genes that ten cells have, W, components and dispersions of a model."""
+    X = sp.csr_array(sp.load_npz(Path(data) / "pbmc3k.npz"))
+    X = sp.csr_array(X[:, np.flatnonzero((X > 0).sum(axis=0) >= 10)])
+    model = KLNMF(rank, random_state=0, n_threads=1).fit(X)
+    found = dispersion(model, X)
+    return X, model.transform(X).astype(float), model.components_.astype(float), found.by_feature
+
+
+def real_figures(job: tuple[str, int, str, str, int]) -> dict[str, float]:
+    """Rates of one data set: counts of "estimated" or "poisson" noise, or "permuted" amounts."""
+    data, rank, kind, against, seed = job
+    warnings.simplefilter("ignore", ConvergenceWarning)
+    generator = np.random.default_rng([6, seed])
+    X, W, components, alpha = real_model(data, rank)
+    if kind == "permuted":
+        order = generator.permutation(len(W))
+        depth, shares = W.sum(axis=1, keepdims=True), W / W.sum(axis=1, keepdims=True)
+        model = KLNMF.from_components(components)
+        found = differential_features(model, X, against, W=depth * shares[order], n_threads=1)
+        true_change = np.zeros(found.z.shape)
+    else:
+        rates = W @ components
+        if kind == "estimated":
+            size = 1.0 / np.maximum(alpha, 1e-9)
+            rates *= generator.gamma(size, 1.0 / size, rates.shape)
+        X = sp.csr_array(generator.poisson(rates))
+        model = KLNMF(rank, n_threads=1).fit(X, W=W, H=components)  # so that components match
+        between = np.corrcoef(W.T, model.transform(X).T)[:rank, rank:]
+        model.components_ = model.components_[linear_sum_assignment(-between)[1]]
+        found = differential_features(model, X, against, n_threads=1)
+        reference = reference_shares(W, components, "others")
+        if against == "nearest":
+            reference = np.take_along_axis(components, np.maximum(found.reference, 0), axis=0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            true_change = np.log2(components / reference)
+    is_tested = np.isfinite(found.p_value) & ~np.isnan(true_change)
+    is_larger = true_change > 0.0
+    if kind != "permuted" and against == "nearest":
+        is_larger = components > reference_shares(W, components, "nearest")
+    hits, p, above = found.q_value <= FDR, found.p_value, found.lower > 0.0
+    covered = (found.lower <= true_change) & (true_change <= found.upper)
+    is_equal, is_clear = is_tested & (true_change <= 0.0), is_tested & (true_change >= 1.0)
+    is_finite = is_tested & np.isfinite(true_change)
+    is_frequent = is_finite & (W.sum(axis=0)[:, np.newaxis] * components >= 20.0)
+    return {
+        "false": np.sum(hits & ~is_larger) / max(hits.sum(), 1),
+        "power": np.mean(hits[is_clear]) if is_clear.any() else np.nan,
+        "p < .025": np.mean(p[is_equal] < 0.025),
+        "lower > 0": np.mean(above[is_equal]),
+        "covered": np.mean(covered[is_finite]),
+        "covered, 20 counts": np.mean(covered[is_frequent]),
+        "contradictions": np.sum(is_tested & ((above & (p > 0.0251)) | (~above & (p < 0.0249)))),
+    }
+
+
+def measure_real(args: argparse.Namespace, run: Callable[..., Iterable[Any]]) -> None:
+    if args.data is None:
+        print("Real cells: left out, as there is no --data DIR.")
+        return
+    print(f"Counts from models of real cells: means of {args.repeats} data sets, in percent")
+    kinds = [
+        (rank, kind, against)
+        for rank in (5, 8)
+        for kind in ("poisson", "estimated", "permuted")
+        for against in ("nearest", "others")
+    ]
+    jobs = [(args.data, *kind, seed) for kind in kinds for seed in range(args.repeats)]
+    found = list(run(real_figures, jobs))
+    for i, kind in enumerate(kinds):
+        part = found[i * args.repeats : (i + 1) * args.repeats]
+        if i == 0:
+            print(f"| r | noise | against | {' | '.join(part[0])} |")
+            print("|---|---|---|" + "---|" * len(part[0]))
+        means = {name: float(np.mean([one[name] for one in part])) for name in part[0]}
+        cells = [
+            f"{value:.0f}" if name == "contradictions" else f"{100 * value:.1f}"
+            for name, value in means.items()
+        ]
+        print(f"| {' | '.join(map(str, kind))} | {' | '.join(cells)} |", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--only", choices=["planted", "boundary", "noise"], help="one table only")
+    parser.add_argument(
+        "--only", choices=["planted", "boundary", "noise", "real"], help="one table only"
+    )
     parser.add_argument("--repeats", type=int, default=8, help="data sets of each design")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--noises", nargs="+", default=["estimated", "poisson"])
+    parser.add_argument("--data", default=os.environ.get("KLNMF_DATA"), help="folder of pbmc3k.npz")
     args = parser.parse_args()
     with ProcessPoolExecutor(args.jobs) as pool:
         for name, measure in (
             ("planted", measure_planted),
             ("boundary", measure_boundary),
             ("noise", measure_noise),
+            ("real", measure_real),
         ):
             if args.only in (None, name):
                 measure(args, pool.map)

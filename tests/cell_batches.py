@@ -22,7 +22,7 @@ class Batches(NamedTuple):
 
 
 def two_batches(kind: str, seed: int = 0, n_cells: int = 400, n_genes: int = 300) -> Batches:
-    """Draw Poisson counts; batches differ by ambient RNA, or by the efficiency of each gene."""
+    """Draw Poisson counts; batches differ by ambient RNA, efficiency of genes, or not."""
     generator = np.random.default_rng(seed)
     common = generator.gamma(0.5, size=n_genes)
     profiles = common * generator.lognormal(0.0, 0.3, (N_TYPES, n_genes))
@@ -35,7 +35,7 @@ def two_batches(kind: str, seed: int = 0, n_cells: int = 400, n_genes: int = 300
     if kind == "ambient":
         ambient = generator.dirichlet(np.full(n_genes, 0.1), size=2)
         rates = 0.7 * rates + 0.3 * ambient[batch]
-    else:
+    elif kind == "efficiency":
         rates = rates * generator.lognormal(0.0, 0.6, (2, n_genes))[batch]
         rates = rates / rates.sum(axis=1, keepdims=True)
     depths = generator.lognormal(np.log(1200), 0.4, n_cells)

@@ -95,6 +95,22 @@ def test_rank_is_that_of_the_library(tmp_path: Path) -> None:
     assert "nmf_rank" in adata.uns  # a fit does not forget why it has so many programs
 
 
+@pytest.mark.parametrize("against", ["nearest", "others"])
+def test_batches_without_an_effect_leave_the_markers_significant(against: str) -> None:
+    """Profiles of batches can hardly be told from a part that all programs share."""
+    adata = two_batches("none", n_cells=300, n_genes=150).cells
+    n_found = []
+    for batch_key in (None, "batch"):
+        tl.nmf(adata, 4, batch_key=batch_key, n_threads=1, tol=3e-3)
+        tl.differential(adata, against=against)
+        found = tl.result(adata, "nmf_differential")
+        assert found.components.tolist() == [0, 1, 2, 3]
+        assert found.reference.max() < 4
+        n_found.append(int((found.q_value <= 0.05).sum()))
+    assert n_found[0] > 20
+    assert n_found[1] > 0.8 * n_found[0]
+
+
 def test_batches_are_no_programs_in_the_choice_of_their_number() -> None:
     adata = two_batches("ambient", n_cells=200, n_genes=120).cells
     tl.select_rank(adata, range(2, 7), batch_key="batch", n_splits=2, n_jobs=1, early_stop=False)

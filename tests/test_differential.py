@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy.optimize import minimize
 from scipy.stats import false_discovery_control, kstest, norm
 
@@ -18,7 +20,7 @@ from klnmf.uncertainty import (
     differential_features,
     feature_regressions,
 )
-from klnmf.uncertainty.comparison import compared_shares
+from klnmf.uncertainty.comparison import compared_shares, interval
 from klnmf.uncertainty.feature_regressions import Regressions
 
 # Three components with the same shares of 60 features, and ten features of each one's own.
@@ -182,8 +184,56 @@ def test_intervals_of_fold_changes_cover_no_change(model: KLNMF) -> None:
     pair = differential_features(model, X, 1, components=[0], alternative="two-sided", W=W)
     covered = (pair.lower <= 0.0) & (pair.upper >= 0.0)
     assert 0.88 < covered[0, :60].mean() <= 1.0
+    wald = 2 * norm.ppf(0.975) * pair.standard_error
+    assert 0.95 < np.median((pair.upper - pair.lower) / wald) < 1.05
+
+
+@pytest.mark.parametrize("noise", ["estimated", "poisson"])
+@pytest.mark.parametrize("against", ["nearest", "others", 1])
+def test_test_interval_and_shares_of_a_feature_agree(
+    model: KLNMF, against: str | int, noise: Any
+) -> None:
+    """Noise of a gamma variable, and a component that few samples have: rough data."""
+    generator = np.random.default_rng(5)
+    rough_W = W * [1.0, 0.3, 0.05]
+    counts = generator.poisson(rough_W @ COMPONENTS * generator.gamma(0.5, 2.0, (200, 90)))
+    found = differential_features(model, counts, against, W=rough_W, noise=noise)
+    tested = np.isfinite(found.z)
+    quantile = norm.ppf(0.975)
+    np.testing.assert_array_equal(found.lower[tested] > 0, found.z[tested] > quantile)
+    np.testing.assert_array_equal(found.upper[tested] < 0, found.z[tested] < -quantile)
+    np.testing.assert_array_equal(found.p_value[tested], norm.sf(found.z[tested]))
+    assert np.all(found.z[tested] * found.log2_fold_change[tested] >= 0.0)
+    assert np.all(found.lower[tested] <= found.log2_fold_change[tested])
+    assert np.all(found.upper[tested] >= found.log2_fold_change[tested])
     np.testing.assert_allclose(
-        pair.upper - pair.lower, 2 * norm.ppf(0.975) * pair.standard_error, rtol=1e-9
+        found.log2_fold_change[tested],
+        np.log2(found.share[tested] / found.reference_share[tested]),
+        atol=1e-9,
+    )
+
+
+@given(
+    wald=st.floats(-30.0, 30.0),
+    ratio=st.floats(0.0, 20.0),
+    error=st.floats(1e-3, 50.0),
+    q=st.floats(0.1, 5.0),
+)
+def test_intervals_exclude_no_change_if_the_test_does(
+    wald: float, ratio: float, error: float, q: float
+) -> None:
+    change, z = np.array([wald * error]), np.array([wald * ratio])
+    lower, upper = interval(change, np.array([error]), z, q)
+    assert lower[0] <= change[0] <= upper[0]
+    assert np.isfinite([lower[0], upper[0]]).all()
+    if abs(abs(z[0]) - q) > 1e-9 * q and abs(wald) > 1e-6:
+        assert (lower[0] > 0) == (z[0] > q)
+        assert (upper[0] < 0) == (z[0] < -q)
+    mirrored = interval(-change, np.array([error]), -z, q)
+    np.testing.assert_allclose(mirrored, [-upper, -lower], rtol=1e-12)
+    plain = interval(change, np.array([error]), change / error, q)
+    np.testing.assert_allclose(
+        plain[:, 0], change[0] + q * error * np.array([-1, 1]), rtol=1e-6, atol=1e-9
     )
 
 
@@ -233,6 +283,42 @@ def test_nearest_is_the_component_that_is_hardest_to_tell(model: KLNMF) -> None:
     np.testing.assert_allclose(found.z[0, 60:70], pairs[0][60:70], atol=1e-6)
     assert np.all(pairs[0][60:70] < pairs[1][60:70])
     assert np.all(np.abs(found.log2_fold_change[0, 60:70] - 1.0) < 0.8)
+
+
+def test_nearest_has_the_largest_p_value_of_all_pairs(model: KLNMF) -> None:
+    """Wald ratios, which choose the pair that is tested first, do not always name it."""
+    generator = np.random.default_rng(1)
+    few = generator.dirichlet([1.0, 1.0, 0.05], size=200) * 60.0
+    counts = generator.poisson(few @ COMPONENTS * generator.gamma(0.3, 1 / 0.3, (200, 90)))
+    nearest = differential_features(model, counts, components=[0], W=few)
+    pairs = [differential_features(model, counts, k, components=[0], W=few) for k in (1, 2)]
+    largest = np.maximum(*(pair.p_value[0] for pair in pairs))
+    small = largest < 0.2
+    assert small.sum() > 5
+    np.testing.assert_allclose(nearest.p_value[0, small], largest[small], rtol=1e-6)
+    assert np.all(nearest.p_value[0, ~small & np.isfinite(largest)] > 0.19)
+
+
+@pytest.mark.parametrize("against", ["nearest", "others"])
+def test_components_of_fixed_columns_are_no_reference(against: str) -> None:
+    """Columns of batches sum to all counts: no share can be told from that of a batch."""
+    counts = draw_counts(W, COMPONENTS, random_state=3)
+    totals = np.asarray(counts.sum(axis=1)).ravel()
+    batch = np.random.default_rng(0).integers(2, size=200)
+    columns = np.eye(2)[batch] * totals[:, np.newaxis]
+    plain = KLNMF(3, random_state=0).fit(counts)
+    model = KLNMF(5, random_state=0).fit(counts, fixed_W=columns)
+    n_plain = (differential_features(plain, counts, against).q_value <= 0.05).sum()
+    found = differential_features(model, counts, against, fixed_W=columns)
+    assert found.components.tolist() == [0, 1, 2]
+    assert found.reference.max() < 3
+    assert n_plain >= 28
+    assert (found.q_value <= 0.05).sum() > 0.9 * n_plain
+    every = differential_features(model, counts, against, fixed_W=columns, nuisance=[])
+    assert every.components.tolist() == [0, 1, 2, 3, 4]
+    assert (every.q_value[:3] <= 0.05).sum() < 0.5 * n_plain
+    again = differential_features(model, counts, against, fixed_W=columns, nuisance=[3, 4])
+    np.testing.assert_array_equal(again.z, found.z)
 
 
 def test_a_pair_is_antisymmetric(model: KLNMF) -> None:
@@ -353,6 +439,8 @@ def test_printed_and_as_a_frame(found: DifferentialFeatures, model: KLNMF) -> No
         ({"against": "rest"}, "against must be 'nearest', 'others' or a component from 0 to 2"),
         ({"against": 3}, "against must be 'nearest', 'others' or a component from 0 to 2; got 3"),
         ({"components": [3]}, "components must be a list of numbers from 0 to 2"),
+        ({"nuisance": [3]}, "nuisance must be a list of numbers from 0 to 2"),
+        ({"nuisance": [1, 2]}, "only one component to compare"),
         ({"components": []}, "components must be a list of numbers from 0 to 2"),
         ({"components": [1], "against": 1}, "cannot be compared with itself"),
         ({"alternative": "less"}, "alternative must be 'greater' or 'two-sided'; got 'less'"),

@@ -44,7 +44,9 @@ def test_large_differences_are_found_under_every_constraint(name: str, noise: An
         return
     constraints = CONSTRAINTS.get(name, {})
     model = fitted(PARAMETERS.get(name), **constraints)
-    found = differential_features(model, X, 0, noise=noise, alternative="two-sided", **constraints)
+    found = differential_features(
+        model, X, 0, nuisance=[], noise=noise, alternative="two-sided", **constraints
+    )
     truth = np.log2(SHARES[1:] / SHARES[0])
     sure = np.abs(truth) > 3
     sure &= (SHARES[1:] > 0.02) | (SHARES[0] > 0.02)

@@ -35,8 +35,8 @@ def differential(
         Return a changed copy and leave adata unchanged.
     **options
         Other arguments of `klnmf.uncertainty.differential_features`, such as ``against``,
-        ``components`` or ``alternative``. By default all programs are tested; profiles of batches
-        are among those that they are compared with.
+        ``components`` or ``alternative``. By default all programs are compared with each other.
+        Profiles of batches stay in the model, and are not compared.
 
     Returns
     -------
@@ -59,8 +59,6 @@ def differential(
     """
     check_can_be_changed(adata, copy)
     model, data = fitted_model(adata, key), data_of(adata, key)
-    if data.n_batches:
-        options.setdefault("components", np.arange(model.n_components_ - data.n_batches))
     found = uncertainty.differential_features(model, data.X, **data.constraints, **options)
     _LOGGER.info("%d significant genes", int((found.q_value <= 0.05).sum()))
     target = adata.copy() if copy else adata

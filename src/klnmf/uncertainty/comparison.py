@@ -1,107 +1,208 @@
-"""Comparison of components by the shares of features: fold changes and tests."""
+"""Comparison of components by the shares of features: fold changes, tests and intervals."""
 
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import norm
 
 from klnmf.support.array_types import Array, FloatArray
 from klnmf.uncertainty.effective_score import effective_scores
 from klnmf.uncertainty.feature_regressions import Regressions
+from klnmf.uncertainty.sample_amounts import Group
 
 # Counts that are added to every feature and component, on average over the components. They keep
 # fold changes finite, and those of small counts small.
 PSEUDO_COUNT = 0.5
+# A share is above each of the others if every pair says so. The pair that is hardest to distinguish
+# by its Wald ratio is tested first, all other pairs where its z is above this (p below 0.25).
+_TEST_ALL_PAIRS_ABOVE = 0.67
 
 
 @dataclass(frozen=True)
 class ComparedShares:
     """Arrays of tested components × features, NaN where there is nothing to compare."""
 
-    log2_fold_change: FloatArray
+    log2_fold_change: FloatArray  # log₂ of share / reference_share
     standard_error: FloatArray
-    z: FloatArray
-    p_larger: FloatArray  # probability of a larger z under the hypothesis of equal shares
-    p_smaller: FloatArray
+    z: FloatArray  # standard normal where the shares are equal
     share: FloatArray
     reference_share: FloatArray
     reference: npt.NDArray[np.int64]  # component; −1 for all others together, or none
 
 
 def compared_shares(
-    regressions: Regressions,
-    x: FloatArray,
+    groups: Iterable[Group],
+    alpha: FloatArray | None,
+    n_features: int,
     chosen: Array,
     against: str | int,
-    alpha: FloatArray | None,
-    groups: Iterable[tuple[Array, Regressions]],
+    references: Array,
 ) -> ComparedShares:
     """Compare each chosen component with another one, the nearest one, or all others.
 
-    ``x`` are the shares of each feature, ``alpha`` its dispersion; None tests Poisson counts by the
-    likelihood ratio. ``groups`` of features have the regressions in which these are tested.
+    ``references`` are the components that "nearest" and "others" choose from; all components are in
+    the regressions. ``alpha`` are the dispersions of the features; None tests Poisson counts by the
+    likelihood ratio.
     """
-    shape = len(chosen), len(x)
-    empty: list[Any] = [np.full(shape, np.nan) for _ in range(7)]
+    shape = len(chosen), n_features
+    empty: list[Any] = [np.full(shape, np.nan) for _ in range(5)]
     found = ComparedShares(*[*empty, np.full(shape, -1, np.int64)])
-    used = np.flatnonzero(regressions.sizes > 0.0)
-    has_counts = np.diff(regressions.counts.indptr) > 0
-    features = np.flatnonzero(has_counts)
-    if len(used) < 2 or len(features) == 0 or (against not in ("nearest", "others", *used)):
-        return found
-    dispersion = np.zeros(len(x)) if alpha is None else alpha
-    place = {int(component): k for k, component in enumerate(used)}
-    other = against if isinstance(against, str) else place[int(against)]
-    rows = [row for row, component in enumerate(chosen) if int(component) in place]
-    positions = [place[int(chosen[row])] for row in rows]
-    joint = regressions.of_features(features).on(np.ascontiguousarray(regressions.L[:, used]))
-    changes = _fold_changes(joint, positions, other, dispersion[features])
-    hypotheses = []
-    for row, k, change in zip(rows, positions, changes, strict=True):
-        found.log2_fold_change[row, features] = change.value / math.log(2.0)
-        found.standard_error[row, features] = change.error / math.log(2.0)
-        # Weights of the components in the reference of each feature.
-        if change.other is None:
-            weights = np.tile(_weights_of_others(joint.sizes, k), (len(features), 1))
-        else:
-            found.reference[row, features] = used[change.other]
-            weights = np.eye(len(used))[change.other]
-        found.share[row, features] = x[features, used[k]]
-        found.reference_share[row, features] = (x[np.ix_(features, used)] * weights).sum(axis=1)
-        hypotheses.append((row, k, weights))
-    number = np.cumsum(has_counts) - 1  # of a feature among those with counts
-    for members, group in groups:
-        here = np.flatnonzero(np.diff(group.counts.indptr) > 0)
-        at = members[here]
-        part = group.of_features(here).on(np.ascontiguousarray(group.L[:, used]))
-        best = part.shares() if alpha is None else None
-        for row, k, weights in hypotheses:
-            for same, of_all in _equal_rows(weights[number[at]]):
-                alike = part.of_features(same)
-                if best is not None:
-                    tested = _likelihood_ratios(alike, best[same], k, of_all)
-                else:
-                    tested = _effective_scores(alike, k, of_all, dispersion[at[same]])
-                arrays = (found.z, found.p_larger, found.p_smaller)
-                for array, values in zip(arrays, tested, strict=True):
-                    array[row, at[same]] = values
+    allowed = references if isinstance(against, str) else [against]
+    for group in groups:
+        used = np.flatnonzero(group.tested.sizes > 0.0)
+        place = {int(component): k for k, component in enumerate(used)}
+        for features, block in _blocks(group, used, alpha):
+            for row, component in enumerate(chosen):
+                others = [place[int(k)] for k in allowed if k in place and k != component]
+                if int(component) not in place or not others:
+                    continue
+                one = block.compared(place[int(component)], others, against == "others")
+                at = row, features
+                found.log2_fold_change[at] = one.change / math.log(2.0)
+                found.standard_error[at] = one.error / math.log(2.0)
+                found.z[at] = one.z
+                found.share[at] = one.share
+                found.reference_share[at] = one.reference_share
+                if against != "others":
+                    found.reference[at] = used[one.weights.argmax(axis=1)]
     return found
 
 
-def _equal_rows(weights: FloatArray) -> Iterator[tuple[Array, FloatArray]]:
-    """Yield groups of features with the same reference, and its weights."""
-    references, which = np.unique(weights, axis=0, return_inverse=True)
-    for number, reference in enumerate(references):
-        yield np.flatnonzero(which.ravel() == number), reference
+def interval(change: FloatArray, error: FloatArray, z: FloatArray, q: float) -> FloatArray:
+    """Return the ends of the intervals of fold changes, which exclude 0 exactly if |z| > q.
+
+    An end is at the distance u from the estimate ψ where the test of this fold change would give q.
+    Away from 0 that is u = q error. Towards 0, the curve u(z) begins with this slope, too, and runs
+    through (|z|, |ψ|): as a cubic where |z| > q, and with the slope ``error`` beyond 0.
+    """
+    far = q * error
+    distance, at_zero = np.abs(change), np.abs(z)
+    wald = np.divide(distance, error, out=np.zeros_like(change), where=error > 0.0)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        # u + c u³ = q error, or u = error (q + c q³): whichever is monotone.
+        c = (at_zero - wald) * error / distance**3
+        steep = 2.0 / np.sqrt(3.0 * c) * np.sinh(np.arcsinh(1.5 * far * np.sqrt(3.0 * c)) / 3.0)
+        flat = error * (q + (wald - at_zero) * (q / np.maximum(at_zero, q)) ** 3)
+    near = np.where(at_zero > wald, steep, flat)
+    near = np.where(at_zero > q, near, distance + (q - at_zero) * error)
+    is_larger = change >= 0.0
+    return np.array(
+        [change - np.where(is_larger, near, far), change + np.where(is_larger, far, near)]
+    )
 
 
-def _weights_of_others(sizes: FloatArray, k: int) -> FloatArray:
-    weights = np.where(np.arange(len(sizes)) == k, 0.0, sizes)
-    return np.asarray(weights / weights.sum())
+# ---- features of a group -------------------------------------------------------------------------
+
+
+class _Comparison(NamedTuple):
+    """Of each feature: log fold change with its error, test, shares, weights of the reference."""
+
+    change: FloatArray
+    error: FloatArray
+    z: FloatArray
+    share: FloatArray
+    reference_share: FloatArray
+    weights: FloatArray
+
+
+@dataclass(frozen=True)
+class _Block:
+    """Some features: how they are tested, their moderated shares and covariances of the logs."""
+
+    tested: Regressions
+    alpha: FloatArray | None
+    x: FloatArray
+    covariance: FloatArray
+
+    def compared(self, k: int, others: list[int], is_joint: bool) -> _Comparison:
+        """Compare component k with all others together, or with the nearest one of them."""
+        if is_joint:
+            joint = np.zeros(self.x.shape[1])
+            joint[others] = self.tested.sizes[others]
+            weights = np.tile(joint / joint.sum(), (len(self.x), 1))
+            return self._with_changes(k, weights, self._z(k, weights))
+        pairs = np.eye(self.x.shape[1])
+        nearest = np.array(others)[self._distances(k)[:, others].argmin(axis=1)]
+        z = self._z(k, pairs[nearest])
+        first = nearest.copy()
+        for other in others:
+            again = np.flatnonzero((z > _TEST_ALL_PAIRS_ABOVE) & (first != other))
+            if len(again) == 0:
+                continue
+            z_of_pair = self.of_features(again)._z(k, np.tile(pairs[other], (len(again), 1)))
+            nearer = z_of_pair < z[again]
+            nearest[again[nearer]], z[again[nearer]] = other, z_of_pair[nearer]
+        return self._with_changes(k, pairs[nearest], z)
+
+    def of_features(self, features: Array) -> "_Block":
+        """Return some of the features."""
+        alpha = None if self.alpha is None else self.alpha[features]
+        tested = self.tested.of_features(features)
+        return _Block(tested, alpha, self.x[features], self.covariance[features])
+
+    def _with_changes(self, k: int, weights: FloatArray, z: FloatArray) -> _Comparison:
+        """Add the log fold changes, whose slopes in the log x_l are −weights_l x_l / Σ, and 1."""
+        parts = self.x * weights
+        reference = parts.sum(axis=1)
+        slopes = -parts / reference[:, np.newaxis]
+        slopes[:, k] = 1.0
+        share = self.x[:, k]
+        variance = np.einsum("jk,jkl,jl->j", slopes, self.covariance, slopes)
+        change = np.log(share / reference)
+        return _Comparison(change, np.sqrt(variance), z, share, reference, weights)
+
+    def _distances(self, k: int) -> FloatArray:
+        """(x_k − x_l) / error of each feature and component l.
+
+        Shares are compared, not their logs. The errors of logs are so large near 0 that a component
+        without the feature would seem to be near.
+        """
+        x, covariance = self.x, self.covariance
+        products = covariance[:, k] * x[:, [k]] * x  # covariances of x_k and x_l
+        variances = np.einsum("jll->jl", covariance) * x**2
+        spread = np.sqrt(np.maximum(variances[:, [k]] + variances - 2.0 * products, 1e-300))
+        return np.asarray((x[:, [k]] - x) / spread)
+
+    def _z(self, k: int, weights: FloatArray) -> FloatArray:
+        """Test x_k = Σ_l weights_l x_l for each feature, with its row of weights."""
+        z = np.empty(len(weights))
+        references, which = np.unique(weights, axis=0, return_inverse=True)
+        for number, reference in enumerate(references):
+            same = np.flatnonzero(which.ravel() == number)
+            alike = self.tested.of_features(same)
+            if self.alpha is None:
+                z[same] = _likelihood_ratios(alike, k, reference)
+            else:
+                z[same] = _effective_scores(alike, k, reference, self.alpha[same])
+        return z
+
+
+def _blocks(group: Group, used: Array, alpha: FloatArray | None) -> Iterator[tuple[Array, _Block]]:
+    """Yield features that have counts, in blocks whose covariances fit into memory."""
+    here = np.flatnonzero(np.diff(group.tested.counts.indptr) > 0)
+    if len(here) == 0 or len(used) < 2:
+        return
+    tested, estimated = (
+        part.of_features(here).on(np.ascontiguousarray(part.L[:, used]))
+        for part in (group.tested, group.estimated)
+    )
+    features = group.features[here]
+    dispersion = None if alpha is None else alpha[features]
+    pseudo = _pseudo_counts(estimated.sizes)
+    x = estimated.moderated_shares(pseudo)
+    noise = np.zeros(len(features)) if dispersion is None else dispersion
+    for block, covariance in estimated.log_share_covariances(x, pseudo, noise):
+        numbers = np.arange(len(features))[block]
+        of_block = None if dispersion is None else dispersion[block]
+        yield features[block], _Block(tested.of_features(numbers), of_block, x[block], covariance)
+
+
+def _pseudo_counts(sizes: FloatArray) -> FloatArray:
+    """In proportion to size: a feature without counts has the same share in each component."""
+    return np.asarray(PSEUDO_COUNT * len(sizes) * sizes / sizes.sum())
 
 
 # ---- tests of x_k = Σ_l weights_l x_l ------------------------------------------------------------
@@ -116,97 +217,20 @@ def _under_hypothesis(regressions: Regressions, k: int, weights: FloatArray) -> 
     return regressions.on(np.delete(L + np.outer(L[:, k], weights), k, axis=1))
 
 
-def _likelihood_ratios(
-    regressions: Regressions, x: FloatArray, k: int, weights: FloatArray
-) -> tuple[FloatArray, ...]:
-    """Signed root of the likelihood ratio, with its normal probabilities."""
-    null = _under_hypothesis(regressions, k, weights)
+def _likelihood_ratios(regressions: Regressions, k: int, weights: FloatArray) -> FloatArray:
+    """Signed root of the likelihood ratio."""
+    null, x = _under_hypothesis(regressions, k, weights), regressions.shares()
     ratio = regressions.log_likelihoods(x) - null.log_likelihoods(null.shares())
-    z = np.sign(x[:, k] - x @ weights) * np.sqrt(np.maximum(2.0 * ratio, 0.0))
-    return z, norm.sf(z), norm.cdf(z)
+    return np.asarray(np.sign(x[:, k] - x @ weights) * np.sqrt(np.maximum(2.0 * ratio, 0.0)))
 
 
 def _effective_scores(
     regressions: Regressions, k: int, weights: FloatArray, alpha: FloatArray
-) -> tuple[FloatArray, ...]:
-    """Effective score, with probabilities that allow for its skewness."""
+) -> FloatArray:
+    """Effective score, less its skewness."""
     null = _under_hypothesis(regressions, k, weights)
     shares = null.moderated_shares(_pseudo_counts(null.sizes))
     others = np.delete(weights, k)
     x = np.insert(shares, k, shares @ others, axis=1)
     contrast = np.insert(-others, k, 1.0)
-    score = effective_scores(regressions, x, contrast, alpha)
-    return score.z, score.upper_tail(), score.lower_tail()
-
-
-# ---- fold changes --------------------------------------------------------------------------------
-
-
-@dataclass
-class _Change:
-    """Difference of log shares of each feature, its error, and the reference component."""
-
-    value: FloatArray
-    error: FloatArray
-    other: npt.NDArray[np.int64] | None  # None: all others together
-
-
-def _pseudo_counts(sizes: FloatArray) -> FloatArray:
-    """In proportion to size: a feature without counts has the same share in each component."""
-    return np.asarray(PSEUDO_COUNT * len(sizes) * sizes / sizes.sum())
-
-
-def _fold_changes(
-    regressions: Regressions, components: list[int], against: str | int, alpha: FloatArray
-) -> list[_Change]:
-    """Moderated fold changes of these components, with their errors."""
-    sizes = regressions.sizes
-    n_features = regressions.counts.shape[0]
-    pseudo = _pseudo_counts(sizes)
-    x = regressions.moderated_shares(pseudo)
-    found = [
-        _Change(
-            np.empty(n_features),
-            np.empty(n_features),
-            None if against == "others" else np.empty(n_features, np.int64),
-        )
-        for _ in components
-    ]
-    for block, covariance in regressions.log_share_covariances(x, pseudo, alpha):
-        logs = np.log(x[block])
-        variances = np.einsum("jkk->jk", covariance)
-        every = np.arange(len(logs))
-        for k, change in zip(components, found, strict=True):
-            if change.other is None:
-                parts = x[block] * _weights_of_others(sizes, k)
-                reference = parts.sum(axis=1)
-                # Slopes of log x_k − log Σ_l weights_l x_l with respect to the log x.
-                slopes = -parts / reference[:, np.newaxis]
-                slopes[:, k] = 1.0
-                change.value[block] = logs[:, k] - np.log(reference)
-                variance = np.einsum("jk,jkl,jl->j", slopes, covariance, slopes)
-                change.error[block] = np.sqrt(variance)
-                continue
-            if against == "nearest":
-                other = _hardest_to_distinguish(x[block], covariance, k)
-            else:
-                other = np.full(len(logs), int(against))
-            variance = variances[:, k] + variances[every, other] - 2.0 * covariance[every, k, other]
-            change.value[block] = logs[:, k] - logs[every, other]
-            change.error[block] = np.sqrt(variance)
-            change.other[block] = other
-    return found
-
-
-def _hardest_to_distinguish(x: FloatArray, covariance: FloatArray, k: int) -> npt.NDArray[np.int64]:
-    """Find the component l with the smallest (x_k − x_l) / error for each feature.
-
-    Shares are compared, not their logs. The errors of logs are so large near 0 that a component
-    without the feature would seem to be near.
-    """
-    products = covariance[:, k] * x[:, [k]] * x  # covariances of x_k and x_l
-    variances = np.einsum("jll->jl", covariance) * x**2
-    spread = np.sqrt(np.maximum(variances[:, [k]] + variances - 2.0 * products, 1e-300))
-    ratios = (x[:, [k]] - x) / spread
-    ratios[:, k] = np.inf
-    return np.asarray(np.argmin(ratios, axis=1))
+    return effective_scores(regressions, x, contrast, alpha).normal()

@@ -17,7 +17,7 @@ from klnmf.estimators.base import FactorModel
 from klnmf.support.array_types import FloatArray
 from klnmf.support.number_checks import checked_fraction
 from klnmf.topics.checks import Names, checked_choice, checked_representation
-from klnmf.uncertainty.comparison import compared_shares
+from klnmf.uncertainty.comparison import compared_shares, interval
 from klnmf.uncertainty.data_of_fit import data_of_fit, other_data
 from klnmf.uncertainty.differential_result import DifferentialFeatures
 from klnmf.uncertainty.feature_regressions import Regressions
@@ -34,6 +34,7 @@ def differential_features(
     against: str | int = "nearest",
     *,
     components: Sequence[int] | None = None,
+    nuisance: Sequence[int] | None = None,
     alternative: Alternative = "greater",
     noise: Noise = "estimated",
     level: float = 0.95,
@@ -57,8 +58,16 @@ def differential_features(
     shrinks those of rare features. docs/maths.md has the derivations, docs/performance.md the
     measured rates.
 
-    Tests and fold changes weigh the samples differently. If the data do not follow this variance,
-    they may have opposite signs. Such a feature is not significant: its p-value is at least 0.5.
+    The interval of a feature follows from its test: a 95 % interval excludes 0 exactly if z is
+    above 1.96 or below −1.96, that is, if a one-sided p-value is below 0.025. The q-value answers
+    another question. It is about all tests together, and among thousands of tests many intervals
+    exclude 0 by chance. To list features, go by q-values; to say how large a difference is, use the
+    interval.
+
+    Rates that are measured with a fitted W and are *not* nominal: a feature with equal shares in
+    two components and a larger one in a third is called different between the two too often, at any
+    number of samples (docs/performance.md). And single extreme counts, as some genes have in one
+    cell, are rarer in the model than in real data.
 
     **The components are taken as they are.** Their uncertainty is not part of the errors. And a
     model finds components even in noise: features that have shaped a component will often differ
@@ -75,7 +84,12 @@ def differential_features(
         significant features are specific to the component; all other components together, in
         proportion to their sizes; or the component of this number.
     components : sequence of int, default=None
-        Components to test; None tests all of them. ``components=[2], against=5`` compares one pair.
+        Components to test; None tests all of them but ``nuisance``. ``components=[2], against=5``
+        compares one pair.
+    nuisance : sequence of int, default=None
+        Components that are no reference of "nearest" and "others", such as the profiles of batches.
+        They stay in the regressions. None takes those whose columns of W were fixed (``fixed_W``);
+        ``[]`` is for none.
     alternative : {"greater", "two-sided"}, default="greater"
         Whether to test for larger shares only, or for smaller ones as well. "nearest" requires
         "greater".
@@ -128,7 +142,8 @@ def differential_features(
         )
     check_is_fitted(model, "components_")
     names = names_of_features(model, feature_names)
-    chosen = _chosen_components(components, against, alternative, model.n_components_)
+    references = _references(nuisance, model)
+    chosen = _chosen_components(components, against, alternative, references, model.n_components_)
     if W is None:
         amounts = _amounts_of_fit(model, X, {**constraints}, threads, is_poisson)
     else:
@@ -136,22 +151,20 @@ def differential_features(
     variation = amounts.dispersion
     alpha = None if variation is None else variation.by_feature
     result = compared_shares(
-        amounts.regressions, amounts.shares, chosen, against, alpha, amounts.groups
+        amounts.groups, alpha, model.n_features_in_, chosen, against, references
     )
-    p_value = result.p_larger
-    if alternative == "two-sided":
-        p_value = np.minimum(2.0 * np.minimum(result.p_larger, result.p_smaller), 1.0)
-    # A share is not called larger if its estimate is smaller. This can only increase p-values.
-    is_opposite = result.z * result.log2_fold_change < 0.0
-    p_value = np.where(is_opposite, np.maximum(p_value, 0.5), p_value)
-    width = float(norm.ppf(0.5 + level / 2.0)) * result.standard_error
+    # Where test and estimate have opposite signs, neither shows a difference.
+    z = np.where(result.z * result.log2_fold_change <= 0.0, 0.0, result.z)
+    p_value = norm.sf(z) if alternative == "greater" else 2.0 * norm.sf(np.abs(z))
+    quantile = float(norm.ppf(0.5 + level / 2.0))
+    lower, upper = interval(result.log2_fold_change, result.standard_error, z, quantile)
     return DifferentialFeatures(
         components=chosen,
         log2_fold_change=result.log2_fold_change,
-        lower=result.log2_fold_change - width,
-        upper=result.log2_fold_change + width,
+        lower=lower,
+        upper=upper,
         standard_error=result.standard_error,
-        z=result.z,
+        z=z,
         p_value=p_value,
         q_value=_q_values(p_value),
         share=result.share,
@@ -199,13 +212,25 @@ def _amounts_of_others(
     return given_amounts(regressions, is_poisson=is_poisson)
 
 
+def _references(nuisance: Sequence[int] | None, model: FactorModel) -> npt.NDArray[np.intp]:
+    """Return the components that "nearest" and "others" choose from."""
+    every = np.arange(model.n_components_)
+    if nuisance is None:
+        return every[: model.n_components_ - model.n_fixed_W_]
+    if np.size(nuisance) == 0:
+        return every
+    return np.setdiff1d(every, _checked_numbers(nuisance, "nuisance", model.n_components_))
+
+
 def _chosen_components(
-    components: Sequence[int] | None, against: Any, alternative: str, n_components: int
+    components: Sequence[int] | None,
+    against: Any,
+    alternative: str,
+    references: npt.NDArray[np.intp],
+    n_components: int,
 ) -> npt.NDArray[np.intp]:
     """Check the arguments; returns the components to test."""
     checked_choice(alternative, "alternative", get_args(Alternative))
-    if n_components < 2:
-        raise ValueError("The model has only one component, so there is nothing to compare.")
     is_number = isinstance(against, Integral) and 0 <= int(against) < n_components
     if not is_number and against not in ("nearest", "others"):
         raise ValueError(
@@ -217,20 +242,28 @@ def _chosen_components(
             "against='nearest' requires alternative='greater'. For a two-sided test, use "
             "against='others' or the number of a component."
         )
-    chosen = np.arange(n_components)
+    chosen = references
     if components is not None:
-        chosen = np.asarray(components)
-        is_whole = chosen.ndim == 1 and chosen.dtype.kind in "iu" and chosen.size > 0
-        if not is_whole or chosen.min() < 0 or chosen.max() >= n_components:
-            raise ValueError(
-                f"components must be a list of numbers from 0 to {n_components - 1}; got "
-                f"{components!r}."
-            )
-    if is_number:
-        chosen = chosen[chosen != int(against)]
-        if chosen.size == 0:
-            raise ValueError(f"Component {against} cannot be compared with itself.")
-    return chosen.astype(np.intp)
+        chosen = _checked_numbers(components, "components", n_components)
+    others = np.array([int(against)]) if is_number else references
+    chosen = np.array([k for k in chosen if np.any(others != k)], dtype=np.intp)
+    if chosen.size == 0:
+        raise ValueError(
+            f"Component {against} cannot be compared with itself."
+            if is_number and n_components > 1
+            else "There is only one component to compare, so there is no reference."
+        )
+    return chosen
+
+
+def _checked_numbers(given: Any, name: str, n_components: int) -> npt.NDArray[np.intp]:
+    numbers = np.asarray(given)
+    is_whole = numbers.ndim == 1 and numbers.dtype.kind in "iu" and numbers.size > 0
+    if not is_whole or numbers.min() < 0 or numbers.max() >= n_components:
+        raise ValueError(
+            f"{name} must be a list of numbers from 0 to {n_components - 1}; got {given!r}."
+        )
+    return numbers.astype(np.intp)
 
 
 def _q_values(p_values: FloatArray) -> FloatArray:

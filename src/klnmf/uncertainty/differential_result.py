@@ -24,15 +24,18 @@ class DifferentialFeatures(ShownAsTable):
     components : ndarray of int, shape (n_tested,)
         Components that were tested, in the order of the rows.
     log2_fold_change : ndarray
-        Log₂ of the share in the component divided by the share in the reference, moderated.
+        Log₂ of ``share / reference_share``.
     lower, upper, standard_error : ndarray
-        Interval of the fold change at ``level``, and its standard error.
+        Interval of the fold change at ``level``, and the standard error of its estimate. At 95 %
+        the interval excludes 0 exactly if z is above 1.96 or below −1.96.
     z, p_value, q_value : ndarray
-        Effective score divided by its standard error, p-value, and q-value (Benjamini and Hochberg)
-        over all entries. The p-value allows for the skewness of z, which matters for rare features.
-        With noise="poisson", z is the signed root of the likelihood-ratio statistic.
+        Test of equal shares: a standard normal variable if they are equal (the effective score less
+        its skewness, or with noise="poisson" the signed root of the likelihood ratio), its p-value,
+        and the q-value (Benjamini and Hochberg) over all entries. z is 0 where test and estimate
+        have opposite signs.
     share, reference_share : ndarray
-        Estimates of the share of the feature in the component and in the reference.
+        Estimates of the share of the feature in the component and in the reference, moderated by
+        half a count per component: never 0.
     reference : ndarray of int
         Component used as the reference; −1 for all others together, or if nothing was compared.
     dispersion : Dispersion or None
@@ -126,8 +129,8 @@ class DifferentialFeatures(ShownAsTable):
         if self.dispersion is not None:
             noise = str(self.dispersion)
         heading = (
-            f"Features compared with {reference}: log2 fold change [{self.level:.3g} interval], "
-            "false discovery rate 0.05."
+            f"Features compared with {reference}, at a false discovery rate of 0.05 over all "
+            f"tests: log2 fold change [{self.level:.3g} interval of the single feature]."
         )
         return ResultTable(columns, [f"{n_tests} tests. {noise} W is {of_W}."], heading)
 

@@ -37,26 +37,21 @@ class EffectiveScore(NamedTuple):
     z: FloatArray
     skewness: FloatArray
 
-    def upper_tail(self) -> FloatArray:
-        """Return the probability of a larger z under the hypothesis."""
-        return _tail(self.z, self.skewness)
+    def normal(self) -> FloatArray:
+        """Return the statistic transformed to a standard normal one: without its skewness.
 
-    def lower_tail(self) -> FloatArray:
-        """Return the probability of a smaller z under the hypothesis."""
-        return _tail(-self.z, -self.skewness)
-
-
-def _tail(z: FloatArray, skewness: FloatArray) -> FloatArray:
-    """P(Z > z) for a shifted gamma variable with mean 0, variance 1 and this skewness.
-
-    With shape k = 4 / skewness², (G − k) / √k has the skewness 2 / √k.
-    """
-    skewed = np.abs(skewness) > _NO_SKEWNESS
-    s = np.where(skewed, skewness, 1.0)
-    shape = 4.0 / s**2
-    at = np.maximum(shape + 2.0 * z / s, 0.0)
-    tail = np.where(s > 0.0, gamma.sf(at, shape), gamma.cdf(at, shape))
-    return np.asarray(np.where(skewed, tail, norm.sf(z)))
+        z is taken for a shifted gamma variable with mean 0, variance 1 and this skewness s: with
+        the shape k = 4 / s², (G − k) / √k has the skewness 2 / √k. z is kept where its tail cannot
+        be represented.
+        """
+        skewed = np.abs(self.skewness) > _NO_SKEWNESS
+        s = np.where(skewed, self.skewness, 1.0)
+        shape = 4.0 / s**2
+        at = np.maximum(shape + 2.0 * self.z / s, 0.0)
+        tails = np.array([gamma.cdf(at, shape), gamma.sf(at, shape)])
+        below, above = np.where(s > 0.0, tails, tails[::-1])
+        found = np.where(above < 0.5, norm.isf(above), norm.ppf(below))
+        return np.asarray(np.where(skewed & np.isfinite(found), found, self.z))
 
 
 def effective_scores(

@@ -76,6 +76,10 @@ class Regressions:
         amounts = self.L.sum(axis=1)
         return replace(self, weight=weight * (amounts.sum() / (amounts @ weight)))
 
+    def weighted_also(self, weight: FloatArray) -> "Regressions":
+        """Return the regressions with their weights times these."""
+        return self.weighted(weight if self.weight is None else self.weight * weight)
+
     @property
     def sizes(self) -> FloatArray:
         """Expected number of counts of each component, in all samples."""

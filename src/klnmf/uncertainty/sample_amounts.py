@@ -26,24 +26,34 @@ from klnmf.uncertainty.residual_moments import FittedRates
 N_GROUPS = 10
 
 
-class Amounts(NamedTuple):
-    """Regressions of all features for estimates, and of groups of features for tests."""
+class Group(NamedTuple):
+    """Some features, and the regressions in which they are tested and their shares estimated.
 
-    regressions: Regressions
-    shares: FloatArray  # features × components; those of a component sum to 1
+    Tests weigh the cells of each feature by their variances; estimates have weights of the samples.
+    Estimates come from the W of all features: one without the feature is less exact, which would
+    draw the shares of the components together.
+    """
+
+    features: Array
+    tested: Regressions
+    estimated: Regressions
+
+
+class Amounts(NamedTuple):
+    """Groups of features with the amounts of the components for each."""
+
     dispersion: Dispersion | None  # None: taken as Poisson counts
-    groups: Iterable[tuple[Array, Regressions]]
+    groups: Iterable[Group]
 
 
 def given_amounts(regressions: Regressions, *, is_poisson: bool) -> Amounts:
     """Take the amounts as known."""
     regressions = _of_informative_samples(regressions)
     regressions = regressions.weighted(regressions.weight)
-    x = regressions.shares()
-    shares = _normalised(x)[0]
-    everything = [(np.arange(len(x)), regressions)]
+    everything = np.arange(regressions.counts.shape[0])
     if is_poisson:
-        return Amounts(regressions, shares, None, everything)
+        return Amounts(None, [Group(everything, regressions, regressions)])
+    x = regressions.shares()
     known = np.zeros(x.shape[1], dtype=bool)
     fit = FittedRates(
         sp.csr_array(regressions.counts.T),
@@ -53,7 +63,10 @@ def given_amounts(regressions: Regressions, *, is_poisson: bool) -> Amounts:
         is_free=(known, ~known),
         missing=_transposed(regressions.missing),
     )
-    return Amounts(regressions, shares, estimated_dispersion(fit), everything)
+    variation = estimated_dispersion(fit)
+    of_samples = _inverse_variances(variation, regressions.L, x)[0]
+    estimated = regressions.weighted_also(of_samples)
+    return Amounts(variation, [Group(everything, regressions, estimated)])
 
 
 def fitted_amounts(fit: DataOfFit, n_threads: int, *, is_poisson: bool) -> Amounts:
@@ -78,8 +91,7 @@ def fitted_amounts(fit: DataOfFit, n_threads: int, *, is_poisson: bool) -> Amoun
     variation = rows.dispersion(first, x, rows.feature_weight)
     of_samples, of_features = _inverse_variances(variation, first.L, x)
     L = rows.solved(shares, of_features, L)
-    own = 1.0 if regressions.weight is None else regressions.weight
-    second, x = _scaled(regressions.on(L).weighted(own * of_samples))
+    second, x = _scaled(regressions.on(L).weighted_also(of_samples))
     variation = rows.dispersion(second, x, rows.weights(of_features))
     # What is known of the components is in those of the model, not in x.
     known = {"fixed_components", "zero_components"}.intersection(
@@ -87,7 +99,7 @@ def fitted_amounts(fit: DataOfFit, n_threads: int, *, is_poisson: bool) -> Amoun
     )
     pair = (shares, L) if known else (x, second.L)
     of_features = _inverse_variances(variation, second.L, x)[1]
-    return Amounts(second, x, variation, rows.groups(regressions, *pair, of_features))
+    return Amounts(variation, rows.groups(regressions, *pair, of_features, second))
 
 
 def _is_informative(regressions: Regressions) -> Array:
@@ -181,8 +193,13 @@ class _RowsOfW:
         )
 
     def groups(
-        self, regressions: Regressions, x: FloatArray, L: FloatArray, of_features: FloatArray
-    ) -> Iterator[tuple[Array, Regressions]]:
+        self,
+        regressions: Regressions,
+        x: FloatArray,
+        L: FloatArray,
+        of_features: FloatArray,
+        estimated: Regressions,
+    ) -> Iterator[Group]:
         """Yield features, dealt out by their counts, with regressions on the W of all others."""
         order = np.argsort(self.counts.sum(axis=0), kind="stable")
         n_groups = min(N_GROUPS, len(order))
@@ -191,4 +208,4 @@ class _RowsOfW:
             of_others = of_features.copy()
             of_others[members] = 0.0
             tested = regressions.of_features(members).on(self.solved(x, of_others, L))
-            yield members, _of_informative_samples(tested)
+            yield Group(members, _of_informative_samples(tested), estimated.of_features(members))
