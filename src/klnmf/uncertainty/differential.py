@@ -64,10 +64,11 @@ def differential_features(
     exclude 0 by chance. To list features, go by q-values; to say how large a difference is, use the
     interval.
 
-    Rates that are measured with a fitted W and are *not* nominal: a feature with equal shares in
-    two components and a larger one in a third is called different between the two too often, at any
-    number of samples (docs/performance.md). And single extreme counts, as some genes have in one
-    cell, are rarer in the model than in real data.
+    Two things that make p-values too small (docs/performance.md has rates). If components share a
+    background, the fit does not find them exactly, whatever the number of samples: a feature with
+    equal shares in two components and a larger one in a third may then differ between the fitted
+    two. And single extreme counts, as some genes have in one cell, are more frequent in real data
+    than in the model.
 
     **The components are taken as they are.** Their uncertainty is not part of the errors. And a
     model finds components even in noise: features that have shaped a component will often differ
