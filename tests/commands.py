@@ -13,6 +13,9 @@ import pytest
 
 from klnmf.cli import main
 
+# Options with which no word of a few short texts is left out.
+EVERY_WORD = ("--min-df", "1", "--max-df", "1.0")
+
 
 def outcome(capsys: pytest.CaptureFixture[str], *words: Any) -> tuple[int, str, str]:
     """Exit code, stdout and stderr of a command that runs in this process."""

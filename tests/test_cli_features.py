@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from cli_files import SAMPLES, WORDS, write_counts_file
-from commands import outcome
+from commands import EVERY_WORD, outcome
 from klnmf import KLNMF, load_model
 from klnmf.readers import CountTable, read_counts, write_counts
 from tenx_files import ANTIBODIES, GENES, REPEATED, write_folder, write_h5
@@ -123,7 +123,7 @@ def test_a_model_of_texts_asks_about_matrices(capsys: Any) -> None:
     for name, text in (("a", "sea ship"), ("b", "sea ship sail"), ("c", "corn field plough")):
         Path("texts").mkdir(exist_ok=True)
         Path("texts", f"{name}.txt").write_text(" ".join([text] * 4))
-    assert outcome(capsys, "fit", "texts", "-r", 2, "-o", "m.klnmf")[0] == 0
+    assert outcome(capsys, "fit", "texts", *EVERY_WORD, "-r", 2, "-o", "m.klnmf")[0] == 0
     assert load_model("m.klnmf").metadata["open_features"] is True
     assert outcome(capsys, "convert", "texts", "all.npz")[0] == 0
     table = read_counts("all.npz")
@@ -132,7 +132,7 @@ def test_a_model_of_texts_asks_about_matrices(capsys: Any) -> None:
     assert code == 0
     assert "if DATA is complete too, add --absent-features zero" in err
     # Of a prepared folder it is known.
-    assert outcome(capsys, "prepare", "texts", "prepared")[0] == 0
+    assert outcome(capsys, "prepare", "texts", "prepared", *EVERY_WORD)[0] == 0
     alone = outcome(capsys, "transform", "m.klnmf", "prepared", "-o", "-")[1]
     assert values(alone) == pytest.approx(
         values(outcome(capsys, "transform", "m.klnmf", "texts", "-o", "-")[1]), rel=1e-4, abs=1e-6

@@ -70,4 +70,4 @@ def test_defaults_are_shown_even_where_they_are_0_or_1() -> None:
     text = " ".join(parser_of("fit").format_help().split())
     assert "--seed SEED, --random-state SEED random seed (default: 0)" in text
     assert "--n-init N number of starts to try; the best one continues (default: 1)" in text
-    assert "--force overwrite an existing model -q" in text
+    assert "--force overwrite existing files; without it they are an error" in text

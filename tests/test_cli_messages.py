@@ -21,7 +21,7 @@ import scipy.sparse as sp
 
 import klnmf
 from cli_files import WORDS, counts_file, model_file, write_counts_file  # noqa: F401 (fixtures)
-from commands import outcome
+from commands import EVERY_WORD, outcome
 from klnmf import load_model
 from klnmf.cli.main import build_parser
 from klnmf.cli.messages import one_line
@@ -262,8 +262,8 @@ def test_topics_are_written_by_the_ending(model: Path, capsys: Any) -> None:
     assert Path("t.tsv").read_text().startswith("component\tshare\t")
     assert json.loads(Path("t.json").read_text())[0]["component"] == 0
     assert Path("t.txt").read_text().startswith("component  share  top")
-    assert "--csv cannot be used with the name t.json" in failed(
-        capsys, "topics", model, "--csv", "-o", "t.json"
+    assert "--csv cannot be used with the name u.json" in failed(
+        capsys, "topics", model, "--csv", "-o", "u.json"
     )
 
 
@@ -334,7 +334,7 @@ def test_a_full_disk_under_standard_output(model: Path) -> None:
 @pytest.mark.parametrize("reading", ["x", 5, ["layer"], {"ngram_range": {"a": 1}, "zzz": None}])
 def test_strange_metadata_of_a_model_do_not_matter(counts: Path, capsys: Any, reading: Any) -> None:
     Path("docs.jsonl").write_text('{"text": "sea ship sea"}\n{"text": "corn field"}\n')
-    assert outcome(capsys, "fit", "docs.jsonl", "-r", 2, "-o", "m.klnmf")[0] == 0
+    assert outcome(capsys, "fit", "docs.jsonl", *EVERY_WORD, "-r", 2, "-o", "m.klnmf")[0] == 0
     saved = load_model("m.klnmf")
     saved.model.save(
         "m.klnmf",

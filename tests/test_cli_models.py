@@ -15,7 +15,7 @@ import pytest
 import scipy.sparse as sp
 
 from cli_files import SAMPLES, WORDS, counts_file, model_file, write_counts_file  # noqa: F401 (fixtures)
-from commands import outcome
+from commands import EVERY_WORD, outcome
 from klnmf import load_model
 from klnmf.cli.metadata import reproduction
 from klnmf.readers import CountTable, write_counts
@@ -55,7 +55,7 @@ def test_a_text_is_represented_alike_alone_and_among_others(
         for i in chosen:
             Path(folder, f"{i}.txt").write_text(texts[i])
     words = ["fit", "all", "-r", 2, "-o", "m.klnmf", "--keep-case", "--ngram-range", "1,2"]
-    assert outcome(capsys, *words)[0] == 0
+    assert outcome(capsys, *words, *EVERY_WORD)[0] == 0
     among = outcome(capsys, "transform", "m.klnmf", "all", "-o", "-", "-q")[1].splitlines()
     code, out, err = outcome(capsys, "transform", "m.klnmf", "one", "-o", "-")
     assert code == 0
@@ -152,7 +152,7 @@ def test_report_shows_the_names_of_components_and_speaks_of_texts(
             feature_names=saved.feature_names,
             metadata=saved.metadata | {"component_names": names},
         )
-        assert outcome(capsys, "report", "n.klnmf", "-o", "r.html")[0] == 0
+        assert outcome(capsys, "report", "n.klnmf", "-o", "r.html", "--force")[0] == 0
         page = Path("r.html").read_text(encoding="utf-8")
         assert ("Water" in page) == shown  # as many names as components, or none
         assert "4 documents × " in page
@@ -271,3 +271,52 @@ def test_completion_scripts_know_the_commands(capsys: Any, shell: str) -> None:
     assert code == 0
     for word in ("fit", "transform", "completion"):
         assert word in out
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "fit counts.npz -r 2 -o OUT.klnmf",
+        "fit counts.npz -r 2",
+        "fit counts.npz -r 2 -o new.klnmf --report OUT.html",
+        "rank counts.npz --ranks 1,2 -o OUT.json",
+        "rank counts.npz --ranks 1,2 -o new.json --plot OUT.png",
+        "consensus counts.npz -r 2 --runs 3 -o OUT.klnmf",
+        "consensus counts.npz -r 2 --runs 3 -o new.klnmf --result OUT.klnmf",
+        "transform model.klnmf counts.npz -o OUT.csv",
+        "topics model.klnmf -o OUT.txt",
+        "name model.klnmf --component 0=Sea -o OUT.klnmf",
+        "report model.klnmf -o OUT.html",
+        "report model.klnmf",
+        "convert counts.npz OUT.npz",
+        "convert counts.npz -o OUT.npz",
+        "prepare counts.npz OUT",
+        "prepare counts.npz -o OUT",
+        "demo --report OUT.html",
+    ],
+)
+def test_no_command_overwrites_a_file_unless_forced(
+    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    """One rule for everything that a command writes, under a given name or beside its data."""
+    monkeypatch.chdir(tmp_path)
+    X = np.random.default_rng(0).poisson(2.0, (12, 6))
+    write_counts(CountTable(X, None, list("abcdef")), "counts.npz")
+    assert outcome(capsys, "fit", "counts.npz", "-r", 2, "-o", "model.klnmf")[0] == 0
+    given = next((word for word in words.split() if word.startswith("OUT")), None)
+    name = given or words.split()[1].replace("counts.npz", "counts.klnmf")
+    name = name if given else name.replace("model.klnmf", "model.html")
+    if words.startswith("prepare"):
+        assert outcome(capsys, "prepare", "counts.npz", name)[0] == 0
+    else:
+        Path(name).write_text("mine")
+    before = Path(name).stat().st_ino
+    code, _, err = outcome(capsys, *words.split())
+    assert (code, err) == (
+        1,
+        f"klnmf: error: {name} exists already; add --force to overwrite it.\n",
+    )
+    assert Path(name).stat().st_ino == before
+    code, _, err = outcome(capsys, *words.split(), "--force")
+    assert code == 0, err
+    assert Path(name).stat().st_ino != before

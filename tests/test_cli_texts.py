@@ -12,10 +12,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from commands import outcome
-from klnmf import load_model
+from commands import EVERY_WORD, outcome
+from klnmf import TopicModel, load_model
 from klnmf.cli import metadata as cli_metadata
-from klnmf.readers import CountTable, write_counts
+from klnmf.preparing import open_matrix
+from klnmf.readers import CountTable, read_counts, write_counts
+from klnmf.readers.pruning import OF_TEXTS
+from topic_texts import texts_of_themes
 
 TEXTS = ["the sea and the ship", "a sail on the sea", "corn in the field", "field of corn, sun"]
 
@@ -35,7 +38,7 @@ def letters(name: str = "letters.csv") -> str:
     return name
 
 
-WORDS = ("--text-field", "body", "--id-field", "no", "-r", "2")
+WORDS = ("--text-field", "body", "--id-field", "no", "-r", "2", *EVERY_WORD)
 
 
 @pytest.mark.parametrize("name", ["letters.csv", "letters.parquet"])
@@ -69,6 +72,29 @@ def test_a_table_of_texts_is_fitted_with_its_metadata(name: str, capsys: Any) ->
     assert out.splitlines()[1] == f"z,{from_table}"
 
 
+def test_words_are_left_out_as_in_python_unless_a_model_knows_its_words(capsys: Any) -> None:
+    texts, _ = texts_of_themes(40)
+    frame = pd.DataFrame({"body": [f"the {text} word{i}" for i, text in enumerate(texts)]})
+    frame.to_csv("t.csv", index=False)
+    expected = TopicModel(2).fit(frame["body"].tolist())
+    reading = ("t.csv", "--text-field", "body")
+    code, _, err = outcome(capsys, "fit", *reading, "-r", 2)
+    assert code == 0
+    assert "are left out (--min-df 2 --max-df 0.5); --min-df 1 and --max-df 1.0 keep them" in err
+    saved = load_model("t.klnmf")
+    assert list(saved.feature_names) == list(expected.words_)
+    assert saved.metadata["reading"] == {"text_field": "body", **OF_TEXTS}
+    assert outcome(capsys, "prepare", *reading, "-o", "t.disk")[0] == 0
+    assert list(open_matrix("t.disk").column_names) == list(expected.words_)
+    # What is converted is complete, and so are new texts: a single one has all its words.
+    assert outcome(capsys, "convert", *reading, "-o", "t.npz")[0] == 0
+    assert len(read_counts("t.npz").column_names) > len(expected.words_) + 40
+    Path("new.csv").write_text("body\nship sail ship\n")
+    err = outcome(capsys, "transform", "t.klnmf", "new.csv", "-o", "-")[2]
+    assert "1 samples × 2 features" in err
+    assert "left out" not in err
+
+
 def test_a_file_of_stop_words_need_not_be_there_later(capsys: Any) -> None:
     Path("stop.txt").write_text("the\nsea\n")
     code, *_ = outcome(capsys, "fit", letters(), *WORDS, "--stop-words", "stop.txt")
@@ -87,7 +113,7 @@ def test_what_cannot_be_read_is_left_out_if_asked(capsys: Any) -> None:
     assert code == 1
     assert "docs.jsonl, line 2: " in err
     assert "add --skip-unreadable." in err
-    code, _, err = outcome(capsys, "fit", "docs.jsonl", "-r", 1, "--skip-unreadable")
+    code, _, err = outcome(capsys, "fit", "docs.jsonl", "-r", 1, *EVERY_WORD, "--skip-unreadable")
     assert code == 0
     assert "left out 1 document that cannot be read: line 2: b'\\xff" in err
     assert "2 samples" in err
@@ -115,7 +141,7 @@ def test_labels_of_folders_are_said(capsys: Any) -> None:
     for name in ("a/1.txt", "b/2.txt"):
         Path(name).parent.mkdir()
         Path(name).write_text("sea ship")
-    _, _, err = outcome(capsys, "fit", ".", "-r", 1, "-o", "m.klnmf")
+    _, _, err = outcome(capsys, "fit", ".", "-r", 1, *EVERY_WORD, "-o", "m.klnmf")
     assert "\nlabels from 'folder'; metadata: folder\n" in err
     assert load_model("m.klnmf").metadata["label_column"] == "folder"
 
@@ -143,7 +169,7 @@ def test_many_labels_do_not_fill_the_header(capsys: Any) -> None:
     n = 50_000
     records = ({"text": "sea ship", "kind": f"{i % 7}" + "k" * 100} for i in range(n))
     Path("d.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
-    words = ("fit", "d.jsonl", "-r", 1, "--label-field", "kind", "--max-iter", 1, "-q")
+    words = ("fit", "d.jsonl", "-r", 1, "--label-field", "kind", "--max-iter", 1, "-q", *EVERY_WORD)
     assert outcome(capsys, *words)[0] == 0
     assert load_model("d.klnmf").sample_metadata["kind"][1] == "1" + "k" * 100
 
@@ -177,7 +203,7 @@ def test_an_invalid_command_line_has_the_code_2(words: tuple[str, ...], capsys: 
 
 def test_advice_of_prepare_is_its_own(capsys: Any) -> None:
     Path("d.jsonl").write_text('{"text": "sea", "id": "a\\nb"}\n')
-    code, _, err = outcome(capsys, "prepare", "d.jsonl", "out", "--id-field", "id")
+    code, _, err = outcome(capsys, "prepare", "d.jsonl", "out", *EVERY_WORD, "--id-field", "id")
     assert code == 1
     assert err.endswith("in a file of one name per line. Change the name.\n")
     code, _, err = outcome(capsys, "convert", "d.jsonl", "out.npz", "--id-field", "id")
@@ -186,7 +212,7 @@ def test_advice_of_prepare_is_its_own(capsys: Any) -> None:
 
 def test_texts_without_spaces_get_the_options_that_help(capsys: Any) -> None:
     Path("zh.jsonl").write_text('{"text": "今天下雨明天下雪"}\n{"text": "今天下雨股市上涨"}\n')
-    words = "fit", "zh.jsonl", "-r", 1, "-o"
+    words = "fit", "zh.jsonl", "-r", 1, *EVERY_WORD, "-o"
     said = outcome(capsys, *words, "clauses.klnmf")[2]
     assert "2 of 2 texts have no spaces between words" in said
     advised = "--token-pattern '\\w' with --ngram-range 2,2"

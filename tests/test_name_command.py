@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from commands import outcome
+from commands import EVERY_WORD, outcome
 from klnmf import KLNMF, TopicModel, load_model
 from klnmf.saved.container import read_container, write_container
 from klnmf.simulate import simulate_counts
@@ -138,7 +138,7 @@ def test_names_seen_in_the_fit_cannot_be_changed(model: Path, capsys: Any) -> No
 
 def test_topic_model_knows_the_names(model: Path, capsys: Any) -> None:
     Path("docs.jsonl").write_text('{"text": "sea ship sea"}\n{"text": "corn field"}\n')
-    assert outcome(capsys, "fit", "docs.jsonl", "-r", 2, "-o", "t.klnmf")[0] == 0
+    assert outcome(capsys, "fit", "docs.jsonl", *EVERY_WORD, "-r", 2, "-o", "t.klnmf")[0] == 0
     assert outcome(capsys, "name", "t.klnmf", "--component", "0=Water")[0] == 0
     assert TopicModel.load("t.klnmf").topic_names_[0] == "Water"
 

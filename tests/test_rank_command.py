@@ -202,7 +202,7 @@ def test_report_has_a_section_where_a_rank_was_selected(
     ):
         assert outcome(capsys, "fit", counts, "-r", rank, "--force", "-o", "m.klnmf")[0] == 0
         code, _, _ = outcome(
-            capsys, "report", "m.klnmf", counts, "--rank", "rank.json", "-o", "r.html"
+            capsys, "report", "m.klnmf", counts, "--rank", "rank.json", "-o", "r.html", "--force"
         )
         assert code == 0
         page = Path("r.html").read_text("utf-8")
@@ -212,7 +212,7 @@ def test_report_has_a_section_where_a_rank_was_selected(
         data = json.loads(page.split('id="report-data">')[1].split("</script>")[0])
         assert data["rank"]["ranks"] == selection.ranks.tolist()
         assert data["rank"]["best"] == 3
-    assert outcome(capsys, "report", "m.klnmf", counts, "-o", "r.html")[0] == 0
+    assert outcome(capsys, "report", "m.klnmf", counts, "-o", "r.html", "--force")[0] == 0
     assert '<section id="rank"' not in Path("r.html").read_text("utf-8")
     code, _, err = outcome(capsys, "report", "m.klnmf", counts, "--rank", "m.klnmf")
     assert code == 1

@@ -141,7 +141,7 @@ def test_fit_from_the_command_line(folder: Path) -> None:
         timeout=120,
     )
     assert done.returncode == 0, done.stderr
-    assert "disciples" in done.stdout
+    assert "wicked" in done.stdout
     assert "<html" in (folder / "letters.html").read_text(encoding="utf-8")
     shares = pd.read_csv(folder / "shares.csv", index_col=0)
     assert list(shares.index[:2]) == ["0000.txt", "0008.txt"]

@@ -2,9 +2,9 @@
 
 import argparse
 
-from klnmf.cli.files import check_unused, check_writable
+from klnmf.cli.files import check_output, check_unused
 from klnmf.cli.messages import DONE, UsageError, say
-from klnmf.cli.options import add_data, add_quiet
+from klnmf.cli.options import add_data, add_output, add_quiet
 
 SUMMARY = "read counts in one format and write them in another"
 EXAMPLES = """\
@@ -17,8 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of this command."""
     add_data(parser)
     text = "file to write: .npz, .mtx(.gz), .h5ad, .csv, .tsv or .parquet"
-    parser.add_argument("output", metavar="OUT", help=text)
-    parser.add_argument("--force", action="store_true", help="overwrite an existing file")
+    add_output(parser, text, is_last=True)
     add_quiet(parser)
 
 
@@ -28,12 +27,14 @@ def run(args: argparse.Namespace) -> int:
     from klnmf.readers import write_counts
     from klnmf.readers.formats import format_to_write
 
-    output = check_writable(args.output, args.data)
+    output = check_output(args, None, args.output, args.data)
     try:
-        format_to_write(output)
+        written = format_to_write(output)
     except ValueError as error:  # a name without a known ending
         raise UsageError(str(error)) from error
-    check_unused(output, may_exist=args.force)
-    write_counts(read_data(args, is_for_model=False), output)
+    table = read_data(args, is_for_model=False)
+    for file in written.files_beside(table, output):
+        check_unused(args, file)
+    write_counts(table, output)
     say(args, f"written: {output}")
     return DONE

@@ -17,9 +17,10 @@ from klnmf.data.sparse_data import view_of
 from klnmf.data.validation import EmptySamplesWarning, warn_of_empty_samples
 from klnmf.preparing import OnDiskMatrix, open_matrix
 from klnmf.readers import FORMATS, CountTable, read_counts
-from klnmf.readers.formats import check_options, format_of
+from klnmf.readers.documents import TextFormat
+from klnmf.readers.formats import check_options, chosen_format, format_of
 from klnmf.readers.hdf5 import Compressed, h5ad_parts
-from klnmf.readers.pruning import PRUNING_OPTIONS
+from klnmf.readers.pruning import OF_TEXTS, PRUNING_OPTIONS, all_kept
 from klnmf.support.option_names import option
 
 # How many entries, or rows of a dense matrix, show whether another layer holds counts.
@@ -64,11 +65,34 @@ def open_data(args: argparse.Namespace) -> CountTable | OpenedTable:
     return OpenedTable(X, X.shape, X.row_names, X.column_names, X.labels, X.open_features)
 
 
+def limits_by_default(args: argparse.Namespace) -> dict[str, Any]:
+    """Set which words of texts are left out to what `klnmf.TopicModel` leaves out, if unsaid.
+
+    Words of new texts are all counted: a model knows its own. Returns what was set.
+    """
+    given, path = given_options(args), Path(os.path.expanduser(args.data))
+    is_of_texts = isinstance(chosen_format(path, args.format, given), TextFormat)
+    if hasattr(args, "model") or not is_of_texts:
+        return {}
+    chosen = {name: value for name, value in OF_TEXTS.items() if name not in given}
+    vars(args).update(chosen)  # a model keeps how its data were read
+    return chosen
+
+
+def say_limits(args: argparse.Namespace, chosen: dict[str, Any]) -> None:
+    """Print which words are left out unless the user says otherwise."""
+    words = " ".join(option(name, value) for name, value in chosen.items())
+    if words:
+        say(args, f"rare and frequent words are left out ({words}); {all_kept()} keep them")
+
+
 def read_data(args: argparse.Namespace, *, is_for_model: bool = True) -> CountTable:
     """Read DATA, print its size, and warn of what a model cannot make much of."""
+    chosen = limits_by_default(args) if is_for_model else {}
     table = read_counts(args.data, **given_options(args))
     n, m = table.shape
     say(args, f"{args.data}: {n:,} samples × {m:,} features, {table.X.nnz:,} nonzeros")
+    say_limits(args, chosen)
     found = _found(table)
     if found:
         say(args, found)

@@ -5,7 +5,7 @@ import argparse
 from klnmf.cli.files import PAGE, check_output
 from klnmf.cli.fit import say_outcome, write_report_of_fit
 from klnmf.cli.messages import DONE, say
-from klnmf.cli.options import add_n_components, add_quiet
+from klnmf.cli.options import add_force, add_n_components, add_quiet
 
 SUMMARY = "fit the embedded corpus and show its topics"
 EXAMPLES = "  klnmf demo --report bible.html\n"
@@ -15,6 +15,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of this command."""
     add_n_components(parser, default=20)
     parser.add_argument("--report", metavar="FILE.html", help="also write an HTML report")
+    add_force(parser)
     add_quiet(parser)
     parser.set_defaults(title="King James Bible")
 
@@ -26,7 +27,7 @@ def run(args: argparse.Namespace) -> int:
     from klnmf.readers import CountTable
     from klnmf.topics import format_topics
 
-    report = None if args.report is None else check_output(PAGE, args.report)
+    report = None if args.report is None else check_output(args, PAGE, args.report)
     bible = load_bible()
     labels = bible.target_names[bible.target]
     names = (bible.sample_names, bible.feature_names, labels)

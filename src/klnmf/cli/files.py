@@ -124,19 +124,27 @@ def check_writable(path: str | Path, *others: str | Path | None) -> Path:
     return target
 
 
-def check_output(kind: Kind, path: str | Path, *others: str | Path | None) -> Path:
-    """Refuse a name that cannot be written to, or whose ending does not fit the kind of file."""
+def check_output(
+    args: argparse.Namespace,
+    kind: Kind | None,
+    path: str | Path,
+    *others: str | Path | None,
+    is_continued: bool = False,
+) -> Path:
+    """Refuse a name that cannot be written to or does not fit the kind, and an existing file."""
     target = check_writable(path, *others)
-    if target.suffix.lower() not in kind.endings:
+    if kind is not None and target.suffix.lower() not in kind.endings:
         endings = [ending for ending in kind.endings if ending]
         listed = " or ".join(filter(None, [", ".join(endings[:-1]), endings[-1]]))
         raise UsageError(f"{target}: {kind.what} is written as {listed}; choose such a name.")
+    if not is_continued:
+        check_unused(args, target)
     return target
 
 
-def check_unused(path: Path, *, may_exist: bool) -> None:
-    """Refuse to overwrite a file unless that was asked for."""
-    if path.exists() and not may_exist:
+def check_unused(args: argparse.Namespace, path: str | Path) -> None:
+    """Refuse to overwrite anything unless that was asked for: the rule of all commands."""
+    if os.path.lexists(path) and not args.force:
         raise CommandError(f"{path} exists already; add --force to overwrite it.")
 
 

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from klnmf.cli.files import MODEL, PAGE, check_output, check_unused, check_writable, stem_of
+from klnmf.cli.files import MODEL, PAGE, check_output, check_writable, stem_of
 from klnmf.cli.long_runs import Line, interrupted, progress_options
 from klnmf.cli.messages import DONE, CommandError, say
 from klnmf.cli.metadata import columns_of, facts_of, kept_columns, reproduction
@@ -51,7 +51,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_n_components(parser)
     add("--report", metavar="FILE.html", help="also write an HTML report")
     add("--title", help="title of the report")
-    add("--force", action="store_true", help="overwrite an existing model")
     add_quiet(parser)
     _add_fit_options(parser.add_argument_group("fitting"))
     _add_checkpoint_options(parser.add_argument_group("interrupted fits"))
@@ -98,12 +97,13 @@ def run(args: argparse.Namespace) -> int:
     from klnmf.estimators.run_options import RunOptions
 
     name = f"{stem_of(args.data)}.klnmf" if args.output is None else args.output
-    output = check_output(MODEL, name, args.data)
-    report = None if args.report is None else check_output(PAGE, args.report, args.data, output)
-    checkpoint = _checkpoint(args, output)
+    checkpoint = _checkpoint(args, check_writable(name, args.data))
+    output = check_output(args, MODEL, name, is_continued=args.resume is not None)
+    report = args.report
+    if report is not None:
+        report = check_output(args, PAGE, report, args.data, output)
     if checkpoint is not None:
         check_writable(checkpoint, args.data, output, report)
-    check_unused(output, may_exist=args.force or args.resume is not None)
     known = read_numbers(args)
     table = open_data(args)
     model = KLNMF(

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from klnmf.cli.files import PICTURE, RUNS, Kind, check_output, check_unused, check_writable, stem_of
+from klnmf.cli.files import PICTURE, RUNS, Kind, check_output, check_writable, stem_of
 from klnmf.cli.messages import INTERRUPTED, CommandError, one_line, say
 from klnmf.cli.option_values import workers
 from klnmf.cli.options import add_data, add_quiet, add_seed
@@ -27,7 +27,6 @@ def add_search_options(parser: argparse.ArgumentParser, what: str, *, labels: bo
     add("--jobs", dest="n_jobs", type=workers, help=text)
     add("--plot", metavar="FILE", help="also plot the result: .png, .pdf or .svg")
     add("--json", action="store_true", help="print JSON instead of the table")
-    add("--force", action="store_true", help="overwrite existing files")
     text = "start again instead of continuing an interrupted run"
     add("--restart", action="store_true", help=text)
     add_quiet(parser)
@@ -70,13 +69,14 @@ def checked_files(args: argparse.Namespace, kind: Kind, ending: str) -> SearchFi
     """Check the names of all files before any work; ``ending`` is that of the default output."""
     taken: list[str | Path | None] = [args.data, args.row_names, args.column_names]
 
-    def name(path: str | Path, kind: Kind | None = None) -> Path:
-        is_free = check_writable if kind is None else lambda *names: check_output(kind, *names)
-        taken.append(is_free(path, *taken))
+    def name(path: str | Path, kind: Kind, *, is_continued: bool = False) -> Path:
+        taken.append(check_output(args, kind, path, *taken, is_continued=is_continued))
         return Path(path)
 
-    output = name(f"{stem_of(args.data)}{ending}" if args.output is None else args.output, kind)
-    checkpoint = name(f"{output}.checkpoint")
+    wanted = f"{stem_of(args.data)}{ending}" if args.output is None else args.output
+    checkpoint = Path(f"{wanted}.checkpoint")
+    output = name(wanted, kind, is_continued=args.restart or checkpoint.exists())
+    taken.append(check_writable(checkpoint, *taken))
     picture = None if args.plot is None else name(args.plot, PICTURE)
     wanted = getattr(args, "result", None)
     result = None if wanted is None else name(wanted, RUNS)
@@ -84,9 +84,6 @@ def checked_files(args: argparse.Namespace, kind: Kind, ending: str) -> SearchFi
         from klnmf.plots.style import pyplot
 
         pyplot().switch_backend("Agg")  # fails before any work if matplotlib is missing
-    check_unused(output, may_exist=args.force or args.restart or checkpoint.exists())
-    if result is not None:
-        check_unused(result, may_exist=args.force)
     is_resumed = checkpoint.exists() and not args.restart
     if is_resumed:
         say(args, f"continuing from {checkpoint}; add --restart to start again instead")

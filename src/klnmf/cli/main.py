@@ -41,7 +41,8 @@ examples:
   klnmf topics model.klnmf                            what the components are about
   klnmf transform model.klnmf new.npz -o W.csv        the same components for new samples
 
-Run `klnmf COMMAND --help` for the options of a command.
+Run `klnmf COMMAND --help` for the options of a command. No command overwrites a file that exists
+unless --force is given.
 
 Exit codes: 0 success (also if a fit did not converge; a warning says so), 1 error in data, model
 or system, 2 invalid command line, 130 interrupted. Set KLNMF_DEBUG=1 to see the traceback of an

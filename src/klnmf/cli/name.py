@@ -49,7 +49,13 @@ def run(args: argparse.Namespace) -> int:
             "there is nothing to name: give --component NUMBER=NAME, --component-names, "
             "--column-names or --row-names."
         )
-    output = check_output(MODEL, args.output or args.model, *filter(None, files.values()))
+    output = check_output(
+        args,
+        MODEL,
+        args.output or args.model,
+        *filter(None, files.values()),
+        is_continued=args.output is None,  # the model itself gets the names
+    )
     saved = read_model(args.model)
     sizes = {
         "column_names": int(saved.model.n_features_in_),

@@ -66,17 +66,18 @@ def add_data(parser: argparse.ArgumentParser, *, labels: bool = True, **more: An
     if labels:
         add("--label-field", metavar="NAME", help="field with the labels of the documents")
     add("--pattern", help="names of the files to read in a folder of texts (default: *.txt)")
-    text = "leave out texts that cannot be decoded or parsed, with a warning"
+    text = "leave out texts that cannot be decoded or parsed, and name them"
     add("--skip-unreadable", action="store_true", default=None, help=text)
     add("--normalize", choices=FORMS, help="Unicode normal form to bring texts into")
-    for name, which, number, share in (
-        ("--min-df", "fewer", 5, 0.01),
-        ("--max-df", "more", 500, 0.5),
+    for name, which, number, share, default in (
+        ("--min-df", "fewer", 5, 0.01, "2 for texts to fit, else 1"),
+        ("--max-df", "more", 500, 0.5, "0.5 for texts to fit, else 1.0"),
     ):
         text = f"leave out features in {which} samples than this number ({number}) or share"
-        add(name, type=share_or_count, help=f"{text} ({share})")
+        add(name, type=share_or_count, help=f"{text} ({share}) (default: {default})")
     add("--max-features", type=natural, help="keep only the N most frequent features")
-    text = "leave out the common words of a language, or those of a file with one word per line"
+    text = "leave out the common words of a language, or those of a file with one word per line; "
+    text += "several are separated by commas"
     add("--stop-words", metavar="LANGUAGE|FILE", help=text)
     add("--ngram-range", type=ngrams, help="count phrases of LOW to HIGH words, such as 1,2")
     add("--token-pattern", metavar="REGEX", help="regular expression that matches a word")
@@ -114,9 +115,22 @@ def add_matching(parser: argparse.ArgumentParser) -> None:
     add("--min-overlap", type=share_of_features, default=0.1, help=needed)
 
 
-def add_output(parser: argparse.ArgumentParser, text: str, **more: Any) -> None:
-    """Add -o, with what is written there."""
+def add_output(
+    parser: argparse.ArgumentParser, text: str, *, is_last: bool = False, **more: Any
+) -> None:
+    """Add -o, with what is written there, which may be the last argument, and --force."""
+    if is_last:
+        default = argparse.SUPPRESS  # what -o has set stays
+        parser.add_argument("output", metavar="OUT", nargs="?", default=default, help=text)
+        text = "the same as OUT"
     parser.add_argument("-o", "--output", metavar="FILE", help=text, **more)
+    add_force(parser)
+
+
+def add_force(parser: argparse.ArgumentParser) -> None:
+    """Add --force, which all commands that write files have."""
+    text = "overwrite existing files; without it they are an error"
+    parser.add_argument("--force", action="store_true", help=text)
 
 
 def add_n_components(parser: argparse.ArgumentParser, *, default: int = 10) -> None:

@@ -53,11 +53,14 @@ class Parser(argparse.ArgumentParser):
         if unknown is not None:
             name = unknown.partition("=")[0]
             self.error(f"there is no option {name}{self._suggestion(name)}")
-        # argparse gives up on an optional positional argument at the first option after DATA.
         for action in self._actions:
-            is_open = action.nargs == "?" and not action.option_strings
-            if rest and is_open and getattr(found, action.dest, None) is None:
+            is_optional = action.nargs == "?" and not action.option_strings
+            if not is_optional or getattr(found, action.dest, None) is not None:
+                continue
+            if rest:  # argparse looks for it no more after the first option
                 setattr(found, action.dest, rest.pop(0))
+            elif action.default == argparse.SUPPRESS:  # an option may give it instead
+                self.error(f"{action.metavar} is missing: name what to write")
         if rest:
             self.error(
                 f"one argument too many: {rest[0]!r}. If an option has several values, separate "
@@ -88,7 +91,8 @@ class Parser(argparse.ArgumentParser):
 
     def _short_usage(self) -> str:
         positional = [action for action in self._actions if not action.option_strings]
-        names = [f"[{a.metavar}]" if a.nargs == "?" else f"{a.metavar}" for a in positional]
+        may_lack = {a.metavar for a in positional if a.nargs == "?" and a.default is None}
+        names = [f"[{a.metavar}]" if a.metavar in may_lack else f"{a.metavar}" for a in positional]
         required = [a for a in self._actions if a.option_strings and a.required]
         names += [f"{a.option_strings[0]} {a.metavar}" for a in required]
         return " ".join([self.prog, *names, "[options]"])

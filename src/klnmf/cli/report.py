@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     from klnmf.saved.naming import stored_component_names
 
     output = f"{stem_of(args.model)}.html" if args.output is None else args.output
-    check_output(PAGE, output, args.model, args.data, args.rank)
+    check_output(args, PAGE, output, args.model, args.data, args.rank)
     saved = read_model(args.model)
     rank = None if args.rank is None else RankSelection.load(args.rank)
     if rank is not None:

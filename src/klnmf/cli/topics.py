@@ -75,7 +75,7 @@ def _form(args: argparse.Namespace) -> str:
     asked = ".csv" if args.csv else ".json" if args.json else None
     if args.output is None or args.output == "-":
         return asked or ".txt"
-    by_name = check_output(TOPICS, args.output, args.model).suffix.lower()
+    by_name = check_output(args, TOPICS, args.output, args.model).suffix.lower()
     if asked and by_name not in ("", ".txt", asked) and (asked, by_name) != (".csv", ".tsv"):
         raise CommandError(f"--{asked[1:]} cannot be used with the name {args.output}.")
     if by_name in ("", ".txt"):

@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     from klnmf.saved.naming import stored_component_names
 
     if args.output != "-":
-        check_output(FACTOR, args.output, args.model, args.data)
+        check_output(args, FACTOR, args.output, args.model, args.data)
     saved = read_model(args.model)
     saved.model.set_params(n_threads=args.n_threads)
     take_options(args, saved)

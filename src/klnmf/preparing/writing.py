@@ -29,7 +29,6 @@ from klnmf.readers.pruning import PRUNING_OPTIONS
 from klnmf.readers.streams import CountStream, stream_of_matrix, stream_of_table
 from klnmf.support.file_locks import locked_folder
 from klnmf.support.input_files import not_there
-from klnmf.support.option_names import option
 from klnmf.support.untrusted_json import read_json
 from klnmf.support.whole_files import naming
 
@@ -108,7 +107,7 @@ def prepare(
     if target.exists() and not (overwrite and is_prepared(target)):
         how = "It is not a prepared matrix: choose another name."
         if is_prepared(target):
-            how = f"Add {option('overwrite', True)} to replace it, or choose another name."
+            how = "Pass overwrite=True to replace it, or choose another name."
         raise FileExistsError(f"{target} exists already. {how}")
     if not target.parent.is_dir():
         raise FileNotFoundError(f"{target.parent}: there is no such folder to write to.")
