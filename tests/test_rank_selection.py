@@ -49,7 +49,7 @@ def test_remark_on_ranks_for_reading(found: RankSelection) -> None:
     two = replace(found, **chosen, **{name: np.arange(2.0) for name in columns})
     assert "For reading: 2" in str(replace(two, stability=np.array([0.95, 0.5])))
     unstable = " ".join(str(replace(two, stability=np.array([0.7, 0.5]))).split())
-    assert "No rank up to the choice has a stability of at least 0.9" in unstable
+    assert "No rank above 1 up to the choice has a stability of at least 0.9" in unstable
 
 
 @pytest.mark.parametrize("mean", [0.05, 0.5, 5.0])

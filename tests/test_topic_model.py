@@ -6,6 +6,7 @@ import json
 import pickle
 import re
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -169,6 +170,31 @@ def test_auto_is_1_to_40_or_as_many_as_there_are(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(fitting, "select_rank", noted)
     assert len(model_of_themes(n_topics="auto").topic_names_) == 3
     assert tried == [(range(1, 29), 0)]  # there are 28 words
+
+
+@pytest.mark.parametrize("n_topics", ["auto", [2, 3]])
+def test_the_number_for_reading_is_taken(
+    n_topics: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from klnmf.topic_model import fitting
+
+    def select(X: Any, ranks: Any, **options: Any) -> Any:
+        found = klnmf.model_selection.select_rank(X, [2, 3], n_splits=2, **options)
+        assert found.best_rank == 3
+        return replace(found, stable_rank=2, stability=np.array([0.95, 0.5]))
+
+    monkeypatch.setattr(fitting, "select_rank", select)
+    model = model_of_themes(n_topics=n_topics)
+    assert len(model.topic_names_) == 2
+    for shown in ("2 ", "for reading", "3 ", "<- best"):
+        assert shown in str(model.rank_selection_)
+    said = (
+        "Number of topics: 2, chosen from 2, 3 by stability (0.95). By held-out deviance (2 folds) "
+    )
+    assert f"{said}it would be 3, with a stability of 0.50." in model.summary()
+    page = model.report(tmp_path / "r.html").read_text(encoding="utf-8")
+    assert "Held-out counts suggest 3 topics, and 2 for reading</p>" in page
+    assert '<div class="verdict bad"' not in page
 
 
 # ---- tables --------------------------------------------------------------------------------------

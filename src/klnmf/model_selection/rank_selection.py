@@ -51,8 +51,8 @@ class RankSelection(ShownAsTable):
     lowest_rank : int
         The rank with the lowest held-out deviance.
     stable_rank : int
-        The rank for reading: the largest one up to ``best_rank`` with a stability of at least 0.9
-        (the smallest rank if there is none).
+        The rank for reading: the largest one up to ``best_rank`` with a stability of at least 0.9.
+        If there is none above 1, the smallest one above 1.
     ranks : ndarray of int
         Ranks that were fitted, in increasing order.
     deviance : ndarray of float
@@ -254,30 +254,34 @@ class RankSelection(ShownAsTable):
         return found
 
     def _for_reading(self) -> str:
-        tried = self.ranks <= self.best_rank
-        if np.any(self.stability[tried] >= STABLE):
+        if self.stability[self.ranks == self.stable_rank] >= STABLE:
             return (
                 f"For reading: {self.stable_rank}, the largest rank up to the choice with a "
                 f"stability of at least {STABLE:g}. Beyond it, other samples give other components."
             )
         return (
-            f"No rank up to the choice has a stability of at least {STABLE:g}: other samples give "
-            f"other components. For reading, take few; {self.stable_rank} is the smallest tried."
+            f"No rank above 1 up to the choice has a stability of at least {STABLE:g}: other "
+            f"samples give other components. For reading, take few: {self.stable_rank}, the "
+            "smallest tried."
         )
 
 
 def stable_rank(ranks: npt.NDArray[np.int64], stability: FloatArray, best_rank: int) -> int:
     """Return the largest rank up to the best one that has a stability of at least 0.9.
 
-    If no rank has, it is the smallest one.
+    Without any it is the smallest rank. Rank 1 does not count if the best one is larger: the mean
+    of all samples is always stable, and there is nothing to read in it.
 
     Examples
     --------
     >>> stable_rank(np.array([1, 2, 4, 8, 16]), np.array([1.0, 0.8, 0.93, 0.85, 0.95]), 8)
     4
+    >>> stable_rank(np.array([1, 2, 4]), np.array([1.0, 0.8, 0.7]), 4)
+    2
     """
-    agree = (ranks <= best_rank) & (stability >= STABLE)
-    return int(ranks[agree][-1] if agree.any() else ranks[0])
+    readable = (ranks <= best_rank) & (ranks >= min(2, best_rank))
+    agree = readable & (stability >= STABLE)
+    return int(ranks[agree][-1] if agree.any() else ranks[readable][0])
 
 
 def _column(entries: list[Any], length: int, name: str) -> FloatArray:

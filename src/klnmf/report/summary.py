@@ -114,7 +114,7 @@ def fit_tiles(described: Described) -> list[Tile]:
 class RankFacts(NamedTuple):
     """How the rank was chosen."""
 
-    agrees: bool  # whether the model has the rank that was chosen
+    agrees: bool  # whether the model has a rank that was chosen
     heading: str
     sentences: list[str]
     rows: list[tuple[str, str, str, str]]
@@ -123,8 +123,10 @@ class RankFacts(NamedTuple):
 def rank_facts(described: Described, selection: Any) -> RankFacts:
     """Return what a rank selection found, in words and as a table."""
     best, n_components = selection.best_rank, len(described.components)
-    agrees = best == n_components
+    agrees = n_components in (best, selection.stable_rank)
     heading = f"Held-out counts suggest {counted(best, described.terms.component)}"
+    if selection.stable_rank < best:
+        heading += f", and {selection.stable_rank} for reading"
     if not agrees:
         heading += f"; this model has {n_components}"
     table = selection.table()

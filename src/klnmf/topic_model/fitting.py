@@ -43,7 +43,7 @@ def fitted_model(model: Any, X: Any, words: Sequence[str], documents: Sequence[s
     with warnings.catch_warnings(), named_samples(documents), spelled_by(_own_name):
         warnings.simplefilter("ignore", EmptySamplesWarning)  # above
         selection = _selection(model, base, X)
-        n_topics = model.n_topics if selection is None else selection.best_rank
+        n_topics = model.n_topics if selection is None else selection.stable_rank
         n_topics = checked_whole("n_topics", n_topics)
         if seeds is None:
             nmf = base.set_params(n_components=n_topics)
@@ -142,14 +142,22 @@ def statement(model: Any) -> str:
     lines.append(convergence(model))
     selection = model.rank_selection_
     if selection is not None:
-        chosen = list(selection.ranks).index(selection.best_rank)
-        lines.append(
-            f"Number of topics: {selection.best_rank}, chosen from {_listed(selection.ranks)} by "
-            f"held-out deviance ({selection.n_splits} folds); stability "
-            f"{selection.stability[chosen]:.2f}."
-        )
+        lines.append(_choice(selection))
     packages = ", ".join(f"{name} {version(name)}" for name in ("klnmf", "scikit-learn"))
     return "\n".join([*lines, f"Software: {packages}, Python {platform.python_version()}."])
+
+
+def _choice(selection: RankSelection) -> str:
+    best, chosen = selection.best_rank, selection.stable_rank
+    stability = dict(zip(selection.ranks.tolist(), selection.stability, strict=True))
+    rule = f"held-out deviance ({selection.n_splits} folds"
+    made = f"Number of topics: {chosen}, chosen from {_listed(selection.ranks)} by"
+    if chosen == best:
+        return f"{made} {rule}); stability {stability[best]:.2f}."
+    return (
+        f"{made} stability ({stability[chosen]:.2f}). By {rule}) it would be {best}, with a "
+        f"stability of {stability[best]:.2f}."
+    )
 
 
 def _listed(ranks: Any) -> str:

@@ -37,7 +37,9 @@ class TopicModel(TopicViews, TransformerMixin, BaseEstimator):
     n_topics : int, "auto" or sequence of int, default=20
         Number of topics. "auto" chooses it from 1 to 40 with
         `klnmf.model_selection.select_rank`, a sequence from its numbers; both take as long as many
-        fits. The result is ``rank_selection_``.
+        fits. The choice is the ``stable_rank`` of ``rank_selection_``, the number for reading: the
+        largest one whose topics other documents would give too. Its ``best_rank``, which predicts
+        best, may be far larger.
     stop_words : str, path or list, default=None
         Words to leave out: those of a language, such as "english" or "german" (others than English
         need the extra ``texts``), of a file with one word per line, or a list of words. Several
