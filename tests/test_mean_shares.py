@@ -216,6 +216,11 @@ def test_lines_for_times_with_the_numbers_of_the_result() -> None:
     assert names == [*(f"component {k}" for k in largest), left_out]
     np.testing.assert_allclose(ax.lines[0].get_ydata(), means.shares[:, largest[0]])
     assert len(ax.collections) == 6  # bands
+    for every in ("quarter", "week"):
+        days = np.datetime64("2019-01-05") + 18 * np.arange(60)
+        named = [f"a name of usual length {k}" for k in range(9)]
+        ax_of_days = plot_mean_shares(mean_shares(*factors, days, every=every), named)
+        assert_apart(ax_of_days.figure, ax_of_days.get_xticklabels())
     tops = ax.collections[0].get_paths()[0].vertices[:, 1].max()
     assert tops == pytest.approx(means.upper[:, largest[0]].max())
 

@@ -20,6 +20,7 @@ from klnmf.plots.style import (
     title,
 )
 from klnmf.support.array_types import FloatArray
+from klnmf.support.optional_packages import require
 from klnmf.topics.checks import Names
 from klnmf.topics.shares_by_group import MeanShares
 
@@ -106,7 +107,12 @@ def plot_mean_shares(
     looks = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.02)}
     ax.legend(signs, texts, frameon=False, fontsize=8, **looks)
     title(ax, f"Mean shares with {100 * means.confidence_level:g}% intervals")
-    if not means.is_ordered:  # in the width that the legend leaves
+    if means.groups.dtype.kind == "M":  # short labels, which do not run into each other
+        dates = require("matplotlib.dates", "A plot", "plots")
+        locator = dates.AutoDateLocator(maxticks=9)
+        ax.xaxis.set_major_locator(locator)
+        ax.xaxis.set_major_formatter(dates.ConciseDateFormatter(locator))
+    elif not means.is_ordered:  # in the width that the legend leaves
         label_ticks(ax, "x", [shortened(means.group_names[group]) for group in filled])
     if notes:
         ax.set_title("; ".join(notes), loc="right", fontsize=8, color="0.4")
@@ -141,7 +147,8 @@ def _draw_line(
     """Draw a line through the means with a band, which is a bar beside a group without interval."""
     if at.dtype.kind == "M":
         at = at.astype("datetime64[s]")  # matplotlib knows no multiples of units
-    ax.plot(at, shares, markersize=3.5, linewidth=1.6, **looks)
+    dashes = "-" if looks["marker"] == "o" else "--"
+    ax.plot(at, shares, dashes, markersize=3.5, linewidth=1.6, **looks)
     ax.fill_between(at, lower, upper, color=looks["color"], alpha=0.15, linewidth=0.0)
     known = ~np.isnan(lower)
     # A band between two groups has no width at a single one.
