@@ -83,7 +83,7 @@ def suitable_periods(values: Any, most_groups: int) -> list[Period]:
     Left out are those that make one group, and those that make no more than the next longer one.
 
     >>> suitable_periods(["2021-03-05", "2021-03-07", "2021-05-01", "2022-01-01"], most_groups=3)
-    ['month', 'year']
+    ['quarter', 'year']
     """
     times = _times([value for value in _listed(values) if not is_missing(value)], None)
     if times is None or len(times) == 0:
