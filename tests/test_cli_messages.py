@@ -176,6 +176,8 @@ def test_columns_of_triplets_by_name(counts: Path, capsys: Any) -> None:
         ),
         ("fit a.csv --ngram-range 1-2", "must be like 1,2, which counts words and pairs of words"),
         ("fit a.csv --stop-words english german", "too many: 'german'. If an option has several"),
+        ("fit a.csv --min-df 0", "must be a number of samples (1, 2, ...) or a share of them"),
+        ("fit a.h5ad --batch-key x", "no option --batch-key; in Python, use klnmf.tl.nmf(adata, b"),
         ("topics m --zzz", "klnmf topics: error: there is no option --zzz\n"),
         ("fit a.csv --delimiter ab", "must be one character such as ';'"),
         ("fit a.csv --encoding klingon", "must be a text encoding such as utf-8"),

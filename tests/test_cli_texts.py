@@ -72,7 +72,9 @@ def test_a_table_of_texts_is_fitted_with_its_metadata(name: str, capsys: Any) ->
     assert out.splitlines()[1] == f"z,{from_table}"
 
 
-def test_words_are_left_out_as_in_python_unless_a_model_knows_its_words(capsys: Any) -> None:
+def test_words_are_left_out_as_in_python_unless_a_model_knows_its_words(
+    capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     texts, _ = texts_of_themes(40)
     frame = pd.DataFrame({"body": [f"the {text} word{i}" for i, text in enumerate(texts)]})
     frame.to_csv("t.csv", index=False)
@@ -86,6 +88,10 @@ def test_words_are_left_out_as_in_python_unless_a_model_knows_its_words(capsys: 
     assert saved.metadata["reading"] == {"text_field": "body", **OF_TEXTS}
     assert outcome(capsys, "prepare", *reading, "-o", "t.disk")[0] == 0
     assert list(open_matrix("t.disk").column_names) == list(expected.words_)
+    # The words of the model are those of its data: a report has the W of the fit.
+    with monkeypatch.context() as patch:
+        patch.setattr("klnmf.cli.models.represent", None)
+        assert outcome(capsys, "report", "t.klnmf", "t.csv", "-q")[0] == 0
     # What is converted is complete, and so are new texts: a single one has all its words.
     assert outcome(capsys, "convert", *reading, "-o", "t.npz")[0] == 0
     assert len(read_counts("t.npz").column_names) > len(expected.words_) + 40

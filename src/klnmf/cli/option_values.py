@@ -67,7 +67,11 @@ share_of_features = _checked(number, "SHARE", "from 0 to 1", lambda value: 0 <= 
 @shown_as("N")
 def share_or_count(text: str) -> float | int:
     """Return a whole number, or a share written with a point, as in scikit-learn."""
-    return number(text) if "." in text else whole(text)
+    value = number(text) if "." in text else whole(text)
+    if not (0 <= value <= 1 if "." in text else value >= 1):
+        wanted = "must be a number of samples (1, 2, ...) or a share of them (0.0 to 1.0)"
+        raise argparse.ArgumentTypeError(f"{wanted}, got {text}")
+    return value
 
 
 @shown_as("R")

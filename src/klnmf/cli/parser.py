@@ -25,6 +25,10 @@ _ELSEWHERE = {
 }
 
 
+# What Python has, and the command line has not.
+_IN_PYTHON = {"--batch-key": "klnmf.tl.nmf(adata, batch_key=...)"}
+
+
 class HelpFormatter(argparse.RawDescriptionHelpFormatter):
     """Help that adds the default of an option, and the metavar that its type has."""
 
@@ -98,6 +102,8 @@ class Parser(argparse.ArgumentParser):
         return " ".join([self.prog, *names, "[options]"])
 
     def _suggestion(self, name: str) -> str:
+        if name in _IN_PYTHON:
+            return f"; in Python, use {_IN_PYTHON[name]}"
         existing = self._option_string_actions
         meant = _ELSEWHERE.get(name)
         if meant not in existing:

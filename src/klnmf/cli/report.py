@@ -53,11 +53,11 @@ def run(args: argparse.Namespace) -> int:
     if args.data is not None:
         take_options(args, saved)
         table = read_data(args)
-        if not _is_what_was_fitted(saved, table):
+        X = in_models_features(args, saved, table)
+        if not _is_what_was_fitted(saved, table, X):
             W, labels, sample_names = represent(args, saved, table), None, table.row_names
             columns = columns_of(table)
         labels = labels if table.labels is None else table.labels
-        X = in_models_features(args, saved, table)
     if W is None:
         raise CommandError(
             f"{args.model} does not hold W, which a report needs: name the data, as in "
@@ -106,11 +106,11 @@ def _check_same_data(path: str, rank: RankSelection, saved: SavedModel) -> None:
         )
 
 
-def _is_what_was_fitted(saved: SavedModel, table: CountTable) -> bool:
-    """Whether the data seem to be those that the W in the file belongs to."""
+def _is_what_was_fitted(saved: SavedModel, table: CountTable, X: Any) -> bool:
+    """Whether the data, X on the model's features, seem to be those of the W in the file."""
     facts, (names, new_names) = saved.metadata, (saved.sample_names, table.row_names)
     fitted = (facts.get("n_samples"), facts.get("nonzeros"), facts.get("total"))
-    found = (table.shape[0], int(table.X.nnz), float(table.X.sum()))
+    found = (X.shape[0], int(X.nnz), float(X.sum()))
     same_names = (None if names is None else list(names)) == (
         None if new_names is None else list(new_names)
     )

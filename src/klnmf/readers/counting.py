@@ -113,7 +113,9 @@ def explained(path: Path | None, stop_words: Any) -> Iterator[None]:
         raise
     except (ValueError, re.error) as error:
         problem = f"the words cannot be counted: {str(error).rstrip('.')}."
-        if "empty vocabulary" in str(error):
+        if isinstance(error, re.error):
+            problem = f"{option('token_pattern')} is not a regular expression: {error}."
+        elif "empty vocabulary" in str(error):
             problem = "there are no words: a word has two letters or more. To count others, give "
             problem += f"{option('token_pattern', 'REGEX')}."
             if stop_words is not None:
