@@ -107,5 +107,9 @@ def _written(random: Random, table: Any) -> bytes:
         "use_dictionary": random.choice((True, False)),
         "store_schema": random.random() < 0.9,
     }
+    if not settings["use_dictionary"]:
+        encodings = ("PLAIN", "DELTA_BYTE_ARRAY", "DELTA_LENGTH_BYTE_ARRAY")
+        strings = (f.name for f in table.schema if f.type in (pa.string(), pa.large_string()))
+        settings["column_encoding"] = {name: random.choice(encodings) for name in strings}
     pq.write_table(table, stream, **settings)
     return stream.getvalue()
