@@ -25,9 +25,11 @@ from commands import EVERY_WORD, outcome
 from klnmf import load_model
 from klnmf.cli.main import build_parser
 from klnmf.cli.messages import one_line
-from klnmf.cli.metadata import words_of_reading
+from klnmf.cli.metadata import READING_OPTIONS
+from klnmf.cli.options import add_data
 from klnmf.cli.parser import words_for
 from klnmf.readers import CountTable, write_counts
+from klnmf.report.reproduce import option_words
 from klnmf.support.option_names import option, options_in_use, spelled_by
 
 
@@ -114,11 +116,19 @@ def test_readers_never_write_an_argument_of_python_into_a_message() -> None:
             "--columns doc,word --encoding latin-1",
         ),
         ({"lowercase": False, "transpose": True}, "--keep-case --transpose"),
-        ({"no_such_option": 3}, ""),
     ],
 )
 def test_how_data_were_read_as_words(how: dict[str, Any], words: str) -> None:
-    assert words_of_reading(how) == words
+    assert option_words(how) == words
+
+
+def test_all_that_says_how_data_were_read_is_an_option() -> None:
+    parser = argparse.ArgumentParser()
+    add_data(parser)
+    for name in READING_OPTIONS:
+        action = next(action for action in parser._actions if action.dest == name)
+        value = "x" if action.nargs is None else action.const
+        assert option_words({name: value}).split()[0] in action.option_strings
 
 
 def test_advice_of_readers_can_be_followed(counts: Path, capsys: Any) -> None:

@@ -5,12 +5,9 @@ from __future__ import annotations
 import argparse
 import shlex
 from collections.abc import Sequence
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from klnmf.cli.messages import say
-from klnmf.cli.options import add_data
-from klnmf.cli.parser import words_for
 
 if TYPE_CHECKING:
     from klnmf.cli.data import OpenedTable
@@ -122,25 +119,13 @@ def _is_plain(value: Any) -> bool:
     return all(isinstance(entry, str | bool | int | float) for entry in entries)
 
 
-def words_of_reading(how: dict[str, Any]) -> str:
-    """Return the words of a command line that read DATA like this.
-
-    Examples
-    --------
-    >>> words_of_reading({"layer": "raw counts", "transpose": True, "ngram_range": [1, 2]})
-    "--layer 'raw counts' --transpose --ngram-range 1,2"
-    """
-    parser = argparse.ArgumentParser()
-    add_data(parser)
-    words = [words_for(parser, name, value) or [] for name, value in how.items()]
-    return shlex.join(chain.from_iterable(words))
-
-
 def reproduction(metadata: dict[str, Any]) -> dict[str, str]:
     """Return what a report says on how to run the fit again."""
+    from klnmf.report.reproduce import option_words
+
     found = {"input": str(metadata["input"])} if "input" in metadata else {}
     how = stored_reading(metadata)
-    found |= {"input options": words_of_reading(how)} if how else {}
+    found |= {"input options": option_words(how)} if how else {}
     command = _consensus_command(metadata.get("consensus"), found)
     return found | ({"command": command} if command else {})
 

@@ -71,6 +71,27 @@ def command_line(model: Any, parameters: Mapping[str, str]) -> str:
     return " ".join([*words, parameters.get("input options", "")]).rstrip()
 
 
+def option_words(options: Mapping[str, Any]) -> str:
+    """Write options of reading data as words of a command line.
+
+    Examples
+    --------
+    >>> option_words({"layer": "raw counts", "transpose": True, "ngram_range": [1, 2]})
+    "--layer 'raw counts' --transpose --ngram-range 1,2"
+    """
+    words: list[str] = []
+    for name, value in options.items():
+        option = name.replace("_", "-")
+        if name == "lowercase":
+            words += [] if value else ["--keep-case"]
+        elif isinstance(value, bool):
+            words.append(f"--{option}" if value else f"--no-{option}")
+        else:
+            listed = value if isinstance(value, list | tuple) else [value]
+            words += [f"--{option}", ",".join(map(str, listed))]
+    return shlex.join(words)
+
+
 def constraint_names(model: Any) -> list[str]:
     """Return the constraints of a fit, whether parameters or arguments of ``fit``."""
     parameters = model.get_params(deep=False)

@@ -13,7 +13,7 @@ import numpy as np
 
 from klnmf.estimators.kl_nmf import KLNMF
 from klnmf.readers.stop_words import names_of
-from klnmf.report.reproduce import as_python, command_line, constraint_names
+from klnmf.report.reproduce import as_python, command_line, constraint_names, option_words
 from klnmf.topic_model.fitting import convergence, settings_of
 from klnmf.topic_model.words import OPTIONS, options_to_json
 
@@ -192,8 +192,6 @@ def _command(model: Any) -> str:
     base, reading, words = settings_of(model), _source(model), _word_options(model)
     path = reading.pop("path", None)
     reading |= {k: v for k, v in (words or {}).items() if v is not None}
-    languages = names_of(reading.get("stop_words", []))
-    reading |= {} if languages is None else {"stop_words": ",".join(languages)}
     in_the_way = [
         *(name for name in reading if name not in _SHELL_OPTIONS),
         *(["a vectorizer of your own"] if words is None else []),
@@ -206,8 +204,8 @@ def _command(model: Any) -> str:
         named = ", ".join(in_the_way)
         return f"# not available on the command line: {named} can only be used in Python"
     base.set_params(n_components=model.fit_facts_["n_topics"])
-    options = shlex.join(word for name, v in reading.items() for word in _shell_words(name, v))
-    command = command_line(base, {"input": path or "DATA", "input options": options})
+    about = {"input": path or "DATA", "input options": option_words(reading)}
+    command = command_line(base, about)
     if path is None:
         command = f"# DATA: a file or folder with the texts of the fit, in their order\n{command}"
     names = [f"--component={k}={name}" for k, name in _given_names(model).items()]
@@ -215,12 +213,3 @@ def _command(model: Any) -> str:
         named = shlex.join(["klnmf", "name", "model.klnmf", *names])
         command = f"{command} --output model.klnmf\n{named}"
     return command
-
-
-def _shell_words(name: str, value: Any) -> list[str]:
-    if name == "lowercase":
-        return [] if value else ["--keep-case"]
-    option = f"--{name.replace('_', '-')}"
-    if isinstance(value, bool):
-        return [option] if value else []
-    return [option, ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)]
