@@ -13,9 +13,11 @@ import pytest
 
 from commands import outcome
 from klnmf import KLNMF, load_model
+from klnmf.plots import plot_signatures
 from klnmf.readers import read_counts
 from klnmf.signatures import SBS96, change_opportunities, has_types_in_rows, samples_by_types
 from klnmf.simulate import simulate_counts
+from klnmf.topics import match_reference
 from klnmf.uncertainty import sparse_assignment
 
 COUNTS = np.random.default_rng(0).poisson(3.0, size=(4, 96))
@@ -127,7 +129,13 @@ def test_types_that_are_written_in_other_ways(how: str, tmp_path: Path) -> None:
     table.to_csv(tmp_path / "a.csv")
     read = read_counts(tmp_path / "a.csv")
     assert read.row_names.tolist() == TUMOURS
-    assert read.column_names.tolist() == list(SBS96)
+    assert read.column_names.tolist() == respelled(how)
+    known = by_types(SBS96[::-1])
+    for names, reference in ((read.column_names, known), (SBS96, table), (read.column_names, read)):
+        assert match_reference(read.X, reference, names).nearest.tolist() == [0, 1, 2, 3]
+    lines = plot_signatures(read.X.toarray()[:1, ::-1], feature_names=respelled(how)[::-1])
+    heights = [bar.get_height() for bar in np.ravel(lines)[0].patches[:96]]
+    np.testing.assert_allclose(heights, COUNTS[0] / COUNTS[0].sum(), rtol=1e-6)
 
 
 def test_types_in_columns_of_their_own(tmp_path: Path) -> None:
@@ -267,9 +275,10 @@ def test_from_a_matrix_of_sigprofiler_to_few_components_in_each_tumour(
     assert "60 samples × 96 features" in err
     numbers = []
     for options in ([], ["--few-components"]):
-        words = ["transform", "m.klnmf", "cohort.SBS96.all", "-o", "W.csv", "-q", *options]
+        out = f"W{len(options)}.csv"
+        words = ["transform", "m.klnmf", "cohort.SBS96.all", "-o", out, "-q", *options]
         assert outcome(capsys, *words)[0] == 0
-        table = pd.read_csv("W.csv", index_col=0)
+        table = pd.read_csv(out, index_col=0)
         assert table.index.tolist() == counts.columns.tolist()
         numbers.append((table > 0).to_numpy().sum(axis=1))
     expected = sparse_assignment(load_model("m.klnmf").model, read_counts("cohort.SBS96.all").X)

@@ -87,8 +87,8 @@ def samples_by_types(table: Any) -> Any:
     """Turn a DataFrame whose rows are mutation types, and sort the 96 types as in published plots.
 
     Rows become columns if all names of rows are types of mutations and no names of columns are. The
-    logger ``klnmf.readers`` says so. `klnmf.readers.read_counts` does the same for files. Types
-    that are written in another way (``ACA>AAA``, ``C>A:ACA``) get the names of `SBS96`.
+    logger ``klnmf.readers`` says so. `klnmf.readers.read_counts` turns files in the same way.
+    Types that are written in another way (``ACA>AAA``, ``C>A:ACA``) get the names of `SBS96`.
 
     Parameters
     ----------

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from klnmf.plots.style import panels_or_new, percent, selected_components
-from klnmf.signatures import SBS96, SUBSTITUTIONS
+from klnmf.signatures import SBS96, SUBSTITUTIONS, standard_types
 from klnmf.support.array_types import FloatArray
 from klnmf.topics import component_shares
 from klnmf.topics.checks import Names, checked_components, checked_names, dense, rows_scaled_to_one
@@ -90,6 +90,7 @@ def plot_signatures(
 def _order(feature_names: Names | None, n_features: int) -> list[int]:
     """Columns in the order of the plot."""
     names = list(SBS96) if feature_names is None else list(map(str, feature_names))
+    names = standard_types(names) or names
     if n_features != len(SBS96) or len(names) != n_features or set(names) != set(SBS96):
         raise ValueError(
             f"Signatures are plotted over the {len(SBS96)} types of klnmf.signatures.SBS96, such "

@@ -15,10 +15,10 @@ from klnmf.readers.matrix_files import Mtx, Npz, Svmlight, Uci
 from klnmf.readers.on_disk import Prepared
 from klnmf.readers.parquet import Parquet
 from klnmf.readers.pruning import PRUNING_OPTIONS, check_pruning, pruned
-from klnmf.readers.table import CountTable, as_names, unique_features
+from klnmf.readers.table import CountTable, unique_features
 from klnmf.readers.tenx import TenX, TenXH5
 from klnmf.readers.text_files import CsvTexts, Jsonl, ParquetTexts, Texts, TsvTexts
-from klnmf.signatures import has_types_in_rows, say_turned, standard_types
+from klnmf.signatures import has_types_in_rows, say_turned
 from klnmf.support.input_files import ReadError, not_there
 from klnmf.support.nearest_names import did_you_mean
 from klnmf.support.option_names import option, options_in_use
@@ -161,9 +161,6 @@ def read_counts(
         say_turned(str(path))
         table = table.transposed()
     say_if_transposed(str(path), table.row_names, table.column_names, transpose)
-    types = standard_types(table.column_names)
-    if types is not None:
-        table.column_names = as_names(types, len(types), "column_names", "column")
     if table.column_names is not None:
         table.column_names = unique_features(table.column_names, str(path))
     return pruned(path, table, **of_table)

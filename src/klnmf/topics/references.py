@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import nnls
 
-from klnmf.signatures import samples_by_types
+from klnmf.signatures import samples_by_types, standard_types
 from klnmf.support.array_types import FloatArray
 from klnmf.support.number_checks import checked_nonnegative, checked_whole
 from klnmf.support.optional_packages import require
@@ -104,7 +104,8 @@ def match_reference(
         Components, such as ``components_`` of a fitted model.
     reference : CountTable, DataFrame or array-like of shape (n_reference, n_features)
         Known components with their names: a file that `klnmf.readers.read_counts` has read, or a
-        DataFrame. Tables with mutation types in rows are turned.
+        DataFrame. Tables with mutation types in rows are turned, and types may be written in any
+        way that `klnmf.signatures.samples_by_types` knows.
     feature_names : sequence of str, optional
         Names of the features of ``components``. Required if the reference has names.
     component_names, reference_names, reference_feature_names : sequence of str, optional
@@ -167,6 +168,7 @@ def _table(
     matrix = checked_components(given)
     names = own[0] if names is None else names
     feature_names = own[1] if feature_names is None else feature_names
+    feature_names = standard_types(feature_names) or feature_names
     return matrix, checked_names(names, matrix.shape[0], of_what), feature_names
 
 
