@@ -141,6 +141,7 @@ def npz(path: Path, **changes: bytes) -> Path:
         ({"format": npy(np.array(b"lil"))}, "LIL"),
         ({"format": npy(np.array(b"xyz"))}, "xyz"),
         ({"format": npy(np.array(5))}, "the format 5 or the shape"),
+        ({"format": npy(np.array("x" * 10**6))}, "the format of the matrix has 4,000,000 bytes"),
         ({"format": npy(np.array([b"csr"] * 2))}, "of the matrix is not valid"),
     ],
 )
@@ -281,6 +282,11 @@ def test_h5ad_with_one_long_name_of_many_features(tmp_path: Path) -> None:
         names["codes"] = np.zeros(100, np.int8)
         one = np.array([_LONG.encode()])
         names.create_dataset("categories", data=one, compression="gzip", chunks=(1,))
+    refused(tmp_path / "a.h5ad", None, "become 50,000,000, more than 500 times")
+    with h5py.File(tmp_path / "a.h5ad", "r+") as file:
+        del file["var/_index"]
+        long = {"data": np.repeat(one, 100), "compression": "gzip", "chunks": (1,)}
+        file["var"].create_dataset("_index", **long)
     refused(tmp_path / "a.h5ad", None, "become 50,000,000, more than 500 times")
 
 

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from klnmf.readers.hdf5_heaps import check_heaps
 from klnmf.support.caching import cached_property
-from klnmf.support.input_files import ReadError
+from klnmf.support.input_files import ReadError, check_unpacked
 from klnmf.support.optional_packages import require
 
 # An array may be this large whatever the file holds: what was never written reads as zeros.
@@ -220,7 +220,10 @@ class StoredArray(_Item):
         if dtype.kind not in "biufS" and kind is None:
             raise self.refuse(f"holds entries of the type {dtype}; expected names.")
         self.check_list()
-        room = self.path.stat().st_size if dtype.kind == "O" else math.inf
+        n_bytes = self.path.stat().st_size
+        if dtype.kind == "S":
+            check_unpacked(self.path, n_bytes, len(self) * dtype.itemsize)
+        room = n_bytes if dtype.kind == "O" else math.inf
         names: list[str] = []
         for start in range(0, len(self), _STRINGS):
             block = [_text(value) for value in source[start : start + _STRINGS]]

@@ -205,6 +205,8 @@ def npz_header(path: Path, archive: Any) -> tuple[str, tuple[int, int]]:
         raise ReadError(path, problem)
     kind, shape = archive["format"], archive["shape"]
     is_valid = kind.shape == () and kind.dtype.kind in "SU" and shape.dtype.kind in "iu"
+    if kind.dtype.itemsize > 64:
+        raise ReadError(path, f"the format of the matrix has {kind.dtype.itemsize:,} bytes.")
     if not is_valid or (shape < 0).any():
         raise ReadError(path, f"the format {kind} or the shape {shape} of the matrix is not valid.")
     if shape.shape != (2,):
