@@ -248,6 +248,15 @@ class Backend(ABC):
 
     @abstractmethod
     def evaluate(
-        self, mode: int, x: Any, A: Any, c: Array | float, l2: float, want_residual: bool = True
+        self,
+        mode: int,
+        x: Any,
+        A: Any,
+        c: Array | float,
+        l2: float | None,
+        want_residual: bool = True,
     ) -> RowTotals:
-        """Value and, if wanted, residual and gap at ``x``, with every sum in float64."""
+        """Value and, if wanted, residual and gap at ``x``, with every sum in float64.
+
+        With ``l2=None`` there are no penalties, not even those that the data's view has by row.
+        """

@@ -159,14 +159,17 @@ def evaluate_piece(
     x: Array,
     A: Array,
     c: Array,
-    l2: float,
+    l2: float | None,
     want_residual: bool,
     n_threads: int,
     results: RowResults,
 ) -> None:
     """Fill in the values and, if wanted, residuals and gaps of the rows of a piece at ``x``."""
-    problem = (piece.indptr, piece.indices, piece.values, A, c, l2)
-    constraints = core_constraints(piece.row_constraints)
+    problem = (piece.indptr, piece.indices, piece.values, A, c, l2 or 0.0)
+    of_rows = piece.row_constraints
+    if l2 is None and of_rows is not None:
+        of_rows = of_rows.without_penalties
+    constraints = core_constraints(of_rows)
     out = (results.values, results.kkt, results.gaps)
     _core.evaluate_rows(*problem, want_residual, n_threads, x, *out, constraints)
 
@@ -232,7 +235,13 @@ class CpuBackend(NumpyFactors):
         _core.dense_rows(*problem, *newton, mode == 1, self.n_threads, x, rule.product, kkt)
 
     def evaluate(
-        self, mode: int, x: Array, A: Array, c: Array | float, l2: float, want_residual: bool = True
+        self,
+        mode: int,
+        x: Array,
+        A: Array,
+        c: Array | float,
+        l2: float | None,
+        want_residual: bool = True,
     ) -> RowTotals:
         """See :class:`~klnmf.backends.base.Backend`."""
         view, c = self.data.view(mode), self.slopes(A, c)

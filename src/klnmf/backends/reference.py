@@ -4,6 +4,7 @@ Sums are in the type of the data, as in the C++ core, except where the core uses
 """
 
 import math
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
@@ -230,15 +231,23 @@ class ReferenceBackend(NumpyFactors):
         return RowTotals(math.nan, worst, math.nan)
 
     def evaluate(
-        self, mode: int, x: Array, A: Array, c: Array | float, l2: float, want_residual: bool = True
+        self,
+        mode: int,
+        x: Array,
+        A: Array,
+        c: Array | float,
+        l2: float | None,
+        want_residual: bool = True,
     ) -> RowTotals:
         """See :class:`~klnmf.backends.base.Backend`."""
         view, c = self.data.view(mode).whole(), self.slopes(A, c)
+        if l2 is None and view.row_constraints is not None:
+            view = replace(view, row_constraints=view.row_constraints.without_penalties)
         held = (view.row_constraints or RowConstraints()).is_frozen(x.shape[1])
         x64, A64 = x.astype(np.float64), A.astype(np.float64)
         values, kkt, gaps = np.zeros((3, view.n_rows))
         for i in range(view.n_rows):
-            row = _row_problem(view, i, A64, c, l2, held)
+            row = _row_problem(view, i, A64, c, l2 or 0.0, held)
             values[i] = row.value(x64[i])
             if math.isinf(values[i]):
                 kkt[i] = gaps[i] = math.inf

@@ -65,6 +65,11 @@ class RowConstraints:
         parts = (self.missing, self.barred, self.penalty_shares, self.frozen)
         return all(part is None for part in parts)
 
+    @property
+    def without_penalties(self) -> RowConstraints:
+        """The same constraints, but for what they say about penalties."""
+        return replace(self, penalty_shares=None, l1=0.0)
+
     def rows(self, rows: slice) -> RowConstraints:
         """Return the constraints on consecutive rows."""
         return replace(

@@ -16,6 +16,8 @@ from klnmf.objective import Penalties
 from klnmf.solvers.memory import StoredMemory
 from klnmf.support.array_types import Array
 
+# Beside larger penalties, in units of the divergence, objective minus penalties would lose digits.
+PENALTIES_TO_SUBTRACT = 100.0
 # Gap of a solved row, in units of its total and of the rounding of its type.
 ROUNDING_OF_GAPS = 16
 
@@ -193,7 +195,13 @@ class Problem:
 
     def divergence(self, objective: float, factors: list[Any]) -> float:
         """KL divergence of factors whose penalised objective is given."""
-        return objective - sum(self.penalty(mode, factor) for mode, factor in enumerate(factors))
+        penalties = sum(self.penalty(mode, factor) for mode, factor in enumerate(factors))
+        difference = objective - penalties
+        if penalties <= PENALTIES_TO_SUBTRACT * abs(difference):
+            return difference
+        A, _ = self.fixed(0, factors)
+        totals = self.backend.evaluate(0, factors[0], A, 0.0, None, want_residual=False)
+        return totals.value + self.backend.data.divergence_constant
 
     def _evaluate(self, mode: int, factors: list[Any], want_residual: bool = True) -> RowTotals:
         A, c = self.fixed(mode, factors)

@@ -272,12 +272,12 @@ class DaskBackend(Backend):
         x: Factor,
         A: Factor,
         c: Array | float,
-        l2: float,
+        l2: float | None,
         want_residual: bool = True,
     ) -> RowTotals:
         """See :class:`~klnmf.backends.base.Backend`."""
         fixed = A.version
-        operation = Evaluate(mode, (x.version.number,), fixed.number, c, float(l2), want_residual)
+        operation = Evaluate(mode, (x.version.number,), fixed.number, c, l2, want_residual)
         return self._totals(mode, fixed, self._ask(operation))
 
     def _totals(self, mode: int, fixed: Version, outcomes: dict[int, Outcome]) -> RowTotals:

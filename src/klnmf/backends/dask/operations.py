@@ -85,7 +85,7 @@ class Evaluate:
     sources: tuple[int]  # x
     A: int
     c: Array | float
-    l2: float
+    l2: float | None
     want_residual: bool
 
 
