@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy.special import xlogy
 
-from klnmf.objective import Penalties
+from klnmf.objective import Penalties, kl_divergence
 from klnmf.solvers import SparseCoordinateDescent, make_solver
 from klnmf.solvers.loop import Run
 from known_cases import RANK, X, cases_with_known, everything_known, fit, start_run
@@ -175,3 +177,31 @@ def test_known_entries_have_all_their_digits_from_the_start(name: str) -> None:
     run.solver.prepare(run.problem, run.state)
     assert run.state.factors[0].dtype == (np.float32 if name == "missing" else np.float64)
     assert run.state.memory["swap_failures_left"] == (3 if name == "missing" else 0)
+
+
+@pytest.mark.filterwarnings("ignore:Only one of the factors is penalised")
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
+@settings(max_examples=50, derandomize=True)
+@given(
+    unit=st.integers(-12, 12),
+    weights=st.lists(st.sampled_from([0.0, 1e-6, 1.0, 1e9]), min_size=4, max_size=4),
+    is_weighted=st.booleans(),
+    seed=st.integers(0, 99),
+)
+def test_the_divergence_keeps_its_digits_beside_any_penalties(
+    backend: str, unit: int, weights: list[float], is_weighted: bool, seed: int
+) -> None:
+    case = random_case((9, 7), 3, seed=seed)
+    counts = 10.0**unit * case.X
+    # The penalties of fixed components stay as large as they are.
+    fixed = case.H.T[:1] / case.H[:, 0].sum()
+    of_cells: dict[str, Any] = {}
+    if is_weighted:
+        known = everything_known(counts, 3, seed)
+        of_cells = {name: known[name] for name in ("sample_weight", "exposure", "missing")}
+    options: dict[str, Any] = dict(zip(("l1_W", "l2_W", "l1_H", "l2_H"), weights, strict=True))
+    options |= {"fixed_components": fixed, "max_iter": 2, "backend": backend}
+    W, model = fit(counts, 3, **options, **of_cells)
+    expected = kl_divergence(counts, W, model.components_.T, **of_cells)
+    scale = abs(expected) + float(counts.sum()) * (1 + abs(unit))
+    assert model.divergence_ == pytest.approx(expected, rel=0, abs=1e-12 * scale)
