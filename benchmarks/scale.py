@@ -24,8 +24,8 @@ from benchmarks.scaling import counts
 from klnmf.backends import make_backend
 from klnmf.backends.base import Backend
 from klnmf.backends.dask.packing import Packed, pack, unpack
+from klnmf.constraints.penalties import NO_PENALTIES
 from klnmf.data.sparse_data import InMemoryData
-from klnmf.objective import NO_PENALTIES
 from klnmf.solvers.base import Problem, State
 from klnmf.solvers.coordinate_descent import SparseCoordinateDescent
 from klnmf.solvers.start import start_state

@@ -26,8 +26,8 @@ import scipy.sparse as sp
 
 from klnmf.backends.base import GuardedRule
 from klnmf.backends.cpu import CpuBackend
+from klnmf.constraints.penalties import NO_PENALTIES
 from klnmf.data.sparse_data import InMemoryData
-from klnmf.objective import NO_PENALTIES
 from klnmf.solvers.base import Problem
 
 Array = np.ndarray

@@ -18,8 +18,8 @@ from klnmf.backends.base import (
 )
 from klnmf.backends.cpu import CpuBackend
 from klnmf.backends.reference import ReferenceBackend
+from klnmf.constraints.penalties import NO_PENALTIES, Penalties
 from klnmf.data.sparse_data import InMemoryData
-from klnmf.objective import NO_PENALTIES, Penalties
 from strategies import Case, random_case
 
 Array = np.ndarray

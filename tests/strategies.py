@@ -19,9 +19,10 @@ from sklearn.exceptions import ConvergenceWarning
 from klnmf import KLNMF, RunOptions
 from klnmf.backends import make_backend
 from klnmf.backends.base import MultiplicativeRule
+from klnmf.constraints.penalties import NO_PENALTIES, Penalties
 from klnmf.data.sparse_data import InMemoryData
 from klnmf.data.validation import check_counts
-from klnmf.objective import NO_PENALTIES, Penalties
+from klnmf.objective import penalised_objective
 from klnmf.solvers import SOLVERS, SparseCoordinateDescent, make_solver
 from klnmf.solvers.base import Problem, State, alternate
 from klnmf.solvers.extrapolation import ExtrapolationWeights
@@ -174,6 +175,11 @@ def make_problem(
     n_threads: int = 1,
 ) -> Problem:
     return Problem(make_backend(backend, InMemoryData(check_counts(X)), n_threads), penalties)
+
+
+def objective_of(X: Any, factors: Any, penalties: Penalties = NO_PENALTIES) -> float:
+    """The penalised objective of factors as solvers hold them: H is m × r."""
+    return penalised_objective(X, factors[0], factors[1].T, penalties)
 
 
 def start_run(

@@ -98,7 +98,7 @@ def test_scaled_genes_are_weights_of_one_over_the_deviation() -> None:
     np.testing.assert_allclose(adata.var["nmf_feature_weight"], 1 / deviations, rtol=1e-6)
     # The objective is that of cNMF's matrix, with components divided by the deviations.
     W, H = adata.obsm["X_nmf"], adata.varm["nmf"] / deviations[:, None]
-    scaled = kl_divergence(dense / deviations, W.astype(float), H.astype(float))
+    scaled = kl_divergence(dense / deviations, W.astype(float), H.astype(float).T)
     assert adata.uns["nmf"]["divergence"] == pytest.approx(scaled, rel=1e-4)
     of_scaled = KLNMF(3, random_state=0, n_threads=1, tol=1e-6).fit(dense / deviations)
     assert adata.uns["nmf"]["divergence"] == pytest.approx(of_scaled.divergence_, rel=1e-3)

@@ -45,7 +45,7 @@ def test_components_are_medians_and_w_is_solved_for(found: Consensus) -> None:
         found.W.sum(axis=1), np.asarray(PLANTED.X.sum(axis=1)).ravel(), rtol=1e-3
     )
     assert found.divergence == pytest.approx(
-        kl_divergence(PLANTED.X, found.W, found.components.T), rel=1e-5
+        kl_divergence(PLANTED.X, found.W, found.components), rel=1e-5
     )
 
 

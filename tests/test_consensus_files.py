@@ -86,7 +86,7 @@ def test_model_and_consensus_are_not_taken_for_each_other(found: Consensus, tmp_
 def test_model_of_a_consensus_transforms_and_is_saved(found: Consensus, tmp_path: Path) -> None:
     model = found.to_model()
     np.testing.assert_array_equal(model.components_, found.components)
-    assert model.divergence_ == pytest.approx(kl_divergence(X, found.W, found.components.T), 1e-5)
+    assert model.divergence_ == pytest.approx(kl_divergence(X, found.W, found.components), 1e-5)
     np.testing.assert_allclose(model.transform(X), found.W, atol=0.02 * found.W.max())
     model.save(tmp_path / "m.klnmf", W=found.W)
     loaded = KLNMF.load(tmp_path / "m.klnmf")

@@ -138,7 +138,7 @@ def test_values_that_are_not_whole_have_no_null() -> None:
     assert found.null is None
     with pytest.raises(ValueError, match=r"not whole numbers.*n_null_runs=5.*n_null_runs=0"):
         consensus(scaled, 3, n_runs=3, n_null_runs=5)
-    assert kl_divergence(scaled, found.W, found.components.T) == pytest.approx(
+    assert kl_divergence(scaled, found.W, found.components) == pytest.approx(
         found.divergence, rel=1e-4
     )
 

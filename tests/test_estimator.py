@@ -59,7 +59,7 @@ def fitted() -> tuple[KLNMF, np.ndarray]:
 
 def test_attributes_of_a_fit(fitted: tuple[KLNMF, np.ndarray]) -> None:
     estimator, W = fitted
-    H = estimator.components_.T
+    H = estimator.components_
     assert W.shape == (60, 3)
     assert estimator.components_.shape == (3, 40)
     assert estimator.components_.flags.c_contiguous
@@ -81,7 +81,7 @@ def test_attributes_of_a_penalised_fit() -> None:
     weights = {"l1_W": 0.3, "l2_W": 0.02, "l1_H": 0.5, "l2_H": 0.1}
     estimator = model(**weights, max_iter=2000, dtype=np.float64)
     W = estimator.fit_transform(COUNTS)
-    H = estimator.components_.T
+    H = estimator.components_
     penalties = objective.Penalties(**weights)
     assert estimator.converged_
     assert estimator.divergence_ == pytest.approx(objective.kl_divergence(COUNTS, W, H), rel=1e-9)
@@ -189,7 +189,7 @@ def test_fit_transform_is_fit_then_transform(fitted: tuple[KLNMF, np.ndarray]) -
     estimator, W = fitted
     again = model().fit(COUNTS)
     np.testing.assert_array_equal(again.components_, estimator.components_)
-    H = estimator.components_.T
+    H = estimator.components_
     W_new = estimator.transform(COUNTS)
     np.testing.assert_allclose(W_new, W, rtol=2e-3, atol=2e-3 * W.max())
     scale = COUNTS.sum()

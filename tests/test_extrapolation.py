@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from klnmf.constraints.penalties import NO_PENALTIES, Penalties
 from klnmf.data.sparse_data import InMemoryData
-from klnmf.objective import NO_PENALTIES, Penalties, penalised_objective
 from klnmf.solvers import SparseCoordinateDescent
 from klnmf.solvers.base import Problem, State
 from klnmf.solvers.extrapolation import ExtrapolationWeights, Momentum
 from opaque_backend import OpaqueBackend, OpaqueFactor, seen
-from strategies import random_case, start_run
+from strategies import objective_of, random_case, start_run
 
 CASE = random_case((40, 30), 6, seed=1, density=0.3, spread=2.0)
 # Far too bold: the first extrapolated iteration ends higher.
@@ -27,7 +27,7 @@ def objectives(solver: SparseCoordinateDescent, n_iterations: int) -> tuple[list
     for _ in range(n_iterations):
         run.solver.iterate(run.problem, run.state)
         run.state.iteration += 1
-        found.append(penalised_objective(CASE.X, *run.state.factors, NO_PENALTIES))
+        found.append(objective_of(CASE.X, run.state.factors))
         assert run.state.objective == pytest.approx(found[-1], rel=1e-12)
     return found, run.state.memory["momentum"]
 

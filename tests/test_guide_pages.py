@@ -241,7 +241,7 @@ def test_scikit_learn_table_is_true() -> None:
         3, beta_loss="kullback-leibler", solver="mu", init="random", random_state=0, max_iter=500
     )
     W = model.fit_transform(X)
-    H = model.components_.T
+    H = model.components_
     assert model.reconstruction_err_**2 / 2 == pytest.approx(kl_divergence(X, W, H))
     assert "reconstruction_err_**2 / 2" in PAGES["coming_from.md"]
     alpha_W, l1_ratio = 0.1, 0.4

@@ -125,7 +125,7 @@ def test_nonzeros_that_nothing_can_cover_cost_infinity(name: str, mode: int, dty
         c = backend.column_sums(A)
         judged = backend.evaluate(mode, (case.W, case.H)[mode], A, c, 0.0)
         assert judged == RowTotals(np.inf, np.inf, np.inf)
-    assert kl_divergence(case.X, case.W, case.H) == np.inf
+    assert kl_divergence(case.X, case.W, case.H.T) == np.inf
 
 
 @MODES
@@ -260,15 +260,15 @@ def test_evaluation_is_the_specification(backend: type, dtype: type, penalties: 
     case.H[:, 1] = 0  # a dead component
     problem = Problem(backend(InMemoryData(case.X)), penalties)
     found = problem.evaluate([case.W, case.H])
-    expected = penalised_objective(case.X, case.W, case.H, penalties)
+    expected = penalised_objective(case.X, case.W, case.H.T, penalties)
     scale = case.total + abs(expected)
     assert found.objective == pytest.approx(expected, abs=1e-14 * scale)
     assert problem.objective([case.W, case.H]) == found.objective
-    divergence = kl_divergence(case.X, case.W, case.H)
+    divergence = kl_divergence(case.X, case.W, case.H.T)
     assert found.divergence == pytest.approx(divergence, abs=1e-14 * scale)
-    residual = kkt_residual(case.X, case.W, case.H, penalties)
+    residual = kkt_residual(case.X, case.W, case.H.T, penalties)
     assert found.kkt_residual == pytest.approx(residual, rel=1e-11)
-    gap = optimality_gap(case.X, case.W, case.H, penalties)
+    gap = optimality_gap(case.X, case.W, case.H.T, penalties)
     assert found.optimality_gap == pytest.approx(gap, rel=1e-11)
 
 
@@ -278,10 +278,10 @@ def test_evaluation_is_the_specification_at_every_rank(rank: int, dtype: type) -
     # Rows of all lengths, so that groups of nonzeros end anywhere; factors of whole vectors or not.
     case = random_case((40, 60), rank, dtype=dtype, seed=rank, density=0.15)
     found = Problem(CpuBackend(InMemoryData(case.X)), Penalties()).evaluate([case.W, case.H])
-    assert found.objective == pytest.approx(kl_divergence(case.X, case.W, case.H), rel=1e-12)
-    residual = kkt_residual(case.X, case.W, case.H)
+    assert found.objective == pytest.approx(kl_divergence(case.X, case.W, case.H.T), rel=1e-12)
+    residual = kkt_residual(case.X, case.W, case.H.T)
     assert found.kkt_residual == pytest.approx(residual, rel=1e-11)
-    gap = optimality_gap(case.X, case.W, case.H)
+    gap = optimality_gap(case.X, case.W, case.H.T)
     assert found.optimality_gap == pytest.approx(gap, rel=1e-11)
 
 

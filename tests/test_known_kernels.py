@@ -14,10 +14,10 @@ from klnmf import _core
 from klnmf.backends.base import PaperRule, SolveRule
 from klnmf.backends.cpu import CpuBackend, core_constraints
 from klnmf.backends.reference import ReferenceBackend
+from klnmf.constraints.penalties import NO_PENALTIES, Penalties
 from klnmf.data.canonical import row_numbers
 from klnmf.data.row_constraints import Pattern, RowConstraints
 from klnmf.data.sparse_data import InMemoryData
-from klnmf.objective import NO_PENALTIES, Penalties
 from strategies import Case, random_case, same_bits
 
 Array = np.ndarray

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -10,11 +12,11 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 from scipy.stats import poisson
 
+from klnmf.constraints.penalties import NO_PENALTIES, Penalties
 from klnmf.objective import (
-    NO_PENALTIES,
-    Penalties,
     kkt_residual,
     kl_divergence,
+    optimality_gap,
     penalised_objective,
     penalty,
     poisson_deviance,
@@ -61,42 +63,42 @@ def test_divergence_is_the_dense_formula_in_double(shape: tuple[int, int], dtype
     case = random_case(shape, 3, dtype=dtype, density=0.7, seed=sum(shape))
     X = case.X.toarray().astype(np.float64)
     expected = dense_divergence(X, case.W, case.H)
-    assert kl_divergence(case.X, case.W, case.H) == pytest.approx(expected, rel=1e-13)
-    assert kl_divergence(case.X.toarray(), case.W, case.H) == pytest.approx(expected, rel=1e-13)
-    assert poisson_deviance(case.X, case.W, case.H) == pytest.approx(2 * expected, rel=1e-13)
+    assert kl_divergence(case.X, case.W, case.H.T) == pytest.approx(expected, rel=1e-13)
+    assert kl_divergence(case.X.toarray(), case.W, case.H.T) == pytest.approx(expected, rel=1e-13)
+    assert poisson_deviance(case.X, case.W, case.H.T) == pytest.approx(2 * expected, rel=1e-13)
 
 
 def test_divergence_is_zero_at_a_perfect_fit_and_positive_elsewhere() -> None:
     case = random_case((5, 7), 2, zeros=0.0)
     X = case.W @ case.H.T
-    assert kl_divergence(X, case.W, case.H) == pytest.approx(0, abs=1e-12 * X.sum())
-    assert kl_divergence(X, case.W * 1.01, case.H) > 1e-6 * X.sum()
+    assert kl_divergence(X, case.W, case.H.T) == pytest.approx(0, abs=1e-12 * X.sum())
+    assert kl_divergence(X, case.W * 1.01, case.H.T) > 1e-6 * X.sum()
 
 
 def test_divergence_is_infinite_where_a_nonzero_has_no_cover() -> None:
     X = np.array([[1.0, 0.0], [2.0, 3.0]])
     W, H = np.array([[1.0], [0.0]]), np.ones((2, 1))
-    assert kl_divergence(X, W, H) == np.inf
-    assert kl_divergence(np.array([[1.0, 0.0], [0.0, 0.0]]), W, H) == pytest.approx(1.0)
-    assert poisson_log_likelihood(X, W, H) == -np.inf
+    assert kl_divergence(X, W, H.T) == np.inf
+    assert kl_divergence(np.array([[1.0, 0.0], [0.0, 0.0]]), W, H.T) == pytest.approx(1.0)
+    assert poisson_log_likelihood(X, W, H.T) == -np.inf
 
 
 def test_divergence_of_an_empty_matrix_is_the_sum_of_the_rates() -> None:
     case = random_case((3, 4), 2)
     empty = sp.csr_array((3, 4))
-    assert kl_divergence(empty, case.W, case.H) == pytest.approx((case.W @ case.H.T).sum())
-    assert kkt_residual(empty, case.W, case.H) == 0
+    assert kl_divergence(empty, case.W, case.H.T) == pytest.approx((case.W @ case.H.T).sum())
+    assert kkt_residual(empty, case.W, case.H.T) == 0
 
 
 def test_log_likelihood_is_that_of_the_poisson_distribution() -> None:
     case = random_case((6, 8), 3, zeros=0.0)
     X = np.random.default_rng(1).poisson(case.W @ case.H.T)
     expected = poisson.logpmf(X, case.W @ case.H.T).sum()
-    assert poisson_log_likelihood(X, case.W, case.H) == pytest.approx(expected, rel=1e-12)
+    assert poisson_log_likelihood(X, case.W, case.H.T) == pytest.approx(expected, rel=1e-12)
     # Two pairs differ in log-likelihood as in divergence, with the sign turned.
-    others = 1.3 * case.W, case.H + 0.1
-    gained = poisson_log_likelihood(X, *others) - poisson_log_likelihood(X, case.W, case.H)
-    lost = kl_divergence(X, *others) - kl_divergence(X, case.W, case.H)
+    others = 1.3 * case.W, case.H.T + 0.1
+    gained = poisson_log_likelihood(X, *others) - poisson_log_likelihood(X, case.W, case.H.T)
+    lost = kl_divergence(X, *others) - kl_divergence(X, case.W, case.H.T)
     assert gained == pytest.approx(-lost, rel=1e-10)
 
 
@@ -106,17 +108,17 @@ def test_penalty_is_the_formula(dtype: type) -> None:
     W, H = case.W.astype(np.float64), case.H.astype(np.float64)
     weights = Penalties(l1_W=2.0, l2_W=3.0, l1_H=5.0, l2_H=7.0)
     expected = 2 * W.sum() + 1.5 * (W**2).sum() + 5 * H.sum() + 3.5 * (H**2).sum()
-    assert penalty(case.W, case.H, weights) == pytest.approx(expected, rel=1e-13)
-    assert penalty(case.W, case.H) == 0
-    whole = penalised_objective(case.X, case.W, case.H, weights)
-    assert whole == pytest.approx(kl_divergence(case.X, case.W, case.H) + expected, rel=1e-13)
+    assert penalty(case.W, case.H.T, weights) == pytest.approx(expected, rel=1e-13)
+    assert penalty(case.W, case.H.T) == 0
+    whole = penalised_objective(case.X, case.W, case.H.T, weights)
+    assert whole == pytest.approx(kl_divergence(case.X, case.W, case.H.T) + expected, rel=1e-13)
 
 
 def test_penalty_of_one_factor_does_not_look_at_the_other() -> None:
     # Under a penalty of H alone W grows for ever, up to where its squares are no longer numbers.
     W, H = np.array([[1e200]]), np.array([[1e-200]])
-    assert penalty(W, H, Penalties(l1_H=50.0, l2_H=0.01)) == pytest.approx(5e-199, rel=1e-13)
-    assert penalty(H, W, Penalties(l1_W=50.0)) == pytest.approx(5e-199, rel=1e-13)
+    assert penalty(W, H.T, Penalties(l1_H=50.0, l2_H=0.01)) == pytest.approx(5e-199, rel=1e-13)
+    assert penalty(H, W.T, Penalties(l1_W=50.0)) == pytest.approx(5e-199, rel=1e-13)
 
 
 @pytest.mark.parametrize("weights", PENALTY_SETS.values(), ids=PENALTY_SETS)
@@ -127,10 +129,10 @@ def test_residual_is_the_dense_formula(weights: Penalties) -> None:
     case.W[:, 1] = 0  # a dead component
     for_W = dense_residual(X, case.W, case.H, weights.l1_W, weights.l2_W)
     for_H = dense_residual(X.T, case.H, case.W, weights.l1_H, weights.l2_H)
-    found = kkt_residual(X, case.W, case.H, weights)
+    found = kkt_residual(X, case.W, case.H.T, weights)
     assert found == pytest.approx(max(for_W, for_H), rel=1e-12)
     swapped = Penalties(weights.l1_H, weights.l2_H, weights.l1_W, weights.l2_W)
-    assert kkt_residual(X.T, case.H, case.W, swapped) == pytest.approx(found, rel=1e-12)
+    assert kkt_residual(X.T, case.H, case.W.T, swapped) == pytest.approx(found, rel=1e-12)
 
 
 def test_gradient_in_the_residual_is_the_slope_of_the_objective() -> None:
@@ -141,13 +143,13 @@ def test_gradient_in_the_residual_is_the_slope_of_the_objective() -> None:
     w, step = 4.0, 1e-5
 
     def value(at: float) -> float:
-        return penalised_objective(X, np.array([[at]]), H, weights)
+        return penalised_objective(X, np.array([[at]]), H.T, weights)
 
     slope = (value(w + step) - value(w - step)) / (2 * step)
     c = H.sum() + 0.5
     of_W = min(w * c / X.sum(), slope / c)
     of_H = dense_residual(X.T, H, np.array([[w]]), 0.0, 0.0)
-    found = kkt_residual(X, np.array([[w]]), H, weights)
+    found = kkt_residual(X, np.array([[w]]), H.T, weights)
     assert found == pytest.approx(max(abs(of_W), of_H), rel=1e-6)
     assert abs(of_W) > of_H
 
@@ -155,22 +157,22 @@ def test_gradient_in_the_residual_is_the_slope_of_the_objective() -> None:
 def test_residual_is_zero_at_the_rank_one_optimum_and_only_there() -> None:
     X = random_case((6, 8), 1, seed=3).X
     W, H = X.sum(axis=1)[:, None], X.sum(axis=0)[:, None] / X.sum()
-    assert kkt_residual(X, W, H) < 1e-14
-    assert kkt_residual(X, 1.001 * W, H) == pytest.approx(1e-3, rel=1e-2)
+    assert kkt_residual(X, W, H.T) < 1e-14
+    assert kkt_residual(X, 1.001 * W, H.T) == pytest.approx(1e-3, rel=1e-2)
     W[2] *= 1.001
-    assert kkt_residual(X, W, H) > 5e-4
-    padded = np.hstack([W, np.zeros_like(W)]), np.hstack([H, np.zeros_like(H)])
-    assert kkt_residual(X, *padded) == pytest.approx(kkt_residual(X, W, H))  # a dead component
+    assert kkt_residual(X, W, H.T) > 5e-4
+    padded = np.hstack([W, np.zeros_like(W)]), np.hstack([H, np.zeros_like(H)]).T
+    assert kkt_residual(X, *padded) == pytest.approx(kkt_residual(X, W, H.T))  # a dead component
 
 
 def test_residual_does_not_change_with_the_scale_of_components_or_of_the_data() -> None:
     case = random_case((6, 8), 3, seed=4)
     scales = np.array([1e-6, 1.0, 1e7])
-    expected = kkt_residual(case.X, case.W, case.H)
+    expected = kkt_residual(case.X, case.W, case.H.T)
     assert expected > 0.1
-    scaled = kkt_residual(case.X, case.W * scales, case.H / scales)
+    scaled = kkt_residual(case.X, case.W * scales, (case.H / scales).T)
     assert scaled == pytest.approx(expected, rel=1e-12)
-    larger = kkt_residual(case.X * 1e6, case.W * 1e6, case.H)
+    larger = kkt_residual(case.X * 1e6, case.W * 1e6, case.H.T)
     assert larger == pytest.approx(expected, rel=1e-12)
 
 
@@ -199,7 +201,7 @@ def test_best_scale_has_the_least_penalty(
 
     def penalty_at(log_scale: float) -> float:
         scale = np.exp(log_scale)
-        return penalty(w[:, None] * scale, h[:, None] / scale, weights)
+        return penalty(w[:, None] * scale, (h[:, None] / scale).T, weights)
 
     sums, squares = (np.array([w.sum()]), np.array([h.sum()])), ((w**2).sum(), (h**2).sum())
     (scale,) = best_scales(weights, sums, tuple(np.array([square]) for square in squares))
@@ -221,5 +223,59 @@ def test_missing_cells_may_hold_nan() -> None:
     ones = np.ones((2, 1))
     filled = np.nan_to_num(X)
     for form in (X, sp.csr_array(X)):
-        found = kl_divergence(form, ones, ones, missing=np.isnan(X))
-        assert found == kl_divergence(filled, ones, ones, missing=np.isnan(X))
+        found = kl_divergence(form, ones, ones.T, missing=np.isnan(X))
+        assert found == kl_divergence(filled, ones, ones.T, missing=np.isnan(X))
+
+
+# ---- arguments -----------------------------------------------------------------------------------
+
+
+OF_DATA = (
+    kl_divergence,
+    poisson_deviance,
+    poisson_log_likelihood,
+    penalised_objective,
+    kkt_residual,
+    optimality_gap,
+)
+
+
+@pytest.mark.parametrize("function", OF_DATA)
+def test_factors_have_the_shapes_of_a_model(function: Callable[..., float]) -> None:
+    case = random_case((6, 8), 3, seed=5)
+    assert np.isfinite(function(case.X, case.W, case.H.T))
+    assert function(case.X, sp.csr_array(case.W), case.H.T.tolist()) == function(
+        case.X, case.W, case.H.T
+    )
+    wrong = {
+        r"H must have shape \(3, 8\), got \(8, 3\)\. It looks transposed: .* as in components_": (
+            *(case.X, case.W, case.H),
+        ),
+        r"H must have shape \(3, 8\), got \(3, 1\)": (case.X, case.W, case.H.T[:, :1]),
+        r"W must have shape \(6, n_components\), got \(1, 3\)": (case.X, case.W[:1], case.H.T),
+        r"W must have shape \(6, n_components\), got \(3, 6\)\. It looks": (
+            *(case.X, case.W.T, case.H.T),
+        ),
+        r"W must have shape \(6, n_components\), got \(\)": (case.X, object(), case.H.T),
+        r"H must be finite and nonnegative, but H\[0, 0\] = -1": (
+            *(case.X, case.W, -np.ones((3, 8))),
+        ),
+        "Expected 2D array, got 1D": (np.ones(8), case.W, case.H.T),
+    }
+    for message, arguments in wrong.items():
+        with pytest.raises(ValueError, match=message):
+            function(*arguments)
+    if function not in OF_DATA[:3]:
+        with pytest.raises(TypeError, match=r"penalties must be a klnmf\.objective\.Penalties"):
+            function(case.X, case.W, case.H.T, penalties=[0])
+
+
+def test_weights_and_missing_cells_have_the_shape_of_the_data() -> None:
+    case = random_case((6, 8), 3, seed=5)
+    for name in ("sample_weight", "feature_weight", "exposure", "missing"):
+        with pytest.raises(ValueError, match=f"{name} must have"):
+            kl_divergence(case.X, case.W, case.H.T, **{name: np.ones(3)})
+    with pytest.raises(ValueError, match=r"l1_W must be a finite number of at least 0; got -1\."):
+        Penalties(l1_W=-1)
+    with pytest.raises(ValueError, match=r"H must have shape \(3, n_features\), got \(8, 3\)"):
+        penalty(case.W, case.H)

@@ -35,7 +35,7 @@ def divergence(model: KLNMF | MiniBatchKLNMF, X: sp.csr_array) -> float:
     H = H.toarray() if sp.issparse(H) else H
     W = model.transform(X)
     W = W.toarray() if sp.issparse(W) else W
-    return kl_divergence(X, W, H.T)
+    return kl_divergence(X, W, H)
 
 
 @pytest.fixture(scope="module")
@@ -305,7 +305,7 @@ def test_weights_of_features_are_those_of_the_full_fit(counts: sp.csr_array) -> 
     W = model.transform(counts)
     weighted = sp.csr_array(counts.multiply(weights))
     weighted.eliminate_zeros()
-    loss = kl_divergence(weighted, W, H)
+    loss = kl_divergence(weighted, W, H.T)
     assert loss == pytest.approx(full.divergence_, rel=0.03)
     np.testing.assert_allclose(
         one_thread(random_state=0, feature_weight=weights).fit_transform(counts), W

@@ -133,16 +133,17 @@ def test_the_specification_bounds_what_dense_formulas_find() -> None:
     generator = np.random.default_rng(0)
     X = generator.poisson(2.0, size=(6, 9)).astype(float)
     W, H = generator.random((6, 3)), generator.random((9, 3))
-    gap, best = optimality_gap(X, W, H), W.copy()
-    here = penalised_objective(X, W, H)
+    gap, best = optimality_gap(X, W, H.T), W.copy()
+    here = penalised_objective(X, W, H.T)
     for _ in range(3000):
         best *= (X / (best @ H.T)) @ H / H.sum(axis=0)
-    gained = (here - penalised_objective(X, best, H)) / here
+    gained = (here - penalised_objective(X, best, H.T)) / here
     assert 0.1 < gained <= gap
-    assert optimality_gap(X, W * [2, 3, 4], H / [2, 3, 4]) == pytest.approx(gap)  # free of scales
+    scaled = W * [2, 3, 4], (H / [2, 3, 4]).T
+    assert optimality_gap(X, *scaled) == pytest.approx(gap)  # free of scales
     W[0] = 0
-    assert optimality_gap(X, W, H) == np.inf
-    assert optimality_gap(np.zeros((6, 9)), 0 * W, H) == 0
+    assert optimality_gap(X, W, H.T) == np.inf
+    assert optimality_gap(np.zeros((6, 9)), 0 * W, H.T) == 0
 
 
 def test_relative_gaps() -> None:
@@ -163,7 +164,7 @@ def test_a_fit_that_converged_has_the_gap_it_says(solver: str) -> None:
         COUNTS, n_components=4, solver=solver, random_state=0, max_iter=2000, dtype=np.float64
     )
     assert model.converged_
-    expected = optimality_gap(COUNTS, W, model.components_.T)
+    expected = optimality_gap(COUNTS, W, model.components_)
     assert model.optimality_gap_ == pytest.approx(expected, rel=1e-6)
     assert model.optimality_gap_ <= model.tol
     met = [record["optimality_gap"] for record in model.history_]
@@ -195,7 +196,7 @@ def test_a_fit_of_large_counts_converges_where_its_objective_stalls(scale: float
     assert model.converged_
     assert model.n_iter_ < model.max_iter
     assert model.optimality_gap_ <= model.tol
-    assert optimality_gap(X, W, model.components_.T) > model.tol  # hundreds of iterations further
+    assert optimality_gap(X, W, model.components_) > model.tol  # hundreds of iterations further
     factors = [W, np.ascontiguousarray(model.components_.T)]
     problem, rounding = make_problem(X), ROUNDING[np.dtype(np.float64)] * X.sum()
     for mode in range(2):

@@ -14,13 +14,8 @@ from scipy.optimize import linear_sum_assignment
 
 from klnmf import KLNMF
 from klnmf.backends.base import GuardedRule, MultiplicativeRule
-from klnmf.objective import (
-    NO_PENALTIES,
-    Penalties,
-    kkt_residual,
-    kl_divergence,
-    penalised_objective,
-)
+from klnmf.constraints.penalties import NO_PENALTIES, Penalties
+from klnmf.objective import kkt_residual, kl_divergence, penalised_objective
 from klnmf.simulate import simulate_counts
 from klnmf.solvers import SOLVERS
 from strategies import (
@@ -171,8 +166,8 @@ def converged_fit(
     W = model.fit_transform(X)
     assert model.converged_
     H = model.components_.T
-    assert model.kkt_residual_ == pytest.approx(kkt_residual(X, W, H, weights), abs=1e-12)
-    assert model.divergence_ == pytest.approx(kl_divergence(X, W, H), rel=1e-12)
+    assert model.kkt_residual_ == pytest.approx(kkt_residual(X, W, H.T, weights), abs=1e-12)
+    assert model.divergence_ == pytest.approx(kl_divergence(X, W, H.T), rel=1e-12)
     return X, W, H
 
 
@@ -188,15 +183,15 @@ def test_sums_of_the_fit_are_the_sums_of_the_data(seed: int) -> None:
 @pytest.mark.parametrize("weights", BOTH_SIDES.values(), ids=BOTH_SIDES)
 def test_no_change_of_an_entry_improves_a_converged_fit(weights: Penalties) -> None:
     X, W, H = converged_fit(weights, tol=1e-11)
-    assert kkt_residual(X, W, H, weights) <= 1e-8
-    best = penalised_objective(X, W, H, weights)
+    assert kkt_residual(X, W, H.T, weights) <= 1e-8
+    best = penalised_objective(X, W, H.T, weights)
     for factor in (W, H):
         for index in np.ndindex(factor.shape):
             entry = factor[index]
             steps = (1e-3 * entry, -1e-3 * entry) if entry > 0 else (1e-3 * factor.max(),)
             for step in steps:
                 factor[index] = entry + step
-                assert penalised_objective(X, W, H, weights) >= best - 1e-10 * X.sum()
+                assert penalised_objective(X, W, H.T, weights) >= best - 1e-10 * X.sum()
             factor[index] = entry
 
 
@@ -208,8 +203,8 @@ def test_fit_transform_is_fit_and_transform(weights: Penalties, dtype: type) -> 
     model = KLNMF(3, random_state=0, max_iter=5000, tol=tol, n_threads=1, **vars(weights))
     W = model.fit_transform(X)
     again, H = model.transform(X), model.components_.T
-    direct = penalised_objective(X, W, H, weights)
-    assert penalised_objective(X, again, H, weights) == pytest.approx(direct, rel=tol**2 + 1e-7)
+    direct = penalised_objective(X, W, H.T, weights)
+    assert penalised_objective(X, again, H.T, weights) == pytest.approx(direct, rel=tol**2 + 1e-7)
     # Strictly convex: under the nonzeros of each row, H has full rank.
     assert min(np.linalg.svd(H[row.nonzero()[0]])[1][-1] for row in X.toarray()) > 1e-3 * H.max()
     np.testing.assert_allclose(again, W, rtol=100 * tol, atol=100 * tol * W.max())
@@ -261,4 +256,4 @@ def test_planted_factors_are_found_again() -> None:
     assert (correlations[rows, matched] > 0.95).all()
     of_W = np.corrcoef(planted.W, W, rowvar=False)[:4, 4:]
     assert (of_W[rows, matched] > 0.95).all()
-    assert model.divergence_ <= kl_divergence(planted.X, planted.W, planted.H)
+    assert model.divergence_ <= kl_divergence(planted.X, planted.W, planted.H.T)

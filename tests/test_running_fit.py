@@ -70,7 +70,7 @@ def test_callback_stops_the_fit_without_a_warning() -> None:
     assert estimator.n_iter_ == 3
     assert not estimator.converged_
     H = estimator.components_.T
-    assert estimator.divergence_ == pytest.approx(objective.kl_divergence(COUNTS, W, H), rel=1e-6)
+    assert estimator.divergence_ == pytest.approx(objective.kl_divergence(COUNTS, W, H.T), rel=1e-6)
 
 
 def test_callback_that_stops_in_the_last_iteration_does_not_warn() -> None:
@@ -131,7 +131,7 @@ def test_interrupt_leaves_a_usable_model(solver: str) -> None:
     assert estimator.converged_ is False
     assert estimator.divergence_ == pytest.approx(estimator.history_[-1]["divergence"], rel=1e-9)
     W = estimator.transform(COUNTS)
-    at_transform = objective.kl_divergence(COUNTS, W, estimator.components_.T)
+    at_transform = objective.kl_divergence(COUNTS, W, estimator.components_)
     assert at_transform <= estimator.divergence_ * (1 + 1e-9)
     assert np.isfinite(estimator.score(COUNTS))
 
@@ -164,7 +164,7 @@ def test_real_signal_in_a_long_fit() -> None:
         try:
             model.fit(X)
         except KeyboardInterrupt:
-            W, H = model.transform(X), model.components_.T
+            W, H = model.transform(X), model.components_
             value = objective.kl_divergence(X, W, H)
             good = model.n_iter_ >= 3 and value <= model.divergence_ * (1 + 1e-6)
             print("usable" if good and not model.converged_ else "broken", flush=True)

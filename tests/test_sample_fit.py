@@ -13,8 +13,8 @@ import scipy.sparse as sp
 
 from klnmf import KLNMF
 from klnmf.backends.cpu import CpuBackend
+from klnmf.constraints.penalties import NO_PENALTIES
 from klnmf.data.sparse_data import InMemoryData
-from klnmf.objective import NO_PENALTIES
 from klnmf.preparing import prepare
 from klnmf.simulate import simulate_counts
 from klnmf.solvers import SparseCoordinateDescent, coordinate_descent, sample_fit

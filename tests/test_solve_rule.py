@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from klnmf.backends.base import SolveRule
 from klnmf.backends.cpu import CpuBackend
 from klnmf.backends.reference import ReferenceBackend
+from klnmf.constraints.penalties import NO_PENALTIES
 from klnmf.data.sparse_data import InMemoryData
-from klnmf.objective import NO_PENALTIES
 from klnmf.solvers.row_solve import RowSolve
 from strategies import DTYPES, PENALTY_SETS, Array, Case, random_case
 

@@ -84,8 +84,8 @@ OF_COUNTS: dict[str, Callable[[Any], Any]] = {
     "blocks side by side": lambda X: checked_block([COUNTS, X], None, "KLNMF", 0),
     "a pattern as a Dask array": lambda X: pattern_block(X, "missing"),
     "write_report": lambda X: write_report(Path("nowhere"), MODEL, W, X),
-    "kl_divergence": lambda X: objective.kl_divergence(X, W + 0.1, H.T + 0.1),
-    "kkt_residual": lambda X: objective.kkt_residual(X, W + 0.1, H.T + 0.1),
+    "kl_divergence": lambda X: objective.kl_divergence(X, W + 0.1, H + 0.1),
+    "kkt_residual": lambda X: objective.kkt_residual(X, W + 0.1, H + 0.1),
 }
 OF_W: dict[str, Callable[[Any], Any]] = {
     "start": lambda W: new().fit(COUNTS, W=W),

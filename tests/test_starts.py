@@ -105,7 +105,7 @@ def test_start_from_both_factors() -> None:
     once = {"solver": "mu", "max_iter": 1, "tol": 100.0, "dtype": np.float64}
     estimator = model(**once).fit(COUNTS, W=W, H=H)
     random = model(**once).fit(COUNTS)
-    planted = objective.kl_divergence(COUNTS, SIMULATED.W, SIMULATED.H)
+    planted = objective.kl_divergence(COUNTS, SIMULATED.W, SIMULATED.H.T)
     assert first_objective(estimator) < planted < first_objective(random)
     np.testing.assert_array_equal(W, kept[0])
     np.testing.assert_array_equal(H, kept[1])
@@ -115,7 +115,7 @@ def test_start_from_both_factors() -> None:
 def test_start_from_one_factor_solves_for_the_other(given: str) -> None:
     start = {"H": SIMULATED.H.T} if given == "H" else {"W": SIMULATED.W}
     estimator = model(max_iter=1, tol=100.0).fit(COUNTS, **start)
-    planted = objective.kl_divergence(COUNTS, SIMULATED.W, SIMULATED.H)
+    planted = objective.kl_divergence(COUNTS, SIMULATED.W, SIMULATED.H.T)
     assert first_objective(estimator) < 1.1 * planted
 
 

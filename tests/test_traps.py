@@ -39,7 +39,7 @@ def assert_sound(estimator: KLNMF, X: Any, W: np.ndarray) -> None:
         assert (factor >= 0).all()
     assert np.isfinite(estimator.divergence_)
     total = float(X.sum(dtype=np.float64))
-    assert objective.kl_divergence(X, W, H) == pytest.approx(
+    assert objective.kl_divergence(X, W, H.T) == pytest.approx(
         estimator.divergence_, rel=1e-6, abs=1e-7 * total
     )
 

@@ -30,8 +30,8 @@ from benchmarks.peer_run import environment, write_json
 from klnmf import KLNMF, NotCountsWarning, RunOptions
 from klnmf.backends.base import GuardedRule, PaperRule
 from klnmf.backends.cpu import CpuBackend
+from klnmf.constraints.penalties import NO_PENALTIES
 from klnmf.data.sparse_data import InMemoryData
-from klnmf.objective import NO_PENALTIES
 from klnmf.simulate import simulate_counts
 from klnmf.solvers import PaperCoordinateDescent, Solver
 from klnmf.solvers.base import Problem

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
-from sklearn.utils.validation import check_is_fitted
 
 from klnmf.constraints.names import names_seen_in_fit
 from klnmf.data.matrix_checks import checked_matrix
+from klnmf.estimators.base import check_fitted
 from klnmf.estimators.kl_nmf import KLNMF
 from klnmf.support.optional_packages import require
 from klnmf.topics.checks import checked_names
@@ -51,7 +51,7 @@ def components_frame(
     >>> frame.T.nlargest(2, frame.idxmax()["sea"]).index.tolist()
     ['sea', 'ship']
     """
-    check_is_fitted(model, "components_")
+    check_fitted(model)
     pd = require("pandas", "A DataFrame", "dataframes")
     components = checked_matrix(model.components_, "components_")
     names = checked_names(

@@ -11,17 +11,18 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from sklearn.utils import _safe_indexing
 from sklearn.utils._set_output import _get_output_config
-from sklearn.utils.validation import check_is_fitted
 
 from klnmf.constraints.constraints import SampleConstraints
 from klnmf.constraints.names import feature_names_of, names_seen_in_fit
 from klnmf.data.matrix_checks import checked_matrix
 from klnmf.data.validation import warn_caller
-from klnmf.estimators.base import FactorModel
+from klnmf.estimators.base import FactorModel, check_fitted
 from klnmf.estimators.kl_nmf import KLNMF
 from klnmf.readers.table import AbsentFeatures, CountTable
 from klnmf.saved.models import SavedModel
+from klnmf.support.descriptions import described, listed
 from klnmf.support.option_names import option
+from klnmf.topics.checks import checked_choice, checked_share
 
 Positions = npt.NDArray[np.intp]
 
@@ -133,11 +134,9 @@ def match_features(
     ValueError
         If the name of a feature of the model occurs twice, or too few features are common.
     """
-    if absent_features not in ("unobserved", "zero"):
-        raise ValueError(
-            f"{option('absent_features')} must be 'unobserved' or 'zero'; got {absent_features!r}."
-        )
-    model, data = list(model_names), list(data_names)
+    checked_share(min_overlap, option("min_overlap"))
+    checked_choice(absent_features, option("absent_features"), ("unobserved", "zero"))
+    model, data = listed(model_names, "model_names"), listed(data_names, "data_names")
     _reject_duplicates(model, "The names of the model's features", "Give each a different name")
     wanted = set(model)
     _reject_duplicates(
@@ -242,7 +241,7 @@ def transform_by_name(
     fitted: FactorModel = model.model if isinstance(model, SavedModel) else model
     if isinstance(model, SavedModel) and model_feature_names is None:
         model_feature_names = model.feature_names
-    check_is_fitted(fitted, "components_")
+    check_fitted(fitted)
     if isinstance(X, CountTable):
         feature_names = X.column_names if feature_names is None else feature_names
         absent_features = absent_features or X.absent_features
@@ -299,7 +298,8 @@ def model_of_features(model: FactorModel, X: Any, overlap: FeatureOverlap) -> tu
 
     The names of these features, if any, are those of X.
     """
-    positions = overlap.model_positions
+    check_fitted(model)
+    positions = _checked_overlap(overlap).model_positions
     if overlap.absent_features == "zero":
         X, positions = with_zeros(X, overlap), np.arange(overlap.n_model)
     weights = model.feature_weight_
@@ -319,21 +319,28 @@ def model_of_features(model: FactorModel, X: Any, overlap: FeatureOverlap) -> tu
 
 def with_zeros(X: Any, overlap: FeatureOverlap) -> Any:
     """Return counts of all of the model's features from those of the common ones."""
-    if not overlap.missing:
+    X = checked_matrix(X)
+    if not _checked_overlap(overlap).missing:
         return X
     common = sp.csr_array(X if sp.issparse(X) else np.asarray(X))
     arrays = common.data, overlap.model_positions[common.indices], common.indptr
     return sp.csr_array(arrays, shape=(common.shape[0], overlap.n_model))
 
 
+def _checked_overlap(overlap: FeatureOverlap) -> FeatureOverlap:
+    if not isinstance(overlap, FeatureOverlap):
+        raise TypeError(f"overlap must be what match_features returns; got {described(overlap)}.")
+    return overlap
+
+
 def _checked_names(names: Any, argument: str, n_features: int, why_none: str) -> list[Hashable]:
     """Return one name per feature, or say which argument should have them."""
     if names is None:
         raise ValueError(f"{why_none} Pass {argument}.")
-    listed = list(names)
-    if len(listed) != n_features:
-        raise ValueError(f"{argument} has {len(listed):,} names for {n_features:,} features.")
-    return listed
+    found = listed(names, argument)
+    if len(found) != n_features:
+        raise ValueError(f"{argument} has {len(found):,} names for {n_features:,} features.")
+    return found
 
 
 def _reject_duplicates(names: list[Hashable], whose: str, advice: str) -> None:

@@ -4,78 +4,79 @@ Nothing here is fast. Every kernel is tested against these functions, and they d
 numbers reported by the library mean. All of them compute in float64, whatever the type of their
 arguments.
 
-Notation: X (n × m) counts, W (n × r), H (m × r), X ≈ W Hᵀ.
+In the formulas X (n × m) holds counts and X ≈ W Hᵀ, with W (n × r) and H (m × r). The arguments
+are X, W as ``transform`` returns it, and H as ``components_`` has it and ``fit`` takes it: r × m,
+the transpose of H in the formulas. Other shapes are refused. If r = m, both orientations have the
+same shape, and nothing can tell them apart.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from scipy.special import gammaln, xlogy
 
-from klnmf.data.canonical import canonical, row_numbers
-from klnmf.data.cell_weights import without_cells
-from klnmf.data.matrix_checks import checked_matrix
+from klnmf.constraints.checks import checked_weights, missing_cells
+from klnmf.constraints.penalties import NO_PENALTIES, Penalties
+from klnmf.data.canonical import row_numbers
+from klnmf.data.validation import check_counts, checked_factor
 from klnmf.support.array_types import Array
 
-
-@dataclass(frozen=True)
-class Penalties:
-    """The four penalties: l1_W ‖W‖₁ + l2_W/2 ‖W‖² + l1_H ‖H‖₁ + l2_H/2 ‖H‖²."""
-
-    l1_W: float = 0.0  # noqa: N815
-    l2_W: float = 0.0  # noqa: N815
-    l1_H: float = 0.0  # noqa: N815
-    l2_H: float = 0.0  # noqa: N815
-
-    @property
-    def l1(self) -> tuple[float, float]:
-        """L1 weights by mode: (W, H)."""
-        return (self.l1_W, self.l1_H)
-
-    @property
-    def l2(self) -> tuple[float, float]:
-        """L2 weights by mode: (W, H)."""
-        return (self.l2_W, self.l2_H)
-
-    @property
-    def penalised_modes(self) -> tuple[bool, bool]:
-        """Whether each factor carries a penalty."""
-        return (self.l1_W > 0 or self.l2_W > 0, self.l1_H > 0 or self.l2_H > 0)
-
-    @property
-    def has_best_scale(self) -> bool:
-        """Whether both factors are penalised, so that each component has one best scale."""
-        return all(self.penalised_modes)
-
-    @property
-    def is_one_sided(self) -> bool:
-        """Whether one factor alone is penalised: shrinking it and growing the other voids that."""
-        return any(self.penalised_modes) and not self.has_best_scale
-
-    def of(self, mode: int, sums: Array, squares: Array) -> float:
-        """Penalty of one factor from the sums and the sums of squares of its columns."""
-        return float(self.l1[mode] * sums.sum() + 0.5 * self.l2[mode] * squares.sum())
+__all__ = [
+    "Penalties",
+    "kkt_residual",
+    "kl_divergence",
+    "optimality_gap",
+    "penalised_objective",
+    "penalty",
+    "poisson_deviance",
+    "poisson_log_likelihood",
+]
 
 
-NO_PENALTIES = Penalties()
+def _checked(X: Any, W: Any, H: Any, missing: Any = None) -> tuple[sp.csr_array, Array, Array]:
+    """Return canonical X, W (n × r) and H (m × r) in float64."""
+    X = check_counts(
+        X,
+        dtype=np.float64,
+        name="klnmf.objective",
+        takes_missing=True,
+        missing=missing,
+        ensure_min_samples=0,
+        ensure_min_features=0,
+    )
+    return X, *_checked_factors(W, H, *X.shape)
 
 
-def _nonzeros(X: Any) -> sp.csr_array:
-    """X in float64, in canonical form."""
-    return canonical(sp.csr_array(checked_matrix(X)).astype(np.float64, copy=False))
+def _checked_factors(W: Any, H: Any, n: int | None, m: int | None) -> tuple[Array, Array]:
+    """Return W (n × r) and H (m × r) in float64; None stands for any size."""
+    W = checked_factor(W, "W", (n, None))
+    H = checked_factor(H, "H", (W.shape[1], m))
+    return W.astype(np.float64, copy=False), H.T.astype(np.float64, copy=False)
 
 
-def products_at_nonzeros(X: sp.csr_array, W: Array, H: Array) -> Array:
-    """(W Hᵀ)_ij at the nonzeros of X, in the order of ``X.data``."""
-    rows = row_numbers(X.indptr)
-    W64, H64 = np.asarray(W, dtype=np.float64), np.asarray(H, dtype=np.float64)
-    return np.asarray(np.einsum("pk,pk->p", W64[rows], H64[X.indices]))
+def _weights(given: Any, name: str, size: int) -> Array:
+    weights = checked_weights(given, name, size, np.dtype(np.float64))
+    return np.ones(size) if weights is None else weights
 
 
-def _column_sums(factor: Array) -> Array:
-    return np.asarray(np.sum(factor, axis=0, dtype=np.float64))
+def _checked_penalties(penalties: Penalties) -> Penalties:
+    if not isinstance(penalties, Penalties):
+        raise TypeError(
+            "penalties must be a klnmf.objective.Penalties, such as Penalties(l1_W=0.1); got "
+            f"{type(penalties).__name__}."
+        )
+    return penalties
+
+
+def _products_at_nonzeros(X: sp.csr_array, W: Array, H: Array) -> Array:
+    """(W Hᵀ)_ij at the nonzeros of X, in the order of ``X.data``; H is m × r."""
+    return np.asarray(np.einsum("pk,pk->p", W[row_numbers(X.indptr)], H[X.indices]))
+
+
+def _sum_of_products(W: Array, H: Array) -> float:
+    """Σ_ij (W Hᵀ)_ij; H is m × r."""
+    return float(W.sum(axis=0) @ H.sum(axis=0))
 
 
 def kl_divergence(
@@ -97,29 +98,25 @@ def kl_divergence(
     --------
     >>> import numpy as np
     >>> X = np.array([[2.0, 0.0], [0.0, 2.0]])
-    >>> ones = np.ones((2, 1))
-    >>> round(kl_divergence(X, ones, ones), 6)  # 4 log 2: every cell is estimated as 1
+    >>> W, H = [[1.0], [1.0]], [[1.0, 1.0]]
+    >>> round(kl_divergence(X, W, H), 6)  # 4 log 2: every cell is estimated as 1
     2.772589
-    >>> round(kl_divergence(X, ones, ones, sample_weight=[3, 0]), 6)  # 6 log 2
+    >>> round(kl_divergence(X, W, H, sample_weight=[3, 0]), 6)  # 6 log 2
     4.158883
-    >>> round(kl_divergence(X, ones, ones, missing=[[0, 1], [1, 0]]), 6)  # 4 log 2 − 2
+    >>> round(kl_divergence(X, W, H, missing=[[0, 1], [1, 0]]), 6)  # 4 log 2 − 2
     0.772589
     """
-    cells = None if missing is None else _nonzeros(missing).astype(bool)
-    # NaN may stand in missing cells.
-    X = _nonzeros(X if cells is None else without_cells(checked_matrix(X), cells))
+    cells = missing_cells(X, missing)
+    X, W, H = _checked(X, W, H, cells)  # NaN may stand in missing cells
     n, m = X.shape
-    w, v, e = (
-        np.ones(size) if weights is None else np.asarray(weights, dtype=np.float64)
-        for weights, size in ((sample_weight, n), (feature_weight, m), (exposure, n))
-    )
-    W, H = np.asarray(W, dtype=np.float64) * e[:, None], np.asarray(H, dtype=np.float64)
-    unseen = sp.csr_array((n, m)) if cells is None else cells.astype(np.float64)
-    unseen.data = (
-        w[row_numbers(unseen.indptr)] * v[unseen.indices] * products_at_nonzeros(unseen, W, H)
-    )
-    fitted = _column_sums(w[:, None] * W) @ _column_sums(v[:, None] * H) - unseen.data.sum()
-    y, weights = products_at_nonzeros(X, W, H), w[row_numbers(X.indptr)] * v[X.indices]
+    w = _weights(sample_weight, "sample_weight", n)
+    v = _weights(feature_weight, "feature_weight", m)
+    W = W * _weights(exposure, "exposure", n)[:, None]
+    fitted = _sum_of_products(w[:, None] * W, v[:, None] * H)
+    if cells is not None:
+        unseen = w[row_numbers(cells.indptr)] * v[cells.indices]
+        fitted -= float((unseen * _products_at_nonzeros(cells, W, H)).sum())
+    y, weights = _products_at_nonzeros(X, W, H), w[row_numbers(X.indptr)] * v[X.indices]
     counts = weights > 0
     x, y, weights = X.data[counts], y[counts], weights[counts]
     with np.errstate(divide="ignore"):
@@ -133,23 +130,23 @@ def poisson_deviance(X: Any, W: Array, H: Array) -> float:
 
 def poisson_log_likelihood(X: Any, W: Array, H: Array) -> float:
     """Σ_ij log Poisson(X_ij; (WHᵀ)_ij), with log X! extended to non-integers by log Γ(X + 1)."""
-    X = _nonzeros(X)
-    y = products_at_nonzeros(X, W, H)
-    fitted = _column_sums(W) @ _column_sums(H)
+    X, W, H = _checked(X, W, H)
+    y = _products_at_nonzeros(X, W, H)
     with np.errstate(divide="ignore"):
-        return float(np.sum(xlogy(X.data, y) - gammaln(X.data + 1.0)) - fitted)
+        likelihoods = xlogy(X.data, y) - gammaln(X.data + 1.0)
+        return float(np.sum(likelihoods) - _sum_of_products(W, H))
 
 
 def penalty(W: Array, H: Array, penalties: Penalties = NO_PENALTIES) -> float:
     """l1_W ‖W‖₁ + l2_W/2 ‖W‖² + l1_H ‖H‖₁ + l2_H/2 ‖H‖²."""
+    _checked_penalties(penalties)
     total = 0.0
-    for mode, factor in enumerate((W, H)):
+    for mode, factor in enumerate(_checked_factors(W, H, None, None)):
         # With the other factor penalised alone this one grows for ever: its squares may overflow.
         if penalties.l1[mode]:
-            total += penalties.l1[mode] * float(np.sum(factor, dtype=np.float64))
+            total += penalties.l1[mode] * float(np.sum(factor))
         if penalties.l2[mode]:
-            squares = np.square(factor, dtype=np.float64)
-            total += 0.5 * penalties.l2[mode] * float(squares.sum())
+            total += 0.5 * penalties.l2[mode] * float(np.square(factor).sum())
     return total
 
 
@@ -160,11 +157,10 @@ def penalised_objective(X: Any, W: Array, H: Array, penalties: Penalties = NO_PE
 
 def _row_residuals(X: sp.csr_array, x: Array, A: Array, l1: float, l2: float) -> Array:
     """|min(x_ik c_k / Σ_j X_ij, g_ik / c_k)| for every entry of x; 0 for empty rows and dead k."""
-    x, A = np.asarray(x, dtype=np.float64), np.asarray(A, dtype=np.float64)
     c = A.sum(axis=0) + l1
     with np.errstate(divide="ignore", invalid="ignore"):
         ratios = X.copy()
-        ratios.data /= products_at_nonzeros(X, x, A)
+        ratios.data /= _products_at_nonzeros(X, x, A)
         gradient = c + l2 * x - ratios @ A
         totals = np.asarray(X.sum(axis=1)).reshape(-1, 1)
         residuals = np.abs(np.minimum(x * c / totals, gradient / c))
@@ -178,7 +174,8 @@ def kkt_residual(X: Any, W: Array, H: Array, penalties: Penalties = NO_PENALTIES
     c_k = Σ_j H_jk + l1_W and g = c + l2_W W − (X / WHᵀ) H is the gradient; the same for H with Xᵀ.
     It does not change when a component is scaled up in W and down in H.
     """
-    X = _nonzeros(X)
+    X, W, H = _checked(X, W, H)
+    _checked_penalties(penalties)
     of_W = _row_residuals(X, W, H, penalties.l1_W, penalties.l2_W)
     of_H = _row_residuals(sp.csr_array(X.T), H, W, penalties.l1_H, penalties.l2_H)
     return float(max(of_W.max(initial=0.0), of_H.max(initial=0.0)))
@@ -189,12 +186,11 @@ def _row_gaps(X: sp.csr_array, x: Array, A: Array, l1: float, l2: float) -> Arra
 
     Here c̃ = c + l2 x, V = Σ_j X_ij and S = (X / xAᵀ) A.
     """
-    x, A = np.asarray(x, dtype=np.float64), np.asarray(A, dtype=np.float64)
     slopes = A.sum(axis=0) + l1 + l2 * x
     totals = np.asarray(X.sum(axis=1)).reshape(-1)
     with np.errstate(divide="ignore", invalid="ignore"):
         ratios = X.copy()
-        ratios.data /= products_at_nonzeros(X, x, A)
+        ratios.data /= _products_at_nonzeros(X, x, A)
         steepest = np.where(slopes > 0, ratios @ A / slopes, 0.0).max(axis=1)
         bounds = (slopes * x).sum(axis=1) - totals + xlogy(totals, steepest)
     covered = np.ones(len(totals), dtype=bool)
@@ -214,17 +210,18 @@ def optimality_gap(X: Any, W: Array, H: Array, penalties: Penalties = NO_PENALTI
     --------
     >>> import numpy as np
     >>> X = np.array([[4.0, 0.0], [1.0, 1.0]])
-    >>> W, H = np.array([[1.0], [1.0]]), np.array([[1.5], [1.0]])
+    >>> W, H = np.array([[1.0], [1.0]]), np.array([[1.5, 1.0]])
     >>> round(optimality_gap(X, W, H), 6)
     0.341951
-    >>> best_H = X.sum(axis=0)[:, None] / W.sum()  # for this W
+    >>> best_H = X.sum(axis=0, keepdims=True) / W.sum()  # for this W
     >>> round(1 - kl_divergence(X, W, best_H) / kl_divergence(X, W, H), 6)
     0.341951
     """
-    X = _nonzeros(X)
+    X, W, H = _checked(X, W, H)
+    _checked_penalties(penalties)
     of_W = _row_gaps(X, W, H, penalties.l1_W, penalties.l2_W)
     of_H = _row_gaps(sp.csr_array(X.T), H, W, penalties.l1_H, penalties.l2_H)
     gap = float(max(of_W.sum(), of_H.sum()))
     if gap == 0 or not np.isfinite(gap):
         return gap
-    return float(np.divide(gap, abs(penalised_objective(X, W, H, penalties))))
+    return float(np.divide(gap, abs(penalised_objective(X, W, H.T, penalties))))

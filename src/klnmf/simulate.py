@@ -8,6 +8,7 @@ import numpy.typing as npt
 from scipy import sparse
 
 from klnmf.support.array_types import FloatArray
+from klnmf.support.descriptions import described
 
 RandomLike = int | np.integer | np.random.RandomState | np.random.Generator | None
 
@@ -90,12 +91,12 @@ def simulate_counts(
     ]
     for name, size in sizes:
         if not isinstance(size, int | np.integer) or size < 1:
-            raise ValueError(f"{name} must be an integer of at least 1; got {size!r}.")
+            raise ValueError(f"{name} must be an integer of at least 1; got {described(size)}.")
     if not 0.0 <= sparsity < 1.0:
-        raise ValueError(f"sparsity must be in [0, 1); got {sparsity!r}.")
+        raise ValueError(f"sparsity must be in [0, 1); got {described(sparsity)}.")
     for name, value in (("concentration_W", concentration_W), ("concentration_H", concentration_H)):
         if not (math.isfinite(value) and value > 0.0):
-            raise ValueError(f"{name} must be positive and finite; got {value!r}.")
+            raise ValueError(f"{name} must be positive and finite; got {described(value)}.")
     totals = _check_totals(counts_per_sample, n_samples)
 
     generator = _as_generator(random_state)
@@ -193,7 +194,8 @@ def _as_generator(random_state: RandomLike) -> np.random.Generator:
     if random_state is None or isinstance(random_state, int | np.integer | np.random.Generator):
         return np.random.default_rng(random_state)
     raise ValueError(
-        f"random_state must be None, an int, a RandomState or a Generator; got {random_state!r}."
+        f"random_state must be None, an int, a RandomState or a Generator; got "
+        f"{described(random_state)}."
     )
 
 

@@ -4,6 +4,7 @@ from importlib import import_module
 
 from klnmf.backends.base import Backend, ClusterLostError
 from klnmf.data.sparse_data import FitInput
+from klnmf.support.descriptions import described
 
 __all__ = [
     "BACKENDS",
@@ -33,7 +34,7 @@ def backend_named(name: str) -> type[Backend]:
     if name == "auto":
         return next(found for found in map(backend_class, BACKENDS) if found.available() is None)
     if name not in BACKENDS:
-        raise ValueError(f"backend must be one of {['auto', *BACKENDS]}, got {name!r}.")
+        raise ValueError(f"backend must be one of {['auto', *BACKENDS]}, got {described(name)}.")
     found = backend_class(name)
     reason = found.available()
     if reason is not None:

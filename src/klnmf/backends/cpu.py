@@ -26,6 +26,7 @@ from klnmf.backends.numpy_factors import NumpyFactors
 from klnmf.data.row_constraints import Pattern, RowConstraints
 from klnmf.data.sparse_data import CountData, Piece
 from klnmf.support.array_types import Array
+from klnmf.support.descriptions import described
 
 # More than any machine has. OpenMP could not start more.
 MAX_THREADS = 1024
@@ -45,8 +46,9 @@ def effective_threads(n_threads: Any, name: str = "n_threads") -> int:
     number = int(n_threads) if isinstance(n_threads, Integral) else 0
     if number == 0 or number > MAX_THREADS:
         raise ValueError(
-            f"{name} must be None, from 1 to {MAX_THREADS}, or negative, got {n_threads!r}. None "
-            "uses all CPUs this process may use; negative numbers count from the end (-1: all)."
+            f"{name} must be None, from 1 to {MAX_THREADS}, or negative, got "
+            f"{described(n_threads)}. None uses all CPUs this process may use; negative "
+            "numbers count from the end (-1: all)."
         )
     return number if number > 0 else max(1, _allowed_cpus() + 1 + number)
 

@@ -9,11 +9,11 @@ import scipy.sparse as sp
 
 from klnmf.constraints.constraints import Constraints
 from klnmf.constraints.names import check_sample_order, feature_names_of, in_feature_order
+from klnmf.constraints.penalties import NO_PENALTIES, Penalties
 from klnmf.data.canonical import canonical
 from klnmf.data.cell_weights import shape_of
 from klnmf.data.matrix_checks import checked_matrix
 from klnmf.data.validation import VALUE_RANGE, refuse_first, warn_caller
-from klnmf.objective import NO_PENALTIES, Penalties
 from klnmf.support.array_types import Array
 from klnmf.support.option_names import option
 

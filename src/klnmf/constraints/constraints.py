@@ -19,9 +19,9 @@ from typing import Any, TypedDict
 import numpy as np
 import scipy.sparse as sp
 
+from klnmf.constraints.penalties import NO_PENALTIES, Penalties
 from klnmf.data.cell_weights import CellWeights
 from klnmf.data.row_constraints import Pattern, RowConstraints, checksum_of
-from klnmf.objective import NO_PENALTIES, Penalties
 from klnmf.support.array_types import Array
 
 

@@ -15,6 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from klnmf.support.array_types import Array
+from klnmf.support.descriptions import described
 
 Shape = tuple[int, int]
 Parts = Mapping[str, Any]
@@ -78,6 +79,10 @@ def _refuse_other_objects(X: Any, name: str) -> None:
     if isinstance(X, str | os.PathLike):
         raise TypeError(
             f"{name} is a path. Read the file first: klnmf.readers.read_counts({str(X)!r}).X"
+        )
+    if not any(hasattr(X, each) for each in ("__array__", "__len__", "__dataframe__", "shape")):
+        raise TypeError(
+            f"{name} must be an array, a sparse matrix or a DataFrame; got {described(X)}."
         )
     if isinstance(X, np.ma.MaskedArray):
         raise TypeError(

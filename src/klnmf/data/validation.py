@@ -2,6 +2,7 @@
 
 import inspect
 import warnings
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from klnmf.data.matrix_checks import checked_matrix, native_numbers
 from klnmf.data.passes import value_facts
 from klnmf.data.transposed import misplaced_names
 from klnmf.support.array_types import Array
+from klnmf.support.descriptions import described
 from klnmf.support.option_names import option
 
 EXACT_IN_FLOAT32 = 2**24  # integers below this are
@@ -26,12 +28,12 @@ VALUE_RANGE = {"float32": (1e-15, 1e15), "float64": (1e-140, 1e140)}
 def working_dtype(values: Array, requested: Any = None) -> np.dtype[Any]:
     """Float type to compute in: floats keep theirs, integers get the narrowest that is exact."""
     if requested is not None:
-        try:
-            dtype: np.dtype[Any] = np.dtype(requested).newbyteorder("=")
-        except TypeError:
-            dtype = np.dtype(object)
+        dtype: np.dtype[Any] = np.dtype(object)
+        if isinstance(requested, str | type | np.dtype):
+            with suppress(TypeError):
+                dtype = np.dtype(requested).newbyteorder("=")
         if dtype.name not in VALUE_RANGE:
-            raise ValueError(f"dtype must be None, float32 or float64, got {requested!r}.")
+            raise ValueError(f"dtype must be None, float32 or float64, got {described(requested)}.")
         return dtype
     if values.dtype.kind in "biu":
         return np.dtype(np.float32 if values.max(initial=0) < EXACT_IN_FLOAT32 else np.float64)
@@ -288,20 +290,38 @@ def refuse_first(bad: Array, values: Array, name: str, wanted: str) -> None:
         raise ValueError(f"{wanted}, but {where} = {values[place]}.")
 
 
-def check_start(factor: Any, name: str, shape: tuple[int, int], dtype: np.dtype[Any]) -> Array:
-    """Return a starting factor as a fresh C-contiguous array, or say what is wrong with it."""
+def checked_factor(
+    factor: Any, name: str, shape: tuple[int | None, int | None], what: str = ""
+) -> Array:
+    """Return W (n × r), or H as in ``components_`` (r × m), as an array of real numbers.
+
+    None in the shape stands for any size. The array may be the one that was given.
+    """
     factor = checked_matrix(factor, name)
     factor = factor if sp.issparse(factor) else np.asarray(factor)
-    if factor.shape != shape:
-        hint = ""
-        if factor.shape == shape[::-1] and shape[0] != shape[1]:
-            hint = " It looks transposed: H is given as in components_, components × features."
-        raise ValueError(f"The start {name} must have shape {shape}, got {factor.shape}.{hint}")
+    fits = [
+        len(given) == 2 and all(size in (None, g) for size, g in zip(shape, given, strict=True))
+        for given in (factor.shape, factor.shape[::-1])
+    ]
+    if not fits[0]:
+        axes = ("n_samples", "n_components") if name == "W" else ("n_components", "n_features")
+        sizes = (axis if size is None else size for axis, size in zip(axes, shape, strict=True))
+        hint = " It looks transposed: W is samples × components, H components × features, as in "
+        raise ValueError(
+            f"{what}{name} must have shape ({', '.join(map(str, sizes))}), got {factor.shape}."
+            f"{f'{hint}components_.' if fits[1] else ''}"
+        )
     dense = factor.toarray() if sp.issparse(factor) else factor
     if dense.dtype.kind not in "biuf":
-        raise TypeError(f"The start {name} must hold real numbers, got dtype {dense.dtype}.")
+        raise TypeError(f"{what}{name} must hold real numbers, got dtype {dense.dtype}.")
     bad = ~np.isfinite(dense) | (dense < 0)
-    refuse_first(bad, dense, name, f"The start {name} must be finite and nonnegative")
+    refuse_first(bad, dense, name, f"{what}{name} must be finite and nonnegative")
+    return np.asarray(dense)
+
+
+def check_start(factor: Any, name: str, shape: tuple[int, int], dtype: np.dtype[Any]) -> Array:
+    """Return a starting factor as a fresh C-contiguous array, or say what is wrong with it."""
+    dense = checked_factor(factor, name, shape, "The start ")
     low, high = VALUE_RANGE[dtype.name]
     largest = float(dense.max(initial=0))
     if largest > high or 0 < largest < low:

@@ -6,7 +6,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from klnmf.data.canonical import canonical
-from klnmf.data.matrix_checks import checked_matrix
+from klnmf.data.validation import checked_input
 
 
 def tf_idf(X: Any, *, log_counts: bool = True, normalise: bool = True) -> sp.csr_matrix:
@@ -37,7 +37,7 @@ def tf_idf(X: Any, *, log_counts: bool = True, normalise: bool = True) -> sp.csr
            [0., 0.],
            [0., 0.]])
     """
-    counts = canonical(sp.csr_array(checked_matrix(X)).astype(np.float64))
+    counts = canonical(sp.csr_array(checked_input(X)).astype(np.float64))
     if counts.nnz and counts.data.min() < 0:
         raise ValueError(f"Counts cannot be negative; the smallest given is {counts.data.min():g}.")
     n_samples = counts.shape[0]

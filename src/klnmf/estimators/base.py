@@ -17,6 +17,7 @@ from klnmf.backends import backend_named, make_backend
 from klnmf.constraints.checks import check_constraints, check_penalties
 from klnmf.constraints.constraints import Constraints, FitConstraints, SampleConstraints
 from klnmf.constraints.names import check_sample_order
+from klnmf.constraints.penalties import Penalties
 from klnmf.data.matrix_checks import checked_matrix, is_dask_array
 from klnmf.data.on_disk.matrix import OnDiskMatrix
 from klnmf.data.sparse_data import CountData, FindConstraints, FitInput, InMemoryData
@@ -26,10 +27,10 @@ from klnmf.data.validation import (
 from klnmf.estimators.arguments import check_arguments
 from klnmf.estimators.counts_input import TakesCounts
 from klnmf.estimators.held_out import Likelihood, held_out_likelihood, observed_blocks
-from klnmf.objective import Penalties
 from klnmf.solvers.base import Problem
 from klnmf.solvers.row_solve import RowSolve, solved_rows
 from klnmf.support.array_types import Array
+from klnmf.support.descriptions import described
 
 # Imported now and not in the first fit: a process that is forked during an import cannot finish it
 # (`klnmf` makes forks wait for its imports). scikit-learn has callbacks since version 1.9.
@@ -54,6 +55,16 @@ class _FloatInterval(Interval):
 
 
 FLOAT_FROM_ZERO = _FloatInterval(Real, 0, None, closed="left")
+
+
+def check_fitted(model: Any, name: str = "model") -> None:
+    """Refuse what is not a model, and a model that is not fitted."""
+    if not isinstance(model, FactorModel):
+        hint = " Pass its nmf_." if hasattr(model, "nmf_") else ""
+        raise TypeError(
+            f"{name} must be a fitted KLNMF or MiniBatchKLNMF; got {described(model)}.{hint}"
+        )
+    check_is_fitted(model, "components_")
 
 
 class FactorModel(TakesCounts, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):

@@ -14,6 +14,7 @@ from klnmf.estimators.base import FactorModel
 from klnmf.solvers.base import State
 from klnmf.solvers.loop import Record, record_fields
 from klnmf.support.array_types import FloatArray
+from klnmf.support.descriptions import listed
 from klnmf.support.percentages import percentage
 from klnmf.support.result_tables import Column, ResultTable, ShownBelowDiagram, badge
 
@@ -106,12 +107,8 @@ class FittedModel(ShownBelowDiagram, FactorModel):
         values = components.data if sp.issparse(components) else components
         if values.min(initial=0) < 0:
             raise ValueError(f"components must be nonnegative; the least is {values.min():g}.")
-        for name, value in (
-            ("constraint_names", constraint_names),
-            ("feature_names", feature_names),
-        ):
-            if isinstance(value, str):
-                raise TypeError(f"{name} must be a list of names, got {value!r}.")
+        constraint_names = listed(constraint_names, "constraint_names")
+        names = None if feature_names is None else listed(feature_names, "feature_names")
         if not 0 <= n_fixed_W <= n_components:
             raise ValueError(f"n_fixed_W must be from 0 to {n_components}, got {n_fixed_W}.")
         model = cls(**{"n_components": n_components, **parameters})
@@ -121,7 +118,6 @@ class FittedModel(ShownBelowDiagram, FactorModel):
                 f"n_components={model.n_components}, but components has {n_components} rows. "
                 "Leave n_components out."
             )
-        names = None if feature_names is None else list(feature_names)
         if names is not None:
             if len(names) != n_features or not all(isinstance(name, str) for name in names):
                 raise ValueError(f"feature_names must be {n_features:,} strings, one per feature.")
@@ -134,7 +130,7 @@ class FittedModel(ShownBelowDiagram, FactorModel):
             optimality_gap=optimality_gap,
             kkt_residual=kkt_residual,
             converged=bool(optimality_gap <= model.tol) if converged is None else converged,
-            constraint_names=list(constraint_names),
+            constraint_names=constraint_names,
             n_fixed_W=n_fixed_W,
             feature_weight=checked_weights(weights, "feature_weight", n_features, components.dtype),
             W_sums=_checked_sums(W_sums, n_components),

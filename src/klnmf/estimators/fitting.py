@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
 
 from klnmf.backends import ClusterLostError, backend_named
 from klnmf.constraints.checks import check_constraints, warn_if_one_sided
@@ -27,6 +26,7 @@ from klnmf.solvers import Solver, make_solver
 from klnmf.solvers.base import Problem, State, relative_gain
 from klnmf.solvers.loop import CallbackStop, MaxIterations, Record, Run, SmallGap, Solution
 from klnmf.solvers.start import start_state
+from klnmf.support.number_checks import seed_of
 from klnmf.support.option_names import option
 from klnmf.support.progress import ProgressBar
 
@@ -201,7 +201,7 @@ def _begin_run(
     if state is not None:
         # A fit does at least one iteration, however good the last one was.
         return Run(problem, solver, state, next_check=state.iteration + 1), None
-    seed = int(check_random_state(model.random_state).randint(np.iinfo(np.int32).max))
+    seed = seed_of(model.random_state)
     if path is None:
         return _new_run(model, problem, solver, seed, W, H), None
     parameters: dict[str, Any] = {"n_components": int(model.n_components), "init": model.init}

@@ -10,12 +10,12 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from klnmf.backends import BACKENDS
 from klnmf.constraints.constraints import FitConstraints
+from klnmf.constraints.penalties import Penalties
 from klnmf.estimators.arguments import check_arguments, explains_misplaced, set_checked_params
 from klnmf.estimators.base import FIT_ARGUMENTS, FLOAT_FROM_ZERO, MOST_COMPONENTS
 from klnmf.estimators.fitted import FittedModel
 from klnmf.estimators.fitting import fit_model
 from klnmf.estimators.run_options import RunOptions
-from klnmf.objective import Penalties
 from klnmf.saved.models import SavedModel, SavedToFiles, read_model
 from klnmf.solvers import SOLVERS, Solver
 from klnmf.starts.initialization import STARTS

@@ -7,7 +7,6 @@ from typing import Any, ClassVar, Self, TypedDict, Unpack
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import _fit_context
-from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from klnmf.backends import BACKENDS
@@ -22,6 +21,7 @@ from klnmf.estimators.base import FIT_ARGUMENTS, FLOAT_FROM_ZERO, MOST_COMPONENT
 from klnmf.estimators.counts_input import warn_of_data
 from klnmf.solvers.online import Batch, OnlineMemory
 from klnmf.support.array_types import Array
+from klnmf.support.number_checks import seed_of
 
 # Batches that `fit` starts from.
 START_BATCHES = 4
@@ -351,7 +351,7 @@ class MiniBatchKLNMF(FactorModel):
         return InMemoryData(counts).constrained(known).view(0).as_csr()
 
     def _seed(self) -> int:
-        return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        return seed_of(self.random_state)
 
     def _begin(self, counts: sp.csr_array, seed: int) -> OnlineMemory:
         return OnlineMemory.begin(counts, self.n_components, seed, self.backend, self.n_threads)

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
-from sklearn.utils import check_random_state
 
 from klnmf.data.sparse_data import InMemoryData
 from klnmf.model_selection.growth import Factors
@@ -20,6 +19,7 @@ from klnmf.saved.container import Container, SavedFileError, read_container
 from klnmf.saved.fields import Fields, shortened
 from klnmf.saved.periodic_file import PeriodicFile, data_identity
 from klnmf.support.array_types import Array
+from klnmf.support.number_checks import seed_of
 
 Work = TypeVar("Work")
 
@@ -50,7 +50,7 @@ class WorkFile(PeriodicFile[Work]):
         """Return the seed of the file if none is given, or draw one."""
         if self.is_resumed and random_state is None:
             return self.stored_seed(Fields(read_container(self.path, self.kind).content, "content"))
-        return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+        return seed_of(random_state)
 
     def resumed(self, work: Work, seed: int) -> Work:
         """Return the work from the file, or ``work`` itself if it is not resumed."""

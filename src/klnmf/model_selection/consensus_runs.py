@@ -14,6 +14,7 @@ from klnmf.backends.cpu import effective_threads
 from klnmf.constraints.checks import check_constraints, missing_cells
 from klnmf.constraints.constraints import Constraints
 from klnmf.constraints.names import check_sample_order, feature_names_of
+from klnmf.constraints.penalties import Penalties
 from klnmf.data.not_counts import warn_if_not_counts
 from klnmf.data.sparse_data import InMemoryData, RowView, view_of
 from klnmf.data.validation import check_counts, is_integer_valued
@@ -25,7 +26,6 @@ from klnmf.model_selection.consensus_null import null_counts
 from klnmf.model_selection.consensus_result import Consensus, NullAgreement
 from klnmf.model_selection.growth import column_sums, descended
 from klnmf.model_selection.progress import RunsProgress
-from klnmf.objective import Penalties
 from klnmf.saved.periodic_file import data_identity
 from klnmf.solvers.base import Problem
 from klnmf.solvers.coordinate_descent import SparseCoordinateDescent
@@ -34,6 +34,7 @@ from klnmf.solvers.row_solve import RowSolve, solved_rows
 from klnmf.solvers.start import start_state
 from klnmf.starts.initialization import STARTS, cover_columns
 from klnmf.support.array_types import Array, FloatArray
+from klnmf.support.descriptions import listed
 from klnmf.support.number_checks import checked_positive, checked_whole
 from klnmf.support.option_names import option
 from klnmf.support.progress import is_bar_wanted
@@ -267,11 +268,10 @@ def _checked_names(given: Sequence[str] | None, X: Any, n_features: int) -> Arra
     names = feature_names_of(X) if given is None else given
     if names is None:
         return None
-    if isinstance(names, str) or len(names) != n_features:
+    strings = [str(name) for name in listed(names, "feature_names")]
+    if len(strings) != n_features:
         raise ValueError(f"feature_names must be {n_features:,} names, one per feature.")
-    found = np.empty(n_features, dtype=object)
-    found[:] = [str(name) for name in names]
-    return found
+    return np.array(strings, dtype=object)
 
 
 def _checked_null_runs(given: int | None, n_runs: int, counts: sp.csr_array) -> int:

@@ -22,10 +22,10 @@ import scipy.sparse as sp
 
 from klnmf.backends import make_backend
 from klnmf.constraints.constraints import Constraints
+from klnmf.constraints.penalties import NO_PENALTIES, Penalties
 from klnmf.data.sparse_data import InMemoryData
 from klnmf.model_selection.deviance import HeldOutCells, deviances, feature_shares
 from klnmf.model_selection.growth import Factors, descended, one_component, resized
-from klnmf.objective import NO_PENALTIES, Penalties
 from klnmf.solvers.base import Problem
 from klnmf.solvers.row_solve import RowSolve, solved_rows
 from klnmf.solvers.start import start_state

@@ -19,6 +19,7 @@ from klnmf.constraints.checks import (
 from klnmf.constraints.constraints import ComponentConstraints, FitConstraints
 from klnmf.constraints.explained_cells import check_explained
 from klnmf.constraints.names import check_sample_order, feature_names_of
+from klnmf.constraints.penalties import Penalties
 from klnmf.data.not_counts import warn_if_not_counts
 from klnmf.data.sparse_data import view_of
 from klnmf.data.validation import EXACT_IN_FLOAT32, check_counts, is_integer_valued
@@ -29,7 +30,7 @@ from klnmf.model_selection.hold_out import ConstrainedCounts
 from klnmf.model_selection.progress import SearchProgress
 from klnmf.model_selection.rank_selection import RankSelection, stable_rank
 from klnmf.model_selection.search import Plan, Search, Step, is_small
-from klnmf.objective import Penalties
+from klnmf.support.descriptions import described
 from klnmf.support.number_checks import checked_fraction, checked_nonnegative, checked_whole
 from klnmf.support.progress import is_bar_wanted
 from klnmf.support.threads import run_in_threads
@@ -265,7 +266,7 @@ def _without_weight_0(found: ConstrainedCounts) -> ConstrainedCounts:
 def _checked_ranks(ranks: Iterable[int], counts: ConstrainedCounts) -> tuple[int, ...]:
     given: list[Any] = list(ranks)
     if not given or any(not isinstance(rank, Integral) or rank < 1 for rank in given):
-        raise ValueError(f"ranks must be whole numbers of at least 1; got {given!r}.")
+        raise ValueError(f"ranks must be whole numbers of at least 1; got {described(given)}.")
     chosen = tuple(sorted({int(rank) for rank in given}))
     if chosen[0] < counts.n_fixed:
         raise ValueError(
@@ -282,5 +283,7 @@ def _checked_backgrounds(background: Any) -> tuple[float, ...]:
     if background == "best":
         return BACKGROUNDS
     if isinstance(background, str):
-        raise ValueError(f'background must be "best" or between 0 and 1; got {background!r}.')
+        raise ValueError(
+            f'background must be "best" or between 0 and 1; got {described(background)}.'
+        )
     return (checked_fraction("background", background),)

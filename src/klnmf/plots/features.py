@@ -11,6 +11,7 @@ import numpy.typing as npt
 from klnmf.plots.style import (
     BLUE,
     axes_or_new,
+    checked_result,
     component_labels,
     label_ticks,
     light_frame,
@@ -21,6 +22,7 @@ from klnmf.plots.style import (
     shortened,
     title,
 )
+from klnmf.support.number_checks import checked_whole
 from klnmf.topics import component_shares
 from klnmf.topics.checks import Names, checked_names
 from klnmf.topics.features import RANKING, Ranking, leading_features
@@ -141,6 +143,8 @@ def plot_intervals(
     >>> axes[0].get_title(loc="left")
     'component 0'
     """
+    checked_result(bootstrap, "bootstrap", "klnmf.uncertainty.bootstrap", "table")
+    n_top = checked_whole("n_top", n_top)
     n_components = len(bootstrap.components.estimate)
     drawn = selected_components(select, n_components)
     titles = panel_titles(n_components, component_names)

@@ -7,6 +7,8 @@ import numpy as np
 import numpy.typing as npt
 
 from klnmf.plots.style import panel_titles, panels_or_new, selected_components
+from klnmf.support.descriptions import described, listed
+from klnmf.support.number_checks import checked_whole
 from klnmf.topics.checks import Names, checked_components, dense
 
 _INCHES = 0.95  # the longer side of an image
@@ -19,7 +21,7 @@ def plot_components_as_images(
     select: Sequence[int] | None = None,
     component_names: Names | None = None,
     n_columns: int = 10,
-    cmap: str = "gray_r",
+    cmap: Any = "gray_r",
     axes: npt.ArrayLike | None = None,
 ) -> npt.NDArray[np.object_]:
     """Plot each component as an image whose pixels are the features.
@@ -57,14 +59,18 @@ def plot_components_as_images(
     [[1.0, 0.0, 0.0], [1.0, 0.0, 0.0]]
     """
     H = checked_components(components)
-    height, width = shape
+    sizes = listed(shape, "shape", "two whole numbers, rows and columns of pixels")
+    if len(sizes) != 2:
+        raise ValueError(f"shape must be rows and columns of pixels; got {described(sizes)}.")
+    height, width = (checked_whole("shape", size) for size in sizes)
     if height * width != H.shape[1]:
         raise ValueError(
-            f"shape {tuple(shape)} has {height * width} pixels, but the components have "
+            f"shape {(height, width)} has {height * width} pixels, but the components have "
             f"{H.shape[1]} features."
         )
-    if n_columns < 1:
-        raise ValueError(f"n_columns must be at least 1; got {n_columns}.")
+    n_columns = checked_whole("n_columns", n_columns)
+    if not (isinstance(cmap, str) or callable(cmap)):
+        raise TypeError(f"cmap must be the name of a matplotlib colormap; got {described(cmap)}.")
     drawn = selected_components(select, H.shape[0])
     titles = panel_titles(H.shape[0], component_names)
     inch = _INCHES / max(height, width)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from klnmf.plots.style import (
     title,
 )
 from klnmf.support.array_types import FloatArray
+from klnmf.support.descriptions import described
 from klnmf.topics import component_shares, jensen_shannon_distances
 from klnmf.topics.checks import Names
 from klnmf.topics.distances import classical_scaling
@@ -37,7 +39,7 @@ def plot_intertopic_map(
     feature_names: Names | None = None,
     component_names: Names | None = None,
     *,
-    select: int | None = None,
+    select: Any = None,
     ax: Axes | None = None,
 ) -> Axes:
     """Plot a map of the components: similar ones are close, and the area of a circle is its share.
@@ -82,8 +84,8 @@ def plot_intertopic_map(
     placed = np.flatnonzero(~np.isnan(coordinates[:, 0]))
     if placed.size == 0:
         raise ValueError("There is nothing to plot: all components are empty.")
-    if select is not None and select not in placed:
-        raise ValueError(f"select must be a component that is not empty; got {select!r}.")
+    if select is not None and not (isinstance(select, Integral) and select in placed):
+        raise ValueError(f"select must be a component that is not empty; got {described(select)}.")
     shares = np.full(len(distances), 1.0) if W is None else component_shares(components, W)
     placed = placed[np.argsort(-shares[placed], kind="stable")]
     points, sizes = coordinates[placed], shares[placed] / (shares[placed].sum() or 1.0)

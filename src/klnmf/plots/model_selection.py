@@ -11,6 +11,7 @@ from klnmf.plots.style import (
     HEAT_COLOURS,
     LINE_COLOURS,
     axes_or_new,
+    checked_result,
     light_frame,
     title,
 )
@@ -106,6 +107,7 @@ def plot_consensus(result: Any, ax: Axes | None = None) -> Axes:
     >>> plot_consensus(consensus(X, 3, n_runs=5, random_state=0)).get_xlabel()
     'components of all runs'
     """
+    checked_result(result, "result", "klnmf.model_selection.consensus", "spectra")
     labels = np.asarray(result.labels)
     last = len(result.components)
     # Left-out components last; within a group, those closest to their neighbours first.

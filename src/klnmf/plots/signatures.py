@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from klnmf.plots.style import panels_or_new, percent, selected_components
+from klnmf.plots.style import checked_result, panels_or_new, percent, selected_components
 from klnmf.signatures import SBS96, SUBSTITUTIONS, standard_types
 from klnmf.support.array_types import FloatArray
 from klnmf.topics import component_shares
@@ -106,6 +106,7 @@ def _limits(intervals: Any, shape: tuple[int, ...], order: list[int]) -> FloatAr
     if intervals is None:
         return None
     of_components = getattr(intervals, "components", intervals)
+    checked_result(of_components, "intervals", "klnmf.uncertainty.bootstrap", "lower")
     limits = np.array([of_components.lower, of_components.upper])
     if limits.shape[1:] != shape:
         raise ValueError(

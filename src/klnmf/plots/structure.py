@@ -21,6 +21,7 @@ from klnmf.plots.style import (
     title,
 )
 from klnmf.support.array_types import FloatArray
+from klnmf.support.number_checks import checked_whole
 from klnmf.topics.checks import (
     IndexArray,
     Names,
@@ -108,8 +109,7 @@ def plot_structure(
     ['sea', 'land']
     """
     checked_choice(order, "order", get_args(Order))
-    if max_samples < 1:
-        raise ValueError(f"max_samples must be at least 1; got {max_samples}.")
+    max_samples = checked_whole("max_samples", max_samples)
     sample = _sampled(W, components, labels, max_samples, random_state)
     ranked = _by_mean(sample)
     shown = ranked[: len(AREA_COLOURS)] if select is None else _chosen(select, len(ranked))
@@ -149,7 +149,7 @@ class _Sample(NamedTuple):
     n_empty: int
 
 
-def _sampled(W: Any, components: Any, labels: Any, max_samples: int, seed: int) -> _Sample:
+def _sampled(W: Any, components: Any, labels: Any, max_samples: int, random_state: Any) -> _Sample:
     """Select samples first, so that the proportions of the others are never computed."""
     H = checked_components(components)
     representation = checked_representation(W, H.shape[0])
@@ -157,7 +157,8 @@ def _sampled(W: Any, components: Any, labels: Any, max_samples: int, seed: int) 
     groups, member = groups_of(np.zeros(n_samples) if labels is None else labels, n_samples)
     in_use = (sums(H, axis=1) > 0.0).astype(representation.dtype)
     filled = np.flatnonzero(representation @ in_use > 0.0)
-    rows = _drawn_from_groups(filled, member[filled], max_samples, np.random.default_rng(seed))
+    generator = np.random.default_rng(checked_whole("random_state", random_state, least=0))
+    rows = _drawn_from_groups(filled, member[filled], max_samples, generator)
     if rows.size == 0:
         raise ValueError("There is nothing to plot: W holds no sample with a positive entry.")
     proportions = dense(plsi_probabilities(representation[rows], H).component_given_sample)

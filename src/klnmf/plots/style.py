@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from numbers import Integral
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from klnmf.support.descriptions import described, listed
 from klnmf.support.optional_packages import require
 from klnmf.topics.checks import Names, checked_components, checked_names
 from klnmf.topics.features import name_components
@@ -40,9 +42,24 @@ def pyplot() -> Any:
 def axes_or_new(ax: Axes | None, width: float, height: float) -> Axes:
     """Return the axes of the caller, or those of a new figure of this size in inches."""
     if ax is not None:
-        return ax
+        return checked_axes(ax)
     new: Axes = pyplot().subplots(figsize=(width, height), layout="constrained")[1]
     return new
+
+
+def checked_axes(ax: Any, name: str = "ax") -> Axes:
+    """Refuse what nothing can be drawn on."""
+    if not hasattr(ax, "set_title") or not hasattr(ax, "plot"):
+        raise TypeError(
+            f"{name} must be matplotlib Axes, as plt.subplots() makes; got {described(ax)}."
+        )
+    return ax  # type: ignore[no-any-return]
+
+
+def checked_result(result: Any, name: str, made_by: str, attribute: str) -> None:
+    """Refuse what is not the result of a function, which has this attribute."""
+    if not hasattr(result, attribute):
+        raise TypeError(f"{name} must be what {made_by} returns; got {described(result)}.")
 
 
 def panels_or_new(
@@ -57,7 +74,7 @@ def panels_or_new(
         given = np.asarray(axes, dtype=object).ravel()
         if given.size < n_panels:
             raise ValueError(f"axes has {given.size} places for {n_panels} components.")
-        return given[:n_panels]
+        return np.array([checked_axes(each, "axes") for each in given[:n_panels]], dtype=object)
     n_columns = min(n_columns, n_panels)
     n_rows = math.ceil(n_panels / n_columns)
     figure, grid = pyplot().subplots(
@@ -80,13 +97,14 @@ def selected_components(select: Sequence[int] | None, n_components: int) -> list
     """Components to plot, in this order; all by default."""
     if select is None:
         return list(range(n_components))
-    chosen = [int(component) for component in select]
-    wrong = [component for component in chosen if not 0 <= component < n_components]
-    if wrong or not chosen:
+    chosen = listed(select, "select", "a list of numbers of components")
+    if not chosen or not all(
+        isinstance(k, Integral) and 0 <= int(k) < n_components for k in chosen
+    ):
         raise ValueError(
-            f"select must name components from 0 to {n_components - 1}; got {list(select)!r}."
+            f"select must name components from 0 to {n_components - 1}; got {described(chosen)}."
         )
-    return chosen
+    return [int(component) for component in chosen]
 
 
 def component_labels(

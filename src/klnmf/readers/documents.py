@@ -21,6 +21,7 @@ from klnmf.readers.format import Format, keywords
 from klnmf.readers.pruning import LIMITS, PRUNING_OPTIONS, pruned
 from klnmf.readers.streams import CountStream, Outline
 from klnmf.readers.table import LOGGER, CountTable, table_of_file
+from klnmf.support.descriptions import described
 from klnmf.support.input_files import ReadError
 from klnmf.support.option_names import option
 
@@ -254,7 +255,7 @@ def normaliser(form: str | None) -> Callable[[str], str]:
         return str
     if form not in FORMS:
         forms = ", ".join(FORMS)
-        raise ValueError(f"{option('normalize')} must be one of {forms}; got {form!r}.")
+        raise ValueError(f"{option('normalize')} must be one of {forms}; got {described(form)}.")
     return partial(unicodedata.normalize, form)  # type: ignore[arg-type]
 
 

@@ -19,6 +19,7 @@ from klnmf.readers.table import CountTable, unique_features
 from klnmf.readers.tenx import TenX, TenXH5
 from klnmf.readers.text_files import CsvTexts, Jsonl, ParquetTexts, Texts, TsvTexts
 from klnmf.signatures import has_types_in_rows, say_turned
+from klnmf.support.descriptions import described
 from klnmf.support.input_files import ReadError, not_there
 from klnmf.support.nearest_names import did_you_mean
 from klnmf.support.option_names import option, options_in_use
@@ -294,6 +295,8 @@ def write_counts(table: CountTable, path: PathLike, *, format: str | None = None
     CountTable(2 × 2, 3 nonzeros, with row_names, column_names)
     """
     path = Path(os.path.expanduser(path))
+    if not isinstance(table, CountTable):
+        raise TypeError(f"table must be a CountTable; got {described(table)}.")
     written = format_to_write(path, format)
     if not path.parent.is_dir():
         raise FileNotFoundError(f"{path.parent}: there is no such folder to write to.")
@@ -361,7 +364,7 @@ def recognised(path: Path) -> str:
 def _checked_name(format: str, formats: dict[str, Format]) -> str:
     if format not in formats:
         question = did_you_mean(format, formats)
-        wanted = f"must be one of {', '.join(formats)}; got {format!r}."
+        wanted = f"must be one of {', '.join(formats)}; got {described(format)}."
         raise ValueError(f"{option('format')} {wanted}{question}")
     return format
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from klnmf.readers.stop_words import stop_words_of
 from klnmf.readers.table import CountTable
+from klnmf.support.descriptions import described
 from klnmf.support.input_files import ReadError
 from klnmf.support.number_checks import checked_whole
 from klnmf.support.option_names import option
@@ -114,7 +115,7 @@ def _number(name: str, value: Any, n_samples: int) -> float:
     if isinstance(value, float | np.floating) and 0 <= value <= 1:
         return float(value) * n_samples
     wanted = "a number of samples (1, 2, ...) or a share of them (0.0 to 1.0)"
-    raise ValueError(f"{option(name)} must be {wanted}; got {value!r}.")
+    raise ValueError(f"{option(name)} must be {wanted}; got {described(value)}.")
 
 
 def _are_among(path: Path, names: Any, words: Iterable[str]) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
+from klnmf.support.descriptions import described
 from klnmf.support.input_files import ReadError, text_lines
 from klnmf.support.nearest_names import nearest_name
 from klnmf.support.option_names import option
@@ -31,7 +32,9 @@ def stop_words_of(given: Given) -> list[str]:
         return [word for name in names for word in _words_of(name)]
     words: list[Any] = [] if isinstance(given, os.PathLike) else list(given)
     if not all(isinstance(word, str) for word in words):
-        raise ValueError(f"{option('stop_words')} must be a list of str; got {words[:3]!r}...")
+        raise ValueError(
+            f"{option('stop_words')} must be a list of str; got {described(words[:3])}..."
+        )
     return words
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
@@ -16,6 +16,7 @@ import scipy.sparse as sp
 from klnmf.data.canonical import canonical, type_of_sums
 from klnmf.data.matrix_checks import checked_matrix
 from klnmf.support.array_types import Array
+from klnmf.support.descriptions import described
 from klnmf.support.input_files import ReadError
 
 Names = Sequence[str] | npt.NDArray[Any] | None
@@ -93,6 +94,8 @@ class CountTable:
         self.column_names = as_names(self.column_names, n_columns, "column_names", "column")
         self.labels = as_names(self.labels, n_rows, "labels", "row")
         self.column_ids = as_names(self.column_ids, n_columns, "column_ids", "column")
+        if self.metadata is not None and not isinstance(self.metadata, Mapping):
+            raise TypeError(f"metadata must be a dict of columns; got {described(self.metadata)}.")
         self.metadata = {str(name): list(column) for name, column in (self.metadata or {}).items()}
         self.origins = dict(self.origins or {})
         self.excerpts = None if self.excerpts is None else list(self.excerpts)

@@ -12,6 +12,7 @@ from klnmf.readers.format import StreamedFormat
 from klnmf.readers.hdf5 import compressed, stored_stream
 from klnmf.readers.hdf5_items import Group, opened
 from klnmf.readers.streams import CountStream, Outline, swapped
+from klnmf.support.descriptions import described
 from klnmf.support.input_files import ReadError, check_number_of_names, text_lines
 from klnmf.support.option_names import option
 
@@ -137,7 +138,7 @@ def _with_features(
 ) -> CountStream:
     """Stream of cells × features, of the features of one type, with their names."""
     if feature_names not in ("name", "id"):
-        problem = f"must be 'name' or 'id'; got {feature_names!r}."
+        problem = f"must be 'name' or 'id'; got {described(feature_names)}."
         raise ValueError(f"{option('feature_names')} {problem}")
     ids = columns.get("id")
     about = {"column_names": columns.get(feature_names, ids), "column_ids": ids}

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from klnmf.readers.streams import CountStream, Outline
 from klnmf.readers.table import CountTable
+from klnmf.support.descriptions import described
 from klnmf.support.input_files import ReadError
 from klnmf.support.option_names import option
 
@@ -50,7 +51,7 @@ def triplet_stream(path: Path, blocks: Any) -> CountStream:
 def check_layout(layout: str | None, columns: Sequence[str] | None) -> None:
     """Refuse a layout that does not exist, and columns that it does not have."""
     if layout not in (None, "table", "triplets"):
-        raise ValueError(f"layout must be None, 'table' or 'triplets'; got {layout!r}.")
+        raise ValueError(f"layout must be None, 'table' or 'triplets'; got {described(layout)}.")
     if layout == "table" and columns is not None:
         raise ValueError(
             f"{option('columns')} names the columns of triplets, and cannot be used with "
@@ -63,7 +64,7 @@ def positions_of(path: Path, columns: Sequence[str], header: Sequence[str]) -> l
     if isinstance(columns, str) or len(columns) not in (2, 3):
         raise ValueError(
             f"{option('columns')} must name the columns of row, column and count, or of row and "
-            f"column only; got {columns!r}."
+            f"column only; got {described(columns)}."
         )
     missing = [name for name in columns if name not in header]
     if missing:

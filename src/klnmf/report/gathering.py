@@ -23,6 +23,7 @@ from klnmf.report.plain_text import plain_text
 from klnmf.report.vocabulary import Terms, terms_of
 from klnmf.report.word_index import word_index
 from klnmf.support.array_types import Array
+from klnmf.support.descriptions import described as in_words
 from klnmf.support.missing_values import is_missing
 from klnmf.topics import Probabilities, name_components, plsi_probabilities
 from klnmf.topics import coherence as coherence_in
@@ -165,6 +166,10 @@ def payload(described: Described, rank_selection: Any = None) -> dict[str, Any]:
 
 def _rank(selection: Any) -> dict[str, Any]:
     """Return what the chart of the ranks shows."""
+    if not hasattr(selection, "table"):
+        raise TypeError(
+            f"rank_selection must be what select_rank returns; got {in_words(selection)}."
+        )
     table = selection.table()
     return {
         "ranks": table["rank"].tolist(),

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from klnmf.report import gathering, reproduce, summary
 from klnmf.report.plain_text import plain_text
 from klnmf.report.vocabulary import Vocabulary, counted
+from klnmf.support.descriptions import described as in_words
 from klnmf.support.optional_packages import require
 from klnmf.support.whole_files import writing
 from klnmf.topics.checks import Names
@@ -139,6 +140,10 @@ def write_report(
         metadata=metadata,
         vocabulary=vocabulary,
     )
+    if parameters is not None and not isinstance(parameters, Mapping):
+        raise TypeError(f"parameters must be a dict; got {in_words(parameters)}.")
+    if title is not None and not isinstance(title, str):
+        raise TypeError(f"title must be a str; got {in_words(title)}.")
     extra = {plain_text(key): plain_text(value) for key, value in (parameters or {}).items()}
     contents = gathering.payload(described, rank_selection)
     style, script = _asset("report.css"), _joined_scripts()

@@ -18,6 +18,7 @@ from klnmf.solvers.base import Met, Problem, State, factor_name
 from klnmf.solvers.loop import Run, record_fields
 from klnmf.solvers.memory import StoredMemory
 from klnmf.support.array_types import Array
+from klnmf.support.descriptions import described
 from klnmf.support.option_names import option
 
 
@@ -202,7 +203,7 @@ def should_resume(path: Path | None, resume: str | bool) -> bool:
     """Whether to resume from this file: "auto" if it exists; True requires it to exist."""
     is_flag = isinstance(resume, bool | np.bool_)
     if not is_flag and not (isinstance(resume, str) and resume == "auto"):
-        raise ValueError(f"resume must be 'auto', True or False; got {resume!r}.")
+        raise ValueError(f"resume must be 'auto', True or False; got {described(resume)}.")
     is_required = is_flag and bool(resume)
     if path is None:
         if is_required:

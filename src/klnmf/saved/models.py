@@ -21,6 +21,7 @@ from klnmf.saved.container import Container, SavedFileError, read_container, wri
 from klnmf.saved.fields import Fields, number_to_json, shortened
 from klnmf.saved.parameters import parameters_from_json, parameters_to_json
 from klnmf.support.array_types import Array
+from klnmf.support.descriptions import listed
 
 # With other sums, products with valid data (validation.VALUE_RANGE) may not be finite.
 COMPONENT_SUMS = {"float32": (1e-20, 1e20), "float64": (1e-150, 1e150)}
@@ -241,12 +242,10 @@ def _checked_metadata(metadata: Any) -> dict[str, Any]:
 
 
 def _checked_names(names: Sequence[str], expected: int | None, what: str) -> list[str]:
-    if isinstance(names, str):
-        raise TypeError(f"{what} must be a sequence of names; got the string {names!r}.")
-    listed = [str(name) for name in names]
-    if expected is not None and len(listed) != expected:
-        raise ValueError(f"{what} has {len(listed)} names for {expected}.")
-    return listed
+    strings = [str(name) for name in listed(names, what)]
+    if expected is not None and len(strings) != expected:
+        raise ValueError(f"{what} has {len(strings)} names for {expected}.")
+    return strings
 
 
 def _checked_samples(W: Any, n_components: int) -> Any:

@@ -7,6 +7,7 @@ from klnmf.solvers.multiplicative import (
     ExtrapolatedMultiplicativeUpdates,
     MultiplicativeUpdates,
 )
+from klnmf.support.descriptions import described
 
 SOLVERS: dict[str, type[Solver]] = {
     solver.name: solver
@@ -36,5 +37,7 @@ def make_solver(solver: str | Solver) -> Solver:
     if isinstance(solver, Solver):
         return solver
     if solver not in SOLVERS:
-        raise ValueError(f"solver must be one of {list(SOLVERS)} or a Solver, got {solver!r}.")
+        raise ValueError(
+            f"solver must be one of {list(SOLVERS)} or a Solver, got {described(solver)}."
+        )
     return SOLVERS[solver]()

@@ -11,8 +11,8 @@ import numpy as np
 from klnmf.backends import Backend
 from klnmf.backends.base import CONSTRAINED_RULES, RowTotals, Rule, SolveRule
 from klnmf.constraints.constraints import Constraints
+from klnmf.constraints.penalties import Penalties
 from klnmf.data.row_constraints import RowConstraints
-from klnmf.objective import Penalties
 from klnmf.solvers.memory import StoredMemory
 from klnmf.support.array_types import Array
 

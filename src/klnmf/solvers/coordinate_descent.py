@@ -15,6 +15,7 @@ from klnmf.solvers.sample_fit import drawn_rows, fitted_on_rows
 from klnmf.solvers.swaps import CANDIDATES, Swap, draw_sample, propose_swaps
 from klnmf.starts.initialization import best_scales
 from klnmf.support.array_types import Array
+from klnmf.support.descriptions import described
 
 # Each descent of a trial must take it this much nearer, on average, or it is not going to arrive.
 SHRINKAGE = 0.75
@@ -68,7 +69,7 @@ class SparseCoordinateDescent(Solver):
             value = getattr(self, name)
             if not isinstance(value, Integral) or value < least:
                 raise ValueError(
-                    f"{name} must be a whole number of at least {least}, got {value!r}."
+                    f"{name} must be a whole number of at least {least}, got {described(value)}."
                 )
 
     def prepare(self, problem: Problem, state: State) -> None:
@@ -304,7 +305,9 @@ class PaperCoordinateDescent(Solver):
     def __post_init__(self) -> None:
         """Check the one setting that is a word."""
         if self.break_test not in ("absolute", "signed"):
-            raise ValueError(f'break_test must be "absolute" or "signed", got {self.break_test!r}.')
+            raise ValueError(
+                f'break_test must be "absolute" or "signed", got {described(self.break_test)}.'
+            )
 
     def iterate(self, problem: Problem, state: State) -> None:
         """See :class:`Solver`."""

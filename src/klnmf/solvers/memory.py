@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from klnmf.support.descriptions import described
+
 Number = TypeVar("Number", bool, int, float)
 
 
@@ -28,7 +30,9 @@ class StoredMemory:
         """Return a number of exactly this type."""
         value = self.numbers[name]
         if type(value) is not kind:
-            raise ValueError(f"the solver's {name} must be of type {kind.__name__}, got {value!r}")
+            raise ValueError(
+                f"the solver's {name} must be of type {kind.__name__}, got {described(value)}"
+            )
         return value
 
     def array(self, name: str, shape: tuple[int, ...], dtype: Any) -> Any:

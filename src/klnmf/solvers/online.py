@@ -17,8 +17,8 @@ import scipy.sparse as sp
 
 from klnmf.backends import make_backend
 from klnmf.backends.base import GuardedRule
+from klnmf.constraints.penalties import Penalties
 from klnmf.data.sparse_data import InMemoryData, InMemoryView
-from klnmf.objective import Penalties
 from klnmf.solvers.base import Problem
 from klnmf.solvers.coordinate_descent import SparseCoordinateDescent
 from klnmf.solvers.loop import MaxIterations, Run

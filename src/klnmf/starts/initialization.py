@@ -14,9 +14,9 @@ from threadpoolctl import threadpool_limits
 from klnmf.backends.cpu import column_sums
 from klnmf.constraints.constraints import Constraints
 from klnmf.constraints.explained_cells import unexplained_cells
+from klnmf.constraints.penalties import Penalties
 from klnmf.data.dominant_samples import dominant_rows
 from klnmf.data.sparse_data import CountData, RowView
-from klnmf.objective import Penalties
 from klnmf.starts.sample_groups import group_means, shares_of_rows
 from klnmf.support.array_types import Array
 

@@ -8,6 +8,8 @@ from typing import Any, Self
 import numpy as np
 from tqdm.auto import tqdm
 
+from klnmf.support.descriptions import described
+
 # Fits that take less time than this show no bar.
 SECONDS_BEFORE_SHOWN = 3.0
 
@@ -21,7 +23,7 @@ def is_bar_wanted(progress: str | bool) -> bool:
     if isinstance(progress, bool | np.bool_):
         return bool(progress)
     if progress != "auto":
-        raise ValueError(f"progress must be 'auto', True or False; got {progress!r}.")
+        raise ValueError(f"progress must be 'auto', True or False; got {described(progress)}.")
     return sys.stderr is not None and sys.stderr.isatty()
 
 

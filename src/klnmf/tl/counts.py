@@ -11,6 +11,7 @@ from klnmf.data.matrix_checks import checked_matrix
 from klnmf.data.not_counts import NOT_RAW, transformation_of, warn_of_fractions
 from klnmf.data.sparse_data import view_of
 from klnmf.support.array_types import Array
+from klnmf.support.descriptions import described
 from klnmf.support.optional_packages import require
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ def _chosen_matrix(adata: AnnData, layer: str | None) -> Any:
         return adata.raw.X
     if layer is not None and layer not in adata.layers:
         there = ", ".join(map(repr, adata.layers)) or "none"
-        raise ValueError(f"adata has no layer {layer!r}; its layers: {there}.")
+        raise ValueError(f"adata has no layer {described(layer)}; its layers: {there}.")
     matrix = adata.X if layer is None else adata.layers[layer]
     if matrix is None:
         where = _places_of_counts(adata) or _NO_COUNTS

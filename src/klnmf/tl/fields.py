@@ -29,6 +29,7 @@ from klnmf.estimators.kl_nmf import KLNMF
 from klnmf.readers.table import unique_features
 from klnmf.solvers import SOLVERS
 from klnmf.support.array_types import Array
+from klnmf.support.descriptions import described
 from klnmf.tl.counts import check_is_anndata
 from klnmf.tl.fit_data import OF_CELLS, OF_GENES, FitData, data_of_fit
 
@@ -51,7 +52,9 @@ def check_can_be_changed(adata: AnnData, copy: bool, key: Any = KEY) -> None:
     """Refuse, before any work, what is not an AnnData or cannot take the result under this key."""
     check_is_anndata(adata)
     if not isinstance(key, str) or not key or "/" in key:  # which .h5ad takes for a path
-        raise ValueError(f"key_added must be a str that is not empty and has no '/', got {key!r}.")
+        raise ValueError(
+            f"key_added must be a str that is not empty and has no '/', got {described(key)}."
+        )
     if adata.isbacked and (copy or adata.is_view):
         what = "copied" if copy else "changed, being a view of it,"
         raise ValueError(
@@ -158,6 +161,8 @@ def _by_gene(H: Any, data: FitData) -> Any:
 def entries_of(adata: AnnData, key: str) -> Any:
     """Return ``uns`` of a fit, or raise an error if adata holds no fit under this key."""
     check_is_anndata(adata)
+    if not isinstance(key, str):
+        raise TypeError(f"key must be a str; got {described(key)}.")
     entries = adata.uns.get(key)
     if not _is_fit(entries) or key not in adata.varm:
         raise ValueError(

@@ -7,6 +7,7 @@ the key of the fit (`klnmf.tl.fields`), so that tests and refits find the same d
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ import scipy.sparse as sp
 from klnmf.data.validation import warn_caller, warn_if_transposed
 from klnmf.readers.feature_types import FEATURE_TYPES, GENES, genes_among, listed
 from klnmf.support.array_types import Array
+from klnmf.support.descriptions import described
 from klnmf.tl.counts import check_is_anndata, check_raw_counts, read_counts
 
 if TYPE_CHECKING:
@@ -92,7 +94,7 @@ def data_to_fit(
     """Read the counts and everything that belongs to them; refuses what does not fit."""
     check_is_anndata(adata)
     if not isinstance(scale_genes, bool | np.bool_):
-        raise TypeError(f"scale_genes must be True or False, got {scale_genes!r}.")
+        raise TypeError(f"scale_genes must be True or False, got {described(scale_genes)}.")
     warn_if_transposed("adata", adata.obs_names, adata.var_names, "Pass adata.T.")
     columns = _masked_columns(adata, mask_var)
     of_cells = {
@@ -187,11 +189,13 @@ def _batches(adata: AnnData, batch_key: str) -> tuple[Array, Array]:
     return np.array(names, dtype=object), known_batches(adata, batch_key, names)
 
 
-def _column(frame: Any, name: str, argument: str, where: str) -> Any:
+def _column(frame: Any, name: Any, argument: str, where: str) -> Any:
     """Return a column of obs or var, or say which there are."""
-    if name not in frame:
+    if not isinstance(name, Hashable) or name not in frame:
         there = ", ".join(map(repr, frame.columns)) or "none"
-        raise ValueError(f"{argument}: adata.{where} has no column {name!r}; its columns: {there}.")
+        raise ValueError(
+            f"{argument}: adata.{where} has no column {described(name)}; its columns: {there}."
+        )
     return frame[name]
 
 

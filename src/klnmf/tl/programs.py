@@ -9,6 +9,7 @@ import numpy as np
 
 from klnmf.data.matrix_checks import checked_matrix
 from klnmf.estimators.fitted import bound_in_words
+from klnmf.support.descriptions import listed
 from klnmf.tl.fields import KEY, entries_of, fitted_model, program_names
 from klnmf.tl.fit_data import OF_CELLS
 from klnmf.tl.stored_results import result
@@ -104,8 +105,6 @@ def name_programs(
     ['B cells', '1', '2']
     """
     old = program_names(adata, key)
-    if isinstance(names, str):
-        raise TypeError(f"names must be a list of names or a dict, got {names!r}.")
     if isinstance(names, Mapping):
         unknown = sorted(set(names) - set(range(len(old))), key=str)
         if unknown:
@@ -114,7 +113,7 @@ def name_programs(
             )
         new = [str(names.get(k, name)) for k, name in enumerate(old)]
     else:
-        new = [str(name) for name in names]
+        new = [str(name) for name in listed(names, "names", "a list of names or a dict")]
     if len(new) != len(old) or len(set(new)) < len(new) or not all(name.strip() for name in new):
         raise ValueError(f"names must be {len(old)} different names, one per program; got {new}.")
     if key in adata.obs and hasattr(adata.obs[key], "cat"):

@@ -12,6 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from klnmf.model_selection import Consensus, RankSelection
+from klnmf.support.descriptions import described
 from klnmf.tl.counts import check_is_anndata
 from klnmf.uncertainty import Bootstrap, DifferentialFeatures
 
@@ -56,6 +57,8 @@ def result(adata: AnnData, key: str) -> Any:
     3
     """
     check_is_anndata(adata)
+    if not isinstance(key, str):
+        raise TypeError(f"key must be a str; got {described(key)}.")
     entries = adata.uns.get(key)
     kind = _kind_of(entries)
     if kind is None:

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from klnmf.readers import Documents, read_documents
 from klnmf.readers.text_files import documents_of_files
+from klnmf.support.descriptions import described
 from klnmf.support.missing_values import is_missing
 from klnmf.support.nearest_names import did_you_mean
 from klnmf.support.option_names import spelled_by
@@ -129,7 +130,9 @@ def _columns(metadata: Any, n_documents: int) -> dict[str, list[Any]]:
     columns = {}
     for name, values in metadata.items():
         if isinstance(values, str | bytes) or not isinstance(values, Iterable):
-            raise TypeError(f"metadata[{name!r}] must have a value for each text; got {values!r}.")
+            raise TypeError(
+                f"metadata[{name!r}] must have a value for each text; got {described(values)}."
+            )
         columns[str(name)] = list(values)
         if len(columns[str(name)]) != n_documents:
             raise ValueError(

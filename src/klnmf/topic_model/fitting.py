@@ -16,6 +16,7 @@ from klnmf.data.dominant_samples import DominantSamplesWarning
 from klnmf.data.validation import EmptySamplesWarning, warn_of_empty_samples
 from klnmf.estimators.kl_nmf import KLNMF
 from klnmf.model_selection import RankSelection, select_rank
+from klnmf.support.descriptions import described
 from klnmf.support.number_checks import checked_whole
 from klnmf.support.option_names import spelled_by
 from klnmf.support.percentages import percentage
@@ -71,7 +72,9 @@ def check_parameters(model: Any) -> None:
     settings_of(model)._validate_params()
     n_topics = model.n_topics
     if isinstance(n_topics, str) and n_topics != "auto":
-        raise ValueError(f'n_topics must be a number, "auto" or numbers, got {n_topics!r}.')
+        raise ValueError(
+            f'n_topics must be a number, "auto" or numbers, got {described(n_topics)}.'
+        )
     if not isinstance(n_topics, str):
         for number in n_topics if isinstance(n_topics, Iterable) else [n_topics]:
             checked_whole("n_topics", number)
@@ -90,7 +93,7 @@ def _own_name(name: str, value: tuple[Any, ...]) -> str | None:
 def settings_of(model: Any) -> KLNMF:
     """Return an unfitted KLNMF with the settings of a `TopicModel`."""
     if not (model.nmf is None or isinstance(model.nmf, KLNMF)):
-        raise TypeError(f"nmf must be a KLNMF, got {model.nmf!r}.")
+        raise TypeError(f"nmf must be a KLNMF, got {described(model.nmf)}.")
     nmf = KLNMF() if model.nmf is None else clone(model.nmf)
     nmf.set_output(transform="default")  # W_ is an array, whatever `transform` returns
     for name in ("n_threads", "random_state"):

@@ -57,8 +57,8 @@ def merged_model(
     if X is not None and model.feature_weight_ is None:
         counts = sp.csr_array(X, dtype=np.float64)
         known = {
-            "divergence": float(kl_divergence(counts, new_W, H.T)),
-            "optimality_gap": float(optimality_gap(counts, new_W, H.T)),
+            "divergence": float(kl_divergence(counts, new_W, H)),
+            "optimality_gap": float(optimality_gap(counts, new_W, H)),
         }
     parameters = model.get_params(deep=False) | {
         "n_components": len(groups),

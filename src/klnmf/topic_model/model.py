@@ -14,6 +14,7 @@ from klnmf.estimators.kl_nmf import KLNMF
 from klnmf.readers.documents import excerpt_of
 from klnmf.saved.columns import EXCERPT
 from klnmf.support.array_types import Array, FloatArray
+from klnmf.support.descriptions import described
 from klnmf.topic_model.corpus import corpus_of
 from klnmf.topic_model.files import load_topic_model, save_topic_model
 from klnmf.topic_model.fitting import (
@@ -257,7 +258,7 @@ class TopicModel(TopicViews, TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self, "nmf_")
         if not isinstance(names, Mapping):
-            raise TypeError(f"rename takes a dict, as in {{3: 'The sea'}}; got {names!r}.")
+            raise TypeError(f"rename takes a dict, as in {{3: 'The sea'}}; got {described(names)}.")
         new = list(self.topic_names_)
         for topic, name in names.items():
             new[self._number(topic)] = _one_line(name)
@@ -285,7 +286,9 @@ class TopicModel(TopicViews, TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self, "nmf_")
         if isinstance(topics, str) or any(isinstance(g, str | Integral) for g in topics):
-            raise TypeError(f"merge takes lists of topics, as in [[2, 5]]; got {topics!r}.")
+            raise TypeError(
+                f"merge takes lists of topics, as in [[2, 5]]; got {described(topics)}."
+            )
         merged = [[self._number(topic) for topic in group] for group in topics]
         groups = groups_of_topics(merged, len(self.topic_names_))
         old, by_words = self.topic_names_, self._names_by_words()
@@ -408,5 +411,5 @@ class TopicModel(TopicViews, TransformerMixin, BaseEstimator):
 
 def _one_line(name: Any) -> str:
     if not isinstance(name, str) or not name.strip() or len(name.splitlines()) > 1:
-        raise ValueError(f"The name of a topic must be one line of text; got {name!r}.")
+        raise ValueError(f"The name of a topic must be one line of text; got {described(name)}.")
     return name

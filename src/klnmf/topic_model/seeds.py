@@ -22,6 +22,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from klnmf.support.array_types import FloatArray
+from klnmf.support.descriptions import described
 
 
 class Seeds(NamedTuple):
@@ -39,7 +40,7 @@ def lists_of_seeds(given: Any) -> list[Any]:
         if isinstance(words, str) or not len(words):
             raise TypeError(
                 "seed_words must be lists of words, or a dict of them by the name of the topic; "
-                f"got {words!r} for topic {k}."
+                f"got {described(words)} for topic {k}."
             )
         for word in words:
             if topic_of.setdefault(word, k) != k:

@@ -9,6 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 from klnmf.estimators.kl_nmf import KLNMF
 from klnmf.saved.columns import EXCERPT
 from klnmf.support.array_types import Array, FloatArray
+from klnmf.support.descriptions import described
 from klnmf.support.number_checks import checked_whole
 from klnmf.support.result_tables import Column, ResultTable, ShownBelowDiagram, badge
 from klnmf.topic_model import tables
@@ -246,8 +247,8 @@ class TopicViews(ShownBelowDiagram):
         if topic in names:
             return names.index(topic)
         raise ValueError(
-            f"There is no topic {topic!r}: topics are numbers from 0 to {len(names) - 1}, or names "
-            f"such as {names[0]!r}."
+            f"There is no topic {described(topic)}: topics are numbers from 0 to {len(names) - 1}, "
+            f"or names such as {names[0]!r}."
         )
 
     def _document(self, document: Any) -> int:
@@ -260,7 +261,7 @@ class TopicViews(ShownBelowDiagram):
         if document in names:
             return names.index(document)
         raise ValueError(
-            f"There is no document {document!r}: documents are numbers from 0 to "
+            f"There is no document {described(document)}: documents are numbers from 0 to "
             f"{len(names) - 1:,}, or names such as {names[0]!r} (the index of a DataFrame). "
             "For a new text, pass text=..."
         )

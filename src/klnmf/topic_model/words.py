@@ -11,6 +11,7 @@ from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 from klnmf.readers.counting import explained, vectorizer_of, watched
 from klnmf.readers.pruning import OF_TEXTS, PRUNING_OPTIONS, check_pruning, limits_of_samples
 from klnmf.readers.stop_words import is_available, names_of
+from klnmf.support.descriptions import described
 
 # Parameters of TopicModel that are options of its vectoriser, with their defaults.
 OPTIONS: dict[str, Any] = {
@@ -32,7 +33,7 @@ def vectorizer_to_fit(given: Any, options: Mapping[str, Any]) -> CountVectorizer
     if not isinstance(given, CountVectorizer) or isinstance(given, TfidfVectorizer):
         raise TypeError(
             f"vectorizer must be a CountVectorizer, because the model is one of counts; got "
-            f"{given!r}."
+            f"{described(given)}."
         )
     changed = [name for name, value in options.items() if value != OPTIONS[name]]
     if changed:

@@ -1,6 +1,7 @@
 """Checks and sums of factors, dense or sparse."""
 
 from collections.abc import Iterator, Sequence
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import scipy.sparse as sp
 from klnmf.data.canonical import canonical
 from klnmf.data.matrix_checks import checked_matrix
 from klnmf.support.array_types import FloatArray
+from klnmf.support.descriptions import described, listed
 
 IndexArray = npt.NDArray[np.intp]
 Names = Sequence[str] | npt.NDArray[np.str_]
@@ -36,23 +38,23 @@ def checked_names(names: Names | None, n_expected: int, of_what: str = "feature"
     """Names of features or samples as plain strings; numbered ones by default."""
     if names is None:
         return [f"{of_what} {j}" for j in range(n_expected)]
-    strings = [str(name) for name in names]
+    strings = [str(name) for name in listed(names, f"{of_what}_names")]
     if len(strings) != n_expected:
         raise ValueError(f"{of_what}_names has {len(strings)} names for {n_expected} {of_what}s.")
     return strings
 
 
-def checked_choice(value: str, name: str, choices: Sequence[str]) -> None:
+def checked_choice(value: Any, name: str, choices: Sequence[str]) -> None:
     """Refuse a value that is not one of the choices."""
-    if value not in choices:
+    if not isinstance(value, str) or value not in choices:
         listed = ", ".join(map(repr, choices[:-1])) + f" or {choices[-1]!r}"
-        raise ValueError(f"{name} must be {listed}; got {value!r}.")
+        raise ValueError(f"{name} must be {listed}; got {described(value)}.")
 
 
-def checked_share(value: float, name: str) -> None:
+def checked_share(value: Any, name: str) -> None:
     """Refuse a number outside of [0, 1]."""
-    if not 0.0 <= value <= 1.0:
-        raise ValueError(f"{name} must be between 0 and 1; got {value!r}.")
+    if not isinstance(value, Real) or not 0.0 <= float(value) <= 1.0:
+        raise ValueError(f"{name} must be between 0 and 1; got {described(value)}.")
 
 
 def positive_rows(matrix: Any) -> Iterator[tuple[IndexArray, FloatArray]]:

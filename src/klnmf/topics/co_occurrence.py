@@ -7,6 +7,7 @@ import scipy.sparse as sp
 
 from klnmf.data.matrix_checks import checked_matrix
 from klnmf.support.array_types import FloatArray
+from klnmf.support.number_checks import checked_whole
 from klnmf.topics.checks import checked_choice
 from klnmf.topics.features import RANKING, Ranking, leading_features
 
@@ -67,8 +68,7 @@ def coherence(
     [1.0, -1.0]
     """
     checked_choice(measure, "measure", get_args(Measure))
-    if n_top < 2:
-        raise ValueError(f"n_top must be at least 2; got {n_top}.")
+    n_top = checked_whole("n_top", n_top, least=2)
     leading = leading_features(components, n_top, by)
     n_samples, occurs, place = _occurrences(X, leading.features, leading.n_features)
     values = np.full(len(leading.features), np.nan)

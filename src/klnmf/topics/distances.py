@@ -7,6 +7,7 @@ import scipy.sparse as sp
 from sklearn.utils import gen_batches
 
 from klnmf.support.array_types import FloatArray
+from klnmf.support.number_checks import checked_whole
 from klnmf.topics.checks import checked_components, dense, positive_rows, rows_scaled_to_one
 
 _NUMBERS_AT_ONCE = 1 << 20  # entries of components that are compared at once
@@ -87,8 +88,7 @@ def intertopic_coordinates(components: Any, n_dimensions: int = 2) -> FloatArray
     >>> intertopic_coordinates([[1.0, 0.0], [0.0, 1.0]]).round(6).tolist()
     [[0.5, 0.0], [-0.5, 0.0]]
     """
-    if n_dimensions < 1:
-        raise ValueError(f"n_dimensions must be at least 1; got {n_dimensions}.")
+    n_dimensions = checked_whole("n_dimensions", n_dimensions)
     return classical_scaling(jensen_shannon_distances(components), n_dimensions)[0]
 
 

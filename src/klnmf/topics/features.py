@@ -12,6 +12,7 @@ from scipy.special import entr
 from scipy.stats import rankdata
 
 from klnmf.support.array_types import FloatArray
+from klnmf.support.number_checks import checked_whole
 from klnmf.support.printable_text import printable
 from klnmf.topics.checks import (
     IndexArray,
@@ -241,8 +242,7 @@ def leading_features(
     checked_choice(by, "by", get_args(Ranking))
     checked_share(lambda_, "lambda_")
     checked_share(frex_weight, "frex_weight")
-    if n_top < 1:
-        raise ValueError(f"n_top must be at least 1; got {n_top}.")
+    n_top = checked_whole("n_top", n_top)
     H = checked_components(components)
     shares = [(columns, scaled_to_one(values)) for columns, values in positive_rows(H)]
     n_features = int(H.shape[1])

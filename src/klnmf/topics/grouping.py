@@ -7,6 +7,7 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 import numpy.typing as npt
 
+from klnmf.support.descriptions import described
 from klnmf.support.missing_values import is_missing
 from klnmf.topics.checks import IndexArray, checked_choice
 
@@ -49,8 +50,9 @@ def grouped(values: Any, n_samples: int, every: Period | None = None) -> Groups:
         example = next(value for value in given if _times([value], every) is None)
         raise ValueError(
             f"every={every!r} needs times: dates, datetime64, or strings such as '2024-05-31'; got "
-            f"{example!r}. Convert them first, for example with pandas.to_datetime(values, "
-            "errors='coerce'), or leave every out to group by the values themselves."
+            f"{described(example)}. Convert them first, for example with "
+            "pandas.to_datetime(values, errors='coerce'), or leave every out to group by the "
+            "values themselves."
         )
     if ordered is None:
         ordered = _numbers(given)
@@ -101,7 +103,9 @@ def suitable_periods(values: Any, most_groups: int) -> list[Period]:
 def _listed(values: Any) -> list[Any]:
     """Return a column as a list of objects."""
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
-        raise TypeError(f"groups must be a sequence with one entry per sample; got {values!r}.")
+        raise TypeError(
+            f"groups must be a sequence with one entry per sample; got {described(values)}."
+        )
     if isinstance(values, np.ndarray) and values.ndim != 1:
         raise ValueError(f"groups must have one entry per sample; got shape {values.shape}.")
     return list(values)

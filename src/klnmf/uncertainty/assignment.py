@@ -14,11 +14,10 @@ from typing import Any, Literal, Unpack, get_args
 import numpy as np
 import scipy.sparse as sp
 from scipy.stats import chi2
-from sklearn.utils.validation import check_is_fitted
 
 from klnmf.constraints.constraints import Constraints, FitConstraints
 from klnmf.data.sums import row_ranges
-from klnmf.estimators.base import FactorModel
+from klnmf.estimators.base import FactorModel, check_fitted
 from klnmf.support.array_types import Array, FloatArray
 from klnmf.support.number_checks import checked_fraction
 from klnmf.topics.checks import checked_choice
@@ -99,7 +98,7 @@ def sparse_assignment(
     """
     alpha = checked_fraction("alpha", alpha)
     checked_choice(noise, "noise", get_args(Noise))
-    check_is_fitted(model, "components_")
+    check_fitted(model)
     if model._penalties().penalised_modes[0] or model.feature_weight_ is not None:
         raise ValueError(
             "sparse_assignment compares likelihoods, which a model with penalties on W or feature "

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from klnmf.support.array_types import FloatArray
+from klnmf.support.descriptions import described
 from klnmf.support.result_tables import Column, ResultTable, ShownAsTable
 from klnmf.topics.checks import checked_names
 from klnmf.uncertainty.intervals import Intervals
@@ -121,7 +122,9 @@ class Bootstrap(ShownAsTable):
         """
         n_components = len(self.components.estimate)
         if not 0 <= component < n_components:
-            raise ValueError(f"component must be from 0 to {n_components - 1}; got {component!r}.")
+            raise ValueError(
+                f"component must be from 0 to {n_components - 1}; got {described(component)}."
+            )
         top = np.argsort(-self.components.estimate[component], kind="stable")[:n_top]
         return {"feature": self._names()[top], **_columns(self.components, component, top)}
 

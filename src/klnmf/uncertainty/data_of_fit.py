@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.utils.validation import check_is_fitted
 
 from klnmf.constraints.checks import check_constraints
 from klnmf.constraints.constraints import ComponentConstraints, Constraints, FitConstraints
@@ -15,7 +14,7 @@ from klnmf.constraints.names import check_sample_order, names_seen_in_fit
 from klnmf.data.sparse_data import InMemoryData
 from klnmf.data.validation import is_integer_valued
 from klnmf.estimators.arguments import check_arguments
-from klnmf.estimators.base import FactorModel
+from klnmf.estimators.base import FactorModel, check_fitted
 from klnmf.support.array_types import Array, FloatArray
 from klnmf.uncertainty.residual_moments import FittedRates
 
@@ -163,7 +162,7 @@ def other_data(
 
 def _checked_names(model: FactorModel, given: dict[str, Any], function: str) -> dict[str, Any]:
     """Return the constraints on samples that were given; refuse other names."""
-    check_is_fitted(model, "components_")
+    check_fitted(model)
     given = {name: value for name, value in given.items() if value is not None}
     check_arguments(given, function, OF_SAMPLES)
     return given

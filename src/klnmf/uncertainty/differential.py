@@ -9,12 +9,12 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 from scipy.stats import false_discovery_control, norm
-from sklearn.utils.validation import check_is_fitted
 
 from klnmf.backends.cpu import effective_threads
 from klnmf.constraints.constraints import FitConstraints
-from klnmf.estimators.base import FactorModel
+from klnmf.estimators.base import FactorModel, check_fitted
 from klnmf.support.array_types import FloatArray
+from klnmf.support.descriptions import described, listed
 from klnmf.support.number_checks import checked_fraction
 from klnmf.topics.checks import Names, checked_choice, checked_representation
 from klnmf.uncertainty.comparison import compared_shares, interval
@@ -141,7 +141,7 @@ def differential_features(
             "sample_weight and noise='poisson' exclude each other: a likelihood ratio of weighted "
             "counts has no known distribution. Leave noise out."
         )
-    check_is_fitted(model, "components_")
+    check_fitted(model)
     names = names_of_features(model, feature_names)
     references = _references(nuisance, model)
     chosen = _chosen_components(components, against, alternative, references, model.n_components_)
@@ -233,10 +233,11 @@ def _chosen_components(
     """Check the arguments; returns the components to test."""
     checked_choice(alternative, "alternative", get_args(Alternative))
     is_number = isinstance(against, Integral) and 0 <= int(against) < n_components
-    if not is_number and against not in ("nearest", "others"):
+    is_word = isinstance(against, str) and against in ("nearest", "others")
+    if not is_number and not is_word:
         raise ValueError(
             f"against must be 'nearest', 'others' or a component from 0 to {n_components - 1}; got "
-            f"{against!r}."
+            f"{described(against)}."
         )
     if against == "nearest" and alternative != "greater":
         raise ValueError(
@@ -258,11 +259,12 @@ def _chosen_components(
 
 
 def _checked_numbers(given: Any, name: str, n_components: int) -> npt.NDArray[np.intp]:
-    numbers = np.asarray(given)
+    numbers = np.asarray(listed(given, name, "a list of numbers"))
     is_whole = numbers.ndim == 1 and numbers.dtype.kind in "iu" and numbers.size > 0
     if not is_whole or numbers.min() < 0 or numbers.max() >= n_components:
         raise ValueError(
-            f"{name} must be a list of numbers from 0 to {n_components - 1}; got {given!r}."
+            f"{name} must be a list of numbers from 0 to {n_components - 1}; got "
+            f"{described(numbers.tolist())}."
         )
     return numbers.astype(np.intp)
 

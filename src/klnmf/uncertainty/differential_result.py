@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from klnmf.support.array_types import FloatArray
+from klnmf.support.descriptions import described
 from klnmf.support.result_tables import Column, ResultTable, ShownAsTable
 from klnmf.topics.checks import checked_names
 from klnmf.uncertainty.overdispersion import Dispersion
@@ -87,7 +88,9 @@ class DifferentialFeatures(ShownAsTable):
         rows = np.flatnonzero(self.components == component)
         if len(rows) == 0:
             tested = ", ".join(map(str, self.components))
-            raise ValueError(f"component must be one of those tested: {tested}; got {component}.")
+            raise ValueError(
+                f"component must be one of those tested: {tested}; got {described(component)}."
+            )
         row = int(rows[0])
         listed = np.flatnonzero(self.q_value[row] <= max_q)
         listed = listed[np.argsort(-self.lower[row, listed], kind="stable")][:n_top]

@@ -15,9 +15,9 @@ import scipy.sparse as sp
 
 from klnmf.backends import make_backend
 from klnmf.constraints.constraints import Constraints
+from klnmf.constraints.penalties import Penalties
 from klnmf.data.sparse_data import InMemoryData
 from klnmf.data.sums import row_ranges
-from klnmf.objective import Penalties
 from klnmf.solvers.base import Problem
 from klnmf.solvers.row_solve import RowSolve, solved_rows
 from klnmf.support.array_types import Array, FloatArray

@@ -6,14 +6,13 @@ from typing import Any, Literal, Unpack, get_args
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
-from sklearn.utils import check_random_state
 from threadpoolctl import threadpool_limits
 
 from klnmf.backends.cpu import effective_threads
 from klnmf.constraints.constraints import FitConstraints
 from klnmf.estimators.kl_nmf import KLNMF
 from klnmf.support.array_types import Array, FloatArray
-from klnmf.support.number_checks import checked_fraction, checked_whole
+from klnmf.support.number_checks import checked_fraction, checked_whole, seed_of
 from klnmf.support.progress import Bar, is_bar_wanted
 from klnmf.topics import component_shares, plsi_probabilities
 from klnmf.topics.checks import Names, checked_choice
@@ -125,7 +124,7 @@ def bootstrap(
     n_samples, n_features = data.counts.shape
     chosen = _chosen_samples(samples, n_samples)
     jobs = min(effective_threads(n_jobs, "n_jobs"), n_runs)
-    seed = int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+    seed = seed_of(random_state)
     draws = Draws.empty(n_runs, data.H.shape[::-1], len(chosen)) if keep_draws else None
     estimated = noise == "estimated"
     rates = data.fitted_rates

@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
-from sklearn.utils import check_random_state
 
 from klnmf.data.validation import check_counts, is_integer_valued
-from klnmf.support.number_checks import checked_fraction
+from klnmf.support.number_checks import checked_fraction, seed_of
 from klnmf.uncertainty.overdispersion import Dispersion
 
 
@@ -77,9 +76,7 @@ def split_counts(
     if not is_integer_valued(counts):
         raise ValueError("X has values that are not whole numbers, and only counts can be split.")
     alpha = _checked_dispersion(dispersion, counts.shape[1])
-    generator = np.random.default_rng(
-        int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
-    )
+    generator = np.random.default_rng(seed_of(random_state))
     of_counts = alpha[counts.indices]
     p = np.full(counts.nnz, share)
     varied = of_counts > 0.0

@@ -18,6 +18,7 @@ from klnmf.data.on_disk.views import MappedView, open_rows
 from klnmf.data.sparse_data import CountData, DataConstraints
 from klnmf.data.sums import ROWS_PER_SUM
 from klnmf.support.array_types import Array
+from klnmf.support.descriptions import described
 from klnmf.support.input_files import ReadError, read_names
 
 
@@ -195,7 +196,7 @@ def open_matrix(
     True
     """
     if not isinstance(verify, bool) and verify != "auto":
-        raise ValueError(f"verify must be True, False or 'auto'; got {verify!r}.")
+        raise ValueError(f"verify must be True, False or 'auto'; got {described(verify)}.")
     budget = parse_bytes(memory, least=1)
     folder = Path(os.path.expanduser(path))
     if not folder.exists() and not folder.with_name(f"{folder.name}.partial").exists():

@@ -1,0 +1,214 @@
+"""Objects of the wrong kind, for every argument of every public function: an error that says so.
+
+Messages never format an object that was not checked: SciPy's ``__str__`` of a sparse array whose
+parts do not fit together reads memory that is not its own.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import anndata
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+
+import klnmf
+from klnmf import KLNMF
+from klnmf.model_selection import consensus, select_rank
+from klnmf.named_features import match_features
+from klnmf.readers import CountTable
+from klnmf.signatures import SBS96
+from klnmf.topics import mean_shares
+from klnmf.uncertainty import bootstrap, dispersion
+from test_docs import MODULES, public_names
+
+
+class Formatted(BaseException):
+    """Somebody asked a strange object for its text."""
+
+
+class Silent:
+    """An object whose text is nobody's business."""
+
+    def __repr__(self) -> str:
+        raise Formatted
+
+    def __str__(self) -> str:
+        raise Formatted
+
+    def __format__(self, how: str) -> str:
+        raise Formatted
+
+
+class Liar(Silent, sp.csr_array):
+    """A sparse array whose rows are not where it says they are."""
+
+
+def liar() -> Liar:
+    lies = Liar(np.eye(3))
+    lies.indptr = np.array([0, 10**9, 1, 2])
+    return lies
+
+
+STRANGE = {"a liar": liar, "an object": Silent, "a number": lambda: 5, "a list": lambda: [0]}
+
+# ---- one good call of each function --------------------------------------------------------------
+
+NAMES = list("abcdefgh")
+FRAME = pd.DataFrame(np.random.default_rng(0).poisson(3.0, (12, 8)), columns=NAMES)
+X, LABELS = FRAME.to_numpy(), list("xyz") * 4
+FITTED = KLNMF(2, random_state=0, n_threads=1)
+W = FITTED.fit(FRAME).transform(FRAME)
+H, HISTORY = FITTED.components_, FITTED.history_
+QUICK = {"random_state": 0, "progress": False}
+
+
+def adata() -> Any:
+    """Cells with a fit."""
+    cells = anndata.AnnData(X.astype(np.float32), var=pd.DataFrame(index=NAMES))
+    cells.obs["batch"] = LABELS
+    klnmf.tl.nmf(cells, 2)
+    return cells
+
+
+FACTORS: dict[str, Any] = {"W": W, "components": H}
+OBJECTIVE: dict[str, Any] = {"X": X, "W": W, "H": H}
+# The arguments are made anew for each call: functions change an AnnData.
+CALLS: dict[str, Callable[[], dict[str, Any]]] = {
+    "klnmf.capped_weights": lambda: {"X": X},
+    "klnmf.load_model": lambda: {"path": "nowhere"},
+    "klnmf.preparing.prepare": lambda: {"data": sp.csr_array(X), "path": "on disk"},
+    "klnmf.preparing.open_matrix": lambda: {"path": "nowhere"},
+    "klnmf.topics.coherence": lambda: {"components": H, "X": X},
+    "klnmf.topics.component_shares": lambda: {"components": H},
+    "klnmf.topics.component_similarity": lambda: {"components": H},
+    "klnmf.topics.format_topics": lambda: {"components": H},
+    "klnmf.topics.intertopic_coordinates": lambda: {"components": H},
+    "klnmf.topics.jensen_shannon_distances": lambda: {"components": H},
+    "klnmf.topics.match_components": lambda: {"components": H, "other": H},
+    "klnmf.topics.match_reference": lambda: {"components": H, "reference": H},
+    "klnmf.topics.mean_shares": lambda: FACTORS | {"groups": LABELS},
+    "klnmf.topics.name_components": lambda: {"components": H, "feature_names": NAMES},
+    "klnmf.topics.plsi_probabilities": lambda: FACTORS,
+    "klnmf.topics.pyldavis_arguments": lambda: FACTORS | {"X": X},
+    "klnmf.topics.top_features": lambda: {"components": H},
+    "klnmf.plots.plot_component_similarity": lambda: {"components": H},
+    "klnmf.plots.plot_component_sizes": lambda: {"components": H},
+    "klnmf.plots.plot_components_as_images": lambda: {"components": H, "shape": (2, 4)},
+    "klnmf.plots.plot_components_by_label": lambda: FACTORS | {"labels": LABELS},
+    "klnmf.plots.plot_consensus": lambda: {"result": consensus(X, 2, 4, **QUICK)},
+    "klnmf.plots.plot_convergence": lambda: {"history": HISTORY},
+    "klnmf.plots.plot_intertopic_map": lambda: {"components": H},
+    "klnmf.plots.plot_intervals": lambda: {"bootstrap": bootstrap(FITTED, FRAME, 3, **QUICK)},
+    "klnmf.plots.plot_kkt_residual": lambda: {"history": HISTORY},
+    "klnmf.plots.plot_mean_shares": lambda: {"means": mean_shares(W, H, LABELS)},
+    "klnmf.plots.plot_optimality_gap": lambda: {"history": HISTORY},
+    "klnmf.plots.plot_rank_selection": lambda: {"selection": select_rank(X, [1, 2], **QUICK)},
+    "klnmf.plots.plot_signatures": lambda: {"components": np.ones((2, 96)) / 96},
+    "klnmf.plots.plot_structure": lambda: FACTORS,
+    "klnmf.plots.plot_top_features": lambda: {"components": H},
+    "klnmf.plots.plot_zeros": lambda: {"history": HISTORY},
+    "klnmf.readers.CountTable": lambda: {"X": X},
+    "klnmf.readers.read_counts": lambda: {"path": "nowhere.csv"},
+    "klnmf.readers.read_documents": lambda: {"path": "nowhere.csv"},
+    "klnmf.readers.write_counts": lambda: {"table": CountTable(X), "path": "counts.npz"},
+    "klnmf.report.write_report": lambda: {"path": "r.html", "model": FITTED, "W": W},
+    "klnmf.datasets.tf_idf": lambda: {"X": X},
+    "klnmf.tl.bootstrap": lambda: {"adata": adata(), "n_runs": 3},
+    "klnmf.tl.consensus": lambda: {"adata": adata(), "n_components": 2, "n_runs": 3},
+    "klnmf.tl.differential": lambda: {"adata": adata()},
+    "klnmf.tl.fitted_model": lambda: {"adata": adata()},
+    "klnmf.tl.name_programs": lambda: {"adata": adata(), "names": ["a", "b"]},
+    "klnmf.tl.nmf": lambda: {"adata": adata(), "n_components": 2},
+    "klnmf.tl.project": lambda: {"adata": adata(), "reference": FITTED, "key_added": "p"},
+    "klnmf.tl.result": lambda: {"adata": adata(), "key": "nmf"},
+    "klnmf.tl.select_rank": lambda: {"adata": adata(), "ranks": [1, 2]},
+    "klnmf.tl.summary": lambda: {"adata": adata()},
+    "klnmf.tl.top_genes": lambda: {"adata": adata()},
+    "klnmf.named_features.match_features": lambda: {"model_names": NAMES, "data_names": NAMES},
+    "klnmf.named_features.model_of_features": lambda: {
+        **{"model": FITTED, "X": X, "overlap": match_features(NAMES, NAMES)}
+    },
+    "klnmf.named_features.transform_by_name": lambda: {"model": FITTED, "X": FRAME},
+    "klnmf.named_features.transform_common": lambda: {
+        **{"model": FITTED, "X": X, "overlap": match_features(NAMES, NAMES)}
+    },
+    "klnmf.named_features.with_zeros": lambda: {"X": X, "overlap": match_features(NAMES, NAMES)},
+    "klnmf.frames.components_frame": lambda: {"model": FITTED},
+    "klnmf.frames.table_frame": lambda: {"table": {"a": np.arange(2)}},
+    "klnmf.model_selection.consensus": lambda: {"X": X, "n_components": 2, "n_runs": 3, **QUICK},
+    "klnmf.model_selection.select_rank": lambda: {"X": X, "ranks": [1, 2], **QUICK},
+    "klnmf.uncertainty.bootstrap": lambda: {"model": FITTED, "X": FRAME, "n_runs": 3, **QUICK},
+    "klnmf.uncertainty.differential_features": lambda: {"model": FITTED, "X": FRAME},
+    "klnmf.uncertainty.dispersion": lambda: {"model": FITTED, "X": FRAME},
+    "klnmf.uncertainty.sparse_assignment": lambda: {"model": FITTED, "X": FRAME},
+    "klnmf.uncertainty.split_counts": lambda: {"X": X, "dispersion": dispersion(FITTED, FRAME)},
+    "klnmf.evaluation.evaluate": lambda: {"model": FITTED, "X": FRAME},
+    "klnmf.signatures.change_opportunities": lambda: {
+        **{"components": [[1.0]], "types": ["A[C>T]G"]}
+    },
+    "klnmf.signatures.samples_by_types": lambda: {
+        "table": pd.DataFrame([[1.0] * 96], columns=SBS96)
+    },
+    "klnmf.simulate.draw_counts": lambda: FACTORS,
+    "klnmf.simulate.simulate_counts": lambda: {
+        **{"n_samples": 9, "n_features": 5, "n_components": 2}
+    },
+    "klnmf.objective.Penalties": dict,
+    "klnmf.objective.kkt_residual": lambda: OBJECTIVE,
+    "klnmf.objective.kl_divergence": lambda: OBJECTIVE,
+    "klnmf.objective.optimality_gap": lambda: OBJECTIVE,
+    "klnmf.objective.penalised_objective": lambda: OBJECTIVE,
+    "klnmf.objective.penalty": lambda: {"W": W, "H": H},
+    "klnmf.objective.poisson_deviance": lambda: OBJECTIVE,
+    "klnmf.objective.poisson_log_likelihood": lambda: OBJECTIVE,
+    "klnmf.solvers.make_solver": lambda: {"solver": "srcd"},
+    "klnmf.backends.backend_named": lambda: {"name": "cpu"},
+}
+ELSEWHERE = {
+    "klnmf.open_matrix",  # the same as in klnmf.preparing
+    "klnmf.prepare",
+    "klnmf.datasets.load_bible",  # no arguments
+    "klnmf.backends.make_backend",  # for those who write solvers
+    *(name for name in public_names("klnmf.datasets") if ".fetch_" in name),  # would download
+}
+
+
+def test_every_public_function_is_here() -> None:
+    functions = {
+        name
+        for module in MODULES
+        for name in public_names(module)
+        if inspect.isfunction(getattr(importlib.import_module(module), name.split(".")[-1]))
+    }
+    assert functions <= CALLS.keys() | ELSEWHERE
+
+
+def refuse_or_work(function: Callable[..., Any], arguments: dict[str, Any]) -> None:
+    """An error of the expected kind, or none; not one that Python comes upon by chance."""
+    try:
+        function(**arguments)
+    except (TypeError, ValueError, OSError):
+        pass
+    finally:
+        plt.close("all")
+
+
+@pytest.mark.parametrize("kind", STRANGE)
+@pytest.mark.parametrize("name", CALLS)
+def test_strange_arguments_of_functions(
+    name: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    module, _, short = name.rpartition(".")
+    function = getattr(importlib.import_module(module), short)
+    for parameter, about in inspect.signature(function).parameters.items():
+        if about.kind is not about.VAR_KEYWORD:
+            refuse_or_work(function, CALLS[name]() | {parameter: STRANGE[kind]()})
