@@ -104,7 +104,7 @@ def test_a_wide_matrix_is_never_made_dense() -> None:
 def test_wrong_arguments_are_named() -> None:
     with pytest.raises(ValueError, match="measure must be 'npmi' or 'umass'; got 'cv'"):
         coherence(np.eye(5), X, "cv")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="n_top must be at least 2; got 1"):
+    with pytest.raises(ValueError, match="n_top must be a whole number of at least 2; got 1"):
         coherence(np.eye(5), X, n_top=1)
     with pytest.raises(ValueError, match=r"shape \(n_samples, 4\), one column .* got \(6, 5\)"):
         coherence(np.eye(4), X)

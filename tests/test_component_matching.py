@@ -199,7 +199,7 @@ def test_few_and_empty_components_have_a_place_where_there_is_one() -> None:
     with_empty = intertopic_coordinates([[1.0, 0.0], [0.0, 0.0], [0.0, 1.0]])
     np.testing.assert_allclose(with_empty, [[0.5, 0.0], [np.nan] * 2, [-0.5, 0.0]], atol=1e-12)
     assert np.isnan(intertopic_coordinates(np.zeros((2, 3)))).all()
-    with pytest.raises(ValueError, match="n_dimensions must be at least 1; got 0"):
+    with pytest.raises(ValueError, match="n_dimensions must be a whole number of at least 1"):
         intertopic_coordinates(np.eye(2), n_dimensions=0)
 
 

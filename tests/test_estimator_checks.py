@@ -1,4 +1,4 @@
-"""scikit-learn's own checks of an estimator, every one of them, without expected failures."""
+"""scikit-learn's own checks of an estimator, every one of them."""
 
 from __future__ import annotations
 
@@ -33,9 +33,23 @@ ESTIMATORS = [
 ]
 
 
+# The data of these checks have three features. With more components than that, each sample has many
+# optimal rows of W (adding to a row what H maps to 0 changes no rate, docs/maths.md), and transform
+# ends at another one than fit_transform. scikit-learn's NMF fails the same checks, for this reason.
+MANY_OPTIMA = dict.fromkeys(
+    ("check_transformer_general", "check_transformer_data_not_an_array"),
+    "more components than the data have features: W is not unique",
+)
+WITH_MANY = [KLNMF(n_threads=1), KLNMF(n_components=4, n_threads=1)]
+
+
+def expected_failures(estimator: Any) -> dict[str, str]:
+    return MANY_OPTIMA if estimator.n_components > 3 else {}
+
+
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 # Raised by scikit-learn where an optional part of a check cannot run on this machine.
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
-@parametrize_with_checks(ESTIMATORS)
+@parametrize_with_checks([*ESTIMATORS, *WITH_MANY], expected_failed_checks=expected_failures)
 def test_scikit_learn_check(estimator: Any, check: Any) -> None:
     check(estimator)

@@ -274,7 +274,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "words": (lambda: [["to", "be"], ["or", "not"]], "strings"),
     "1-D": (lambda: DENSE[0], "Expected 2D array, got 1D array"),
     "3-D": (lambda: DENSE[None], "dim 3"),
-    "scalar": (lambda: 3.0, "Expected 2D array, got scalar"),
+    "scalar": (lambda: 3.0, "must be an array, a sparse matrix or a DataFrame; got 3.0"),
     "no rows": (lambda: DENSE[:0], r"0 sample\(s\)"),
     "no rows sparse": (lambda: sp.csr_array((0, 5)), r"0 sample\(s\)"),
     "no columns": (lambda: DENSE[:, :0], r"0 feature\(s\)"),

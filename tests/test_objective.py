@@ -256,7 +256,6 @@ def test_factors_have_the_shapes_of_a_model(function: Callable[..., float]) -> N
         r"W must have shape \(6, n_components\), got \(3, 6\)\. It looks": (
             *(case.X, case.W.T, case.H.T),
         ),
-        r"W must have shape \(6, n_components\), got \(\)": (case.X, object(), case.H.T),
         r"H must be finite and nonnegative, but H\[0, 0\] = -1": (
             *(case.X, case.W, -np.ones((3, 8))),
         ),

@@ -198,7 +198,7 @@ def test_structure_refuses_what_it_cannot_draw() -> None:
     W, components = random_model(5, 2)
     with pytest.raises(ValueError, match="order must be 'main' or 'embedding'; got 'size'"):
         plot_structure(W, components, order="size")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="max_samples must be at least 1; got 0"):
+    with pytest.raises(ValueError, match="max_samples must be a whole number of at least 1; got 0"):
         plot_structure(W, components, max_samples=0)
     with pytest.raises(ValueError, match="W holds no sample with a positive entry"):
         plot_structure(np.zeros((3, 2)), components)

@@ -196,8 +196,8 @@ def test_a_model_of_components_does_not_share_their_array() -> None:
     [
         ({"n_components": 7}, "n_components=7, but components has 2 rows"),
         ({"tol": -1}, "'tol' parameter of KLNMF"),
-        ({"constraint_names": "missing"}, "must be a list of names, got 'missing'"),
-        ({"feature_names": "abc"}, "must be a list of names, got 'abc'"),
+        ({"constraint_names": "missing"}, "must be a list of names; got 'missing'"),
+        ({"feature_names": "abc"}, "must be a list of names; got 'abc'"),
     ],
 )
 def test_parameters_that_contradict_the_components_are_refused(given: Any, message: str) -> None:

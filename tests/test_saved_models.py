@@ -206,7 +206,7 @@ class OwnSolver(MultiplicativeUpdates):
         ({"W": -np.ones((60, 3))}, ValueError, "smallest entry -1"),
         ({"W": np.full((60, 3), np.nan)}, ValueError, "NaN"),
         ({"W": np.ones((60, 3)), "sample_names": ["a"]}, ValueError, "has 1 names for 60"),
-        ({"sample_names": "abc"}, TypeError, "got the string 'abc'"),
+        ({"sample_names": "abc"}, TypeError, "must be a list of names; got 'abc'"),
         ({"feature_names": ["a"]}, ValueError, "has 1 names for 40"),
         ({"metadata": {"X": np.ones(3)}}, ValueError, "cannot be written as JSON"),
         ({"metadata": {"x": math.nan}}, ValueError, "cannot be written as JSON"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,14 +21,15 @@ import pytest
 import scipy.sparse as sp
 
 import klnmf
-from klnmf import KLNMF
+from klnmf import KLNMF, MiniBatchKLNMF, RunOptions, TopicModel
+from klnmf.estimators.arguments import ELSEWHERE, PLACES, VALUES
 from klnmf.model_selection import consensus, select_rank
 from klnmf.named_features import match_features
 from klnmf.readers import CountTable
 from klnmf.signatures import SBS96
 from klnmf.topics import mean_shares
 from klnmf.uncertainty import bootstrap, dispersion
-from test_docs import MODULES, public_names
+from test_docs import DOCS, MODULES, public_names
 
 
 class Formatted(BaseException):
@@ -172,7 +174,7 @@ CALLS: dict[str, Callable[[], dict[str, Any]]] = {
     "klnmf.solvers.make_solver": lambda: {"solver": "srcd"},
     "klnmf.backends.backend_named": lambda: {"name": "cpu"},
 }
-ELSEWHERE = {
+NOT_HERE = {
     "klnmf.open_matrix",  # the same as in klnmf.preparing
     "klnmf.prepare",
     "klnmf.datasets.load_bible",  # no arguments
@@ -188,7 +190,7 @@ def test_every_public_function_is_here() -> None:
         for name in public_names(module)
         if inspect.isfunction(getattr(importlib.import_module(module), name.split(".")[-1]))
     }
-    assert functions <= CALLS.keys() | ELSEWHERE
+    assert functions <= CALLS.keys() | NOT_HERE
 
 
 def refuse_or_work(function: Callable[..., Any], arguments: dict[str, Any]) -> None:
@@ -201,6 +203,7 @@ def refuse_or_work(function: Callable[..., Any], arguments: dict[str, Any]) -> N
         plt.close("all")
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")  # of little data, names that are missing, ...
 @pytest.mark.parametrize("kind", STRANGE)
 @pytest.mark.parametrize("name", CALLS)
 def test_strange_arguments_of_functions(
@@ -212,3 +215,110 @@ def test_strange_arguments_of_functions(
     for parameter, about in inspect.signature(function).parameters.items():
         if about.kind is not about.VAR_KEYWORD:
             refuse_or_work(function, CALLS[name]() | {parameter: STRANGE[kind]()})
+
+
+# ---- estimators ----------------------------------------------------------------------------------
+
+ESTIMATORS: dict[str, tuple[type, dict[str, Any], dict[str, dict[str, Any]]]] = {
+    "KLNMF": (
+        KLNMF,
+        {"n_components": 2, "n_threads": 1, "max_iter": 5},
+        {
+            "fit": {"X": X},
+            "fit_transform": {"X": X},
+            "transform": {"X": X},
+            "inverse_transform": {"W": W},
+            "score": {"X": X},
+            "proportions": {"W": W},
+            "save": {"path": "model.klnmf"},
+        },
+    ),
+    "MiniBatchKLNMF": (
+        MiniBatchKLNMF,
+        {"n_components": 2, "n_threads": 1},
+        {"fit": {"X": X}, "partial_fit": {"X": X}, "transform": {"X": X}},
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("kind", STRANGE)
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_strange_arguments_of_estimators(
+    name: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    estimator, settings, methods = ESTIMATORS[name]
+    for parameter in estimator().get_params():
+        changed = estimator(**settings | {parameter: STRANGE[kind]()})
+        refuse_or_work(changed.fit, {"X": X})
+    for method, arguments in methods.items():
+        for parameter in inspect.signature(getattr(estimator, method)).parameters:
+            if parameter not in ("self", "y", "constraints"):
+                fitted = estimator(**settings).fit(X)
+                refuse_or_work(getattr(fitted, method), arguments | {parameter: STRANGE[kind]()})
+    for parameter in inspect.signature(RunOptions).parameters:
+        if name == "KLNMF":
+            run = RunOptions(**{parameter: STRANGE[kind]()})
+            refuse_or_work(KLNMF(**settings, run=run).fit, {"X": X})
+
+
+# ---- what users of other libraries type ----------------------------------------------------------
+
+
+def test_arguments_of_other_libraries_are_in_the_table_of_the_page() -> None:
+    page = (DOCS / "coming_from.md").read_text(encoding="utf-8")
+    rows = {f"`{name}`": advice for name, advice in ELSEWHERE.items()}
+    for (name, value), advice in VALUES.items():
+        rows[f"`{name}=None`" if value is None else f'`{name}="{value}"`'] = advice
+    for given, advice in rows.items():
+        assert f"| {given} | {advice} |" in page
+
+
+@pytest.mark.parametrize("name", ELSEWHERE)
+def test_names_of_arguments_in_other_libraries(name: str) -> None:
+    advice = re.escape(ELSEWHERE[name].replace("`", ""))
+    with pytest.raises(TypeError, match=f"KLNMF does not take the argument '{name}'. {advice}"):
+        KLNMF(**{name: 1})
+    with pytest.raises(TypeError, match=advice):
+        klnmf.tl.nmf(None, **{name: 1})
+    with pytest.raises(ValueError, match=advice):
+        KLNMF().set_params(**{name: 1})
+
+
+@pytest.mark.parametrize(("name", "value"), VALUES)
+def test_values_of_arguments_in_other_libraries(name: str, value: str | None) -> None:
+    wanted = rf"The '{name}' parameter of KLNMF must be .* Got {value!r} instead\. "
+    with pytest.raises(ValueError, match=wanted + re.escape(VALUES[name, value].replace("`", ""))):
+        KLNMF(**{name: value}).fit(X)
+
+
+@pytest.mark.parametrize(
+    ("function", "meant"),
+    [
+        (KLNMF, "n_components"),
+        (MiniBatchKLNMF, "n_components"),
+        (TopicModel, "n_topics"),
+        (klnmf.tl.nmf, "n_components"),
+        (klnmf.tl.consensus, "n_components"),
+        (klnmf.tl.select_rank, "ranks"),
+        (consensus, "n_components"),
+        (select_rank, "ranks"),
+    ],
+)
+def test_other_words_for_the_number_of_components(function: Any, meant: str) -> None:
+    others = {"r", "k", "rank", "n_components", "n_topics", "num_topics"} - {meant}
+    for name in others:
+        with pytest.raises(
+            TypeError, match=rf"does not take the argument '{name}'\. Use {meant}\."
+        ):
+            function(**{name: 5})
+
+
+def test_other_arguments() -> None:
+    with pytest.raises(TypeError, match=r"argument 'n_comp'\. Did you mean 'n_components'\?"):
+        KLNMF(n_comp=3)
+    with pytest.raises(TypeError, match=r"top_genes does not take the argument 'r'\. By name it"):
+        klnmf.tl.top_genes(None, r=5)
+    of_runs = {name for name, place in PLACES.items() if "RunOptions" in place}
+    assert of_runs == RunOptions().get_params().keys()

@@ -121,7 +121,7 @@ def test_table_ranks_by_weight_too() -> None:
         ({"components": [[np.nan, 2.0]]}, "nonnegative and finite"),
         ({"components": [[np.inf, 2.0]]}, "nonnegative and finite"),
         ({"feature_names": ["a"]}, "has 1 names for 4 features"),
-        ({"n_top": 0}, "n_top must be at least 1; got 0"),
+        ({"n_top": 0}, "n_top must be a whole number of at least 1; got 0"),
         ({"by": "size"}, "by must be 'lift', 'weight', .* or 'kl'; got 'size'"),
         ({"lambda_": 1.5}, "lambda_ must be between 0 and 1; got 1.5"),
         ({"frex_weight": float("nan")}, "frex_weight must be between 0 and 1; got nan"),

@@ -276,7 +276,7 @@ def transform_common(
     model: FactorModel, X: Any, overlap: FeatureOverlap, **constraints: Unpack[SampleConstraints]
 ) -> Any:
     """Return W for samples of which X has only the common features, in the model's order."""
-    is_lost = overlap.missing and overlap.absent_features == "unobserved"
+    is_lost = _checked_overlap(overlap).missing and overlap.absent_features == "unobserved"
     _LOGGER.log(logging.WARNING if is_lost else logging.INFO, "%s", overlap)
     part, counts = model_of_features(model, X, overlap)
     whole_mass, mass = (np.asarray(m.components_.sum(axis=1)).ravel() for m in (model, part))

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from klnmf.support.array_types import FloatArray
+from klnmf.support.descriptions import described
 
 LOGGER = logging.getLogger("klnmf.readers")
 
@@ -112,6 +113,8 @@ def samples_by_types(table: Any) -> Any:
     >>> turned.shape, turned.columns[0], turned.loc["tumour 1", "A[C>A]A"].item()
     ((2, 96), 'A[C>A]A', 95)
     """
+    if not hasattr(table, "columns") or not hasattr(table, "index"):
+        raise TypeError(f"table must be a pandas DataFrame; got {described(table)}.")
     table = _with_types_as_index(table)
     if has_types_in_rows(table.index, table.columns):
         say_turned("the DataFrame")

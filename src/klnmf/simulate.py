@@ -9,6 +9,7 @@ from scipy import sparse
 
 from klnmf.support.array_types import FloatArray
 from klnmf.support.descriptions import described
+from klnmf.support.number_checks import checked_nonnegative, checked_positive
 
 RandomLike = int | np.integer | np.random.RandomState | np.random.Generator | None
 
@@ -92,11 +93,11 @@ def simulate_counts(
     for name, size in sizes:
         if not isinstance(size, int | np.integer) or size < 1:
             raise ValueError(f"{name} must be an integer of at least 1; got {described(size)}.")
-    if not 0.0 <= sparsity < 1.0:
-        raise ValueError(f"sparsity must be in [0, 1); got {described(sparsity)}.")
+    if checked_nonnegative("sparsity", sparsity) >= 1.0:
+        raise ValueError(f"sparsity must be in [0, 1); got {sparsity}.")
     for name, value in (("concentration_W", concentration_W), ("concentration_H", concentration_H)):
-        if not (math.isfinite(value) and value > 0.0):
-            raise ValueError(f"{name} must be positive and finite; got {described(value)}.")
+        if checked_positive(name, value) == math.inf:
+            raise ValueError(f"{name} must be positive and finite; got {value}.")
     totals = _check_totals(counts_per_sample, n_samples)
 
     generator = _as_generator(random_state)

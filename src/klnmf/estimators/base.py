@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Unpack
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -24,7 +24,7 @@ from klnmf.data.sparse_data import CountData, FindConstraints, FitInput, InMemor
 from klnmf.data.validation import (
     checked_input,
 )
-from klnmf.estimators.arguments import check_arguments
+from klnmf.estimators.arguments import ChecksParameters, check_arguments
 from klnmf.estimators.counts_input import TakesCounts
 from klnmf.estimators.held_out import Likelihood, held_out_likelihood, observed_blocks
 from klnmf.solvers.base import Problem
@@ -67,7 +67,7 @@ def check_fitted(model: Any, name: str = "model") -> None:
     check_is_fitted(model, "components_")
 
 
-class FactorModel(TakesCounts, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class FactorModel(TakesCounts, ClassNamePrefixFeaturesOutMixin, TransformerMixin, ChecksParameters):
     """An estimator with ``components_``: it has transform, inverse_transform and score.
 
     Its parameters include ``n_components``, ``tol``, ``dtype``, ``sparse_output``, ``backend`` and

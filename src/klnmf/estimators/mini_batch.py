@@ -16,7 +16,7 @@ from klnmf.constraints.names import check_sample_order, in_feature_order, names_
 from klnmf.data.not_counts import warn_if_not_counts
 from klnmf.data.sparse_data import InMemoryData, counts_checksum, view_of
 from klnmf.data.validation import check_counts, warn_of_many_components
-from klnmf.estimators.arguments import check_arguments
+from klnmf.estimators.arguments import check_arguments, explains_misplaced
 from klnmf.estimators.base import FIT_ARGUMENTS, FLOAT_FROM_ZERO, MOST_COMPONENTS, FactorModel
 from klnmf.estimators.counts_input import warn_of_data
 from klnmf.solvers.online import Batch, OnlineMemory
@@ -157,6 +157,7 @@ class MiniBatchKLNMF(FactorModel):
     n_revived_: int
     history_: list[dict[str, Any]]
 
+    @explains_misplaced
     def __init__(
         self,
         n_components: int = 10,

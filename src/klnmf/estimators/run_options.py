@@ -5,13 +5,13 @@ from collections.abc import Callable
 from numbers import Real
 from typing import Any, ClassVar
 
-from sklearn.base import BaseEstimator
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from klnmf.estimators.arguments import ChecksParameters
 from klnmf.solvers.loop import Record
 
 
-class RunOptions(BaseEstimator):
+class RunOptions(ChecksParameters):
     """How :class:`~klnmf.KLNMF` runs a fit: checkpoints, progress bar and callback.
 
     Pass it as ``KLNMF(run=RunOptions(...))``. It has ``get_params`` and ``set_params``, so that

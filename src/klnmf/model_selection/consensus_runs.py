@@ -17,8 +17,11 @@ from klnmf.constraints.names import check_sample_order, feature_names_of
 from klnmf.constraints.penalties import Penalties
 from klnmf.data.not_counts import warn_if_not_counts
 from klnmf.data.sparse_data import InMemoryData, RowView, view_of
-from klnmf.data.validation import check_counts, is_integer_valued
-from klnmf.estimators.arguments import check_arguments
+from klnmf.data.validation import (
+    check_counts,
+    is_integer_valued,
+)
+from klnmf.estimators.arguments import check_arguments, explains_misplaced
 from klnmf.estimators.counts_input import warn_of_data
 from klnmf.model_selection.checkpoints import Fit, Runs, RunsFile
 from klnmf.model_selection.consensus_groups import Figures, grouped
@@ -59,6 +62,7 @@ REFUSED = {
 }
 
 
+@explains_misplaced
 def consensus(
     X: Any,
     n_components: int,

@@ -23,7 +23,7 @@ from klnmf.constraints.penalties import Penalties
 from klnmf.data.not_counts import warn_if_not_counts
 from klnmf.data.sparse_data import view_of
 from klnmf.data.validation import EXACT_IN_FLOAT32, check_counts, is_integer_valued
-from klnmf.estimators.arguments import check_arguments
+from klnmf.estimators.arguments import check_arguments, explains_misplaced
 from klnmf.estimators.held_out import BACKGROUNDS
 from klnmf.model_selection.checkpoints import SearchFile
 from klnmf.model_selection.hold_out import ConstrainedCounts
@@ -40,6 +40,7 @@ Record = dict[str, Any]
 CONSTRAINTS = (*FitConstraints.__annotations__, *ComponentConstraints.__annotations__)
 
 
+@explains_misplaced
 def select_rank(
     X: Any,
     ranks: Iterable[int] = range(1, 41),

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from klnmf.plots.style import (
     LINE_COLOURS,
     axes_or_new,
+    checked_result,
     label_ticks,
     light_frame,
     panel_titles,
@@ -71,6 +72,7 @@ def plot_mean_shares(
     >>> [text.get_text() for text in ax.get_legend().get_texts()]
     ['0  sea', '1  land']
     """
+    checked_result(means, "means", "klnmf.topics.mean_shares", "is_ordered")
     filled = np.flatnonzero(means.n_samples > 0)
     if filled.size == 0:
         raise ValueError("There is nothing to plot: no group has a sample with counts.")

@@ -51,6 +51,7 @@ def plot_rank_selection(selection: Any, ax: Axes | None = None) -> Axes:
     >>> plot_rank_selection(selection).get_xlabel()
     'rank'
     """
+    checked_result(selection, "selection", "klnmf.model_selection.select_rank", "best_rank")
     table = selection.table()
     ranks, stability = table["rank"], table["stability"]
     blue, orange = LINE_COLOURS[:2]

@@ -21,7 +21,7 @@ from klnmf.saved.container import Container, SavedFileError, read_container, wri
 from klnmf.saved.fields import Fields, number_to_json, shortened
 from klnmf.saved.parameters import parameters_from_json, parameters_to_json
 from klnmf.support.array_types import Array
-from klnmf.support.descriptions import listed
+from klnmf.support.descriptions import described, listed
 
 # With other sums, products with valid data (validation.VALUE_RANGE) may not be finite.
 COMPONENT_SUMS = {"float32": (1e-20, 1e20), "float64": (1e-150, 1e150)}
@@ -214,6 +214,8 @@ def _pack(
         sample_names = _checked_names(sample_names, samples.get("n_samples"), "sample_names")
         packed.pack_names(arrays, "sample_names", sample_names)
         samples |= {"n_samples": len(sample_names), "have_names": True}
+    if sample_metadata is not None and not isinstance(sample_metadata, Mapping):
+        raise TypeError(f"sample_metadata must be a dict; got {described(sample_metadata)}.")
     if sample_metadata:
         lengths = {str(name): len(values) for name, values in sample_metadata.items()}
         n_samples = samples.setdefault("n_samples", next(iter(lengths.values())))

@@ -21,7 +21,7 @@ def described(given: Any, depth: int = 2) -> str:
     Examples
     --------
     >>> print(described("cosine"), described([1, None]), described(np.zeros((2, 3))), sep="; ")
-    'cosine'; [1, None]; an ndarray of shape (2, 3)
+    'cosine'; [1, None]; an array of shape (2, 3)
     """
     if isinstance(given, np.generic):
         given = given.item()
@@ -39,7 +39,7 @@ def described(given: Any, depth: int = 2) -> str:
         return f"[{entries}]" if type(given) is list else f"({entries}{',' * (len(given) == 1)})"
     if isinstance(given, type):
         return f"the class {given.__name__}"
-    kind = type(given).__name__
+    kind = "array" if type(given) is np.ndarray else type(given).__name__
     size = f" of length {len(given)}" if type(given) in (list, tuple, dict, set) else ""
     try:
         shape = given.shape

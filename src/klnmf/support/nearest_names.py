@@ -13,7 +13,7 @@ def nearest_name(given: object, names: Iterable[str]) -> str | None:
     True
     """
     by_folded = {name.casefold(): name for name in names}
-    found = get_close_matches(str(given).casefold(), by_folded, 1)
+    found = get_close_matches(given.casefold(), by_folded, 1) if isinstance(given, str) else []
     return by_folded[found[0]] if found else None
 
 

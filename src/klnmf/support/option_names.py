@@ -7,7 +7,7 @@ from typing import Any
 
 Spelling = Callable[[str, tuple[Any, ...]], str | None]
 # Options of a fit that Python has in klnmf.RunOptions.
-_RUN_OPTIONS = ("checkpoint", "checkpoint_every", "resume", "progress", "callback")
+RUN_OPTIONS = ("checkpoint", "checkpoint_every", "resume", "progress", "callback")
 
 
 def option(name: str, *value: Any) -> str:
@@ -39,7 +39,7 @@ def spelled_by(spelling: Spelling) -> Iterator[None]:
 
 def _python(name: str, value: tuple[Any, ...]) -> str:
     spelled = f"{name}={value[0]!r}" if value else name
-    return f"RunOptions({spelled})" if value and name in _RUN_OPTIONS else spelled
+    return f"RunOptions({spelled})" if value and name in RUN_OPTIONS else spelled
 
 
 _SPELLING: ContextVar[Spelling] = ContextVar("spelling", default=_python)

@@ -22,7 +22,7 @@ def is_bar_wanted(progress: str | bool) -> bool:
     """
     if isinstance(progress, bool | np.bool_):
         return bool(progress)
-    if progress != "auto":
+    if type(progress) is not str or progress != "auto":
         raise ValueError(f"progress must be 'auto', True or False; got {described(progress)}.")
     return sys.stderr is not None and sys.stderr.isatty()
 

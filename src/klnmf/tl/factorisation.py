@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from klnmf.data.not_counts import NotCountsWarning
+from klnmf.estimators.arguments import explains_misplaced
 from klnmf.estimators.kl_nmf import KLNMF
 from klnmf.tl.fields import KEY, check_can_be_changed, put_fit
 from klnmf.tl.fit_data import data_to_fit
@@ -25,6 +26,7 @@ _REFUSED = {
 }
 
 
+@explains_misplaced
 def nmf(
     adata: AnnData,
     n_components: int = 10,

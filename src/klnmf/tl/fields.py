@@ -25,6 +25,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from klnmf.data.matrix_checks import checked_matrix
+from klnmf.estimators.arguments import explains_misplaced
 from klnmf.estimators.kl_nmf import KLNMF
 from klnmf.readers.table import unique_features
 from klnmf.solvers import SOLVERS
@@ -198,6 +199,7 @@ def program_names(adata: AnnData, key: str) -> list[str]:
     return [str(name) for name in entries_of(adata, key)["component_names"]]
 
 
+@explains_misplaced
 def fitted_model(adata: AnnData, key: str = KEY) -> KLNMF:
     """Return the model that `klnmf.tl.nmf` or `klnmf.tl.consensus` stored in an AnnData.
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from klnmf import uncertainty
+from klnmf.estimators.arguments import explains_misplaced
 from klnmf.tl.fields import KEY, check_can_be_changed, data_of, fitted_model
 from klnmf.tl.stored_results import put_result
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 _LOGGER = logging.getLogger(__name__)
 
 
+@explains_misplaced
 def differential(
     adata: AnnData, *, key: str = KEY, copy: bool = False, **options: Any
 ) -> AnnData | None:
@@ -66,6 +68,7 @@ def differential(
     return target if copy else None
 
 
+@explains_misplaced
 def bootstrap(
     adata: AnnData,
     n_runs: int = 100,

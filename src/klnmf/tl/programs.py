@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from klnmf.data.matrix_checks import checked_matrix
+from klnmf.estimators.arguments import explains_misplaced
 from klnmf.estimators.fitted import bound_in_words
 from klnmf.support.descriptions import listed
 from klnmf.tl.fields import KEY, entries_of, fitted_model, program_names
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from anndata import AnnData
 
 
+@explains_misplaced
 def top_genes(adata: AnnData, n_top: int = 10, *, by: Ranking = RANKING, key: str = KEY) -> Any:
     """List the genes that distinguish each program.
 
@@ -75,6 +77,7 @@ def top_genes(adata: AnnData, n_top: int = 10, *, by: Ranking = RANKING, key: st
     return table
 
 
+@explains_misplaced
 def name_programs(
     adata: AnnData, names: Sequence[str] | Mapping[int, str], *, key: str = KEY
 ) -> None:
@@ -121,6 +124,7 @@ def name_programs(
     entries_of(adata, key)["component_names"] = np.array(new, dtype=object)
 
 
+@explains_misplaced
 def summary(adata: AnnData, *, key: str = KEY) -> str:
     """Return what the methods section of a paper says about a fit.
 

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from klnmf import model_selection
 from klnmf.data.not_counts import NotCountsWarning
+from klnmf.estimators.arguments import explains_misplaced
 from klnmf.readers.table import unique_features
 from klnmf.tl.fields import KEY, check_can_be_changed, put_fit
 from klnmf.tl.fit_data import data_to_fit
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 _LOGGER = logging.getLogger(__name__)
 
 
+@explains_misplaced
 def select_rank(
     adata: AnnData,
     ranks: Iterable[int] = range(1, 41),
@@ -115,6 +117,7 @@ def select_rank(
     return target if copy else None
 
 
+@explains_misplaced
 def consensus(
     adata: AnnData,
     n_components: int = 10,

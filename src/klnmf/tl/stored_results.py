@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Union, get_args, get_origin, get
 import numpy as np
 import scipy.sparse as sp
 
+from klnmf.estimators.arguments import explains_misplaced
 from klnmf.model_selection import Consensus, RankSelection
 from klnmf.support.descriptions import described
 from klnmf.tl.counts import check_is_anndata
@@ -30,6 +31,7 @@ _OF_FITS = ("W", "components")
 Result = TypeVar("Result")
 
 
+@explains_misplaced
 def result(adata: AnnData, key: str) -> Any:
     """Return a result that a function of ``klnmf.tl`` stored in an AnnData.
 

@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from klnmf.constraints.names import names_seen_in_fit
+from klnmf.estimators.arguments import explains_misplaced
 from klnmf.estimators.kl_nmf import KLNMF
 from klnmf.named_features import MIN_OVERLAP, match_features, transform_common
 from klnmf.readers.table import unique_features
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from anndata import AnnData
 
 
+@explains_misplaced
 def project(
     adata: AnnData,
     reference: AnnData | KLNMF,

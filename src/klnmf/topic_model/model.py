@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from klnmf.estimators.arguments import explains_misplaced
 from klnmf.estimators.kl_nmf import KLNMF
 from klnmf.readers.documents import excerpt_of
 from klnmf.saved.columns import EXCERPT
@@ -104,6 +105,7 @@ class TopicModel(TopicViews, TransformerMixin, BaseEstimator):
     [[0.5, 0.5]]
     """
 
+    @explains_misplaced
     def __init__(
         self,
         n_topics: int | str | Sequence[int] = 20,

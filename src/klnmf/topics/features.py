@@ -170,7 +170,7 @@ def format_topics(
         longest = max(map(len, titles))
         named, *titles = (f"{title:<{longest}}  " for title in titles)
         heading += named
-    lines = [f"{heading}top features"]
+    width, lines = checked_whole("width", width), [f"{heading}top features"]
     for component in np.argsort(-shares, kind="stable"):
         start = f"{component:>9}  {shares[component]:>5.1%}  {titles[component]}"
         words = ", ".join(printable(name) for name, _ in topics[component]) or "(empty)"

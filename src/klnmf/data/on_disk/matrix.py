@@ -195,7 +195,7 @@ def open_matrix(
     >>> bool((W == klnmf.KLNMF(5, random_state=0).fit_transform(X)).all())
     True
     """
-    if not isinstance(verify, bool) and verify != "auto":
+    if not isinstance(verify, bool) and (type(verify) is not str or verify != "auto"):
         raise ValueError(f"verify must be True, False or 'auto'; got {described(verify)}.")
     budget = parse_bytes(memory, least=1)
     folder = Path(os.path.expanduser(path))
