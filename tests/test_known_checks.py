@@ -78,7 +78,7 @@ def test_what_is_wrong_is_named(known: dict[str, Any], message: str) -> None:
         ({"sample_weight": ["a"] * n}, "sample_weight must hold real numbers"),
         ({"missing": np.full((n, m), "x")}, "missing must be True"),
         ({"fixed_W": np.full((n, 1), "x")}, "fixed_W must hold real numbers"),
-        ({"weights": np.ones(n)}, r"argument 'weights'. By name it takes exposure, missing, "),
+        ({"weights": np.ones(n)}, r"argument 'weights'. Did you mean 'sample_weight'"),
     ],
 )
 def test_what_is_of_a_wrong_type_is_named(known: dict[str, Any], message: str) -> None:

@@ -84,7 +84,7 @@ def test_constraints_on_features_are_parameters(name: str) -> None:
 def test_constraints_on_samples_are_arguments_of_fit() -> None:
     with pytest.raises(TypeError, match=r"'missing'. Use fit\(X, missing=\.\.\.\)"):
         KLNMF(missing=SQUARE)  # type: ignore[call-arg]
-    with pytest.raises(TypeError, match="unexpected keyword argument 'alpha'"):
+    with pytest.raises(TypeError, match="KLNMF does not take the argument 'alpha'"):
         KLNMF(alpha=1)  # type: ignore[call-arg]
     with pytest.raises(ValueError, match="Invalid parameter 'alpha'"):
         KLNMF().set_params(alpha=1)

@@ -138,7 +138,7 @@ def test_memory_stays_far_below_the_dense_matrix() -> None:
         ({"n_samples": 0}, "n_samples must be an integer of at least 1; got 0"),
         ({"n_components": 2.5}, "n_components must be an integer"),
         ({"sparsity": 1.0}, r"sparsity must be in \[0, 1\); got 1.0"),
-        ({"concentration_H": 0.0}, "concentration_H must be positive"),
+        ({"concentration_H": 0.0}, "concentration_H must be a positive number"),
         ({"counts_per_sample": [1.0, 2.0]}, r"shape \(5,\); got shape \(2,\)"),
         ({"counts_per_sample": -1.0}, "nonnegative and finite"),
         ({"counts_per_sample": np.inf}, "nonnegative and finite"),
