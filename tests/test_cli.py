@@ -51,7 +51,7 @@ def test_fit_saves_what_the_estimator_finds(counts: Path, capsys: Any) -> None:
     assert saved.sample_metadata["label"][:2] == ["even", "odd"]
     assert saved.metadata["input"] == "counts.npz"
     bound = percentage(reference.optimality_gap_)
-    assert f"no other W or H could lower the objective by more than {bound}\n" in err
+    assert f"changing only W, or only H, cannot lower the objective by more than {bound}\n" in err
     assert not [name for name in os.listdir() if "checkpoint" in name]
 
 

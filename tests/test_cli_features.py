@@ -130,7 +130,7 @@ def test_a_model_of_texts_asks_about_matrices(capsys: Any) -> None:
     write_counts(CountTable(table.X[:2, :4], None, table.column_names[:4]), Path("few.npz"))
     code, _, err = outcome(capsys, "transform", "m.klnmf", "few.npz", "-o", "-")
     assert code == 0
-    assert "if DATA is complete too, add --absent-features zero" in err
+    assert "If they simply do not occur, add --absent-features zero" in err
     # Of a prepared folder it is known.
     assert outcome(capsys, "prepare", "texts", "prepared", *EVERY_WORD)[0] == 0
     alone = outcome(capsys, "transform", "m.klnmf", "prepared", "-o", "-")[1]
@@ -148,12 +148,12 @@ def test_samples_without_a_known_word_are_named(tmp_path: Path, capsys: Any) -> 
         for number, text in enumerate(texts):
             (tmp_path / folder / f"{number}.txt").write_text(text)
     model = tmp_path / "model.klnmf"
-    outcome(capsys, "fit", tmp_path / "old", "-r", 2, "-o", model, "-q")
+    outcome(capsys, "fit", tmp_path / "old", *EVERY_WORD, "-r", 2, "-o", model, "-q")
     code, _, err = outcome(capsys, "transform", model, tmp_path / "new", "-o", tmp_path / "W.csv")
     assert code == 0
     assert (
-        "klnmf: warning: 1 of 2 samples has no counts of features that the model has: row 1 "
-        "('1.txt')." in err
+        "klnmf: warning: 1 of 2 documents has no words that the model knows: row 1 ('1.txt'). It "
+        "gets no topic." in err
     )
 
 

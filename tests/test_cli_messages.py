@@ -382,7 +382,7 @@ def test_empty_samples_are_named(counts: Path, capsys: Any) -> None:
     X[[3, 50]] = 0
     names = [f"doc{i}" for i in range(60)]
     write_counts(CountTable(X, names, WORDS), "holes.csv")
-    line = "klnmf: warning: 2 of 60 samples have no counts: rows 3 ('doc3'), 50 ('doc50'). Their"
+    line = "klnmf: warning: 2 of 60 samples have no counts: rows 3 ('doc3'), 50 ('doc50'). They"
     for words in (
         ["fit", "holes.csv", "-r", 2],
         ["consensus", "holes.csv", "-r", 2, "--runs", 2],

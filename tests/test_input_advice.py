@@ -199,27 +199,32 @@ def with_empty(*rows: int) -> np.ndarray:
 )
 @pytest.mark.parametrize("container", [np.array, sp.csc_array])
 def test_empty_samples_are_named(fit: Callable[[Any], Any], container: Any) -> None:
-    with pytest.warns(UserWarning, match=r"^2 of 12 samples have no counts: rows 3, 7\. Their"):
+    with pytest.warns(
+        UserWarning, match=r"^2 of 12 samples have no counts: rows 3, 7\. They get no comp"
+    ):
         fit(container(with_empty(7, 3)))
 
 
 def test_names_of_empty_samples(tmp_path: Path) -> None:
     named = pd.DataFrame(with_empty(3), index=[f"doc{i}" for i in range(N)])
-    expected = r"^1 of 12 samples has no counts: row 3 \('doc3'\)\. Its row of W is 0"
+    expected = r"^1 of 12 samples has no counts: row 3 \('doc3'\)\. It gets no component"
     with pytest.warns(UserWarning, match=expected):
         KLNMF(R, random_state=0).fit(named)
     table = CountTable(with_empty(3), row_names=list(named.index))
     on_disk = prepare(table, tmp_path / "prepared")
     with pytest.warns(UserWarning, match=expected):
         KLNMF(R, random_state=0).fit(on_disk)
-    with pytest.warns(UserWarning, match=r"row 3\. Its"):
+    with pytest.warns(UserWarning, match=r"row 3\. It gets"):
         KLNMF(R, random_state=0).fit(named.reset_index(drop=True))
 
 
 def test_only_the_first_empty_samples_are_listed() -> None:
     message = empty_samples_message(np.ones(1234, bool))
     assert message is not None
-    assert "1,234 of 1,234 samples have no counts: rows 0, 1, 2, 3, 4, .... Their rows" in message
+    assert (
+        "1,234 of 1,234 samples have no counts: rows 0, 1, 2, 3, 4, .... They get no component"
+        in message
+    )
     assert empty_samples_message(np.zeros(3, bool)) is None
 
 

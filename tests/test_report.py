@@ -171,7 +171,7 @@ def test_not_converged_is_said_with_what_to_do(tmp_path: Path) -> None:
     page = report_of(tmp_path, components, np.eye(2), model=model)
     assert any(attributes.get("role") == "alert" for _, attributes in page.elements)
     assert "The fit did not converge" in page.text
-    assert "could lower the objective by more than 2.1 % (tol = 0.03 %)" in page.text
+    assert "cannot lower the objective by more than 2.1 % (tol = 0.03 %)" in page.text
     assert "Increase max_iter" in page.text
     stopped = report_of(
         tmp_path, components, np.eye(2), model=model_of(components, converged_=False)
@@ -183,7 +183,7 @@ def test_not_converged_is_said_with_what_to_do(tmp_path: Path) -> None:
     assert "nan" not in page.text
     exact = model_of(components, optimality_gap_=np.inf)  # converged, with an objective of 0
     page = report_of(tmp_path, components, np.eye(2), model=exact)
-    assert "could lower the objective by more than rounding." in page.text
+    assert "cannot lower the objective by more than rounding." in page.text
     assert "inf" not in page.text.split("Iterations")[0].split("Optimality gap")[1]
     good = report_of(tmp_path, components, np.eye(2))
     assert not any(attributes.get("role") == "alert" for _, attributes in good.elements)

@@ -67,7 +67,8 @@ def _add_fit_options(group: argparse._ArgumentGroup) -> None:
         "--tol",
         type=nonnegative,
         default=3e-4,
-        help="stop when no other W or H could lower the objective by more than this share of it",
+        help="stop when changing only W, or only H, cannot lower the objective by more than this "
+        "share",
     )
     add_seed(group)
     add_threads(group, "--n-threads")
@@ -210,7 +211,7 @@ def say_outcome(args: argparse.Namespace, model: KLNMF) -> None:
     )
     bound = bound_in_words(model)
     if bound is not None:
-        text += f"; no other W or H could lower the objective by more than {bound}"
+        text += f"; changing only W, or only H, cannot lower the objective by more than {bound}"
     say(args, text)
 
 

@@ -23,6 +23,7 @@ from klnmf.readers import CountTable
 from klnmf.readers.counting import VECTORIZER_OPTIONS
 from klnmf.readers.formats import chosen_format
 from klnmf.readers.stop_words import is_available
+from klnmf.saved.columns import EXCERPT
 from klnmf.saved.models import SavedModel
 
 # Options that define the features: where the text is found, what a word is, which genes are read.
@@ -136,8 +137,9 @@ def _common_counts(table: CountTable, overlap: FeatureOverlap) -> Any:
     """Return counts of the common features; warn of samples that have only other features."""
     X = table.X[:, overlap.data_positions]
     is_without = (np.diff(X.indptr) == 0) & (np.diff(table.X.indptr) > 0)
-    lack = "no counts of features that the model has"
-    message = empty_samples_message(is_without, table.row_names, lack)
+    are_texts = table.excerpts is not None
+    which = "that the model knows" if are_texts else "of features that the model has"
+    message = empty_samples_message(is_without, table.row_names, which, are_texts)
     if message is not None:
         warn_caller(message, UserWarning)
     return X
@@ -148,9 +150,10 @@ def _line(args: argparse.Namespace, saved: SavedModel, overlap: FeatureOverlap |
         return "features have no names: the columns of DATA are taken to be the model's, in order"
     is_unsure = overlap.missing and overlap.absent_features == "unobserved"
     if is_unsure and not args.absent_features and saved.metadata.get("open_features") is True:
+        what = "Words" if EXCERPT in saved.sample_metadata else "Features"
         return (
-            f"{overlap}. The model was fitted to complete counts, such as texts: if DATA is "
-            "complete too, add --absent-features zero"
+            f"{overlap}. {what} missing from DATA are treated as unknown. If they simply do not "
+            "occur, add --absent-features zero"
         )
     return str(overlap)
 

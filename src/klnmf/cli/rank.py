@@ -16,7 +16,7 @@ from klnmf.cli.numbers import add_numbers, read_numbers
 from klnmf.cli.option_values import several, share, some_ranks
 from klnmf.cli.options import PENALTIES, add_output, add_penalties, add_threads
 
-SUMMARY = "choose the number of components by predicting held-out cells"
+SUMMARY = "choose the number of components by predicting held-out entries of X"
 EXAMPLES = """\
   klnmf rank counts.npz
   klnmf rank counts.npz --ranks 5,10,20,40 --plot rank.png

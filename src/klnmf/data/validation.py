@@ -192,9 +192,9 @@ class EmptySamplesWarning(UserWarning):
     """Samples of X have no counts."""
 
 
-def warn_of_empty_samples(is_empty: Array, names: Any = None) -> None:
+def warn_of_empty_samples(is_empty: Array, names: Any = None, are_texts: bool = False) -> None:
     """Warn of samples without counts, see `empty_samples_message`."""
-    message = empty_samples_message(is_empty, names)
+    message = empty_samples_message(is_empty, names, "left" if are_texts else "", are_texts)
     if message is not None:
         warn_caller(message, EmptySamplesWarning)
 
@@ -205,24 +205,27 @@ def row_called(row: int, names: Any) -> str:
 
 
 def empty_samples_message(
-    is_empty: Array, names: Any = None, lack: str = "no counts"
+    is_empty: Array, names: Any = None, which: str = "", are_texts: bool = False
 ) -> str | None:
     """Say how many samples have no counts, and which are the first; None if there are none.
 
+    ``which`` says more about the counts, or words, that they do not have.
+
     >>> print(empty_samples_message(np.array([False, True]), ["letter", "report"]))
-    1 of 2 samples has no counts: row 1 ('report'). Its row of W is 0 in all learned components.
+    1 of 2 samples has no counts: row 1 ('report'). It gets no component.
+    >>> print(empty_samples_message(np.array([True, True]), None, "left", are_texts=True))
+    2 of 2 documents have no words left: rows 0, 1. They get no topic.
     """
     rows = np.flatnonzero(is_empty)
     if not len(rows):
         return None
     shown = [row_called(row, names) for row in rows[:EXAMPLES].tolist()]
     listed = ", ".join(shown) + (", ..." if len(rows) > EXAMPLES else "")
-    of_all = f"{len(rows):,} of {len(is_empty):,} samples"
-    if len(rows) == 1:
-        found, row_is = f"{of_all} has {lack}: row {listed}", "Its row of W is"
-    else:
-        found, row_is = f"{of_all} have {lack}: rows {listed}", "Their rows of W are"
-    return f"{found}. {row_is} 0 in all learned components."
+    nouns = ("documents", "words", "topic") if are_texts else ("samples", "counts", "component")
+    samples, counts, component = nouns
+    have, them = ("has", "row {}. It gets") if len(rows) == 1 else ("have", "rows {}. They get")
+    found = f"{len(rows):,} of {len(is_empty):,} {samples} {have} {f'no {counts} {which}'.strip()}"
+    return f"{found}: {them.format(listed)} no {component}."
 
 
 def check_counts(

@@ -165,7 +165,7 @@ class FactorModel(TakesCounts, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
         The features are dealt into five groups, always the same. For each group, W is estimated
         from the other features, with the components fixed, and predicts the counts of the group.
-        The score is the mean Poisson log-likelihood of a sample, in which every cell was predicted
+        The score is the mean Poisson log-likelihood of a sample, in which every entry was predicted
         without being seen. A part of each sample's rate follows the sums of the features in the
         fit, so that a count that no component allows does not make the score minus infinity; the
         size of this part is the one of nine values from 0.001 to 0.7 with the highest score.

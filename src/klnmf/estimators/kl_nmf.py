@@ -76,11 +76,11 @@ class KLNMF(SavedToFiles, FittedModel):
         converge in 30 to 90.
     tol : float, default=3e-4
         The fit has converged when the optimality gap of the returned factors is at most this: at
-        3e-4, no other W for this H, and no other H for this W, has an objective that is lower by
-        more than 0.03 %. The objective is usually ten to a hundred times closer to the end of the
-        fit than that. A gap of 16 units of rounding (of ``dtype``) times the sum of X is small
-        enough for any ``tol`` above 0, because where the objective is nearly 0 no factors have a
-        smaller one. 0 means that all ``max_iter`` iterations are done.
+        3e-4, changing only W, or only H, cannot lower the objective by more than 0.03 %. The
+        objective is usually ten to a hundred times closer to the end of the fit than that. A gap of
+        16 units of rounding (of ``dtype``) times the sum of X is small enough for any ``tol`` above
+        0, because where the objective is nearly 0 no factors have a smaller one. 0 means that all
+        ``max_iter`` iterations are done.
     n_threads : int, default=None
         Number of threads. None follows OMP_NUM_THREADS, or uses all CPUs this process may use;
         −1 means all CPUs, −2 all but one. The result is the same for any number, bit for bit. On

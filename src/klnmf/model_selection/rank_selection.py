@@ -213,8 +213,8 @@ class RankSelection(ShownAsTable):
         """Return sentences that explain the choice and its limits."""
         found = [
             f"Chosen rank: {self.best_rank}, the smallest within one standard error of the lowest "
-            f"held-out deviance (rank {self.lowest_rank}). Every cell was predicted from other "
-            f"samples ({self.n_splits} folds) and from other features."
+            f"held-out deviance (rank {self.lowest_rank}). Every entry of X was predicted from "
+            f"other samples ({self.n_splits} folds) and from other features."
         ]
         chosen = list(self.ranks).index(self.best_rank)
         few = (

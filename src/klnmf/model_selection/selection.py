@@ -62,9 +62,9 @@ def select_rank(
     resume: str | bool = "auto",
     **constraints: Any,
 ) -> RankSelection:
-    """Choose the number of components by how well the model predicts held-out cells.
+    """Choose the number of components by how well the model predicts held-out entries of X.
 
-    Every cell of X is predicted from other samples and from other features (bi-cross-validation):
+    Every entry of X is predicted from other samples and from other features (bi-cross-validation):
     the samples are divided into ``n_splits`` folds at random, and models of increasing rank are
     fitted to the samples outside each fold. For each of ten groups of features, W of the fold's
     samples is solved for from the other features, and their cells in the group are predicted. No

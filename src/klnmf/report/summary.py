@@ -85,10 +85,8 @@ def _gap_in_words(model: Any, components: str) -> str:
         return "How much lower the objective could be is unknown."
     if bound != ROUNDING:
         bound += f" (tol = {percentage(model.tol)})"
-    return (
-        f"No other W for these {components}, and no other {components} for this W, could lower the "
-        f"objective by more than {bound}."
-    )
+    changing = f"Changing only W, or only the {components},"
+    return f"{changing} cannot lower the objective by more than {bound}."
 
 
 def fit_tiles(described: Described) -> list[Tile]:

@@ -40,7 +40,8 @@ def fitted_model(model: Any, X: Any, words: Sequence[str], documents: Sequence[s
     """Fit a KLNMF with the parameters of a `TopicModel` to the counts of its words."""
     base = settings_of(model)
     seeds = found_seeds(model.seed_words, words)
-    warn_of_empty_samples(np.diff(X.indptr) == 0, np.array(documents, dtype=object))
+    names = np.array(documents, dtype=object)
+    warn_of_empty_samples(np.diff(X.indptr) == 0, names, are_texts=True)
     with warnings.catch_warnings(), named_samples(documents), spelled_by(_own_name):
         warnings.simplefilter("ignore", EmptySamplesWarning)  # above
         selection = _selection(model, base, X)

@@ -137,7 +137,9 @@ class TopicViews(ShownBelowDiagram):
         one = self._shares_in([text])[0] if place is None else shares[place]
         if not one.any():
             what = "The text" if place is None else self.document_names_[place]
-            raise ValueError(f"{what} has no words of the vocabulary, so there is nothing alike.")
+            raise ValueError(
+                f"{what} has no words of the vocabulary, so no document can be compared with it."
+            )
         columns = self._with_excerpts()
         return tables.similar_table(one, shares, n, self.document_names_, columns, place)
 
