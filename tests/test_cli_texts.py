@@ -167,7 +167,7 @@ def test_metadata_of_a_model_are_bounded(capsys: Any, monkeypatch: pytest.Monkey
     monkeypatch.setattr(cli_metadata, "MOST_BYTES", 50)
     code, _, err = outcome(capsys, "fit", letters(), *WORDS)
     assert code == 0
-    assert "not kept in the model, which holds 5e-05 MB of them: excerpt" in err
+    assert "left out of the model, which keeps at most 5e-05 MB of them: excerpt" in err
     assert set(load_model("letters.klnmf").sample_metadata) == {"year", "party"}
 
 

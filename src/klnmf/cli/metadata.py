@@ -87,7 +87,7 @@ def kept_columns(args: argparse.Namespace, table: CountTable | OpenedTable) -> d
     if left_out:
         say(
             args,
-            f"metadata that are not kept in the model, which holds {MOST_BYTES / 1e6:g} MB of "
+            f"metadata left out of the model, which keeps at most {MOST_BYTES / 1e6:g} MB of "
             f"them: {', '.join(left_out)}",
         )
     return {name: columns[name] for name in columns if name in kept}

@@ -32,8 +32,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--ranks", type=some_ranks, default="1-40", help=text)
     text = "number of folds of samples; each is predicted by a fit to the others"
     add("--splits", type=several, default=5, help=text)
-    text = "share of each sample's rate that follows the sums of the features (default: best for"
-    add("--background", type=share, help=f"{text} each rank)")
+    text = "share of each prediction that comes from the mean of all samples (default: the best one"
+    add("--background", type=share, help=f"{text} for each rank)")
     add("--no-early-stop", dest="early_stop", action="store_false", help="try every rank")
     add_numbers(parser)
     add_penalties(parser)

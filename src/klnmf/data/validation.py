@@ -330,7 +330,8 @@ def check_start(factor: Any, name: str, shape: tuple[int, int], dtype: np.dtype[
     if largest > high or 0 < largest < low:
         raise ValueError(
             f"The largest entry of the start {name} is {largest:.3g}; {dtype} arithmetic is safe "
-            f"from {low:g} to {high:g} only. Scale {name}: what W gains, H may lose."
+            f"from {low:g} to {high:g} only. Scale {name}, and the other factor the "
+            "opposite way."
         )
     # Smaller entries would under- or overflow in products and quotients; 0 can still grow.
     return np.where(dense < low, 0, dense).astype(dtype)

@@ -57,7 +57,7 @@ REFUSED = {
     **dict.fromkeys(("zero_components", "fixed_W", "zero_W"), _NUMBERED),
     **dict.fromkeys(
         ("l1_W", "l2_W", "l1_H", "l2_H"),
-        "depends on the scale of each component, and components are compared and averaged without",
+        "depends on the scale of components, which is ignored when they are compared and averaged",
     ),
 }
 

@@ -228,8 +228,9 @@ class RankSelection(ShownAsTable):
             )
         elif self.background[chosen] >= MUCH_BACKGROUND:
             found.append(
-                "Samples say little about what they are made of: predictions are best if "
-                f"{self.background[chosen]:.0%} of them come from the mean of all samples. {few}"
+                "A sample has few counts from which to learn its own mixture of components: "
+                f"predictions are best if {self.background[chosen]:.0%} of each comes from the "
+                f"mean of all samples. {few}"
             )
         if 1 < self.best_rank == self.ranks[0] and len(self.ranks) > 1:
             found.append(

@@ -104,7 +104,7 @@ def plot_optimality_gap(
     if tol is not None and tol > 0.0:
         ax.axhline(tol, color="0.4", linestyle=":", linewidth=1.2)
         ax.annotate("tol", (1.01, tol), xycoords=ax.get_yaxis_transform(), va="center", fontsize=8)
-    title(ax, "What another W or H could gain")
+    title(ax, "What changing only W or H could gain")
     return ax
 
 

@@ -122,7 +122,10 @@ def explained(path: Path | None, stop_words: Any) -> Iterator[None]:
                 problem = "there are no words besides stop words. Give fewer "
                 problem += f"{option('stop_words')}, or none."
         elif "no terms remain" in str(error):
-            problem = f"no word is in so many documents. To keep all words, use {all_kept()}."
+            problem = (
+                f"{option('min_df')} and {option('max_df')} leave no word. To keep all words, "
+            )
+            problem += f"use {all_kept()}."
         if path is None:
             raise ValueError(problem[0].upper() + problem[1:]) from error
         raise ReadError(path, problem) from error

@@ -276,7 +276,7 @@ def not_text(path: Path, held: bytes, encoding: str | None, line: int, start: in
         if _is_pdf(held):
             what = "this is a PDF file, which is binary"
         elif b"\0" in held:
-            what = "it has NUL bytes, which text has not: the file is binary or damaged"
+            what = "it has NUL bytes, which do not occur in texts: the file is binary or damaged"
         if what is not None:
             return ReadError(path, f"{what}. Save its text as plain text first.", line)
     advice = "This file must be UTF-8: convert it, for example with iconv."

@@ -180,7 +180,11 @@ def summary(adata: AnnData, *, key: str = KEY) -> str:
         lines.append(
             f"Fit: {'converged' if model.converged_ else 'not converged'} after {model.n_iter_} "
             f"iterations, KL divergence {model.divergence_:,.0f}"
-            + (f"; other programs or usages alone lower it by {bound} at most." if bound else ".")
+            + (
+                f"; changing only the programs, or only the usages, lowers it by {bound} at most."
+                if bound
+                else "."
+            )
         )
     if f"{key}_rank" in adata.uns:
         ranks = result(adata, f"{key}_rank")
