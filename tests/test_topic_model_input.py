@@ -129,8 +129,6 @@ def test_metadata_are_not_y() -> None:
 @pytest.mark.parametrize(
     ("entry", "shown"),
     [
-        (None, "is None, not a str"),
-        (float("nan"), "is nan, not a str. Leave such documents out"),
         (b"bytes", "is bytes, not a str. Decode it first"),
         (3, "is 3, not a str. Is it the right column"),
         (["tokens"], r"is \['tokens'\], not a str. Join the words"),

@@ -121,8 +121,8 @@ def _found(table: CountTable) -> str:
 
 def _name_empty_samples(table: CountTable | OnDiskMatrix, indptr: Any) -> None:
     """Warn of empty samples by name. A fit knows only their numbers."""
-    are_texts = getattr(table, "excerpts", None) is not None
-    warn_of_empty_samples(np.diff(indptr) == 0, table.row_names, are_texts)
+    texts = getattr(table, "excerpts", None)
+    warn_of_empty_samples(np.diff(indptr) == 0, table.row_names, texts)
     warnings.simplefilter("ignore", EmptySamplesWarning)  # the fit need not repeat it
 
 

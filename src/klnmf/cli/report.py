@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
         feature_names=saved.feature_names,
         sample_names=sample_names,
         labels=_of_right_length(labels, W.shape[0]),
-        documents=[text or "" for text in excerpts] if excerpts else None,
+        documents=excerpts,
         component_names=stored_component_names(saved.metadata, W.shape[1]),
         metadata=columns,
         vocabulary="texts" if saved.metadata.get("open_features") is True else None,

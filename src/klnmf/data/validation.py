@@ -2,6 +2,7 @@
 
 import inspect
 import warnings
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -192,11 +193,19 @@ class EmptySamplesWarning(UserWarning):
     """Samples of X have no counts."""
 
 
-def warn_of_empty_samples(is_empty: Array, names: Any = None, are_texts: bool = False) -> None:
-    """Warn of samples without counts, see `empty_samples_message`."""
+def warn_of_empty_samples(
+    is_empty: Array, names: Any = None, texts: Sequence[str] | None = None
+) -> None:
+    """Warn of samples without counts, see `empty_samples_message`.
+
+    For documents, whose ``texts`` or beginnings are given, it says how many have no text at all.
+    """
+    are_texts = texts is not None
     message = empty_samples_message(is_empty, names, "left" if are_texts else "", are_texts)
     if message is not None:
-        warn_caller(message, EmptySamplesWarning)
+        n_missing = sum(not text.strip() for text in texts or ())
+        missing = f" {n_missing:,} of them {'has' if n_missing == 1 else 'have'} no text at all."
+        warn_caller(message + (missing if n_missing else ""), EmptySamplesWarning)
 
 
 def row_called(row: int, names: Any) -> str:

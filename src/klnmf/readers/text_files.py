@@ -26,6 +26,7 @@ from klnmf.support.input_files import (
     text_lines,
     whole_text,
 )
+from klnmf.support.missing_values import is_missing
 from klnmf.support.nearest_names import nearest_name
 from klnmf.support.option_names import option
 from klnmf.support.untrusted_json import parse_json
@@ -107,7 +108,7 @@ class Records(TextFormat):
                     check_field(path, line, record, option_name, chosen)
         except ReadError as error:
             return error
-        text = record[text_field]
+        text = "" if is_missing(record[text_field]) else record[text_field]
         if not isinstance(text, str):
             problem = f"field {text_field!r} holds {shown(repr(text))}, not a text."
             return ReadError(path, problem, line)

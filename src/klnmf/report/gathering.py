@@ -132,7 +132,7 @@ def payload(described: Described, rank_selection: Any = None) -> dict[str, Any]:
     probabilities = plsi_probabilities(described.W, described.components)
     n_components = len(described.components)
     n_words = min(30, max(10, 3000 // n_components))
-    typical = typical_samples(probabilities, 5 if n_components <= 100 else 3)
+    typical = typical_samples(probabilities, 5 if n_components <= 100 else 3, described.documents)
     drawn = _drawn_samples(described, probabilities)
     listed = np.unique(np.concatenate([*(members for _, _, members in drawn), *typical]))
     place = {int(sample): at for at, sample in enumerate(listed)}

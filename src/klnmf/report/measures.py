@@ -1,5 +1,8 @@
 """The numbers behind the report: measures of topics, places on the map, typical samples."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
@@ -8,6 +11,8 @@ from scipy.special import entr
 from klnmf.support.array_types import Array, FloatArray
 from klnmf.topics import Probabilities, intertopic_coordinates
 
+_SAME_SHARES = 0.05  # largest difference of the shares of two copies, each of which is fitted
+
 
 def topic_positions(words: FloatArray) -> FloatArray:
     """Two coordinates of each topic in [−1, 1]; empty topics are in the middle."""
@@ -15,19 +20,32 @@ def topic_positions(words: FloatArray) -> FloatArray:
     return _divided(positions, np.asarray(np.abs(positions).max()))
 
 
-def typical_samples(probabilities: Probabilities, n_top: int) -> list[npt.NDArray[np.intp]]:
+def typical_samples(
+    probabilities: Probabilities, n_top: int, texts: Sequence[Any] | None = None
+) -> list[npt.NDArray[np.intp]]:
     """Find the samples that show best what each topic is about, none with a share of 0.
 
     The score is p(topic | sample) · t / (t + t̄), with t the sample's share of all counts and t̄ the
-    mean of these: a sample of a few counts has a share of 1 by chance, and gets a low score.
+    mean of these: a sample of a few counts has a share of 1 by chance, and gets a low score. Of
+    samples with the same text only the first is taken.
     """
-    totals = probabilities.sample
+    totals, shares = probabilities.sample, probabilities.component_given_sample
     trust = _divided(totals, totals + totals.mean())
+    if texts is not None:
+        trust[_are_copies(texts, shares)] = 0.0
     typical = []
-    for share in probabilities.component_given_sample.T:
-        best = _first(share * trust, n_top)
-        typical.append(best[share[best] > 0.0])
+    for score in (shares * trust[:, np.newaxis]).T:
+        best = _first(score, n_top)
+        typical.append(best[score[best] > 0.0])
     return typical
+
+
+def _are_copies(texts: Sequence[Any], shares: FloatArray) -> npt.NDArray[np.bool_]:
+    """Whether each sample has the text of an earlier one and, as texts may be cut, its shares."""
+    first: dict[str, int] = {}
+    earlier = np.array([first.setdefault(str(text), i) for i, text in enumerate(texts)])
+    alike = np.abs(shares - shares[earlier]).max(axis=1, initial=0.0) < _SAME_SHARES
+    return np.asarray(alike & (earlier < np.arange(len(earlier))))
 
 
 def effective_words(probabilities: Probabilities) -> FloatArray:

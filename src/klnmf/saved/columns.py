@@ -47,7 +47,7 @@ def unpack_columns(
             raise SavedFileError(f"{shortened(entry)} is not a column of metadata.")
         if kind == "text":
             texts = unpack_names(arrays, f"{NAME}.{place}", n_samples)
-            columns[name] = [text or None for text in texts]
+            columns[name] = [text or ("" if name == EXCERPT else None) for text in texts]
             continue
         numbers = array_named(arrays, f"{NAME}.{place}", [np.float64], 1)
         if len(numbers) != n_samples:

@@ -38,6 +38,7 @@ def corpus_of(
     reading: dict[str, Any] = {} if encoding is None else {"encoding": encoding}
     reading |= {"skip_unreadable": True} if skip_unreadable else {}
     found = _read(texts, text, reading)
+    found = found._replace(texts=["" if is_missing(entry) else entry for entry in found.texts])
     for position, entry in enumerate(found.texts):
         if not isinstance(entry, str):
             raise ValueError(_no_text(entry, position, found.names[position]))
@@ -159,8 +160,6 @@ def _no_text(entry: Any, position: int, name: str) -> str:
     what = what if len(what) <= 40 else f"{what[:39]}…"
     if isinstance(entry, bytes):
         way_out = "Decode it first: entry.decode('utf-8')."
-    elif is_missing(entry):
-        way_out = "Leave such documents out (in pandas, frame.dropna(subset=[column])), or use ''."
     elif isinstance(entry, list | tuple):
         way_out = "Join the words of a document first: ' '.join(entry)."
     else:

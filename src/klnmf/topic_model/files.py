@@ -90,7 +90,7 @@ def _restored(cls: Any, saved: Any, metadata: dict[str, Any]) -> Any:
     names = saved.sample_names
     model._set_documents(
         [f"document {i}" for i in range(n_documents)] if names is None else list(names),
-        columns.pop(EXCERPT, [None] * n_documents),
+        columns.pop(EXCERPT, [""] * n_documents),
         columns,
     )
     found = about.get("rank_selection")
@@ -98,6 +98,7 @@ def _restored(cls: Any, saved: Any, metadata: dict[str, Any]) -> Any:
         None if found is None else RankSelection.from_json(Fields(found, "rank_selection"))
     )
     model._set_fitted(saved.model, vectorizer, saved.W, None)
+    model.deviance_ratio_ = None
     source = {}
     if "input" in metadata:  # of klnmf fit
         read = {name: reading[name] for name in keywords(read_documents) if name in reading}
@@ -124,6 +125,10 @@ def _facts(stored: Fields) -> dict[str, Any]:
     if "optimality_gap" in stored:
         gap = _number_or_nan(stored.members["optimality_gap"], "optimality_gap")
         facts["optimality_gap"] = gap if math.isfinite(gap) else None
+    if "documents" in stored:
+        counts = Fields(stored.members["documents"], "documents")
+        names = ("missing", "without_words", "copies", "badly_explained")
+        facts["documents"] = {name: counts.whole(name) for name in names}
     return facts | {k: stored.members[k] for k in ("source", "merges") if k in stored}
 
 

@@ -13,13 +13,14 @@ from sklearn.base import clone
 
 from klnmf.constraints.names import named_samples
 from klnmf.data.dominant_samples import DominantSamplesWarning
-from klnmf.data.validation import EmptySamplesWarning, warn_of_empty_samples
+from klnmf.data.validation import EmptySamplesWarning
 from klnmf.estimators.kl_nmf import KLNMF
 from klnmf.model_selection import RankSelection, select_rank
 from klnmf.support.descriptions import described
 from klnmf.support.number_checks import checked_whole
 from klnmf.support.option_names import spelled_by
 from klnmf.support.percentages import percentage
+from klnmf.topic_model.document_checks import in_words
 from klnmf.topic_model.seeds import found_seeds, lists_of_seeds, seeded_start, seeded_zeros
 from klnmf.topic_model.words import reading_of
 from klnmf.topics.checks import dense
@@ -40,10 +41,8 @@ def fitted_model(model: Any, X: Any, words: Sequence[str], documents: Sequence[s
     """Fit a KLNMF with the parameters of a `TopicModel` to the counts of its words."""
     base = settings_of(model)
     seeds = found_seeds(model.seed_words, words)
-    names = np.array(documents, dtype=object)
-    warn_of_empty_samples(np.diff(X.indptr) == 0, names, are_texts=True)
     with warnings.catch_warnings(), named_samples(documents), spelled_by(_own_name):
-        warnings.simplefilter("ignore", EmptySamplesWarning)  # above
+        warnings.simplefilter("ignore", EmptySamplesWarning)  # TopicModel.fit has warned
         selection = _selection(model, base, X)
         n_topics = model.n_topics if selection is None else selection.stable_rank
         n_topics = checked_whole("n_topics", n_topics)
@@ -141,6 +140,8 @@ def statement(model: Any) -> str:
         f"Model: {len(model.topic_names_)} topics, Poisson NMF (KL divergence)"
         f"{'' if nmf.random_state is None else f', random_state={nmf.random_state}'}.",
     ]
+    if "documents" in model.fit_facts_:  # not in files of klnmf fit and of older versions
+        lines.insert(1, in_words(model.fit_facts_["documents"]))
     if model.seed_words is not None:
         lines.append(f"Seeded topics: {len(model.seed_words)}.")
     lines.append(convergence(model))

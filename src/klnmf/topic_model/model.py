@@ -10,13 +10,16 @@ import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from klnmf.data.validation import warn_of_empty_samples
 from klnmf.estimators.arguments import explains_misplaced
 from klnmf.estimators.kl_nmf import KLNMF
 from klnmf.readers.documents import excerpt_of
 from klnmf.saved.columns import EXCERPT
 from klnmf.support.array_types import Array, FloatArray
 from klnmf.support.descriptions import described
+from klnmf.support.missing_values import is_missing
 from klnmf.topic_model.corpus import corpus_of
+from klnmf.topic_model.document_checks import counted_documents, deviance_ratios
 from klnmf.topic_model.files import load_topic_model, save_topic_model
 from klnmf.topic_model.fitting import (
     check_parameters,
@@ -29,6 +32,7 @@ from klnmf.topic_model.reproduction import reproduction
 from klnmf.topic_model.views import TopicViews
 from klnmf.topic_model.words import OPTIONS, counted, vectorizer_to_fit
 from klnmf.topics import coherence, name_components
+from klnmf.topics.checks import dense
 
 
 class TopicModel(TopicViews, TransformerMixin, BaseEstimator):
@@ -90,9 +94,14 @@ class TopicModel(TopicViews, TransformerMixin, BaseEstimator):
         Columns with a value for each document.
     rank_selection_ : RankSelection or None
         How the number of topics was chosen.
+    deviance_ratio_ : ndarray of shape (n_documents,), or None
+        Deviance of each document, divided by what the model expects if counts are Poisson: about 1
+        for most, and above 2 for those that the model explains badly. NaN for a document without
+        words. None after `load`.
     fit_facts_ : dict
         Number of topics, iterations, optimality gap and convergence of the fit, before any merge;
-        where its texts were read, and which topics were merged then.
+        where its texts were read, which topics were merged then, and how many documents are
+        missing, without words, copies, or explained badly.
 
     Examples
     --------
@@ -152,7 +161,8 @@ class TopicModel(TopicViews, TransformerMixin, BaseEstimator):
         texts : sequence of str or of Path, Series, DataFrame, str or Path
             The documents: texts; a DataFrame with its column ``text``; paths of text files; or the
             path of a folder, .csv, .jsonl or .parquet file. For more options of reading, pass the
-            result of `klnmf.readers.read_documents`.
+            result of `klnmf.readers.read_documents`. Missing texts (None, NaN) count as empty; a
+            warning says how many there are.
         y : Ignored
             For scikit-learn's pipelines.
         text : str, default=None
@@ -180,11 +190,17 @@ class TopicModel(TopicViews, TransformerMixin, BaseEstimator):
         )
         X = counted(vectorizer, corpus.texts)
         words = vectorizer.get_feature_names_out()
+        documents = np.array(corpus.names, dtype=object)
+        warn_of_empty_samples(np.diff(X.indptr) == 0, documents, corpus.texts)
         nmf, W, self.rank_selection_, names = fitted_model(self, X, words, corpus.names)
-        excerpts = corpus.metadata.pop(EXCERPT, None) or list(map(excerpt_of, corpus.texts))
+        excerpts = corpus.metadata.pop(EXCERPT, None) or map(excerpt_of, corpus.texts)
+        excerpts = ["" if is_missing(excerpt) else excerpt for excerpt in excerpts]
         self._set_documents(corpus.names, excerpts, corpus.metadata)
         self._set_fitted(nmf, vectorizer, W, X)
-        self.fit_facts_ = facts_of(nmf) | {"source": corpus.source, "merges": []}
+        self.deviance_ratio_ = deviance_ratios(X, dense(W), dense(nmf.components_))
+        counts = counted_documents(corpus.texts, X, self.deviance_ratio_)
+        self.fit_facts_ = facts_of(nmf)
+        self.fit_facts_ |= {"source": corpus.source, "merges": [], "documents": counts}
         self._set_names([*names, *self.topic_names_[len(names) :]])
         return self
 
@@ -359,7 +375,7 @@ class TopicModel(TopicViews, TransformerMixin, BaseEstimator):
             self.counts_,
             feature_names=self.words_,
             sample_names=self.document_names_,
-            documents=[excerpt or "" for excerpt in self.excerpts_],
+            documents=self.excerpts_,
             component_names=self.topic_names_,
             coherence=self.coherence_,
             metadata=self.metadata_,

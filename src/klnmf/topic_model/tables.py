@@ -59,10 +59,15 @@ def unless_taken(name: str, taken: Container[str]) -> str:
 
 
 def typical_table(
-    mixture: Probabilities, topic: int, n: int, names: Sequence[str], columns: Columns
+    mixture: Probabilities,
+    topic: int,
+    n: int,
+    names: Sequence[str],
+    texts: Sequence[str],
+    columns: Columns,
 ) -> Any:
     """Return the documents that show best what a topic is about, with their shares of it."""
-    best = typical_samples(mixture, n)[topic]
+    best = typical_samples(mixture, n, texts)[topic]
     shares = np.asarray(mixture.component_given_sample)[best, topic]
     return _rows(best, names, {"share": shares}, columns)
 

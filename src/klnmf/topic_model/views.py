@@ -30,7 +30,8 @@ class TopicViews(ShownBelowDiagram):
     topic_names_: list[str]
     coherence_: FloatArray
     document_names_: list[str]
-    excerpts_: list[Any]
+    excerpts_: list[str]
+    deviance_ratio_: FloatArray | None
     metadata_: dict[str, list[Any]]
     fit_facts_: dict[str, Any]
 
@@ -89,7 +90,7 @@ class TopicViews(ShownBelowDiagram):
         """Return the documents that show best what a topic is about, with excerpts.
 
         They have the largest share · t / (t + t̄), where t is the number of words of the document
-        and t̄ the mean of these: documents of a few words come last.
+        and t̄ the mean of these: documents of a few words come last. Of copies, the first is shown.
 
         Parameters
         ----------
@@ -106,7 +107,7 @@ class TopicViews(ShownBelowDiagram):
         n = checked_whole("n", n)
         mixture = plsi_probabilities(dense(self.W_), dense(self.nmf_.components_))
         about = (self._number(topic), n, self.document_names_)
-        return tables.typical_table(mixture, *about, self._with_excerpts())
+        return tables.typical_table(mixture, *about, self.excerpts_, self._with_excerpts())
 
     def similar_documents(
         self, document: int | str | None = None, n: int = 5, *, text: str | None = None
