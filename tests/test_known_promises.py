@@ -202,6 +202,6 @@ def test_the_divergence_keeps_its_digits_beside_any_penalties(
     options: dict[str, Any] = dict(zip(("l1_W", "l2_W", "l1_H", "l2_H"), weights, strict=True))
     options |= {"fixed_components": fixed, "max_iter": 2, "backend": backend}
     W, model = fit(counts, 3, **options, **of_cells)
-    expected = kl_divergence(counts, W, model.components_.T, **of_cells)
+    expected = kl_divergence(counts, W, model.components_, **of_cells)
     scale = abs(expected) + float(counts.sum()) * (1 + abs(unit))
     assert model.divergence_ == pytest.approx(expected, rel=0, abs=1e-12 * scale)
