@@ -136,7 +136,7 @@ def test_uci_bag_of_words(server: Any, tmp_path: Path, monkeypatch: pytest.Monke
     bunch = datasets.fetch_uci_bag_of_words("kos", data_home=tmp_path)
     check_bunch(bunch, labels=False, names=True)
     assert list(bunch.feature_names) == list("abcdefg")
-    with pytest.raises(ValueError, match=r"name must be one of .*'kos'.*got 'bbc'"):
+    with pytest.raises(ValueError, match=r"name must be .*'kos'.*got 'bbc'"):
         datasets.fetch_uci_bag_of_words("bbc")
 
 

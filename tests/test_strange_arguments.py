@@ -217,6 +217,23 @@ def test_strange_arguments_of_functions(
             refuse_or_work(function, CALLS[name]() | {parameter: STRANGE[kind]()})
 
 
+@pytest.mark.parametrize("shape", [5, "ab", (Silent(), 3), (2, 3, 4), (-1, 3), None], ids=range(6))
+def test_sparse_arrays_that_lie_about_their_shape(shape: Any) -> None:
+    lies = Liar(np.eye(3))
+    lies._shape = shape
+    for function in (
+        KLNMF(2).fit,
+        FITTED.transform,
+        lambda given: klnmf.topics.name_components(H, given),
+        lambda given: klnmf.frames.components_frame(FITTED, given),
+        lambda given: klnmf.uncertainty.sparse_assignment(given, X),
+        lambda given: klnmf.named_features.transform_by_name(FITTED, X, given),
+        lambda given: klnmf.objective.kl_divergence(X, W, given),
+    ):
+        with pytest.raises((TypeError, ValueError)):
+            function(lies)
+
+
 # ---- estimators ----------------------------------------------------------------------------------
 
 ESTIMATORS: dict[str, tuple[type, dict[str, Any], dict[str, dict[str, Any]]]] = {

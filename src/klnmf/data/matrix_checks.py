@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from klnmf.support.array_types import Array
-from klnmf.support.descriptions import described
+from klnmf.support.descriptions import described, listed
 
 Shape = tuple[int, int]
 Parts = Mapping[str, Any]
@@ -105,9 +105,12 @@ def _is_a(X: Any, module: str, kind: str) -> bool:
 
 
 def _checked_shape(shape: Any, name: str) -> Shape:
-    sizes = tuple(int(size) if isinstance(size, Integral) else -1 for size in shape)
+    given = listed(shape, f"The shape of {name}", "whole numbers")
+    sizes = tuple(int(size) if isinstance(size, Integral) else -1 for size in given)
     if any(size < 0 for size in sizes):
-        raise ValueError(f"The shape of {name} must be whole numbers of 0 or more, got {shape}.")
+        raise ValueError(
+            f"The shape of {name} must be whole numbers of 0 or more, got {described(shape)}."
+        )
     if len(sizes) != 2:
         raise ValueError(f"{name} must have two dimensions; the shape of this one is {sizes}.")
     return sizes[0], sizes[1]

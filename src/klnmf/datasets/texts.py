@@ -14,6 +14,7 @@ from klnmf.datasets.loading import DataSet, Folder, damaged, described, load, sh
 from klnmf.readers import FORMATS, CountTable
 from klnmf.readers.entries import EntryFile
 from klnmf.readers.streams import collected
+from klnmf.topics.checks import checked_choice
 
 _CAI = "http://www.cad.zju.edu.cn/home/dengcai/Data"
 _UCI = "https://archive.ics.uci.edu/ml/machine-learning-databases/bag-of-words"
@@ -107,8 +108,7 @@ def fetch_uci_bag_of_words(
     name : {"kos", "nips", "enron", "nytimes", "pubmed"}
         Which one: 0.35, 0.75, 3.7, 70 and 483 million nonzeros.
     """
-    if name not in UCI_SIZES:
-        raise ValueError(f"name must be one of {sorted(UCI_SIZES)}, got {name!r}.")
+    checked_choice(name, "name", sorted(UCI_SIZES))
     names = f"docword.{name}.txt.gz", f"vocab.{name}.txt"
     files = [RemoteFile(file, f"{_UCI}/{file}") for file in names]
     n, m, nnz = UCI_SIZES[name]
