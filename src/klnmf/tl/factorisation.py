@@ -71,7 +71,8 @@ def nmf(
         own, which makes up the same fraction of the counts of all its cells: what the cells of a
         batch have in common, such as ambient RNA. The profiles are the components of fixed columns
         of W, and no part of the shares. Types of cells that only one batch has are kept apart by
-        programs; if batches and types coincide, nothing can tell them apart.
+        programs; if batches and types coincide, nothing can tell them apart, and there is a
+        warning if it looks so.
     scale_genes : bool, default=False
         Divide each gene by its standard deviation over the cells, without centring, as cNMF does:
         no gene counts more because it is frequent. This is ``feature_weight = 1 / deviation`` (the
@@ -116,6 +117,8 @@ def nmf(
     klnmf.NotCountsWarning
         If the values look normalised or log-transformed, or if they are fractions while other
         layers, which it names, hold whole numbers.
+    UserWarning
+        If there is one batch only, or if batches and types of cells may coincide.
 
     Examples
     --------

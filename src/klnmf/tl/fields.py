@@ -32,7 +32,7 @@ from klnmf.solvers import SOLVERS
 from klnmf.support.array_types import Array
 from klnmf.support.descriptions import described
 from klnmf.tl.counts import check_is_anndata
-from klnmf.tl.fit_data import OF_CELLS, OF_GENES, FitData, data_of_fit
+from klnmf.tl.fit_data import OF_CELLS, OF_GENES, FitData, data_of_fit, warn_of_confounding
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -79,6 +79,8 @@ def put_fit(
     if data.batches is not None:
         adata.varm[f"{key}_batches"] = H[:, r:]
         entries["batches"] = data.batches
+        fractions = np.asarray(H[:, r:].sum(axis=0)).ravel()
+        warn_of_confounding(adata.obsm[f"X_{key}_shares"], data, fractions)
     for frame, columns in ((adata.obs, data.of_cells), (adata.var, data.gene_columns)):
         for name, values in columns.items():
             frame[f"{key}_{name}"] = values
