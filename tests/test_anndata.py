@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,8 +15,10 @@ import pytest
 import scipy.sparse as sp
 import sklearn
 
+import klnmf
 from klnmf import KLNMF, RunOptions, tl
 from klnmf.frames import components_frame
+from klnmf.named_features import match_features
 from klnmf.simulate import simulate_counts
 from klnmf.solvers import SparseCoordinateDescent
 from klnmf.tl import counts as counts_module
@@ -142,7 +145,7 @@ def test_all_genes_without_a_mask_and_the_log_says_so(caplog: pytest.LogCaptureF
     with caplog.at_level(logging.INFO, logger="klnmf"):
         nmf(adata)
     assert adata.varm["nmf"][~VARIABLE].any()
-    assert "fitting 3 components to 60 cells × 40 genes" in caplog.text
+    assert "fitting 3 programs to 60 cells × 40 genes" in caplog.text
     assert "mask_var='highly_variable'" in caplog.text
     assert "finished in" in caplog.text
 
@@ -397,6 +400,30 @@ def test_a_column_that_mixes_types_is_named() -> None:
     adata.var["feature_types"], adata.var["chosen"] = TYPES, np.arange(40) % 2 == 0
     with pytest.warns(UserWarning, match=r"holds 5 features of type 'Antibody .*fitted together"):
         nmf(adata, mask_var="chosen")
+
+
+# ---- words ---------------------------------------------------------------------------------------
+
+
+def test_the_words_are_cells_genes_and_programs() -> None:
+    adata = cells(sp.vstack([COUNTS, sp.csr_matrix((1, 40))], format="csr"))
+    with pytest.warns(klnmf.EmptySamplesWarning, match=r"1 of 61 cells .* all learned programs"):
+        nmf(adata)
+    tl.select_rank(adata, [2, 3], n_splits=2, n_jobs=1)
+    shown = str(tl.result(adata, "nmf_rank"))
+    assert "Every entry was predicted from other cells (2 folds) and from other genes." in shown
+    tl.differential(adata)
+    table = tl.result(adata, "nmf_differential")
+    assert "program  genes  leading genes" in str(table)
+    for text in (shown, str(table), table._repr_html_()):
+        assert not re.search("sample|feature|component", text)
+    new = cells(NEW, [f"other {j}" for j in range(40)])
+    with pytest.raises(ValueError, match="no gene in common"):
+        tl.project(new, adata)
+    with pytest.raises(ValueError, match=r"^components must be a list"):  # the argument
+        tl.differential(adata, components=[9])
+    with pytest.raises(ValueError, match="no feature in common"):  # not beyond klnmf.tl
+        match_features(["a"], ["b"])
 
 
 # ---- other errors --------------------------------------------------------------------------------

@@ -104,7 +104,7 @@ def test_projection_with_a_model(model: KLNMF) -> None:
 def test_projection_does_not_replace_a_fit_and_is_not_one(reference: ad.AnnData) -> None:
     adata = cells()
     nmf(adata, tol=10.0)
-    with pytest.raises(ValueError, match=r"already has components in adata.varm\['nmf'\]"):
+    with pytest.raises(ValueError, match=r"already has programs in adata.varm\['nmf'\]"):
         tl.project(adata, reference)
     new = cells(NEW)
     tl.project(new, reference)
@@ -143,7 +143,7 @@ def test_genes_whose_names_occur_more_than_once(caplog: pytest.LogCaptureFixture
 @pytest.mark.filterwarnings("ignore:The components")  # of which so few genes know nothing
 def test_few_common_genes_are_refused(reference: ad.AnnData) -> None:
     new = cells(NEW, [*GENES[:3], *(f"ENSG{j}" for j in range(37))])
-    message = r"Only 3 of 40 features .*7.5 %.* such as 'gene 3', .* data 'ENSG0', .*min_overlap=0"
+    message = r"Only 3 of 40 genes .*7.5 %.* such as 'gene 3', .* data 'ENSG0', .*min_overlap=0"
     with pytest.raises(ValueError, match=message):
         tl.project(new, reference)
     tl.project(new, reference, min_overlap=0.05)

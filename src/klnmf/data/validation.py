@@ -19,6 +19,7 @@ from klnmf.data.transposed import misplaced_names
 from klnmf.support.array_types import Array
 from klnmf.support.descriptions import described
 from klnmf.support.option_names import option
+from klnmf.support.words_for_cells import worded
 
 EXACT_IN_FLOAT32 = 2**24  # integers below this are
 EXAMPLES = 5  # rows that a message names
@@ -49,7 +50,7 @@ def warn_caller(message: str, category: type[Warning]) -> None:
         if package not in ("klnmf", "sklearn"):
             break
         frame, level = frame.f_back, level + 1
-    warnings.warn(message, category, stacklevel=level)
+    warnings.warn(worded(message), category, stacklevel=level)
 
 
 class TransposedWarning(UserWarning):

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from klnmf.data.matrix_checks import checked_matrix
-from klnmf.data.not_counts import NOT_RAW, transformation_of, warn_of_fractions
+from klnmf.data.not_counts import NOT_RAW, NotCountsWarning, transformation_of, warn_of_fractions
 from klnmf.data.sparse_data import view_of
 from klnmf.support.array_types import Array
 from klnmf.support.descriptions import described
 from klnmf.support.optional_packages import require
+from klnmf.support.words_for_cells import words_for_cells
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -31,6 +35,14 @@ def check_is_anndata(adata: Any, name: str = "adata") -> None:
             f"{name} must be an AnnData, got {type(adata).__name__}. For a matrix or a DataFrame "
             "use klnmf.KLNMF."
         )
+
+
+@contextmanager
+def as_of_cells() -> Iterator[None]:
+    """Call the library with checked counts of an AnnData; it speaks as klnmf.tl does."""
+    with warnings.catch_warnings(), words_for_cells():
+        warnings.simplefilter("ignore", NotCountsWarning)  # given before, with the layers
+        yield
 
 
 def read_counts(adata: AnnData, layer: str | None, columns: Array | None = None) -> sp.csr_array:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import logging
 import time
-import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from klnmf.data.not_counts import NotCountsWarning
 from klnmf.estimators.arguments import explains_misplaced
 from klnmf.estimators.kl_nmf import KLNMF
+from klnmf.tl.counts import as_of_cells
 from klnmf.tl.fields import KEY, check_can_be_changed, put_fit
 from klnmf.tl.fit_data import data_to_fit
 
@@ -151,15 +150,14 @@ def nmf(
         **parameters,
     )
     _LOGGER.info(
-        "fitting %s components to %s cells × %s genes",
+        "fitting %s programs to %s cells × %s genes",
         n_components,
         *(f"{n:,}" for n in data.X.shape),
     )
     if mask_var is None and "highly_variable" in adata.var:
         _LOGGER.info("all genes are used; mask_var='highly_variable' uses the variable ones alone")
     started = time.perf_counter()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", NotCountsWarning)  # given above, with the layers
+    with as_of_cells():
         W = model.set_output(transform="default").fit_transform(data.X, **data.constraints)
     _LOGGER.info(
         "finished in %.1f s: %d iterations, divergence %.6g, optimality gap %.1e",

@@ -9,6 +9,7 @@ import numpy as np
 
 from klnmf import uncertainty
 from klnmf.estimators.arguments import explains_misplaced
+from klnmf.tl.counts import as_of_cells
 from klnmf.tl.fields import KEY, check_can_be_changed, data_of, fitted_model
 from klnmf.tl.stored_results import put_result
 
@@ -61,7 +62,8 @@ def differential(
     """
     check_can_be_changed(adata, copy)
     model, data = fitted_model(adata, key), data_of(adata, key)
-    found = uncertainty.differential_features(model, data.X, **data.constraints, **options)
+    with as_of_cells():
+        found = uncertainty.differential_features(model, data.X, **data.constraints, **options)
     _LOGGER.info("%d significant genes", int((found.q_value <= 0.05).sum()))
     target = adata.copy() if copy else adata
     put_result(target, f"{key}_differential", "differential", found, {"key": key})
@@ -121,15 +123,16 @@ def bootstrap(
     """
     check_can_be_changed(adata, copy)
     model, data = fitted_model(adata, key), data_of(adata, key)
-    found = uncertainty.bootstrap(
-        model,
-        data.X,
-        n_runs,
-        random_state=random_state,
-        n_jobs=n_jobs,
-        **data.constraints,
-        **options,
-    )
+    with as_of_cells():
+        found = uncertainty.bootstrap(
+            model,
+            data.X,
+            n_runs,
+            random_state=random_state,
+            n_jobs=n_jobs,
+            **data.constraints,
+            **options,
+        )
     target = adata.copy() if copy else adata
     put_result(target, f"{key}_bootstrap", "bootstrap", found, {"key": key})
     return target if copy else None

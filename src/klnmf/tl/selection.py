@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import warnings
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -12,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from klnmf import model_selection
-from klnmf.data.not_counts import NotCountsWarning
 from klnmf.estimators.arguments import explains_misplaced
 from klnmf.readers.table import unique_features
+from klnmf.tl.counts import as_of_cells
 from klnmf.tl.fields import KEY, check_can_be_changed, put_fit
 from klnmf.tl.fit_data import data_to_fit
 from klnmf.tl.stored_results import as_entries, put_result
@@ -97,8 +96,7 @@ def select_rank(
         batch_key=batch_key,
     )
     q = data.n_batches
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", NotCountsWarning)  # given above, with the layers
+    with as_of_cells():
         found = model_selection.select_rank(
             data.X,
             [rank + q for rank in ranks] if q else ranks,
@@ -111,7 +109,7 @@ def select_rank(
     if q:  # batches are not programs
         chosen = {name: getattr(found, name) - q for name in ("best_rank", "lowest_rank")}
         found = replace(found, ranks=found.ranks - q, stable_rank=found.stable_rank - q, **chosen)
-    _LOGGER.info("chosen number of components: %d", found.best_rank)
+    _LOGGER.info("chosen number of programs: %d", found.best_rank)
     target = adata.copy() if copy else adata
     put_result(target, f"{key_added}_rank", "rank", found, data.params)
     return target if copy else None
@@ -194,8 +192,7 @@ def consensus(
     )
     names = unique_features(adata.var_names.to_numpy(dtype=object), "adata.var_names")
     names = names if data.columns is None else names[data.columns]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", NotCountsWarning)  # given above, with the layers
+    with as_of_cells():
         found = model_selection.consensus(
             data.X,
             n_components,

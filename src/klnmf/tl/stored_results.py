@@ -73,9 +73,11 @@ def result(adata: AnnData, key: str) -> Any:
         stored = dict(entries["result"])
         if kind == "consensus":
             stored |= _of_fit(adata, key)
-        return _restored(KINDS[kind], stored)
+        found: Any = _restored(KINDS[kind], stored)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ValueError(f"adata.uns[{key!r}] is damaged: {error}.") from error
+    object.__setattr__(found, "_is_of_cells", True)  # of a frozen dataclass
+    return found
 
 
 def _kind_of(entries: Any) -> str | None:

@@ -12,7 +12,7 @@ from klnmf.estimators.arguments import explains_misplaced
 from klnmf.estimators.kl_nmf import KLNMF
 from klnmf.named_features import MIN_OVERLAP, match_features, transform_common
 from klnmf.readers.table import unique_features
-from klnmf.tl.counts import check_is_anndata, check_raw_counts, read_counts
+from klnmf.tl.counts import as_of_cells, check_is_anndata, check_raw_counts, read_counts
 from klnmf.tl.fields import (
     KEY,
     check_can_be_changed,
@@ -90,7 +90,7 @@ def project(
     check_can_be_changed(adata, copy, key_added)
     if key_added in adata.varm:
         raise ValueError(
-            f"adata already has components in adata.varm[{key_added!r}]. Pass another key_added."
+            f"adata already has programs in adata.varm[{key_added!r}]. Pass another key_added."
         )
     model = _model_of(reference, reference_key)
     known = None if isinstance(reference, KLNMF) else entries_of(reference, reference_key)
@@ -102,7 +102,8 @@ def project(
             else "The reference model was fitted with fixed_W. Use its transform with fixed_W."
         )
     names = unique_features(adata.var_names.to_numpy(dtype=object), "adata.var_names")
-    overlap = match_features(model.feature_names_in_, names, min_overlap=min_overlap)
+    with as_of_cells():
+        overlap = match_features(model.feature_names_in_, names, min_overlap=min_overlap)
     X = read_counts(adata, layer, overlap.data_positions)
     check_raw_counts(X, adata, layer)
     given = {}
@@ -112,7 +113,8 @@ def project(
         rates = np.asarray(model.W_sums_ @ model.components_)
         found = rates[overlap.model_positions].sum() / rates.sum()
         given["fixed_W"] = batch_columns(X, batch_of_cell, len(batches)) / found
-    W = transform_common(model, X, overlap, **given)
+    with as_of_cells():
+        W = transform_common(model, X, overlap, **given)
 
     target = adata.copy() if copy else adata
     r = model.n_components_ - model.n_fixed_W_
