@@ -140,7 +140,7 @@ def test_genes_whose_names_occur_more_than_once(caplog: pytest.LogCaptureFixture
     assert adata.var_names.tolist() == genes
 
 
-@pytest.mark.filterwarnings("ignore:The components")  # of which so few genes know nothing
+@pytest.mark.filterwarnings("ignore:The programs")  # of which so few genes know nothing
 def test_few_common_genes_are_refused(reference: ad.AnnData) -> None:
     new = cells(NEW, [*GENES[:3], *(f"ENSG{j}" for j in range(37))])
     message = r"Only 3 of 40 genes .*7.5 %.* such as 'gene 3', .* data 'ENSG0', .*min_overlap=0"

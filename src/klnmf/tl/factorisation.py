@@ -96,9 +96,9 @@ def nmf(
         None, or with ``copy=True`` the changed copy. With the default ``key_added`` it has
 
         - ``.obsm["X_nmf"]``: W, cells × programs, in counts;
-        - ``.obsm["X_nmf_shares"]``: the proportions of the programs in each cell. Use these to
-          compare cells, for example as ``use_rep`` of scanpy's neighbours: W also holds the depth
-          of the cells;
+        - ``.obsm["X_nmf_shares"]``: the proportions of the programs in each cell. Use these, or
+          their square roots, to compare cells, for example as ``use_rep`` of scanpy's neighbours
+          (Leiden then needs a resolution of 0.1 to 0.3): W also holds the depth of the cells;
         - ``.obs["nmf"]``: the program with the largest share, a categorical;
         - ``.varm["nmf"]``: H, genes × programs, with zeros for the genes outside the mask;
         - ``.varm["nmf_batches"]``: the profiles of the batches, if there is a ``batch_key``;
