@@ -411,7 +411,7 @@ def test_the_words_are_cells_genes_and_programs() -> None:
         nmf(adata)
     tl.select_rank(adata, [2, 3], n_splits=2, n_jobs=1)
     shown = str(tl.result(adata, "nmf_rank"))
-    assert "Every entry was predicted from other cells (2 folds) and from other genes." in shown
+    assert "from other cells (2 folds) and from other genes." in " ".join(shown.split())
     tl.differential(adata)
     table = tl.result(adata, "nmf_differential")
     assert "program  genes  leading genes" in str(table)
