@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +12,7 @@ import scipy.sparse as sp
 
 from klnmf import KLNMF
 from klnmf.constraints.checks import check_constraints
-from klnmf.model_selection import consensus
+from klnmf.model_selection import Consensus, consensus
 from klnmf.model_selection.consensus_null import null_counts
 from klnmf.objective import kl_divergence
 from klnmf.topics import match_components
@@ -48,10 +50,35 @@ def test_starts_agree_on_noise_and_the_null_says_so() -> None:
     assert "and variance y + " in str(found)
 
 
+def test_an_empty_null_is_said_to_be_empty(tmp_path: Path) -> None:
+    found = consensus(PLANTED, 4, n_runs=6, density_threshold=0.05, random_state=0)
+    assert found.null is not None
+    assert found.null.is_empty
+    assert found.null.n_left_out > 20
+    table = found.table()
+    for name in ("run_share", "silhouette", "stability"):
+        assert np.isnan(table[f"null_{name}"]).all()
+        assert not np.isnan(table[name]).any()
+    shown = str(found)
+    assert "(null)" not in shown
+    assert "above all of the null" not in shown
+    assert "The null is empty: 6 runs on one draw of counts of mean y" in shown
+    assert "With density_threshold=0.05, fewer than 4 of their 24 components are close" in shown
+    found.save(tmp_path / "found")
+    assert str(Consensus.load(tmp_path / "found")) == shown
+    # Version 0.2.0 wrote zeros.
+    zeros = dict.fromkeys(("run_share", "silhouette", "stability"), np.zeros(4))
+    replace(found, null=replace(found.null, **zeros)).save(tmp_path / "older")
+    assert str(Consensus.load(tmp_path / "older")) == shown
+
+
 def test_planted_components_agree_better_than_the_null() -> None:
     found = consensus(PLANTED, 4, n_runs=10, n_null_runs=6, random_state=0)
     assert found.null is not None
     assert found.null.n_runs == 6
+    assert f"no structure; {found.null.n_left_out} of their 24 components were left out" in str(
+        found
+    )
     assert found.null.dispersion == pytest.approx(1 / 3, abs=0.08)
     assert found.silhouette.min() > 0.99 > 0.95 > found.null.silhouette.max()
     assert (np.diff(found.null.silhouette) <= 0).all()

@@ -31,10 +31,10 @@ class Groups(NamedTuple):
     n_kept: int
 
     def figures(self, spectra: Array, components: Array, n_runs: int) -> Figures:
-        """How well the runs agree on the components; all 0 if they do not agree at all."""
+        """How well the runs agree on the components; NaN if they do not agree at all."""
         n_groups = len(components)
         if self.medians is None:
-            return Figures(*np.zeros((3, n_groups)))
+            return Figures(*np.full((3, n_groups), np.nan))
         lengths = np.linalg.norm(components, axis=1, keepdims=True)
         unit = components / np.maximum(lengths, 1e-300)
         members = [np.flatnonzero(self.labels == k) for k in range(n_groups)]

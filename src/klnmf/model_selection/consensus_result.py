@@ -23,6 +23,7 @@ from klnmf.saved.arrays import (
 from klnmf.saved.container import Container, SavedFileError, read_container, write_container
 from klnmf.saved.fields import Fields, number_to_json
 from klnmf.support.array_types import FloatArray
+from klnmf.support.option_names import option
 from klnmf.support.result_tables import Column, ResultTable, ShownAsTable
 from klnmf.topics import top_features
 
@@ -50,11 +51,13 @@ class NullAgreement:
     Attributes
     ----------
     run_share, silhouette, stability : ndarray of shape (n_components,)
-        As in `Consensus`, each from the highest to the lowest. All are 0 if the runs do not agree.
+        As in `Consensus`, each from the highest to the lowest. NaN if the null is empty.
     n_runs : int
         Number of runs.
     dispersion : float
         α of all features together: a count with mean y has the variance y + α y².
+    n_left_out : int or None
+        Number of components of these runs that were left out; None if a file does not say.
     """
 
     run_share: FloatArray
@@ -62,6 +65,12 @@ class NullAgreement:
     stability: FloatArray
     n_runs: int
     dispersion: float
+    n_left_out: int | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether too few components of these runs are close to each other to make groups."""
+        return bool(np.isnan(self.run_share).all())
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -137,7 +146,7 @@ class Consensus(ShownAsTable):
         dict of ndarray
             component, run_share, silhouette, stability, share (of all counts); and null_run_share,
             null_silhouette and null_stability, what the null has at the same place if components
-            are sorted by that figure (NaN without a null).
+            are sorted by that figure (NaN without a null, or if it is empty).
         """
         masses = self.W.sum(axis=0)
         columns: dict[str, npt.NDArray[Any]] = {"component": np.arange(len(self.components))}
@@ -224,6 +233,8 @@ class Consensus(ShownAsTable):
                 "n_runs": self.null.n_runs,
                 "dispersion": number_to_json(self.null.dispersion),
             }
+            if self.null.n_left_out is not None:
+                content["null"]["n_left_out"] = self.null.n_left_out
             arrays |= {f"null_{name}": getattr(self.null, name) for name in _FIGURES}
         write_container(Path(path), Container("consensus", content, arrays))
 
@@ -288,7 +299,7 @@ class Consensus(ShownAsTable):
         for name in _FIGURES:
             form = ".0%" if name == "run_share" else ".3f"
             columns.append(Column(titles.get(name, name), [format(x, form) for x in table[name]]))
-            if self.null is not None:
+            if self.null is not None and not self.null.is_empty:
                 columns.append(Column("(null)", [f"({x:{form}})" for x in table[f"null_{name}"]]))
         columns.append(Column("share", [f"{share:.1%}" for share in table["share"]]))
         if self.feature_names is not None:
@@ -310,13 +321,26 @@ class Consensus(ShownAsTable):
         kind = "Poisson counts"
         if self.null.dispersion > 0.0:
             kind = f"counts of mean y and variance y + {self.null.dispersion:.2g} y²"
-        r = len(self.components)
+        r, n_runs = len(self.components), self.null.n_runs
+        drawn = f"{n_runs} runs on one draw of {kind}, with the same margins and no structure"
+        if self.null.is_empty:
+            threshold = option("density_threshold", self.density_threshold)
+            text = (
+                f"The null is empty: {drawn}, do not agree. With {threshold}, fewer than {r} of "
+                f"their {n_runs * r} components are close to their neighbours, so there are no "
+                "groups and no figures to compare with. Starts do not agree on noise here; a "
+                "larger threshold shows how far they would."
+            )
+            return [*lines, text]
+        n_left_out, left_out = self.null.n_left_out, ""
+        if n_left_out is not None:
+            left_out = f"; {n_left_out} of their {n_runs * r} components were left out"
         above = int(np.sum(self.silhouette > self._of_null("silhouette")))
         above_all = int(np.sum(self.silhouette > self.null.silhouette[0]))
         return [
             *lines,
-            f"(null): {self.null.n_runs} runs on one draw of {kind}, with the same margins and no "
-            "structure. Each column is sorted: the highest stands beside the highest.",
+            f"(null): {drawn}{left_out}. Each column is sorted: the highest stands beside the "
+            "highest.",
             f"Silhouettes above the one beside them: {above} of {r}; above all of the null: "
             f"{above_all}."
             if r > 1
@@ -359,6 +383,11 @@ def _null(content: Fields, arrays: dict[str, npt.NDArray[Any]]) -> NullAgreement
         return None
     about, r = content.fields("null"), len(arrays["components"])
     figures = {name: shaped_array(arrays, f"null_{name}", (r,), FLOATS) for name in _FIGURES}
+    if not figures["run_share"].any():  # an empty null of version 0.2.0
+        figures = dict.fromkeys(_FIGURES, np.full(r, np.nan))
     return NullAgreement(
-        **figures, n_runs=about.whole("n_runs"), dispersion=about.number("dispersion")
+        **figures,
+        n_runs=about.whole("n_runs"),
+        dispersion=about.number("dispersion"),
+        n_left_out=about.whole("n_left_out") if "n_left_out" in about else None,
     )

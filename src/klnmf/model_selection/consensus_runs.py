@@ -24,7 +24,7 @@ from klnmf.data.validation import (
 from klnmf.estimators.arguments import check_arguments, explains_misplaced
 from klnmf.estimators.counts_input import warn_of_data
 from klnmf.model_selection.checkpoints import Fit, Runs, RunsFile
-from klnmf.model_selection.consensus_groups import Figures, grouped
+from klnmf.model_selection.consensus_groups import grouped
 from klnmf.model_selection.consensus_null import null_counts
 from klnmf.model_selection.consensus_result import Consensus, NullAgreement
 from klnmf.model_selection.growth import column_sums, descended
@@ -238,8 +238,14 @@ def consensus(
         of_null = spectra(runs.null_fits, n_null)
         groups = grouped(of_null, n_null, threshold, seed)
         medians = np.zeros((n_components, 1)) if groups.medians is None else groups.medians
-        agreement = groups.figures(of_null, medians, n_null)
-        return replace(found, null=_sorted(agreement, n_null, null.dispersion))
+        figures = groups.figures(of_null, medians, n_null)
+        agreement = NullAgreement(
+            **{name: np.sort(figure)[::-1].copy() for name, figure in figures._asdict().items()},
+            n_runs=n_null,
+            dispersion=null.dispersion,
+            n_left_out=len(of_null) - groups.n_kept,
+        )
+        return replace(found, null=agreement)
 
 
 def _checked_data(
@@ -387,8 +393,3 @@ def _refitted(
 def _solved_W(problem: Problem, H: Array) -> Array:  # noqa: N802
     factors = [None, problem.backend.upload(H)]
     return problem.backend.download(solved_rows(problem, 0, factors, ROW_SOLVE))
-
-
-def _sorted(figures: Figures, n_runs: int, dispersion: float) -> NullAgreement:
-    run_share, silhouette, stability = (np.sort(figure)[::-1].copy() for figure in figures)
-    return NullAgreement(run_share, silhouette, stability, n_runs, dispersion)
