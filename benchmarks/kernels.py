@@ -34,7 +34,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from benchmarks.common import add_data_argument, load_matrix, start_pair
 from klnmf import KLNMF, RunOptions
-from klnmf.backends.base import GuardedRule, MultiplicativeRule, Rule
+from klnmf.backends.base import Fixed, GuardedRule, MultiplicativeRule, Rule
 from klnmf.backends.cpu import CpuBackend
 from klnmf.data.sparse_data import InMemoryData
 from klnmf.objective import Penalties
@@ -257,14 +257,15 @@ def run_counted(dtype: Any) -> None:
         case = counted_case(length, dtype)
         backend = case.problem.backend
         for name in COUNTED_RULES:
-            fixed = (case.A, backend.column_sums(case.A), 0.0, rules_of(COUNTED_RANK)[name])
-            backend.update_rows(0, case.x.copy(), *fixed)  # loads what it needs
-            prepared.append((backend, case.x.copy(), fixed))
+            fixed = Fixed(0, (case.A,), slopes=backend.column_sums(case.A))
+            asked = (fixed, rules_of(COUNTED_RANK)[name])
+            backend.update_rows(case.x.copy(), *asked)  # loads what it needs
+            prepared.append((backend, case.x.copy(), asked))
     mark(0)
     mark(0)
-    for backend, x, fixed in prepared:
+    for backend, x, asked in prepared:
         mark(0)
-        backend.update_rows(0, x, *fixed)
+        backend.update_rows(x, *asked)
         mark(0)
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from klnmf.backends.base import (
     DenseRule,
+    Fixed,
     GuardedRule,
     MultiplicativeRule,
     PaperRule,
@@ -94,7 +95,7 @@ def half_step(
     x, A = backend.upload(factors[mode]), backend.upload(factors[1 - mode])
     c = backend.column_sums(A) + penalties.l1[mode]
     rule = make_rule(x, A, mode)
-    totals = backend.update_rows(mode, x, A, c, penalties.l2[mode], rule)
+    totals = backend.update_rows(x, Fixed(mode, (A,), l2=penalties.l2[mode], slopes=c), rule)
     return x, totals, rule
 
 

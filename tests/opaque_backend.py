@@ -7,7 +7,7 @@ from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 
-from klnmf.backends.base import Backend, DenseRule, RowTotals, Rule
+from klnmf.backends.base import Backend, DenseRule, Fixed, RowTotals, Rule
 from klnmf.backends.cpu import CpuBackend
 from klnmf.data.sparse_data import CountData
 
@@ -38,6 +38,11 @@ def seen(factor: OpaqueFactor) -> Array:
     """The array in a factor; nothing but a factor is let through."""
     assert type(factor) is OpaqueFactor, f"{type(factor)} is not a factor of this back-end"
     return factor._hidden
+
+
+def seen_in(fixed: Fixed) -> Fixed:
+    """The same with the arrays in its factors."""
+    return fixed._replace(factors=tuple(map(seen, fixed.factors)))
 
 
 class OpaqueBackend(Backend):
@@ -93,14 +98,10 @@ class OpaqueBackend(Backend):
 
     # ---- row problems ----------------------------------------------------------------------------
 
-    def update_rows(
-        self, mode: int, x: OpaqueFactor, A: OpaqueFactor, c: Any, l2: float, rule: Rule
-    ) -> RowTotals:
+    def update_rows(self, x: OpaqueFactor, fixed: Fixed, rule: Rule) -> RowTotals:
         if isinstance(rule, DenseRule):
             rule = replace(rule, product=seen(rule.product))
-        return self._cpu.update_rows(mode, seen(x), seen(A), c, l2, rule)
+        return self._cpu.update_rows(seen(x), seen_in(fixed), rule)
 
-    def evaluate(
-        self, mode: int, x: OpaqueFactor, A: OpaqueFactor, c: Any, l2: float, *want: bool
-    ) -> RowTotals:
-        return self._cpu.evaluate(mode, seen(x), seen(A), c, l2, *want)
+    def evaluate(self, x: OpaqueFactor, fixed: Fixed, *want: bool) -> RowTotals:
+        return self._cpu.evaluate(seen(x), seen_in(fixed), *want)

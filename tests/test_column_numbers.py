@@ -10,6 +10,7 @@ import pytest
 import scipy.sparse as sp
 
 from klnmf import KLNMF, open_matrix
+from klnmf.backends.base import Fixed
 from klnmf.backends.cpu import CpuBackend
 from klnmf.backends.reference import ReferenceBackend
 from klnmf.data import sparse_data
@@ -53,7 +54,10 @@ def test_wide_indices_are_narrowed(mode: int, backend: Any) -> None:
         assert view.indptr.dtype == np.int64
     np.testing.assert_array_equal(widened.view(mode).indices, narrow.view(mode).indices)
     x, A = (case.W, case.H) if mode == 0 else (case.H, case.W)
-    judged = [backend(data).evaluate(mode, x, A, A.sum(axis=0), 0.1) for data in (narrow, widened)]
+    judged = [
+        backend(data).evaluate(x, Fixed(mode, (A,), l2=0.1, slopes=A.sum(axis=0)))
+        for data in (narrow, widened)
+    ]
     assert judged[0] == judged[1]
 
 

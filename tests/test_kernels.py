@@ -18,7 +18,7 @@ from kernel_checks import (
     half_step,
 )
 from klnmf import _core
-from klnmf.backends.base import GuardedRule, RowTotals
+from klnmf.backends.base import Fixed, GuardedRule, RowTotals
 from klnmf.backends.cpu import CpuBackend
 from klnmf.backends.reference import ReferenceBackend
 from klnmf.data.sparse_data import InMemoryData
@@ -123,7 +123,7 @@ def test_nonzeros_that_nothing_can_cover_cost_infinity(name: str, mode: int, dty
         assert totals.value == np.inf or "no value" in name
     for backend in (CpuBackend(InMemoryData(case.X)), ReferenceBackend(InMemoryData(case.X))):
         c = backend.column_sums(A)
-        judged = backend.evaluate(mode, (case.W, case.H)[mode], A, c, 0.0)
+        judged = backend.evaluate((case.W, case.H)[mode], Fixed(mode, (A,), slopes=c))
         assert judged == RowTotals(np.inf, np.inf, np.inf)
     assert kl_divergence(case.X, case.W, case.H.T) == np.inf
 
@@ -169,7 +169,7 @@ def test_a_row_does_not_depend_on_its_neighbours(rounds: int, dtype: type) -> No
         backend = CpuBackend(InMemoryData(sp.csr_array(X[rows].astype(dtype))), 1)
         result = backend.upload(x[rows])
         fixed = backend.upload(A)
-        backend.update_rows(0, result, fixed, backend.column_sums(fixed), 0.0, rule)
+        backend.update_rows(result, Fixed(0, (fixed,), slopes=backend.column_sums(fixed)), rule)
         return result
 
     everything = np.arange(len(lengths))
@@ -196,8 +196,8 @@ def test_no_row_gives_up_the_last_cover_of_a_nonzero(dtype: type) -> None:
         backend = CpuBackend(InMemoryData(sp.csr_array(X.astype(dtype))), 2)
         A, x = backend.upload(A), backend.upload(x)
         c, order = backend.column_sums(A), np.arange(5, dtype=np.int32)
-        totals = backend.update_rows(0, x, A, c, 1.0, GuardedRule(order))
-        judged = backend.evaluate(0, x, A, c, 1.0)
+        totals = backend.update_rows(x, Fixed(0, (A,), l2=1.0, slopes=c), GuardedRule(order))
+        judged = backend.evaluate(x, Fixed(0, (A,), l2=1.0, slopes=c))
         assert np.isfinite(judged.value), f"seed {seed}"
         assert totals.value == pytest.approx(judged.value, rel=1e-12)
 
@@ -299,8 +299,10 @@ def test_the_value_of_a_half_step_is_that_of_an_evaluation(
     x, A = (case.W, case.H)[mode], (case.H, case.W)[mode]
     c = backend.column_sums(A)
     for settings in ({"sweeps": 1}, {"rounds": 3}, {"tolerance": np.inf}):
-        totals = backend.update_rows(mode, x, A, c, l2, guarded(x, A, **settings))
-        judged = backend.evaluate(mode, x, A, c, l2)
+        totals = backend.update_rows(
+            x, Fixed(mode, (A,), l2=l2, slopes=c), guarded(x, A, **settings)
+        )
+        judged = backend.evaluate(x, Fixed(mode, (A,), l2=l2, slopes=c))
         scale = case.total + abs(judged.value)
         assert totals.value == pytest.approx(judged.value, abs=1e-13 * scale)
 
@@ -349,7 +351,9 @@ def test_threads_change_no_bit_of_sums_and_evaluations(dtype: type) -> None:
     assert same_bits(*(backend.column_squares(case.W) for backend in backends))
     case.W[::3] *= case.W[::3] > 0.5
     assert {backend.count_zeros(case.W) for backend in backends} == {int((case.W == 0).sum())}
-    judged = [backend.evaluate(0, case.W, case.H, c, 0.1) for backend in backends]
+    judged = [
+        backend.evaluate(case.W, Fixed(0, (case.H,), l2=0.1, slopes=c)) for backend in backends
+    ]
     assert same_bits(*(np.array([totals.value, totals.kkt, totals.gap]) for totals in judged))
     before = case.W[::-1].copy()
     assert same_bits(*(backend.extrapolated(case.W, before, 0.7, 0.01) for backend in backends))

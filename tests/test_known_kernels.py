@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from kernel_checks import SPARSE_RULES, assert_same_half_step, half_step
 from klnmf import _core
-from klnmf.backends.base import PaperRule, SolveRule
+from klnmf.backends.base import Fixed, PaperRule, SolveRule
 from klnmf.backends.cpu import CpuBackend, core_constraints
 from klnmf.backends.reference import ReferenceBackend
 from klnmf.constraints.penalties import NO_PENALTIES, Penalties
@@ -124,7 +124,7 @@ def test_rows_are_solved_to_the_same_end(kind: str, cold: bool) -> None:
     np.testing.assert_allclose(found / scale, expected / scale, atol=1e-7)
     c = CpuBackend(data).column_sums(case.H)
     for backend in (CpuBackend(data, 2), ReferenceBackend(data)):
-        assert backend.evaluate(0, found, case.H, c, 0.0).kkt <= 1e-9
+        assert backend.evaluate(found, Fixed(0, (case.H,), slopes=c)).kkt <= 1e-9
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -135,7 +135,7 @@ def test_values_and_residuals_agree(kind: str, l2: float) -> None:
     case, data = with_terms(case, 0, terms)
     c = case.H.sum(axis=0)
     found, expected = (
-        backend.evaluate(0, case.W, case.H, c, l2)
+        backend.evaluate(case.W, Fixed(0, (case.H,), l2=l2, slopes=c))
         for backend in (CpuBackend(data, 2), ReferenceBackend(data))
     )
     assert found.value == pytest.approx(expected.value, rel=1e-12)
@@ -177,7 +177,7 @@ def test_what_is_left_of_a_component_is_not_a_difference_of_large_numbers() -> N
     terms = RowConstraints(missing=Pattern.of(sp.csr_array([[True, False, True]])))
     data = InMemoryData(X, (terms, None))
     x, c = np.array([[1e8, 0.5]]), H.sum(axis=0)
-    found = CpuBackend(data).evaluate(0, x, H, c, 0.0).value
+    found = CpuBackend(data).evaluate(x, Fixed(0, (H,), slopes=c)).value
     assert found == pytest.approx(0.3 + 0.5 - 2 * np.log(0.3 + 0.5), rel=1e-12)
 
 
@@ -190,7 +190,7 @@ def test_an_empty_row_keeps_what_is_held_and_counts_it() -> None:
         x, totals, _ = half_step(backend, case, 0, RULES["guarded"])
         assert x[0].tolist() == [0.0, 0.5]
         c = case.H.sum(axis=0)
-        alone = backend.evaluate(0, x, case.H, c, 0.0).value
+        alone = backend.evaluate(x, Fixed(0, (case.H,), slopes=c)).value
         assert totals.value == pytest.approx(alone, rel=1e-12)
         y = x[1] @ case.H.T
         assert alone == pytest.approx(3.0 + x[1] @ c - np.log(y[0]) - 2 * np.log(y[1]), rel=1e-12)

@@ -18,7 +18,7 @@ from kernel_checks import (
     half_step,
 )
 from klnmf import _core
-from klnmf.backends.base import GuardedRule
+from klnmf.backends.base import Fixed, GuardedRule
 from klnmf.backends.cpu import CpuBackend
 from klnmf.data.sparse_data import InMemoryData
 from klnmf.objective import Penalties
@@ -63,12 +63,16 @@ def test_a_step_of_a_long_row_takes_half_of_what_is_left(dtype: type, penalties:
     c, l2 = backend.column_sums(case.H) + penalties.l1[0], penalties.l2[0]
     order = np.arange(12, dtype=np.int32)
     least = x.copy()
-    backend.update_rows(0, least, case.H, c, l2, GuardedRule(order, rounds=60, sweeps=2))
-    least_value = backend.evaluate(0, least, case.H, c, l2).value
-    excess = backend.evaluate(0, x, case.H, c, l2).value - least_value
+    backend.update_rows(
+        least, Fixed(0, (case.H,), l2=l2, slopes=c), GuardedRule(order, rounds=60, sweeps=2)
+    )
+    least_value = backend.evaluate(least, Fixed(0, (case.H,), l2=l2, slopes=c)).value
+    excess = backend.evaluate(x, Fixed(0, (case.H,), l2=l2, slopes=c)).value - least_value
     for _ in range(9):
-        totals = backend.update_rows(0, x, case.H, c, l2, GuardedRule(order))
-        assert totals.value == pytest.approx(backend.evaluate(0, x, case.H, c, l2).value, rel=1e-12)
+        totals = backend.update_rows(x, Fixed(0, (case.H,), l2=l2, slopes=c), GuardedRule(order))
+        assert totals.value == pytest.approx(
+            backend.evaluate(x, Fixed(0, (case.H,), l2=l2, slopes=c)).value, rel=1e-12
+        )
         assert totals.value - least_value <= 0.5 * excess + 1e-7 * case.total
         excess = totals.value - least_value
     assert excess <= 1e-6 * case.total
@@ -88,10 +92,10 @@ def test_a_long_row_far_from_its_minimum_does_not_rise(dtype: type) -> None:
         H[:, 0] = 1e-3
         backend = CpuBackend(InMemoryData(case.X), 1)
         c = backend.column_sums(H)
-        value = backend.evaluate(0, x, H, c, 0.0).value
+        value = backend.evaluate(x, Fixed(0, (H,), slopes=c)).value
         for _ in range(4):
             rule = GuardedRule(np.arange(7, dtype=np.int32))
-            moved = backend.update_rows(0, x, H, c, 0.0, rule).value
+            moved = backend.update_rows(x, Fixed(0, (H,), slopes=c), rule).value
             assert moved <= value + 1e-12 * case.total
             value = moved
 

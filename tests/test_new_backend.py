@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from commands import outcome
 from klnmf import KLNMF, MiniBatchKLNMF, backends
 from klnmf.backends import Backend, backend_named, make_backend
-from klnmf.backends.base import MultiplicativeRule, RowTotals, Rule, SolveRule
+from klnmf.backends.base import Fixed, MultiplicativeRule, RowTotals, Rule, SolveRule
 from klnmf.backends.numpy_factors import NumpyFactors
 from klnmf.data.sparse_data import CountData, InMemoryData
 from klnmf.model_selection import select_rank
@@ -35,19 +35,18 @@ class DenseBackend(NumpyFactors):
     def available(cls) -> str | None:
         return cls.missing_part
 
-    def update_rows(self, mode: int, x: Any, A: Any, c: Any, l2: float, rule: Rule) -> RowTotals:
-        X, c = self.data.view(mode).whole().as_csr().toarray(), self.slopes(A, c)
+    def update_rows(self, x: Any, fixed: Fixed, rule: Rule) -> RowTotals:
+        X, (A, c) = self.data.view(fixed.mode).whole().as_csr().toarray(), self.linear_part(fixed)
         if isinstance(rule, SolveRule) and rule.cold:
             x[:] = (X.sum(axis=1) / c.sum())[:, None]
-        before = self.evaluate(mode, x, A, c, l2)
+        before = self.evaluate(x, fixed)
         for _ in range(500 if isinstance(rule, SolveRule) else 1):
             x *= (X / (x @ A.T)) @ A / c
         return RowTotals(float("nan"), before.kkt, before.gap)
 
-    def evaluate(
-        self, mode: int, x: Any, A: Any, c: Any, l2: float, want_residual: bool = True
-    ) -> RowTotals:
-        X, c, y = self.data.view(mode).whole().as_csr().toarray(), self.slopes(A, c), x @ A.T
+    def evaluate(self, x: Any, fixed: Fixed, want_residual: bool = True) -> RowTotals:
+        X, (A, c) = self.data.view(fixed.mode).whole().as_csr().toarray(), self.linear_part(fixed)
+        y = x @ A.T
         S, totals = (X / y) @ A, X.sum(axis=1, keepdims=True)
         residuals = np.abs(np.minimum(x * c / totals, 1 - S / c))
         gaps = x @ c + totals[:, 0] * (np.log((S / c).max(axis=1)) - 1)

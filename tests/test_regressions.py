@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse as sp
 
 from klnmf import KLNMF
-from klnmf.backends.base import GuardedRule, MultiplicativeRule
+from klnmf.backends.base import Fixed, GuardedRule, MultiplicativeRule
 from klnmf.backends.cpu import CpuBackend
 from klnmf.backends.reference import ReferenceBackend
 from klnmf.data.sparse_data import InMemoryData
@@ -39,7 +39,7 @@ def test_sums_over_a_million_equal_nonzeros_keep_their_digits(rule: Any) -> None
     data = InMemoryData(sp.csr_array(np.full((1, n), 10, np.float32)))
     backend = CpuBackend(data, 1)
     x, A = np.full((1, 1), 10, np.float32), np.ones((n, 1), np.float32)
-    totals = backend.update_rows(0, x, A, backend.column_sums(A), 0.0, rule)
+    totals = backend.update_rows(x, Fixed(0, (A,), slopes=backend.column_sums(A)), rule)
     assert x[0, 0] == pytest.approx(10, rel=1e-5)
     assert totals.kkt < 1e-5
 
@@ -139,7 +139,7 @@ def test_an_unknown_rule_is_refused(backend: Any) -> None:
     data = InMemoryData(check_counts(COUNTS))
     x, A = np.ones((60, 2), np.float32), np.ones((40, 2), np.float32)
     with pytest.raises(TypeError, match="has no rule str"):
-        backend(data).update_rows(0, x, A, np.ones(2), 0.0, "newton")
+        backend(data).update_rows(x, Fixed(0, (A,), slopes=np.ones(2)), "newton")
 
 
 def test_explicit_zeros_do_not_count_in_the_specification() -> None:

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klnmf.backends.base import SolveRule
+from klnmf.backends.base import Fixed, SolveRule
 from klnmf.backends.cpu import CpuBackend
 from klnmf.backends.reference import ReferenceBackend
 from klnmf.constraints.penalties import NO_PENALTIES
@@ -27,14 +27,14 @@ def solve(backend: Any, case: Case, mode: int, penalties: Any = NO_PENALTIES, **
     x, A = factors[mode], factors[1 - mode]
     c = backend.column_sums(A) + penalties.l1[mode]
     how = {"tolerance": TOLERANCE[case.X.dtype.type], **how}
-    backend.update_rows(mode, x, A, c, penalties.l2[mode], SolveRule(**how))
+    backend.update_rows(x, Fixed(mode, (A,), l2=penalties.l2[mode], slopes=c), SolveRule(**how))
     return x
 
 
 def judge(backend: Any, case: Case, mode: int, x: Array, penalties: Any = NO_PENALTIES) -> Any:
     A = (case.H, case.W)[mode]
     c = backend.column_sums(A) + penalties.l1[mode]
-    return backend.evaluate(mode, x, A, c, penalties.l2[mode])
+    return backend.evaluate(x, Fixed(mode, (A,), l2=penalties.l2[mode], slopes=c))
 
 
 @pytest.mark.parametrize("how", [{}, COLD], ids=["warm", "cold"])

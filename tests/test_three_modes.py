@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from klnmf.backends.base import Fixed
 from klnmf.backends.cpu import CpuBackend
 from klnmf.data.sparse_data import CountData, InMemoryView, view_of
 from klnmf.objective import Penalties
@@ -40,10 +41,10 @@ class NoPenalties(Penalties):
 class TensorProblem(Problem):
     """The row problem of a mode: its unfolding, and the products of the other factors' rows."""
 
-    def fixed(self, mode: int, factors: list[Any]) -> tuple[Any, Any]:
-        first, second = (factor for other, factor in enumerate(factors) if other != mode)
+    def fixed(self, mode: int, factors: list[Any]) -> Fixed:
+        first, second = super().fixed(mode, factors).factors
         A = np.einsum("ik,jk->ijk", first, second).reshape(-1, RANK)
-        return A, first.sum(axis=0) * second.sum(axis=0)
+        return Fixed(mode, (A,), slopes=first.sum(axis=0) * second.sum(axis=0))
 
 
 class TensorData(CountData):

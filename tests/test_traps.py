@@ -11,7 +11,7 @@ import pytest
 import scipy.sparse as sp
 
 from klnmf import KLNMF, objective
-from klnmf.backends.base import GuardedRule
+from klnmf.backends.base import Fixed, GuardedRule
 from klnmf.backends.cpu import CpuBackend
 from klnmf.data.sparse_data import InMemoryData
 from klnmf.simulate import simulate_counts
@@ -338,9 +338,9 @@ def test_offsets_into_the_fixed_factor_beyond_two_billion_entries() -> None:
     x = np.full((1, RANK), 0.5, dtype=np.float32)
     c = np.full(RANK, 3.0)
     expected = 3.0 * 0.5 * RANK - 3.0 * np.log(0.5 * RANK) - 8.0 * np.log(RANK)
-    assert backend.evaluate(0, x, A, c, 0.0).value == pytest.approx(expected, rel=1e-6)
+    assert backend.evaluate(x, Fixed(0, (A,), slopes=c)).value == pytest.approx(expected, rel=1e-6)
     rule = GuardedRule(order=np.arange(RANK, dtype=np.int32), rounds=50)
-    backend.update_rows(0, x, A, c, 0.0, rule)
+    backend.update_rows(x, Fixed(0, (A,), slopes=c), rule)
     # Both products are multiples of Σx: the minimiser has 3 Σx = 11.
     assert x.sum() == pytest.approx(11 / 3, rel=1e-5)
 
@@ -356,7 +356,7 @@ def test_offsets_into_the_solved_factor_beyond_two_billion_entries() -> None:
     backend = CpuBackend(InMemoryData(sp.csr_array(parts, shape=(BEYOND, 2))), n_threads=2)
     A = np.array([[0.0] * RANK, [1.0] * RANK], dtype=np.float32)
     expected = 2.0 * 0.5 * RANK - 3.0 * np.log(0.5 * RANK)
-    found = backend.evaluate(0, x, A, np.full(RANK, 2.0), 0.0)
+    found = backend.evaluate(x, Fixed(0, (A,), slopes=np.full(RANK, 2.0)))
     assert found.value == pytest.approx(expected, rel=1e-6)
     np.testing.assert_array_equal(backend.column_sums(x), np.full(RANK, 0.5))
     np.testing.assert_array_equal(backend.column_squares(x), np.full(RANK, 0.25))

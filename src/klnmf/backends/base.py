@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from klnmf.data.sparse_data import CountData
 from klnmf.support.array_types import Array
@@ -112,6 +112,20 @@ class RowTotals:
     gap: float  # sum; NaN if the rule does not give it
 
 
+class Fixed(NamedTuple):
+    """What the row problems of a mode see of everything that a half-step does not change.
+
+    A is the factor of the other mode, or the products of the rows of several; c are the slopes of
+    the linear term. The ``row_constraints`` of the data's view say what differs between rows.
+    """
+
+    mode: int
+    factors: tuple[Any, ...]  # of the other modes, in the order of the modes
+    l1: float = 0.0
+    l2: float | None = 0.0  # None: no penalties, not even those that the data's view has by row
+    slopes: Array | None = None  # c, where it is not the product of the column sums of A plus l1
+
+
 class ClusterLostError(RuntimeError):
     """The Dask cluster, or too much of it, is lost."""
 
@@ -218,24 +232,15 @@ class Backend(ABC):
     # ---- row problems ----------------------------------------------------------------------------
 
     @abstractmethod
-    def update_rows(
-        self, mode: int, x: Any, A: Any, c: Array | float, l2: float, rule: Rule
-    ) -> RowTotals:
+    def update_rows(self, x: Any, fixed: Fixed, rule: Rule) -> RowTotals:
         """Apply a rule to every row of ``x``, in place.
 
         Parameters
         ----------
-        mode : int
-            0 for the rows of X and W, 1 for the columns of X and H.
         x : factor
-            Of this mode.
-        A : factor
-            Of the other mode.
-        c : ndarray or float
-            Slopes of the linear term; a number is the L1 weight, to be added to the column sums of
-            A. The ``row_constraints`` of the data's view say what differs between rows.
-        l2 : float
-            Weight of the L2 penalty.
+            Of the mode.
+        fixed : Fixed
+            The mode, the factors of the others, and the penalties.
         rule : Rule
             One of ``rules``.
 
@@ -247,16 +252,5 @@ class Backend(ABC):
         """
 
     @abstractmethod
-    def evaluate(
-        self,
-        mode: int,
-        x: Any,
-        A: Any,
-        c: Array | float,
-        l2: float | None,
-        want_residual: bool = True,
-    ) -> RowTotals:
-        """Value and, if wanted, residual and gap at ``x``, with every sum in float64.
-
-        With ``l2=None`` there are no penalties, not even those that the data's view has by row.
-        """
+    def evaluate(self, x: Any, fixed: Fixed, want_residual: bool = True) -> RowTotals:
+        """Value and, if wanted, residual and gap at ``x``, with every sum in float64."""

@@ -15,6 +15,7 @@ from sklearn.utils._openmp_helpers import (
 from klnmf import _core
 from klnmf.backends.base import (
     DenseRule,
+    Fixed,
     GuardedRule,
     MultiplicativeRule,
     PaperRule,
@@ -211,18 +212,16 @@ class CpuBackend(NumpyFactors):
         _core.extrapolate(newest, previous, weight, keep, self.n_threads, target)
         return target
 
-    def update_rows(
-        self, mode: int, x: Array, A: Array, c: Array | float, l2: float, rule: Rule
-    ) -> RowTotals:
+    def update_rows(self, x: Array, fixed: Fixed, rule: Rule) -> RowTotals:
         """See :class:`~klnmf.backends.base.Backend`."""
-        view, c = self.data.view(mode), self.slopes(A, c)
+        view, (A, c) = self.data.view(fixed.mode), self.linear_part(fixed)
         results = RowResults.empty(view.n_rows)
         if isinstance(rule, DenseRule):
-            self._dense(mode, x, A, c, l2, rule, results.kkt)
+            self._dense(fixed.mode, x, A, c, fixed.l2 or 0.0, rule, results.kkt)
         else:
             for piece in view.pieces():
                 settings = (rule, self.n_threads, results.of(piece.rows))
-                update_piece(piece, x[piece.rows], A, c, l2, *settings)
+                update_piece(piece, x[piece.rows], A, c, fixed.l2 or 0.0, *settings)
         value = _core.blocked_sum(results.values) if rule.gives_value else math.nan
         gap = _core.blocked_sum(results.gaps) if rule.gives_gap else math.nan
         return RowTotals(value, results.worst, gap)
@@ -236,20 +235,12 @@ class CpuBackend(NumpyFactors):
         newton = (rule.relative_change, rule.floor, rule.max_newton)
         _core.dense_rows(*problem, *newton, mode == 1, self.n_threads, x, rule.product, kkt)
 
-    def evaluate(
-        self,
-        mode: int,
-        x: Array,
-        A: Array,
-        c: Array | float,
-        l2: float | None,
-        want_residual: bool = True,
-    ) -> RowTotals:
+    def evaluate(self, x: Array, fixed: Fixed, want_residual: bool = True) -> RowTotals:
         """See :class:`~klnmf.backends.base.Backend`."""
-        view, c = self.data.view(mode), self.slopes(A, c)
+        view, (A, c) = self.data.view(fixed.mode), self.linear_part(fixed)
         results = RowResults.empty(view.n_rows)
         for piece in view.pieces():
             settings = (want_residual, self.n_threads, results.of(piece.rows))
-            evaluate_piece(piece, x[piece.rows], A, c, l2, *settings)
+            evaluate_piece(piece, x[piece.rows], A, c, fixed.l2, *settings)
         value, gap = _core.blocked_sum(results.values), _core.blocked_sum(results.gaps)
         return RowTotals(value, results.worst, gap)

@@ -4,7 +4,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from klnmf.backends.base import Backend
+from klnmf.backends.base import Backend, Fixed
 from klnmf.data.row_constraints import RowConstraints
 from klnmf.data.sparse_data import CountData
 from klnmf.data.sums import ROWS_PER_SUM, blocked_sum
@@ -85,6 +85,7 @@ class NumpyFactors(Backend):
         """See :class:`~klnmf.backends.base.Backend`."""
         return int(np.count_nonzero(factor == 0))  # booleans: numbers are counted one by one
 
-    def slopes(self, A: Array, c: Array | float) -> Array:
-        """Return the slopes that ``update_rows`` and ``evaluate`` are given, as an array."""
-        return self.column_sums(A) + c if np.ndim(c) == 0 else np.asarray(c)
+    def linear_part(self, fixed: Fixed) -> tuple[Array, Array]:
+        """Return A and c of the row problems of a matrix."""
+        (A,) = fixed.factors
+        return A, self.column_sums(A) + fixed.l1 if fixed.slopes is None else fixed.slopes

@@ -12,6 +12,7 @@ import numpy as np
 from klnmf import _core
 from klnmf.backends.base import (
     DenseRule,
+    Fixed,
     GuardedRule,
     MultiplicativeRule,
     PaperRule,
@@ -165,11 +166,9 @@ class ReferenceBackend(NumpyFactors):
         self.data = data
         self.n_threads = 1
 
-    def update_rows(
-        self, mode: int, x: Array, A: Array, c: Array | float, l2: float, rule: Rule
-    ) -> RowTotals:
+    def update_rows(self, x: Array, fixed: Fixed, rule: Rule) -> RowTotals:
         """See :class:`~klnmf.backends.base.Backend`."""
-        c = self.slopes(A, c)
+        (A, c), mode, l2 = self.linear_part(fixed), fixed.mode, fixed.l2 or 0.0
         if isinstance(rule, DenseRule):
             return self._dense_rows(mode, x, A, c, l2, rule)
         if type(rule) not in self.rules:
@@ -230,24 +229,16 @@ class ReferenceBackend(NumpyFactors):
                         break
         return RowTotals(math.nan, worst, math.nan)
 
-    def evaluate(
-        self,
-        mode: int,
-        x: Array,
-        A: Array,
-        c: Array | float,
-        l2: float | None,
-        want_residual: bool = True,
-    ) -> RowTotals:
+    def evaluate(self, x: Array, fixed: Fixed, want_residual: bool = True) -> RowTotals:
         """See :class:`~klnmf.backends.base.Backend`."""
-        view, c = self.data.view(mode).whole(), self.slopes(A, c)
-        if l2 is None and view.row_constraints is not None:
+        view, (A, c) = self.data.view(fixed.mode).whole(), self.linear_part(fixed)
+        if fixed.l2 is None and view.row_constraints is not None:
             view = replace(view, row_constraints=view.row_constraints.without_penalties)
         held = (view.row_constraints or RowConstraints()).is_frozen(x.shape[1])
         x64, A64 = x.astype(np.float64), A.astype(np.float64)
         values, kkt, gaps = np.zeros((3, view.n_rows))
         for i in range(view.n_rows):
-            row = _row_problem(view, i, A64, c, l2 or 0.0, held)
+            row = _row_problem(view, i, A64, c, fixed.l2 or 0.0, held)
             values[i] = row.value(x64[i])
             if math.isinf(values[i]):
                 kkt[i] = gaps[i] = math.inf

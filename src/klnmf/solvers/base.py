@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from klnmf.backends import Backend
-from klnmf.backends.base import CONSTRAINED_RULES, RowTotals, Rule, SolveRule
+from klnmf.backends.base import CONSTRAINED_RULES, Fixed, RowTotals, Rule, SolveRule
 from klnmf.constraints.constraints import Constraints
 from klnmf.constraints.penalties import Penalties
 from klnmf.data.row_constraints import RowConstraints
@@ -108,20 +108,19 @@ class Problem:
         sums = self.backend.column_sums(factor)
         return self.penalties.of(mode, sums, np.zeros_like(sums))
 
-    def fixed(self, mode: int, factors: list[Any]) -> tuple[Any, Any]:
-        """Return A and c of a mode's row problems, from the factors of the other modes.
+    def fixed(self, mode: int, factors: list[Any]) -> Fixed:
+        """Return what a half-step of a mode does not change.
 
-        c is the L1 weight, to which the back-end adds the column sums of A. Rows with shares of the
-        penalties add L1 themselves.
+        Rows with shares of the penalties add L1 themselves.
         """
-        (A,) = (factor for other, factor in enumerate(factors) if other != mode)
+        others = tuple(factor for other, factor in enumerate(factors) if other != mode)
         has_shares = self._row_constraints(mode).penalty_shares is not None
-        return A, 0.0 if has_shares else self.penalties.l1[mode]
+        l1 = 0.0 if has_shares else self.penalties.l1[mode]
+        return Fixed(mode, others, l1, self.penalties.l2[mode])
 
     def update(self, mode: int, factors: list[Any], rule: Rule) -> HalfStep:
         """Apply a rule to the factor of ``mode``, in place; the others are fixed."""
-        A, c = self.fixed(mode, factors)
-        totals = self.backend.update_rows(mode, factors[mode], A, c, self.penalties.l2[mode], rule)
+        totals = self.backend.update_rows(factors[mode], self.fixed(mode, factors), rule)
         return HalfStep(self._objective(mode, factors, totals), Met(totals.kkt, totals.gap))
 
     def objective(self, factors: list[Any]) -> float:
@@ -199,14 +198,12 @@ class Problem:
         difference = objective - penalties
         if penalties <= PENALTIES_TO_SUBTRACT * abs(difference):
             return difference
-        A, _ = self.fixed(0, factors)
-        totals = self.backend.evaluate(0, factors[0], A, 0.0, None, want_residual=False)
+        fixed = self.fixed(0, factors)._replace(l1=0.0, l2=None)
+        totals = self.backend.evaluate(factors[0], fixed, want_residual=False)
         return totals.value + self.backend.data.divergence_constant
 
     def _evaluate(self, mode: int, factors: list[Any], want_residual: bool = True) -> RowTotals:
-        A, c = self.fixed(mode, factors)
-        l2 = self.penalties.l2[mode]
-        return self.backend.evaluate(mode, factors[mode], A, c, l2, want_residual)
+        return self.backend.evaluate(factors[mode], self.fixed(mode, factors), want_residual)
 
     def _objective(self, mode: int, factors: list[Any], totals: RowTotals) -> float:
         if math.isnan(totals.value):  # the rule does not give it

@@ -16,7 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from klnmf.backends import make_backend
-from klnmf.backends.base import GuardedRule
+from klnmf.backends.base import Fixed, GuardedRule
 from klnmf.constraints.penalties import Penalties
 from klnmf.data.sparse_data import InMemoryData, InMemoryView
 from klnmf.solvers.base import Problem
@@ -46,11 +46,10 @@ class BatchProblem(Problem):
     So the slope of W's row problems is 1 for every component, whatever part of H the batch sees.
     """
 
-    def fixed(self, mode: int, factors: list[Any]) -> tuple[Any, Any]:
+    def fixed(self, mode: int, factors: list[Any]) -> Fixed:
         """See :class:`Problem`."""
-        if mode == 0:
-            return factors[1], np.ones(factors[1].shape[1])
-        return super().fixed(mode, factors)
+        fixed = super().fixed(mode, factors)
+        return fixed._replace(slopes=np.ones(factors[1].shape[1])) if mode == 0 else fixed
 
 
 class Batch:

@@ -9,6 +9,7 @@ import numpy as np
 from klnmf import _core
 from klnmf.backends.base import (
     Backend,
+    Fixed,
     GuardedRule,
     MultiplicativeRule,
     PaperRule,
@@ -252,39 +253,28 @@ class DaskBackend(Backend):
 
     # ---- row problems ----------------------------------------------------------------------------
 
-    def update_rows(
-        self, mode: int, x: Factor, A: Factor, c: Array | float, l2: float, rule: Rule
-    ) -> RowTotals:
+    def update_rows(self, x: Factor, fixed: Fixed, rule: Rule) -> RowTotals:
         """See :class:`~klnmf.backends.base.Backend`."""
         if type(rule) not in self.rules:
             raise TypeError(f"backend='dask' has no rule {type(rule).__name__}.")
-        old, fixed = x.version, A.version
+        old, mode = x.version, fixed.mode
         new = self._new(mode, old.shape[1], old.dtype)
-        operation = Update(mode, (old.number,), fixed.number, c, float(l2), rule, new.number)
+        operation = Update(mode, (old.number,), _numbered(fixed), rule, new.number)
         outcomes = self._ask(operation)
         new.learn({part: outcome.facts for part, outcome in outcomes.items()})
         x.version = new
-        return self._totals(mode, fixed, outcomes)
+        return self._totals(fixed, outcomes)
 
-    def evaluate(
-        self,
-        mode: int,
-        x: Factor,
-        A: Factor,
-        c: Array | float,
-        l2: float | None,
-        want_residual: bool = True,
-    ) -> RowTotals:
+    def evaluate(self, x: Factor, fixed: Fixed, want_residual: bool = True) -> RowTotals:
         """See :class:`~klnmf.backends.base.Backend`."""
-        fixed = A.version
-        operation = Evaluate(mode, (x.version.number,), fixed.number, c, l2, want_residual)
-        return self._totals(mode, fixed, self._ask(operation))
+        operation = Evaluate(fixed.mode, (x.version.number,), _numbered(fixed), want_residual)
+        return self._totals(fixed, self._ask(operation))
 
-    def _totals(self, mode: int, fixed: Version, outcomes: dict[int, Outcome]) -> RowTotals:
-        first = outcomes[0]
-        fixed.sums = first.fixed_sums
+    def _totals(self, fixed: Fixed, outcomes: dict[int, Outcome]) -> RowTotals:
+        first, (A,), mode = outcomes[0], fixed.factors, fixed.mode
+        A.version.sums = first.fixed_sums
         if first.fixed_squares is not None:
-            fixed.squares = first.fixed_squares
+            A.version.squares = first.fixed_squares
         value, gap = (
             self._total(mode, [getattr(outcome, name) for outcome in outcomes.values()])
             for name in ("values", "gaps")
@@ -297,3 +287,8 @@ class DaskBackend(Backend):
         if len(given) < len(pieces):
             return math.nan
         return float(self.session.partitions[mode].total(given, _core.blocked_sum, 0.0))
+
+
+def _numbered(fixed: Fixed) -> Fixed:
+    """Return the same with the numbers of versions, as the workers know them."""
+    return fixed._replace(factors=tuple(factor.version.number for factor in fixed.factors))

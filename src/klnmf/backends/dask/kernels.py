@@ -153,7 +153,7 @@ def _update(operation: Update, context: Context) -> tuple[Array, Outcome]:
     results = RowResults.empty(context.size)
     if context.size:
         A, c = _fixed(operation, context)
-        settings = (operation.l2, operation.rule, context.n_threads)
+        settings = (operation.fixed.l2 or 0.0, operation.rule, context.n_threads)
         update_piece(_piece(context), x, A, c, *settings, results)
     rule = operation.rule
     return x, _outcome(context, results, rule.gives_value, rule.gives_gap, facts(context, x))
@@ -164,7 +164,7 @@ def _evaluate(operation: Evaluate, context: Context) -> Outcome:
     results = RowResults.empty(context.size)
     if context.size:
         A, c = _fixed(operation, context)
-        settings = (operation.l2, operation.want_residual, context.n_threads)
+        settings = (operation.fixed.l2, operation.want_residual, context.n_threads)
         evaluate_piece(_piece(context), x, A, c, *settings, results)
     return _outcome(context, results, has_values=True, has_gaps=True, new_facts=None)
 
@@ -176,8 +176,8 @@ def _piece(context: Context) -> Piece:
 def _fixed(operation: Update | Evaluate, context: Context) -> tuple[Array, Array]:
     """Return A and the slopes."""
     assert context.fixed is not None
-    (A, sums), c = context.fixed, operation.c
-    return A, sums + c if np.ndim(c) == 0 else np.asarray(c)
+    (A, sums), fixed = context.fixed, operation.fixed
+    return A, sums + fixed.l1 if fixed.slopes is None else fixed.slopes
 
 
 def _outcome(

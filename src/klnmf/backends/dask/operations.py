@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
-from klnmf.backends.base import Rule
+from klnmf.backends.base import Fixed, Rule
 from klnmf.backends.dask.partition import Partition, Pieces
 from klnmf.support.array_types import Array
 
@@ -66,26 +66,22 @@ class Look:
 
 @dataclass(frozen=True)
 class Update:
-    """A rule on every row of x with A fixed; ``c`` is the slopes, or the L1 weight."""
+    """A rule on every row of x; the factors of ``fixed`` are numbers of versions."""
 
     mode: int
     sources: tuple[int]  # x
-    A: int
-    c: Array | float
-    l2: float
+    fixed: Fixed
     rule: Rule
     out: int
 
 
 @dataclass(frozen=True)
 class Evaluate:
-    """Values and residuals at x."""
+    """Values and residuals at x; ``fixed`` as in `Update`."""
 
     mode: int
     sources: tuple[int]  # x
-    A: int
-    c: Array | float
-    l2: float | None
+    fixed: Fixed
     want_residual: bool
 
 

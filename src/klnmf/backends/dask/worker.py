@@ -161,7 +161,8 @@ class FitOnWorker(WorkerPlugin):
             return {}
         whole = None
         if isinstance(operation, Update | Evaluate):
-            whole = await self._assembled(operation.A, 1 - operation.mode, layout, answer)
+            (A,) = operation.fixed.factors
+            whole = await self._assembled(A, 1 - operation.mode, layout, answer)
         results = {}
         for part in layout.parts_at(self._address):
             context = self._context(operation, part, layout, whole, message)
