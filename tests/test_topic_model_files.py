@@ -81,14 +81,16 @@ def test_stop_words_of_a_language_and_of_a_file(path: Path, tmp_path: Path) -> N
     for given, left_out, kept in (
         ("english", "the", "ship"),
         (tmp_path / "stop.txt", "corn", "the"),
+        (["english", "german"], "the", "ship"),
     ):
         model = TopicModel(3, stop_words=given, max_df=1.0, random_state=0, n_threads=1)
         model.fit([f"the {text}" for text in TEXTS]).save(path)
         assert left_out not in model.words_
         assert kept in model.words_
-        assert f"stop_words={str(given)!r}" in model.summary()
+        name = ",".join(given) if isinstance(given, list) else str(given)
+        assert f"stop_words={name!r}" in model.summary()
         loaded = TopicModel.load(path)
-        assert loaded.stop_words == str(given)
+        assert loaded.stop_words == name
         assert loaded.vectorizer_.stop_words == model.vectorizer_.stop_words
     (tmp_path / "stop.txt").unlink()
     assert TopicModel.load(path).transform(["ship sea"]).any()

@@ -179,8 +179,8 @@ def _use_in_commands(folder: Path) -> None:
     model, texts = str(folder / "model.klnmf"), str(folder / "texts")
     codes = [
         main(["topics", model]),
-        main(["transform", model, texts, "-o", str(folder / "W.csv")]),
-        main(["report", model, "-o", str(folder / "report.html")]),
+        main(["transform", model, texts, "-o", str(folder / "W.csv"), "--force"]),
+        main(["report", model, "-o", str(folder / "report.html"), "--force"]),
         main(["evaluate", model, texts]),
     ]
     if any(codes):

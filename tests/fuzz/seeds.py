@@ -264,7 +264,8 @@ def _models_of_commands() -> list[Files]:
         for name, text in texts.items():
             (folder / "texts" / name).write_text(text)
         where = [str(folder / "texts"), "-o", str(folder / "model.klnmf")]
-        main(["fit", *where, "-r", "2", "-q", "--max-iter", "5", "--seed", "0"])
+        every_word = ["--min-df", "1", "--max-df", "1.0"]
+        main(["fit", *where, *every_word, "-r", "2", "-q", "--max-iter", "5", "--seed", "0"])
 
     return [_files_of(write)]
 

@@ -118,7 +118,8 @@ def read_counts(
           in, as a number (5) or a share (0.01); ``max_features``, to keep the most frequent ones;
           ``stop_words``, names of features to leave out: "english" (scikit-learn's list), another
           language such as "german" (needs ``pip install "klnmf[texts]"``), the path of a file
-          with one word per line, or a list. Stop words are normalised as the texts are.
+          with one word per line, several of these separated by commas, or a list of words or of
+          languages. Stop words are normalised as the texts are.
 
     Returns
     -------

@@ -7,6 +7,7 @@ import csv
 import math
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, datetime, time
 from decimal import Decimal
@@ -261,7 +262,7 @@ def check_field(
 
 def check_header(path: Path, header: list[str]) -> None:
     """Refuse a header with two fields of one name."""
-    repeated = [name for name in header if header.count(name) > 1]
+    repeated = [name for name, times in Counter(header).items() if times > 1]
     if repeated:
         raise ReadError(path, f"two columns have the name {repeated[0]!r}; rename one of them.", 1)
 

@@ -2,6 +2,10 @@
 
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
+from itertools import islice
+
+# Names that are compared, and their characters: files of strangers may have any number of both.
+_MOST, _LONGEST = 1000, 200
 
 
 def nearest_name(given: object, names: Iterable[str]) -> str | None:
@@ -12,8 +16,11 @@ def nearest_name(given: object, names: Iterable[str]) -> str | None:
     >>> nearest_name("k", ["id", "year"]) is None
     True
     """
-    by_folded = {name.casefold(): name for name in names}
-    found = get_close_matches(given.casefold(), by_folded, 1) if isinstance(given, str) else []
+    if not isinstance(given, str) or len(given) > _LONGEST:
+        return None
+    short = (name for name in islice(names, _MOST) if len(name) <= _LONGEST)
+    by_folded = {name.casefold(): name for name in short}
+    found = get_close_matches(given.casefold(), by_folded, 1)
     return by_folded[found[0]] if found else None
 
 
