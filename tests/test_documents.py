@@ -6,7 +6,6 @@ import csv
 import gzip
 import json
 import logging
-import time
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -239,11 +238,10 @@ def test_what_is_refused_as_a_whole(tmp_path: Path) -> None:
     refused(path, question, text_field="body")
     with pytest.raises(ReadError, match=r"no field 'text'; .* Choose one of them with text_field"):
         read_documents(path)
-    started = time.perf_counter()
+    # As slow as the square of the number of fields, this would take hours.
     path.write_text(",".join([*map(str, range(200_000)), "x" * 1_000_000]) + "\n1\n")
     with pytest.raises(ReadError, match="no field 'text'"):
         read_documents(path)
-    assert time.perf_counter() - started < 20.0  # not the square of the number of fields
     frame = pd.DataFrame({"text": [[1], [2]], "id": [1, 2]})
     frame.to_parquet(tmp_path / "a.parquet")
     refused(tmp_path / "a.parquet", "'text' is of the type list<.*strings were", text_field="text")

@@ -260,7 +260,7 @@ def test_it_reads_what_the_command_fit_wrote(
     loaded = TopicModel.load(path)
     assert loaded.n_topics == 3
     assert loaded.ngram_range == (1, 2)
-    assert loaded.min_df == 1
+    assert (loaded.min_df, loaded.max_df) == (2, 0.5)
     assert loaded.document_names_[0] == "00.txt"
     W = loaded.nmf_.transform(loaded.vectorizer_.transform(TEXTS[:2]))
     assert loaded.transform(TEXTS[:2]) == pytest.approx(loaded.nmf_.proportions(W))
