@@ -136,7 +136,7 @@ def consensus(
     """Find the programs that fits from many starts agree on, as in cNMF.
 
     See `klnmf.model_selection.consensus`. The result is a fit, like that of `klnmf.tl.nmf`. There
-    is no ``batch_key``: fixed columns of W would be in every run.
+    is no ``batch_key``: for batches use `klnmf.tl.nmf`, with ``n_init`` for several starts.
 
     Parameters
     ----------
@@ -181,6 +181,11 @@ def consensus(
     True
     """
     check_can_be_changed(adata, copy, key_added)
+    if options.get("batch_key") is not None:
+        raise TypeError(
+            "klnmf.tl.consensus does not take batch_key. For batches use "
+            f"klnmf.tl.nmf(adata, {n_components}, batch_key={options['batch_key']!r}, n_init=10)."
+        )
     data = data_to_fit(
         adata,
         layer=layer,
