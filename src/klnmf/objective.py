@@ -21,6 +21,7 @@ from klnmf.constraints.penalties import NO_PENALTIES, Penalties
 from klnmf.data.canonical import row_numbers
 from klnmf.data.validation import check_counts, checked_factor
 from klnmf.support.array_types import Array
+from klnmf.support.descriptions import described
 
 __all__ = [
     "Penalties",
@@ -64,7 +65,7 @@ def _checked_penalties(penalties: Penalties) -> Penalties:
     if not isinstance(penalties, Penalties):
         raise TypeError(
             "penalties must be a klnmf.objective.Penalties, such as Penalties(l1_W=0.1); got "
-            f"{type(penalties).__name__}."
+            f"{described(penalties)}."
         )
     return penalties
 
