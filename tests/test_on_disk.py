@@ -171,7 +171,9 @@ def test_commands(tmp_path, capsys, monkeypatch):
     assert main(["prepare", "X.npz", "X.disk"]) == 1
     assert "--force" in capsys.readouterr().err
     for data, model in (("X.disk", "disk"), ("X.npz", "memory")):
-        assert main(["fit", data, "-r", "4", "-o", f"{model}.klnmf", "--report", "r.html"]) == 0
+        assert (
+            main(["fit", data, "-r", "4", "-o", f"{model}.klnmf", "--report", f"{model}.html"]) == 0
+        )
         assert main(["transform", f"{model}.klnmf", data, "-o", f"{model}.csv"]) == 0
     assert Path("disk.csv").read_bytes() == Path("memory.csv").read_bytes()
     assert "on disk" in capsys.readouterr().err
