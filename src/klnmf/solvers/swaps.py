@@ -229,9 +229,9 @@ def _additions(
     """Gains of components u hᵀ, Σ h = 1, next to the old ones, which do not change; best first.
 
     They maximise Σ v log(1 + u h / y) − Σ u by multiplicative updates, from the profiles of a few
-    rows, drawn in proportion to their misfit Σ v log(v / y), none twice. None if there is no
-    misfit. A dominant row would make every h its own profile, which it has already: it has u = 0,
-    unless it was drawn.
+    rows, drawn in proportion to their misfit Σ v log(v / y). None if there is no misfit. A dominant
+    row would make every h its own profile, which it has already: it has u = 0, unless it was drawn.
+    Where there is one, no row is drawn twice.
     """
     v, y = sample.v, sample.y
     ratios = np.empty_like(v)
@@ -247,8 +247,9 @@ def _additions(
     ratios[np.repeat(starts == 0, sample.lengths)] = 0.0
     margins = by_rows.sum(axis=0) / (ratios.sum() or 1.0)
     found = []
-    chances, n_drawn = misfit / misfit.sum(), min(n_candidates, int(np.count_nonzero(misfit)))
-    for row in generator.choice(len(misfit), size=n_drawn, p=chances, replace=False):
+    chances, is_again = misfit / misfit.sum(), not np.any(is_dominant)
+    n_drawn = n_candidates if is_again else min(n_candidates, int(np.count_nonzero(misfit)))
+    for row in generator.choice(len(misfit), size=n_drawn, p=chances, replace=is_again):
         own = slice(sample.indptr[row], sample.indptr[row + 1])
         u, h = starts.copy(), 0.1 * margins
         u[row] = 0.1 * totals[row]
