@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from cell_batches import two_batches
+from cell_batches import mixing, two_batches
 from klnmf import KLNMF, tl
 from klnmf.model_selection import consensus, select_rank
 from klnmf.simulate import simulate_counts
@@ -146,8 +146,6 @@ def test_consensus_is_a_fit(tmp_path: Path) -> None:
     new = cells()
     tl.project(new, read, reference_key="nmf_consensus")
     np.testing.assert_allclose(new.obsm["X_nmf"], expected.W, atol=0.02 * expected.W.max())
-    with pytest.raises(TypeError, match="batch_key"):
-        tl.consensus(adata, 3, batch_key="lane")
 
 
 def test_top_genes_are_a_table(fitted: ad.AnnData, tmp_path: Path) -> None:
@@ -306,7 +304,31 @@ def test_cells_without_counts_have_no_program() -> None:
     assert adata.obs["nmf"].isna().tolist() == [i == 5 for i in range(70)]
 
 
-def test_a_consensus_says_where_batches_are_taken() -> None:
-    adata = two_batches("none", n_cells=40, n_genes=30).cells
-    with pytest.raises(TypeError, match=r"tl.nmf\(adata, 3, batch_key='batch', n_init=10\)"):
-        tl.consensus(adata, 3, batch_key="batch")
+def test_a_consensus_of_cells_in_batches(tmp_path: Path) -> None:
+    adata, types, batch = two_batches("ambient", n_cells=200, n_genes=100)
+    options: dict[str, Any] = {"n_runs": 5, "n_jobs": 1}
+    tl.consensus(adata, 4, **options)
+    plain = mixing(adata.obsm["X_nmf_consensus_shares"], batch)
+    tl.consensus(adata, 4, batch_key="batch", **options)
+    shares = adata.obsm["X_nmf_consensus_shares"]
+    assert shares.shape == (200, 4)
+    assert mixing(shares, batch) > 0.5 > 0.1 > plain
+    by_type = np.array([shares[types == k].mean(axis=0) for k in range(4)])
+    assert sorted(by_type.argmax(axis=1)) == [0, 1, 2, 3]
+    adata.write_h5ad(tmp_path / "cells.h5ad")
+    read = ad.read_h5ad(tmp_path / "cells.h5ad")
+    found = tl.result(read, "nmf_consensus")
+    assert (found.components.shape, len(found.labels), len(found.null.silhouette)) == (
+        (4, 100),
+        20,
+        4,
+    )
+    assert found.run_share.min() > 0.5
+    model = tl.fitted_model(read, "nmf_consensus")
+    assert (model.n_components_, model.n_fixed_W_) == (6, 2)
+    # The profiles are those of the ambient RNA: the model is near the best one of its rank.
+    tl.nmf(read, 4, batch_key="batch", n_init=3, n_threads=1)
+    best = read.uns["nmf"]["divergence"]
+    assert read.uns["nmf_consensus"]["divergence"] == pytest.approx(best, rel=0.01)
+    tl.differential(read, key="nmf_consensus")
+    assert (tl.result(read, "nmf_consensus_differential").q_value <= 0.05).sum() > 5

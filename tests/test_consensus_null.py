@@ -15,6 +15,7 @@ from klnmf.constraints.checks import check_constraints
 from klnmf.model_selection import Consensus, consensus
 from klnmf.model_selection.consensus_null import null_counts
 from klnmf.objective import kl_divergence
+from klnmf.simulate import simulate_counts
 from klnmf.topics import match_components
 from known_cases import divergence
 
@@ -141,12 +142,41 @@ def test_a_missing_cell_may_hold_anything() -> None:
     np.testing.assert_array_equal(one.null.silhouette, other.null.silhouette)
 
 
+def test_components_of_given_columns_are_in_every_run(tmp_path: Path) -> None:
+    """They are not grouped, keep their scale, and stand last."""
+    generator = np.random.default_rng(0)
+    X, W, H = simulate_counts(120, 40, 3, counts_per_sample=300, random_state=0)
+    batch, profile = generator.integers(2, size=120), generator.dirichlet(np.full(40, 0.2), 2)
+    columns = np.eye(2)[batch] * W.sum(axis=1, keepdims=True)
+    X = generator.poisson(W @ H.T + 0.4 * columns @ profile)
+    found = consensus(X, 5, n_runs=4, n_jobs=1, random_state=0, fixed_W=columns)
+    found.save(tmp_path / "found.klnmf")
+    loaded = Consensus.load(tmp_path / "found.klnmf")
+    for one in (found, loaded):
+        assert one.n_fixed_W == 2
+        np.testing.assert_allclose(one.W[:, 3:], columns, rtol=1e-6)
+        np.testing.assert_allclose(one.components[:3].sum(axis=1), 1.0, rtol=1e-5)
+        np.testing.assert_allclose(one.components[3:].sum(axis=1), 0.4, rtol=0.25)
+        # What all profiles share cannot be told from a part that all components share.
+        between = one.components[4] - one.components[3]
+        np.testing.assert_allclose(between, 0.4 * (profile[1] - profile[0]), atol=0.02)
+        for name in ("run_share", "silhouette", "stability"):
+            assert np.isnan(getattr(one, name)).tolist() == [False] * 3 + [True] * 2
+            assert np.isnan(getattr(one.null, name)).tolist() == [False] * 3 + [True] * 2
+        assert "of 3; above all of the null" in str(one)
+    model = loaded.to_model()
+    assert model.n_fixed_W_ == 2
+    again = model.transform(X, fixed_W=columns)
+    np.testing.assert_allclose(again, found.W, atol=0.01 * found.W.max())
+    with pytest.raises(ValueError, match="All 2 components have fixed columns"):
+        consensus(X, 2, n_runs=2, fixed_W=columns)
+
+
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
         ("fixed_components", "would be in every run"),
         ("zero_components", "by their numbers"),
-        ("fixed_W", "by their numbers"),
         ("zero_W", "by their numbers"),
         ("l1_W", "depends on the scale"),
         ("l2_H", "depends on the scale"),

@@ -25,39 +25,51 @@ class Groups(NamedTuple):
     """Components of the runs, in groups."""
 
     labels: npt.NDArray[np.int64]  # of each component of the runs; −1: left out
-    silhouettes: FloatArray  # of each component of the runs; 0: left out
+    silhouettes: FloatArray  # of each component of the runs; 0: left out, NaN: given
     neighbour_distance: FloatArray  # of each component of the runs
     medians: FloatArray | None  # n_groups × n_features, rows summing to 1; None: too few are left
     n_kept: int
 
     def figures(self, spectra: Array, components: Array, n_runs: int) -> Figures:
-        """How well the runs agree on the components; NaN if they do not agree at all."""
+        """How well the runs agree on the components; NaN for given ones, or if nothing agrees."""
         n_groups = len(components)
         if self.medians is None:
             return Figures(*np.full((3, n_groups), np.nan))
         lengths = np.linalg.norm(components, axis=1, keepdims=True)
         unit = components / np.maximum(lengths, 1e-300)
         members = [np.flatnonzero(self.labels == k) for k in range(n_groups)]
-        return Figures(
-            np.array([len(set(group // n_groups)) / n_runs for group in members]),
-            np.array([self.silhouettes[group].mean() for group in members]),
-            np.array([(spectra[group] @ unit[k]).mean() for k, group in enumerate(members)]),
+        figures = np.array(
+            [
+                [len(set(group // n_groups)) / n_runs for group in members],
+                [self.silhouettes[group].mean() for group in members],
+                [(spectra[group] @ unit[k]).mean() for k, group in enumerate(members)],
+            ]
         )
+        figures[:, np.isnan(figures[1])] = np.nan
+        return Figures(*figures)
 
 
-def grouped(spectra: Array, n_runs: int, threshold: float, seed: int) -> Groups:
-    """Group the components of all runs, each of length 1, without those that lie alone."""
-    n_groups = len(spectra) // n_runs
+def grouped(spectra: Array, n_runs: int, threshold: float, seed: int, n_given: int = 0) -> Groups:
+    """Group the components of all runs, each of length 1, without those that lie alone.
+
+    The last ``n_given`` of each run belong to given columns of W: these are groups as they are.
+    """
+    of_run = len(spectra) // n_runs
+    n_groups = of_run - n_given
+    place = np.arange(len(spectra)) % of_run
     between = distances(spectra)
     to_neighbours = mean_distance_to_neighbours(between, n_runs)
-    kept = np.flatnonzero((to_neighbours <= threshold) & spectra.any(axis=1))
-    labels, silhouettes = np.full(len(spectra), -1, dtype=np.int64), np.zeros(len(spectra))
+    is_near = (to_neighbours <= threshold) & spectra.any(axis=1)
+    kept = np.flatnonzero(is_near & (place < n_groups))
+    labels = np.where(place < n_groups, -1, place)
+    silhouettes = np.where(place < n_groups, 0.0, np.nan)
     medians = None
     if len(kept) >= n_groups:
         clusters = clustered(spectra[kept], between[np.ix_(kept, kept)], n_groups, seed)
         labels[kept], silhouettes[kept] = clusters.labels, clusters.silhouettes
-        medians = clusters.medians
-    return Groups(labels, silhouettes, to_neighbours, medians, len(kept))
+        given = [_median(spectra[place == k]) for k in range(n_groups, of_run)]
+        medians = np.vstack([clusters.medians, *given])
+    return Groups(labels, silhouettes, to_neighbours, medians, len(kept) + n_given * n_runs)
 
 
 class Clusters(NamedTuple):
@@ -92,9 +104,11 @@ def clustered(components: Array, between: FloatArray, n_clusters: int, seed: int
     silhouettes = np.zeros(len(labels))
     if 1 < n_clusters < len(labels):
         silhouettes = silhouette_samples(between, labels, metric="precomputed")
-    medians = np.array(
-        [np.median(components[labels == cluster], axis=0) for cluster in range(n_clusters)],
-        dtype=np.float64,
-    )
-    sums = medians.sum(axis=1, keepdims=True)
-    return Clusters(labels, silhouettes, medians / np.where(sums > 0, sums, 1.0))
+    medians = [_median(components[labels == cluster]) for cluster in range(n_clusters)]
+    return Clusters(labels, silhouettes, np.array(medians))
+
+
+def _median(components: Array) -> FloatArray:
+    """Median of each entry, scaled to a sum of 1."""
+    median = np.median(components, axis=0).astype(np.float64)
+    return np.asarray(median / (median.sum() or 1.0))

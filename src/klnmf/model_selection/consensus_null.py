@@ -31,14 +31,16 @@ def null_counts(
 
     The dispersion of each feature is that of X around a fit with ``n_components``: what these
     describe is structure, and the rest is noise. The draws are negative binomial, or Poisson if X
-    varies no more than that. Constraints have no fixed entries and no zeros; missing cells are 0.
+    varies no more than that. Components of fixed columns of W stay beside the one of rank 1. There
+    are no zeros; missing cells are 0.
     """
     given: dict[str, Any] = {}
-    feature_weight = None
+    feature_weight, n_given = None, 0
     if constraints is not None:
         names = ("sample_weight", "exposure", "missing")
         given = {name: getattr(constraints, name) for name in names}
-        feature_weight = constraints.feature_weight
+        given["fixed_W"] = constraints.fixed[0]
+        feature_weight, n_given = constraints.feature_weight, int(constraints.is_frozen(0).sum())
 
     def model(rank: int) -> KLNMF:
         return KLNMF(
@@ -53,7 +55,7 @@ def null_counts(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the consensus has warned of X; some gap is good enough
         found = dispersion(model(n_components).fit(X, **given), X, **given)
-        margins = model(1)
+        margins = model(1 + n_given)
         W = margins.fit_transform(X, **given).astype(np.float64)
         if constraints is not None and constraints.exposure is not None:
             W *= constraints.exposure[:, None]

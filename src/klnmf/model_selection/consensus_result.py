@@ -110,8 +110,9 @@ class Consensus(ShownAsTable):
         The same figures for counts without structure; None if they are not known.
     feature_names : ndarray of str, or None
         Names of the features.
-    W_sums, feature_weight, constraint_names : ndarray or None, ndarray or None, tuple of str
-        Attributes of the model, see `klnmf.KLNMF`.
+    W_sums, feature_weight, constraint_names, n_fixed_W
+        Attributes of the model, see `klnmf.KLNMF`. The last ``n_fixed_W`` components belong to
+        given columns of W: all runs have them, and their figures are NaN.
     """
 
     components: FloatArray
@@ -132,6 +133,7 @@ class Consensus(ShownAsTable):
     W_sums: FloatArray | None = None
     feature_weight: FloatArray | None = None
     constraint_names: tuple[str, ...] = ()
+    n_fixed_W: int = 0  # noqa: N815
 
     @property
     def n_left_out(self) -> int:
@@ -209,6 +211,7 @@ class Consensus(ShownAsTable):
             feature_names=self.feature_names,
             feature_weight=self.feature_weight,
             constraint_names=self.constraint_names,
+            n_fixed_W=self.n_fixed_W,
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -226,6 +229,8 @@ class Consensus(ShownAsTable):
         }
         if self.constraint_names:
             content["constraint_names"] = list(self.constraint_names)
+        if self.n_fixed_W:
+            content["n_fixed_W"] = self.n_fixed_W
         if self.feature_names is not None:
             pack_names(arrays, "feature_names", list(self.feature_names))
         if self.null is not None:
@@ -271,6 +276,7 @@ class Consensus(ShownAsTable):
                 **_checked_arrays(container.arrays),
                 null=_null(content, container.arrays),
                 constraint_names=tuple(map(str, names)),
+                n_fixed_W=content.whole("n_fixed_W") if "n_fixed_W" in content else 0,
             )
         except SavedFileError as error:
             raise SavedFileError(f"{path} cannot be read: {error}") from error
@@ -321,7 +327,7 @@ class Consensus(ShownAsTable):
         kind = "Poisson counts"
         if self.null.dispersion > 0.0:
             kind = f"counts of mean y and variance y + {self.null.dispersion:.2g} y²"
-        r, n_runs = len(self.components), self.null.n_runs
+        r, n_runs = len(self.components) - self.n_fixed_W, self.null.n_runs
         drawn = f"{n_runs} runs on one draw of {kind}, with the same margins and no structure"
         if self.null.is_empty:
             threshold = option("density_threshold", self.density_threshold)

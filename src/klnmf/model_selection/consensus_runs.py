@@ -47,14 +47,14 @@ from klnmf.topics.checks import checked_choice
 ROW_SOLVE = RowSolve(tolerance=1e-5)
 # Runs on the null if it is not said how many; more hardly change its figures.
 NULL_RUNS = 20
-TAKEN = ("sample_weight", "feature_weight", "exposure", "missing")
+TAKEN = ("sample_weight", "feature_weight", "exposure", "missing", "fixed_W")
 _NUMBERED = (
     "belongs to components by their numbers, and those of different runs have no common order"
 )
 REFUSED = {
     "fixed_components": "would be in every run, so that there is nothing to agree on; fit KLNMF "
     "with them",
-    **dict.fromkeys(("zero_components", "fixed_W", "zero_W"), _NUMBERED),
+    **dict.fromkeys(("zero_components", "zero_W"), _NUMBERED),
     **dict.fromkeys(
         ("l1_W", "l2_W", "l1_H", "l2_H"),
         "depends on the scale of components, which is ignored when they are compared and averaged",
@@ -143,11 +143,13 @@ def consensus(
     checkpoint_every, resume : float, {"auto"} or bool
         As in `select_rank`.
     **constraints
-        ``sample_weight``, ``feature_weight``, ``exposure`` and ``missing`` of every run, as in
-        `klnmf.KLNMF` and its ``fit``. Others are refused: fixed components would be in every run,
-        ``zero_components``, ``fixed_W`` and ``zero_W`` belong to components by their numbers, which
-        mean nothing across runs, and penalties depend on the scale of components, which are
-        compared without it.
+        ``sample_weight``, ``feature_weight``, ``exposure``, ``missing`` and ``fixed_W`` of every
+        run, as in `klnmf.KLNMF` and its ``fit``. The components of fixed columns of W are the last
+        ones of every run. They are not grouped, and as their size depends on the others, all
+        components are refitted. Other constraints are refused: fixed components would be in every
+        run, ``zero_components`` and ``zero_W`` belong to components by their numbers, which mean
+        nothing across runs, and penalties depend on the scale of components, which are compared
+        without it.
 
     Returns
     -------
@@ -178,6 +180,12 @@ def consensus(
     jobs = effective_threads(n_jobs, "n_jobs")
     counts, known = _checked_data(X, constraints, n_components, dtype)
     names = _checked_names(feature_names, X, counts.shape[1])
+    n_given = 0 if known is None else int(known.is_frozen(0).sum())
+    if n_given >= n_components:
+        raise ValueError(
+            f"All {n_components} components have fixed columns of W, so there are none to agree "
+            f"on. n_components counts them too: pass more than {n_given}."
+        )
     n_null = _checked_null_runs(n_null_runs, n_runs, counts)
     is_bar_wanted(progress)  # an invalid value is an error before any work
     file = RunsFile(checkpoint, checkpoint_every, resume)
@@ -236,11 +244,11 @@ def consensus(
             return found
         done_runs(_problem(null.X, known, 1), runs.null_fits, n_null, is_null=True)
         of_null = spectra(runs.null_fits, n_null)
-        groups = grouped(of_null, n_null, threshold, seed)
+        groups = grouped(of_null, n_null, threshold, seed, n_given)
         medians = np.zeros((n_components, 1)) if groups.medians is None else groups.medians
         figures = groups.figures(of_null, medians, n_null)
         agreement = NullAgreement(
-            **{name: np.sort(figure)[::-1].copy() for name, figure in figures._asdict().items()},
+            **{name: -np.sort(-figure) for name, figure in figures._asdict().items()},
             n_runs=n_null,
             dispersion=null.dispersion,
             n_left_out=len(of_null) - groups.n_kept,
@@ -334,7 +342,8 @@ def _agreed(
     """Return the consensus of runs; W is solved for in ``by_row``, where all samples weigh 1."""
     n_runs, known = len(objectives), problem.constraints
     n_components = len(spectra) // n_runs
-    groups = grouped(spectra, n_runs, threshold, seed)
+    is_given = np.zeros(n_components, bool) if known is None else known.is_frozen(0)
+    groups = grouped(spectra, n_runs, threshold, seed, int(is_given.sum()))
     if groups.medians is None:
         raise ValueError(
             f"The runs do not agree: with {option('density_threshold', threshold)}, only "
@@ -342,8 +351,8 @@ def _agreed(
             f"than {option('n_components', n_components)}. Choose fewer components or a larger "
             "threshold."
         )
-    W, H = _refitted(problem, by_row, groups.medians, refit, seed)
-    order = np.argsort(-W.sum(axis=0), kind="stable")
+    W, H = _refitted(problem, by_row, groups.medians, refit, seed, is_given)
+    order = np.argsort(np.where(is_given, np.inf, -W.sum(axis=0)), kind="stable")
     labels = np.where(groups.labels < 0, -1, np.argsort(order)[groups.labels])
     W, components = W[:, order], np.ascontiguousarray(H[:, order].T)
     figures = groups._replace(labels=labels).figures(spectra, components, n_runs)
@@ -366,19 +375,23 @@ def _agreed(
         W_sums=factors[0].sum(axis=0),
         feature_weight=None if known is None else known.feature_weight,
         constraint_names=() if known is None else tuple(known.names),
+        n_fixed_W=int(is_given.sum()),
     )
 
 
 def _refitted(
-    problem: Problem, by_row: Problem, medians: Array, refit: str, seed: int
+    problem: Problem, by_row: Problem, medians: Array, refit: str, seed: int, is_given: Array
 ) -> tuple[FloatArray, FloatArray]:
-    """W and H in float64 and the user's units; the columns of H sum to 1."""
+    """W and H in float64 and the user's units; columns of H whose W is not given sum to 1."""
     data, known = problem.backend.data, problem.constraints
     H = np.ascontiguousarray(medians.T, dtype=data.dtype)
+    if is_given.any():  # at first they make up a tenth of all counts
+        totals = np.asarray(known.fixed[0] if known is not None else 0.0).sum(axis=0)
+        H[:, is_given] *= 0.1 * data.total / (len(totals) * np.maximum(totals, 1e-30))
     H = H if known is None else known.in_fit(1, H)
     # No median may have a feature that each run has in another component.
     cover_columns(H, data.view(1))
-    if refit == "both":
+    if refit == "both" or is_given.any():
         (_, H), _ = descended(problem, (_solved_W(problem, H), H), seed, swap_failures=0)
     W = _solved_W(by_row, H)
     if known is not None:
@@ -386,7 +399,7 @@ def _refitted(
     if by_row.constraints is not None:
         W = by_row.constraints.original(0, W)
     W, H = W.astype(np.float64), H.astype(np.float64)
-    scales = column_sums(H)
+    scales = np.where(is_given, 1.0, column_sums(H))
     return W * scales, H / scales
 
 

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from klnmf import model_selection
 from klnmf.estimators.arguments import explains_misplaced
+from klnmf.model_selection import Consensus
 from klnmf.readers.table import unique_features
 from klnmf.tl.counts import as_of_cells
 from klnmf.tl.fields import KEY, check_can_be_changed, put_fit
@@ -123,6 +124,7 @@ def consensus(
     *,
     layer: str | None = None,
     mask_var: str | npt.ArrayLike | None = None,
+    batch_key: str | None = None,
     scale_genes: bool = False,
     feature_weight: str | npt.ArrayLike | None = None,
     sample_weight: str | npt.ArrayLike | None = None,
@@ -135,18 +137,17 @@ def consensus(
 ) -> AnnData | None:
     """Find the programs that fits from many starts agree on, as in cNMF.
 
-    See `klnmf.model_selection.consensus`. The result is a fit, like that of `klnmf.tl.nmf`. There
-    is no ``batch_key``: for batches use `klnmf.tl.nmf`, with ``n_init`` for several starts.
+    See `klnmf.model_selection.consensus`. The result is a fit, like that of `klnmf.tl.nmf`.
 
     Parameters
     ----------
     adata : AnnData
         Cells × genes.
     n_components : int, default=10
-        Number of programs.
+        Number of programs, without the profiles of batches.
     n_runs : int, default=100
         Number of starts.
-    layer, mask_var, scale_genes, feature_weight, sample_weight, exposure
+    layer, mask_var, batch_key, scale_genes, feature_weight, sample_weight, exposure
         As in `klnmf.tl.nmf`. cNMF chooses 2000 genes of high variance and scales them:
         ``mask_var="highly_variable", scale_genes=True``.
     key_added : str, default="nmf_consensus"
@@ -181,11 +182,6 @@ def consensus(
     True
     """
     check_can_be_changed(adata, copy, key_added)
-    if options.get("batch_key") is not None:
-        raise TypeError(
-            "klnmf.tl.consensus does not take batch_key. For batches use "
-            f"klnmf.tl.nmf(adata, {n_components}, batch_key={options['batch_key']!r}, n_init=10)."
-        )
     data = data_to_fit(
         adata,
         layer=layer,
@@ -194,13 +190,14 @@ def consensus(
         exposure=exposure,
         feature_weight=feature_weight,
         scale_genes=scale_genes,
+        batch_key=batch_key,
     )
     names = unique_features(adata.var_names.to_numpy(dtype=object), "adata.var_names")
     names = names if data.columns is None else names[data.columns]
     with as_of_cells():
         found = model_selection.consensus(
             data.X,
-            n_components,
+            n_components + data.n_batches if data.n_batches else n_components,
             n_runs,
             feature_names=names.tolist(),
             feature_weight=data.feature_weight,
@@ -211,5 +208,26 @@ def consensus(
         )
     target = adata.copy() if copy else adata
     model = found.to_model()
-    put_fit(target, key_added, "consensus", model, found.W, data, result=as_entries(found))
+    entries = as_entries(_of_programs(found))
+    put_fit(target, key_added, "consensus", model, found.W, data, result=entries)
     return target if copy else None
+
+
+def _of_programs(found: Consensus) -> Consensus:
+    """Return a consensus without the profiles of batches, its last components."""
+    r, figures = len(found.components) - found.n_fixed_W, ("run_share", "silhouette", "stability")
+    of_runs = np.arange(len(found.labels)) % len(found.components) < r
+    parts = {name: getattr(found, name)[:r] for name in ("components", *figures)}
+    for name in ("spectra", "labels", "neighbour_distance"):
+        parts[name] = getattr(found, name)[of_runs]
+    null, sums = found.null, found.W_sums
+    if null is not None:
+        null = replace(null, **{name: getattr(null, name)[:r] for name in figures})
+    return replace(
+        found,
+        **parts,
+        W=found.W[:, :r],
+        W_sums=None if sums is None else sums[:r],
+        null=null,
+        n_fixed_W=0,
+    )
