@@ -401,6 +401,13 @@ def test_warnings_name_options_of_the_command_line(counts: Path, capsys: Any) ->
     err = outcome(capsys, "fit", counts, "-r", 40, "--max-iter", 1)[2]
     assert "Use a smaller --n-components." in err
     assert "stopped at --max-iter 1 with an optimality gap of" in err
+    for values, wrong in (
+        (np.ones(3), "must have one number for each sample, shape (60,); got (3,)."),
+        (-np.ones(60), "must be finite and nonnegative"),
+    ):
+        np.savetxt("weights.txt", values)
+        err = outcome(capsys, "fit", counts, "--sample-weight", "weights.txt", "-o", "w.klnmf")[2]
+        assert f"klnmf: error: --sample-weight {wrong}" in err
 
 
 @pytest.mark.parametrize("is_dense", [False, True])

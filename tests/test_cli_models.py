@@ -19,7 +19,7 @@ from commands import EVERY_WORD, outcome
 from klnmf import load_model
 from klnmf.cli.metadata import reproduction
 from klnmf.readers import CountTable, write_counts
-from klnmf.report.reproduce import command_line
+from klnmf.report.reproduce import command_line, python_snippet
 
 VERSION_1 = Path(__file__).parent / "data" / "model-v1.klnmf"
 
@@ -168,13 +168,42 @@ def test_the_command_in_the_report_gives_the_same_model_again(
     words += ["-r", "2", "--seed", "3", "-o", "first.klnmf", "--report", "first.html"]
     assert outcome(capsys, *words)[0] == 0
     first = load_model("first.klnmf")
-    shown = command_line(first.model, reproduction(first.metadata))
+    shown = command_line(first.model, reproduction(first.metadata, first.model))
     assert html.escape(shown, quote=False).replace("'", "&#39;") in Path("first.html").read_text()
     again = [*shlex.split(shown)[1:], "-o", "again.klnmf"]
     assert outcome(capsys, *again)[0] == 0
     second = load_model("again.klnmf")
     assert list(second.feature_names) == list(first.feature_names)
     assert np.array_equal(second.model.components_.toarray(), first.model.components_.toarray())
+    ran: dict[str, Any] = {}
+    exec(python_snippet(first.model, reproduction(first.metadata, first.model)), ran)
+    assert np.array_equal(ran["model"].components_.toarray(), first.model.components_.toarray())
+
+
+@pytest.mark.parametrize("refit", [None, "both", "W"])
+def test_code_and_command_in_the_report_have_the_weights_of_the_fit(
+    refit: str | None, counts: Path, capsys: Any
+) -> None:
+    generator = np.random.default_rng(0)
+    np.savetxt("w.txt", generator.uniform(0.1, 1.0, 60))
+    np.savetxt("f.txt", generator.uniform(0.1, 1.0, 40))
+    words = ["fit", counts] if refit is None else ["consensus", counts, "--runs", 3]
+    words += [] if refit is None else ["--refit", refit, "--null-runs", 0]
+    words += ["-r", 2, "--sample-weight", "w.txt", "--feature-weight", "f.txt", "-o", "m.klnmf"]
+    assert outcome(capsys, *words)[0] == 0
+    first = load_model("m.klnmf")
+    parameters = reproduction(first.metadata, first.model)
+    again = [*shlex.split(command_line(first.model, parameters))[1:], "-o", "n.klnmf"]
+    assert outcome(capsys, *again)[0] == 0
+    ran: dict[str, Any] = {}
+    exec(python_snippet(first.model, parameters), ran)
+    for model in (load_model("n.klnmf").model, ran["model"]):
+        difference = sp.csr_array(model.components_) - sp.csr_array(first.model.components_)
+        assert difference.nnz == 0
+    # The names of the files may not be known: a model of Python, or an older file.
+    del first.metadata["numbers"]
+    command = command_line(first.model, reproduction(first.metadata, first.model))
+    assert command.endswith("--sample-weight sample_weight.txt --feature-weight feature_weight.txt")
 
 
 def test_a_report_on_other_data_shows_those(model: Path, capsys: Any) -> None:

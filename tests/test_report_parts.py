@@ -10,8 +10,9 @@ import pytest
 import scipy.sparse as sp
 
 from klnmf import KLNMF, RunOptions
+from klnmf.cli.numbers import NUMBERS
 from klnmf.report import measures
-from klnmf.report.reproduce import command_line, python_snippet
+from klnmf.report.reproduce import IN_FILES, command_line, python_snippet
 from klnmf.simulate import simulate_counts
 from klnmf.topics import plsi_probabilities
 
@@ -84,9 +85,14 @@ def test_snippet_and_command_say_what_was_known(tmp_path: Path) -> None:
         np.testing.assert_array_equal(namespace["model"].components_, model.components_)
         command = command_line(known, {"input": "counts.npz"})
         assert command == (
-            "# not available on the command line: fixed_components, exposure, missing can only be "
-            "passed in Python"
+            "# not available on the command line: fixed_components, missing can only be passed in "
+            "Python"
         )
+    weighted = KLNMF(3, random_state=0).fit(X, exposure=told["exposure"])
+    remark, command = command_line(weighted, {"input": "counts.npz"}).splitlines()
+    assert remark == "# exposure.txt: exposure of the fit, one number per line"
+    assert command.endswith(" --exposure exposure.txt")
+    assert set(IN_FILES) == set(NUMBERS)
 
 
 def test_no_command_carries_fixed_components() -> None:

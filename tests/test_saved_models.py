@@ -147,7 +147,9 @@ def test_samples_names_and_metadata(sparse_output: bool, path: Path) -> None:
     samples = ["", "zwei\nZeilen", "naïve", "雨", *(f"sample {i}" for i in range(56))]
     metadata = {"data": {"name": "simulated", "nnz": 5, "share": 0.1}, "notes": ["a", None, True]}
     features = [f"feature {j}" for j in range(40)]
-    model.save(path, W=W, sample_names=samples, feature_names=np.array(features), metadata=metadata)
+    names = {"sample_names": samples, "feature_names": np.array(features)}
+    years = {"year": [*range(60)]}
+    model.save(path, W=W, **names, sample_metadata=years, metadata=metadata)
     saved = load_model(path)
     assert type(saved.W) is type(W)
     assert same_bits(dense(saved.W), dense(W))
@@ -156,6 +158,9 @@ def test_samples_names_and_metadata(sparse_output: bool, path: Path) -> None:
     assert not hasattr(saved.model, "feature_names_in_")  # X had none
     assert saved.metadata == metadata
     assert saved.klnmf_version == klnmf.__version__
+    # What is shown does not grow with the data.
+    text = f"SavedModel({saved.model!r}, with W of shape (60, 3), 60 sample_names, 40 feature_names"
+    assert repr(saved) == f"{text}, sample_metadata year)"
     assert_same_model(saved.model, model)
 
 

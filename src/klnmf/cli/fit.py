@@ -139,7 +139,7 @@ def run(args: argparse.Namespace) -> int:
     say_outcome(args, model)
     say(args, f"model: {output}")
     if report is not None:
-        write_report_of_fit(args, report, model, W, table, reproduction(metadata))
+        write_report_of_fit(args, report, model, W, table, reproduction(metadata, model))
     return DONE
 
 

@@ -8,9 +8,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from klnmf.cli.messages import say
+from klnmf.cli.numbers import NUMBERS
 
 if TYPE_CHECKING:
     from klnmf.cli.data import OpenedTable
+    from klnmf.estimators.kl_nmf import KLNMF
     from klnmf.readers import CountTable
 
 # Options of single formats. Those that were not given are left to the readers' defaults; a reader
@@ -50,6 +52,9 @@ def facts_of(args: argparse.Namespace, table: CountTable | OpenedTable) -> dict[
         "reading": {name: list(v) if isinstance(v, tuple) else v for name, v in options},
         "open_features": table.open_features,
     }
+    numbers = given_options(args, tuple(NUMBERS))
+    if numbers:
+        facts["numbers"] = numbers
     if table.labels is not None:
         facts["label_column"] = label_column(table)
     return facts
@@ -111,7 +116,8 @@ def stored_reading(metadata: dict[str, Any]) -> dict[str, Any]:
     how = metadata.get("reading")
     if not isinstance(how, dict):
         return {}
-    return {name: v for name, v in how.items() if name in READING_OPTIONS and _is_plain(v)}
+    known = {name: v for name, v in how.items() if name in READING_OPTIONS and _is_plain(v)}
+    return {name: tuple(v) if isinstance(v, list) else v for name, v in known.items()}
 
 
 def _is_plain(value: Any) -> bool:
@@ -119,33 +125,60 @@ def _is_plain(value: Any) -> bool:
     return all(isinstance(entry, str | bool | int | float) for entry in entries)
 
 
-def reproduction(metadata: dict[str, Any]) -> dict[str, str]:
-    """Return what a report says on how to run the fit again."""
-    from klnmf.report.reproduce import option_words
+def reproduction(metadata: dict[str, Any], model: KLNMF) -> dict[str, str]:
+    """Return what a report says on how to run the fit again. Metadata may be anything."""
+    from klnmf.report.reproduce import constraint_names, option_words
 
-    found = {"input": str(metadata["input"])} if "input" in metadata else {}
-    how = stored_reading(metadata)
-    found |= {"input options": option_words(how)} if how else {}
-    command = _consensus_command(metadata.get("consensus"), found)
-    return found | ({"command": command} if command else {})
+    if "input" not in metadata:
+        return {}
+    path, how, named = str(metadata["input"]), stored_reading(metadata), metadata.get("numbers")
+    constraints, named = constraint_names(model), named if isinstance(named, dict) else {}
+    # Files written before their names were kept have to be put in.
+    files = {n: str(named.get(n, f"{n}.txt")) for n in NUMBERS if n in named or n in constraints}
+    found = {"input": path, "input options": option_words(how | files)}
+    arguments = ", ".join([repr(path), *(f"{name}={value!r}" for name, value in how.items())])
+    code = [f"X = read_counts({arguments}).X"]
+    code += [f"{name} = numpy.loadtxt({file!r}, ndmin=1)" for name, file in files.items()]
+    found["python reading"] = "\n".join(["from klnmf.readers import read_counts", "", *code])
+    return found | _of_consensus(metadata.get("consensus"), found, code, list(files))
 
 
-def _consensus_command(facts: Any, found: dict[str, str]) -> str | None:
-    """`klnmf consensus` as it was called; None for models of `klnmf fit` and for older files."""
+def _of_consensus(
+    facts: Any, found: dict[str, str], code: list[str], files: list[str]
+) -> dict[str, str]:
+    """Code and command of `klnmf consensus`; nothing for `klnmf fit` and for older files."""
     try:
+        r, refit, seed = int(facts["n_components"]), str(facts["refit"]), int(facts["random_state"])
         options = {
-            "n-components": int(facts["n_components"]),
-            "runs": int(facts["n_runs"]),
-            "density-threshold": float(facts["density_threshold"]),
-            "refit": str(facts["refit"]),
+            "n_runs": int(facts["n_runs"]),
+            "density_threshold": float(facts["density_threshold"]),
             "init": str(facts["init"]),
-            "max-iter": int(facts["max_iter"]),
-            "seed": int(facts["random_state"]),
+            "max_iter": int(facts["max_iter"]),
+            "random_state": seed,
         }
         if "n_null_runs" in facts:
-            options["null-runs"] = int(facts["n_null_runs"])
+            options["n_null_runs"] = int(facts["n_null_runs"])
     except (KeyError, TypeError, ValueError):
-        return None
-    words = ["klnmf", "consensus", found.get("input", "DATA")]
-    words += [word for name, value in options.items() for word in (f"--{name}", f"{value}")]
-    return " ".join([shlex.join(words), *filter(None, [found.get("input options")])])
+        return {}
+    words = ["klnmf", "consensus", found["input"], "--n-components", f"{r}", "--refit", refit]
+    names = {"n_runs": "runs", "n_null_runs": "null-runs", "random_state": "seed"}
+    for name, value in options.items():
+        words += [f"--{names.get(name, name.replace('_', '-'))}", f"{value}"]
+    given = "".join(f", {name}={name}" for name in files)
+    of_fit = given.replace(", feature_weight=feature_weight", "")
+    of_model = ", feature_weight=feature_weight" if of_fit != given else ""
+    arguments = "".join(f", {name}={value!r}" for name, value in options.items())
+    lines = [
+        *(["import numpy", ""] if files else []),
+        *(["from klnmf import KLNMF"] if refit == "both" else []),
+        "from klnmf.model_selection import consensus",
+        *("from klnmf.readers import read_counts", "", *code),
+        f"agreed = consensus(X, {r}{arguments}{given})",
+    ]
+    if refit == "both":
+        lines.append(f"model = KLNMF({r}, random_state={seed}{of_model})")
+        lines.append(f"W = model.fit_transform(X, H=agreed.components{of_fit})")
+    else:
+        lines.append("model, W = agreed.to_model(), agreed.W")
+    command = " ".join(filter(None, [shlex.join(words), found["input options"]]))
+    return {"command": command, "python": "\n".join(lines)}

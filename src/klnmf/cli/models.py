@@ -56,8 +56,7 @@ def take_options(args: argparse.Namespace, saved: SavedModel) -> None:
     given = {name: getattr(args, name) for name in stored if getattr(args, name) is not None}
     available = chosen_format(path, args.format, stored | given).options
     for name in available & (set(stored) - set(given)):
-        value = stored[name]
-        setattr(args, name, tuple(value) if isinstance(value, list) else value)
+        setattr(args, name, stored[name])
 
 
 def _refuse_other_words(saved: SavedModel) -> None:

@@ -87,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
 def _how_to_fit(args: argparse.Namespace, saved: SavedModel) -> dict[str, str]:
     """Return what the report says on how to run the fit again, of a `TopicModel` too."""
     if "topic_model" not in saved.metadata:
-        return reproduction(saved.metadata)
+        return reproduction(saved.metadata, saved.model)
     from klnmf.topic_model import TopicModel
     from klnmf.topic_model.reproduction import reproduction as of_topic_model
 

@@ -92,10 +92,11 @@ def checked_weights(given: Any, name: str, size: int, dtype: np.dtype[Any]) -> A
     if values.shape != (size,):
         whose = "feature" if name == "feature_weight" else "sample"
         raise ValueError(
-            f"{name} must have one number for each {whose}, shape ({size},); got {values.shape}."
+            f"{option(name)} must have one number for each {whose}, shape ({size},); got "
+            f"{values.shape}."
         )
     low, high = VALUE_RANGE[dtype.name]
-    is_exposure = name == "exposure"
+    is_exposure, name = name == "exposure", option(name)
     bad = ~np.isfinite(values) | (values < 0) | (is_exposure & (values == 0))
     bad |= ((values > 0) & (values < low)) | (values > high)
     sign, limits = "positive" if is_exposure else "nonnegative", f"between {low:g} and {high:g}"

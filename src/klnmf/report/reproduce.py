@@ -11,12 +11,15 @@ from klnmf.constraints.constraints import ComponentConstraints
 
 # Parameters that have no option, or that do not change the factors.
 _NOT_FOR_THE_SHELL = {"backend", "run", "sparse_output", "warm_start"}
+# Arguments of a fit that a command reads from files.
+IN_FILES = ("sample_weight", "feature_weight", "exposure")
 
 
 def python_snippet(model: Any, parameters: Mapping[str, str]) -> str:
     """Write Python code that fits the model again, with all parameters.
 
-    The parameters may hold "python", the code for a model that another object made.
+    The parameters may hold "python", the code for a model that another object made, or "python
+    reading", the code that reads X and what else the fit was given.
 
     Examples
     --------
@@ -27,21 +30,25 @@ def python_snippet(model: Any, parameters: Mapping[str, str]) -> str:
     if parameters.get("python"):
         return parameters["python"]
     name = type(model).__name__
-    lines = [f"from klnmf import {name}", ""]
-    arguments, needs_numpy = [], False
+    data = parameters.get("python reading", "")
+    lines = [f"from klnmf import {name}", *(data.splitlines() or [""])]
+    arguments, needs_numpy = [], "numpy." in data
     constraints = constraint_names(model)
+    read = [key for key in constraints if f"\n{key} = " in data]
     for key, value in _ordered_parameters(model).items():
         if key == "run":
             if value is not None and value.callback is not None:
                 arguments.append("    # a callback was set; it may have stopped the fit")
             continue
         text, remark = (key, _remark(key)) if key in constraints else as_python(value)
+        remark = "" if key in read else remark
         needs_numpy |= "numpy." in text
         arguments.append(f"    {key}={text},{remark}")
     if needs_numpy:
         lines.insert(0, "import numpy")
-    lines += [f"# {key} = {value!r}" for key, value in parameters.items()]
-    lines += [f"model = {name}(", *arguments, ")", _fit_call(model, constraints)]
+    if not data:
+        lines += [f"# {key} = {value!r}" for key, value in parameters.items()]
+    lines += [f"model = {name}(", *arguments, ")", _fit_call(model, constraints, read)]
     return "\n".join(lines)
 
 
@@ -60,15 +67,24 @@ def command_line(model: Any, parameters: Mapping[str, str]) -> str:
     if parameters.get("command"):
         return parameters["command"]
     constraints = constraint_names(model)
-    if constraints:
-        named = ", ".join(constraints)
+    in_the_way = [name for name in constraints if name not in IN_FILES]
+    if in_the_way:
+        named = ", ".join(in_the_way)
         return f"# not available on the command line: {named} can only be passed in Python"
-    words = ["klnmf", "fit", shlex.quote(parameters.get("input", "DATA"))]
+    options = parameters.get("input options", "")
+    put_in = [name for name in constraints if _option(name) not in shlex.split(options)]
+    words = [f"# {name}.txt: {name} of the fit, one number per line\n" for name in put_in]
+    words = ["".join(words) + "klnmf", "fit", shlex.quote(parameters.get("input", "DATA"))]
     for key, value in _ordered_parameters(model).items():
         text = None if key in _NOT_FOR_THE_SHELL else _as_word(value)
         if text is not None:
-            words += [f"--{key.replace('_', '-')}", shlex.quote(text)]
-    return " ".join([*words, parameters.get("input options", "")]).rstrip()
+            words += [_option(key), shlex.quote(text)]
+    words += [f"{_option(name)} {name}.txt" for name in put_in]
+    return " ".join([*words, options]).rstrip()
+
+
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
 
 
 def option_words(options: Mapping[str, Any]) -> str:
@@ -81,14 +97,13 @@ def option_words(options: Mapping[str, Any]) -> str:
     """
     words: list[str] = []
     for name, value in options.items():
-        option = name.replace("_", "-")
         if name == "lowercase":
             words += [] if value else ["--keep-case"]
         elif isinstance(value, bool):
-            words.append(f"--{option}" if value else f"--no-{option}")
+            words.append(_option(name if value else f"no_{name}"))
         else:
             listed = value if isinstance(value, list | tuple) else [value]
-            words += [f"--{option}", ",".join(map(str, listed))]
+            words += [_option(name), ",".join(map(str, listed))]
     return shlex.join(words)
 
 
@@ -110,11 +125,11 @@ def _remark(constraint: str) -> str:
     return f"  # {places.get(constraint, 'as it was given to the fit')}"
 
 
-def _fit_call(model: Any, constraints: list[str]) -> str:
-    """Call of ``fit_transform`` with all that was passed besides X."""
+def _fit_call(model: Any, constraints: list[str], read: list[str]) -> str:
+    """Call of ``fit_transform`` with all that was passed besides X; ``read`` is from files."""
     passed = [name for name in constraints if name not in model.get_params(deep=False)]
     arguments = ", ".join(["X", *(f"{name}={name}" for name in passed)])
-    remark = "  # not saved with the model" if passed else ""
+    remark = "" if set(passed) <= set(read) else "  # not saved with the model"
     return f"W = model.fit_transform({arguments}){remark}"
 
 

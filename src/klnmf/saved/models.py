@@ -27,7 +27,7 @@ from klnmf.support.descriptions import described, listed
 COMPONENT_SUMS = {"float32": (1e-20, 1e20), "float64": (1e-150, 1e150)}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SavedModel:
     """The content of a model file; it also has the methods and attributes of the model.
 
@@ -57,6 +57,15 @@ class SavedModel:
     metadata: dict[str, Any]
     not_stored: list[str]
     klnmf_version: str
+
+    def __repr__(self) -> str:
+        """Name what the file holds; names and metadata have an entry for each sample."""
+        held = [] if self.W is None else [f"W of shape {self.W.shape}"]
+        for name in ("sample_names", "feature_names"):
+            names = getattr(self, name)
+            held += [] if names is None else [f"{len(names):,} {name}"]
+        held += [f"sample_metadata {', '.join(self.sample_metadata)}"] * bool(self.sample_metadata)
+        return f"SavedModel({self.model!r}{', with ' if held else ''}{', '.join(held)})"
 
     def __getattr__(self, name: str) -> Any:
         """Return an attribute or a method of the model, as in ``load_model(path).transform(X)``."""
