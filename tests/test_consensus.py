@@ -167,7 +167,7 @@ def test_picture_is_sorted_by_component(found: Consensus) -> None:
         ({"init": "zeros"}, "init must be 'samples'"),
         ({"n_null_runs": 1}, "n_null_runs must be 0, or at least 2; got 1"),
         ({"n_null_runs": -3}, "n_null_runs must be a whole number of at least 0"),
-        ({"feature_names": ["a", "b"]}, "feature_names must be 80 names"),
+        ({"feature_names": ["a", "b"]}, "feature_names has 2 names for 80 features"),
         ({"n_jobs": 0}, "n_jobs must be None, from 1 to"),
         ({"resume": "no"}, "resume must be 'auto', True or False; got 'no'"),
         ({"resume": 1, "checkpoint": "nowhere"}, "resume must be 'auto', True or False; got 1"),

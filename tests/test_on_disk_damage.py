@@ -274,7 +274,7 @@ def test_headers_that_are_wrong(folder, change, message):
 
 
 def test_folders_that_are_something_else(tmp_path, folder):
-    with pytest.raises(ValueError, match="verify must be True, False or 'auto'; got 'always'"):
+    with pytest.raises(ValueError, match="verify must be 'auto', True or False; got 'always'"):
         open_matrix(folder, verify="always")
     with pytest.raises(FileNotFoundError, match="no such folder"):
         open_matrix(tmp_path / "nowhere")

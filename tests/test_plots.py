@@ -142,7 +142,7 @@ def test_a_bar_far_longer_than_the_others_is_cut_and_numbered() -> None:
 
 @pytest.mark.parametrize("select", [[7], [-1], []])
 def test_unknown_components_are_refused(components: np.ndarray, select: list[int]) -> None:
-    with pytest.raises(ValueError, match=r"select must name components from 0 to 6; got \["):
+    with pytest.raises(ValueError, match=r"select must be a list of numbers from 0 to 6; got \["):
         plot_top_features(components, select=select)
 
 

@@ -135,8 +135,8 @@ def test_memory_stays_far_below_the_dense_matrix() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"n_samples": 0}, "n_samples must be an integer of at least 1; got 0"),
-        ({"n_components": 2.5}, "n_components must be an integer"),
+        ({"n_samples": 0}, "n_samples must be a whole number of at least 1; got 0"),
+        ({"n_components": 2.5}, "n_components must be a whole number"),
         ({"sparsity": 1.0}, r"sparsity must be in \[0, 1\); got 1.0"),
         ({"concentration_H": 0.0}, "concentration_H must be a positive number"),
         ({"counts_per_sample": [1.0, 2.0]}, r"shape \(5,\); got shape \(2,\)"),

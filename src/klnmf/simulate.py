@@ -9,7 +9,7 @@ from scipy import sparse
 
 from klnmf.support.array_types import FloatArray
 from klnmf.support.descriptions import described
-from klnmf.support.number_checks import checked_nonnegative, checked_positive
+from klnmf.support.number_checks import checked_nonnegative, checked_positive, checked_whole
 
 RandomLike = int | np.integer | np.random.RandomState | np.random.Generator | None
 
@@ -85,14 +85,9 @@ def simulate_counts(
     >>> bool(abs(X.sum() - 50 * 80) < 4 * (50 * 80) ** 0.5)  # the total is Poisson
     True
     """
-    sizes: list[tuple[str, object]] = [
-        ("n_samples", n_samples),
-        ("n_features", n_features),
-        ("n_components", n_components),
-    ]
-    for name, size in sizes:
-        if not isinstance(size, int | np.integer) or size < 1:
-            raise ValueError(f"{name} must be an integer of at least 1; got {described(size)}.")
+    n_samples = checked_whole("n_samples", n_samples)
+    n_features = checked_whole("n_features", n_features)
+    n_components = checked_whole("n_components", n_components)
     if checked_nonnegative("sparsity", sparsity) >= 1.0:
         raise ValueError(f"sparsity must be in [0, 1); got {sparsity}.")
     for name, value in (("concentration_W", concentration_W), ("concentration_H", concentration_H)):

@@ -80,10 +80,9 @@ def explains_misplaced(function: Callable[P, R]) -> Callable[P, R]:
 
     What it hands on to other functions with ``**`` is theirs to judge, unless nobody takes it.
     """
-    parameters = list(inspect.signature(function).parameters.values())
-    named = [each.name for each in parameters if each.kind is not each.VAR_KEYWORD]
-    named = [name for name in named if name != "self"]
-    is_open = len(named) < sum(each.name != "self" for each in parameters)
+    parameters = inspect.signature(function).parameters
+    is_open = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
+    named = [name for name in parameters if name != "self"][: -1 if is_open else None]
     name = function.__qualname__.removesuffix(".__init__")
 
     @functools.wraps(function)

@@ -21,9 +21,7 @@ from klnmf.constraints.penalties import Penalties
 from klnmf.data.matrix_checks import checked_matrix, is_dask_array
 from klnmf.data.on_disk.matrix import OnDiskMatrix
 from klnmf.data.sparse_data import CountData, FindConstraints, FitInput, InMemoryData
-from klnmf.data.validation import (
-    checked_input,
-)
+from klnmf.data.validation import checked_input
 from klnmf.estimators.arguments import ChecksParameters, check_arguments
 from klnmf.estimators.counts_input import TakesCounts
 from klnmf.estimators.held_out import Likelihood, held_out_likelihood, observed_blocks
@@ -57,12 +55,12 @@ class _FloatInterval(Interval):
 FLOAT_FROM_ZERO = _FloatInterval(Real, 0, None, closed="left")
 
 
-def check_fitted(model: Any, name: str = "model") -> None:
+def check_fitted(model: Any) -> None:
     """Refuse what is not a model, and a model that is not fitted."""
     if not isinstance(model, FactorModel):
         hint = " Pass its nmf_." if hasattr(model, "nmf_") else ""
         raise TypeError(
-            f"{name} must be a fitted KLNMF or MiniBatchKLNMF; got {described(model)}.{hint}"
+            f"model must be a fitted KLNMF or MiniBatchKLNMF; got {described(model)}.{hint}"
         )
     check_is_fitted(model, "components_")
 

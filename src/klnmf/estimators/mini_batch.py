@@ -264,7 +264,7 @@ class MiniBatchKLNMF(FactorModel):
         if counts.nnz:
             batch = Batch(counts, self.backend, self.n_threads)
             if memory is None:
-                memory = self._memory = self._begin(counts, self._seed())
+                memory = self._memory = self._begin(counts, seed_of(self.random_state))
             else:
                 memory.observe(batch, self.forget_factor)
             divergence = memory.learn(batch, least_step=1 - self.forget_factor)
@@ -286,7 +286,7 @@ class MiniBatchKLNMF(FactorModel):
         is_weighted = counts is not unweighted
         checksum = InMemoryData(counts).sums_checksum if is_weighted else counts_checksum(counts)
         started = time.perf_counter()
-        seed = self._seed()
+        seed = seed_of(self.random_state)
         rows = np.random.default_rng(seed).permutation(np.flatnonzero(np.diff(counts.indptr)))
         parts = [
             np.sort(rows[start : start + self.batch_size])
@@ -350,9 +350,6 @@ class MiniBatchKLNMF(FactorModel):
             feature_weight=self.feature_weight_,
         )
         return InMemoryData(counts).constrained(known).view(0).as_csr()
-
-    def _seed(self) -> int:
-        return seed_of(self.random_state)
 
     def _begin(self, counts: sp.csr_array, seed: int) -> OnlineMemory:
         return OnlineMemory.begin(counts, self.n_components, seed, self.backend, self.n_threads)

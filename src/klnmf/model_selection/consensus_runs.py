@@ -17,10 +17,7 @@ from klnmf.constraints.names import check_sample_order, feature_names_of
 from klnmf.constraints.penalties import Penalties
 from klnmf.data.not_counts import warn_if_not_counts
 from klnmf.data.sparse_data import InMemoryData, RowView, view_of
-from klnmf.data.validation import (
-    check_counts,
-    is_integer_valued,
-)
+from klnmf.data.validation import check_counts, is_integer_valued
 from klnmf.estimators.arguments import check_arguments, explains_misplaced
 from klnmf.estimators.counts_input import warn_of_data
 from klnmf.model_selection.checkpoints import Fit, Runs, RunsFile
@@ -37,12 +34,11 @@ from klnmf.solvers.row_solve import RowSolve, solved_rows
 from klnmf.solvers.start import start_state
 from klnmf.starts.initialization import STARTS, cover_columns
 from klnmf.support.array_types import Array, FloatArray
-from klnmf.support.descriptions import listed
 from klnmf.support.number_checks import checked_positive, checked_whole
 from klnmf.support.option_names import option
 from klnmf.support.progress import is_bar_wanted
 from klnmf.support.threads import run_in_threads
-from klnmf.topics.checks import checked_choice
+from klnmf.topics.checks import checked_choice, checked_names
 
 ROW_SOLVE = RowSolve(tolerance=1e-5)
 # Runs on the null if it is not said how many; more hardly change its figures.
@@ -286,10 +282,7 @@ def _checked_names(given: Sequence[str] | None, X: Any, n_features: int) -> Arra
     names = feature_names_of(X) if given is None else given
     if names is None:
         return None
-    strings = [str(name) for name in listed(names, "feature_names")]
-    if len(strings) != n_features:
-        raise ValueError(f"feature_names must be {n_features:,} names, one per feature.")
-    return np.array(strings, dtype=object)
+    return np.array(checked_names(names, n_features), dtype=object)
 
 
 def _checked_null_runs(given: int | None, n_runs: int, counts: sp.csr_array) -> int:

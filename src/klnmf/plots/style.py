@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from numbers import Integral
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from klnmf.support.descriptions import described, listed
+from klnmf.support.descriptions import described
 from klnmf.support.optional_packages import require
-from klnmf.topics.checks import Names, checked_components, checked_names
+from klnmf.topics.checks import Names, checked_components, checked_names, checked_numbers
 from klnmf.topics.features import name_components
 
 if TYPE_CHECKING:
@@ -97,14 +96,7 @@ def selected_components(select: Sequence[int] | None, n_components: int) -> list
     """Components to plot, in this order; all by default."""
     if select is None:
         return list(range(n_components))
-    chosen = listed(select, "select", "a list of numbers of components")
-    if not chosen or not all(
-        isinstance(k, Integral) and 0 <= int(k) < n_components for k in chosen
-    ):
-        raise ValueError(
-            f"select must name components from 0 to {n_components - 1}; got {described(chosen)}."
-        )
-    return [int(component) for component in chosen]
+    return checked_numbers(select, "select", n_components)
 
 
 def component_labels(

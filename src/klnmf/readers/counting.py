@@ -136,21 +136,13 @@ def vectorizer_of(
 ) -> CountVectorizer:
     """Return a vectoriser, with stop words of a language, a file or a list."""
     vectorizer, given = CountVectorizer(**options, **others), options.get("stop_words")
-    words = None if given is None else stop_words_of(given)
-    leave_out(vectorizer, words, normalised)
-    return vectorizer
-
-
-def leave_out(
-    vectorizer: CountVectorizer,
-    words: list[str] | None,
-    normalised: Callable[[str], str] = str,
-) -> None:
-    """Let a vectoriser leave out stop words, as it takes texts apart."""
-    if words is not None:
+    if given is not None:  # they are taken apart as texts are
         prepared, tokens = vectorizer.build_preprocessor(), vectorizer.build_tokenizer()
-        words = normalised_stop_words(words, lambda word: prepared(normalised(word)), tokens)
-    vectorizer.set_params(stop_words=words)
+        words = normalised_stop_words(
+            stop_words_of(given), lambda word: prepared(normalised(word)), tokens
+        )
+        vectorizer.set_params(stop_words=words)
+    return vectorizer
 
 
 def watched(texts: Iterable[str], vectorizer: CountVectorizer, by_letters: str) -> Iterator[str]:

@@ -102,8 +102,8 @@ class TextFormat(Format):
 
     def opened(self, path: Path, options: dict[str, Any]) -> tuple["Gathering", Opened]:
         """Return what will be known of the documents, and a function that reads them."""
-        of_all = {name: options[name] for name in keywords(Gathering) & set(options)}
-        others = {name: value for name, value in options.items() if name not in of_all}
+        others = dict(options)
+        of_all = _taken_out(others, keywords(Gathering))
         return Gathering(path, **of_all), partial(self.documents, path, **others)
 
     def read(self, path: Path, *_: Any, **options: Any) -> CountTable:

@@ -214,8 +214,7 @@ def _check_types(
 def _detected_layout(path: Path, file: Any, pyarrow: Any) -> str:
     index = index_column(file)
     fields = [field for field in file.schema_arrow if field.name != index]
-    kinds = [is_string(f.type, pyarrow) or is_number(f.type, pyarrow) for f in fields]
-    names = [field.name for field, is_plain in zip(fields, kinds, strict=True) if is_plain]
+    names = [f.name for f in fields if is_string(f.type, pyarrow) or is_number(f.type, pyarrow)]
     n_rows = min(PEEK, max(4, PEEKED_FIELDS // max(1, len(names))))
     values = Values(path, pyarrow)
     for _, first in batches(file, n_rows, names):

@@ -148,7 +148,6 @@ def payload(described: Described, rank_selection: Any = None) -> dict[str, Any]:
         "terms": described.terms._asdict(),
         **words,
         "topics": topics,
-        "has_coherence": described.coherence is not None,
         "columns": columns,
         "left_out": left_out,
         "samples": _samples(described, probabilities, listed, np.unique(np.concatenate(typical))),

@@ -152,7 +152,7 @@ def write_report(
         title=plain_text(title or counted(n_components, described.terms.component)),
         terms=described.terms,
         columns=bool(contents["columns"]),
-        has_coherence=contents["has_coherence"],
+        has_coherence=any(topic["coherence"] is not None for topic in contents["topics"]),
         verdict=summary.verdict(described),
         tiles=summary.fit_tiles(described),
         matrix_rows=summary.matrix_rows(described),

@@ -18,7 +18,7 @@ from klnmf.solvers.base import Met, Problem, State, factor_name
 from klnmf.solvers.loop import Run, record_fields
 from klnmf.solvers.memory import StoredMemory
 from klnmf.support.array_types import Array
-from klnmf.support.descriptions import described
+from klnmf.support.number_checks import checked_flag
 from klnmf.support.option_names import option
 
 
@@ -201,17 +201,14 @@ def _check_factors(arrays: dict[str, Array], problem: Problem, n_components: int
 
 def should_resume(path: Path | None, resume: str | bool) -> bool:
     """Whether to resume from this file: "auto" if it exists; True requires it to exist."""
-    is_flag = isinstance(resume, bool | np.bool_)
-    if not is_flag and not (isinstance(resume, str) and resume == "auto"):
-        raise ValueError(f"resume must be 'auto', True or False; got {described(resume)}.")
-    is_required = is_flag and bool(resume)
+    wanted = checked_flag("resume", resume)
     if path is None:
-        if is_required:
+        if wanted:
             raise ValueError("resume=True needs a file to resume from: pass checkpoint='PATH'.")
         return False
-    if is_required and not path.exists():
+    if wanted and not path.exists():
         raise FileNotFoundError(
             f"There is no checkpoint {path}. Use resume='auto' to start from the beginning if the "
             "file does not exist."
         )
-    return bool(resume) and path.exists()
+    return wanted is not False and path.exists()

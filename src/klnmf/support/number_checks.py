@@ -1,4 +1,4 @@
-"""Checks of numbers that users pass."""
+"""Checks of numbers and flags that users pass."""
 
 from numbers import Integral, Real
 from typing import Any
@@ -37,6 +37,15 @@ def checked_fraction(name: str, value: Any) -> float:
     if not isinstance(value, Real) or not 0.0 < float(value) < 1.0:
         raise ValueError(f"{name} must be between 0 and 1 (exclusive); got {described(value)}.")
     return float(value)
+
+
+def checked_flag(name: str, value: Any) -> bool | None:
+    """Return True or False, or None for "auto"."""
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    if type(value) is not str or value != "auto":
+        raise ValueError(f"{name} must be 'auto', True or False; got {described(value)}.")
+    return None
 
 
 def seed_of(random_state: Any) -> int:

@@ -5,10 +5,9 @@ import sys
 from collections import deque
 from typing import Any, Self
 
-import numpy as np
 from tqdm.auto import tqdm
 
-from klnmf.support.descriptions import described
+from klnmf.support.number_checks import checked_flag
 
 # Fits that take less time than this show no bar.
 SECONDS_BEFORE_SHOWN = 3.0
@@ -20,11 +19,8 @@ def is_bar_wanted(progress: str | bool) -> bool:
     >>> is_bar_wanted(True), is_bar_wanted(False)
     (True, False)
     """
-    if isinstance(progress, bool | np.bool_):
-        return bool(progress)
-    if type(progress) is not str or progress != "auto":
-        raise ValueError(f"progress must be 'auto', True or False; got {described(progress)}.")
-    return sys.stderr is not None and sys.stderr.isatty()
+    wanted = checked_flag("progress", progress)
+    return sys.stderr is not None and sys.stderr.isatty() if wanted is None else wanted
 
 
 class Bar:

@@ -12,17 +12,15 @@ from typing import Any
 import numpy as np
 
 from klnmf.estimators.kl_nmf import KLNMF
+from klnmf.readers import read_documents
+from klnmf.readers.format import keywords
 from klnmf.readers.stop_words import names_of
 from klnmf.report.reproduce import as_python, command_line, constraint_names, option_words
 from klnmf.topic_model.fitting import convergence, settings_of
 from klnmf.topic_model.words import OPTIONS, options_to_json
 
 # Options of reading and of words that `klnmf fit` has too.
-_SHELL_OPTIONS = (
-    *("text_field", "id_field", "label_field", "encoding", "pattern", "delimiter", "normalize"),
-    *("format", "skip_unreadable", "stop_words", "min_df", "max_df", "max_features"),
-    *("ngram_range", "token_pattern", "lowercase"),
-)
+_SHELL_OPTIONS = {*keywords(read_documents), *OPTIONS, "token_pattern", "lowercase"}
 # Parameters of KLNMF that TopicModel has itself, or that do not change the result.
 _NOT_OF_NMF = ("n_components", "n_threads", "random_state", "run")
 

@@ -1,7 +1,7 @@
 """Checks and sums of factors, dense or sparse."""
 
 from collections.abc import Iterator, Sequence
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -42,6 +42,18 @@ def checked_names(names: Names | None, n_expected: int, of_what: str = "feature"
     if len(strings) != n_expected:
         raise ValueError(f"{of_what}_names has {len(strings)} names for {n_expected} {of_what}s.")
     return strings
+
+
+def checked_numbers(given: Any, name: str, n_components: int) -> list[int]:
+    """Numbers of components, at least one, as they were given."""
+    numbers = listed(given, name, "a list of numbers of components")
+    is_one = [isinstance(k, Integral) and not isinstance(k, bool) for k in numbers]
+    if not numbers or not all(is_one) or not 0 <= min(numbers) <= max(numbers) < n_components:
+        raise ValueError(
+            f"{name} must be a list of numbers from 0 to {n_components - 1}; got "
+            f"{described(numbers)}."
+        )
+    return [int(k) for k in numbers]
 
 
 def checked_choice(value: Any, name: str, choices: Sequence[str]) -> None:

@@ -14,9 +14,14 @@ from klnmf.backends.cpu import effective_threads
 from klnmf.constraints.constraints import FitConstraints
 from klnmf.estimators.base import FactorModel, check_fitted
 from klnmf.support.array_types import FloatArray
-from klnmf.support.descriptions import described, listed
+from klnmf.support.descriptions import described
 from klnmf.support.number_checks import checked_fraction
-from klnmf.topics.checks import Names, checked_choice, checked_representation
+from klnmf.topics.checks import (
+    Names,
+    checked_choice,
+    checked_numbers,
+    checked_representation,
+)
 from klnmf.uncertainty.comparison import compared_shares, interval
 from klnmf.uncertainty.data_of_fit import data_of_fit, other_data
 from klnmf.uncertainty.differential_result import DifferentialFeatures
@@ -220,7 +225,7 @@ def _references(nuisance: Sequence[int] | None, model: FactorModel) -> npt.NDArr
         return every[: model.n_components_ - model.n_fixed_W_]
     if np.size(nuisance) == 0:
         return every
-    return np.setdiff1d(every, _checked_numbers(nuisance, "nuisance", model.n_components_))
+    return np.setdiff1d(every, checked_numbers(nuisance, "nuisance", model.n_components_))
 
 
 def _chosen_components(
@@ -246,7 +251,7 @@ def _chosen_components(
         )
     chosen = references
     if components is not None:
-        chosen = _checked_numbers(components, "components", n_components)
+        chosen = np.array(checked_numbers(components, "components", n_components))
     others = np.array([int(against)]) if is_number else references
     chosen = np.array([k for k in chosen if np.any(others != k)], dtype=np.intp)
     if chosen.size == 0:
@@ -256,17 +261,6 @@ def _chosen_components(
             else "There is only one component to compare, so there is no reference."
         )
     return chosen
-
-
-def _checked_numbers(given: Any, name: str, n_components: int) -> npt.NDArray[np.intp]:
-    numbers = np.asarray(listed(given, name, "a list of numbers"))
-    is_whole = numbers.ndim == 1 and numbers.dtype.kind in "iu" and numbers.size > 0
-    if not is_whole or numbers.min() < 0 or numbers.max() >= n_components:
-        raise ValueError(
-            f"{name} must be a list of numbers from 0 to {n_components - 1}; got "
-            f"{described(numbers.tolist())}."
-        )
-    return numbers.astype(np.intp)
 
 
 def _q_values(p_values: FloatArray) -> FloatArray:

@@ -18,8 +18,8 @@ from klnmf.data.on_disk.views import MappedView, open_rows
 from klnmf.data.sparse_data import CountData, DataConstraints
 from klnmf.data.sums import ROWS_PER_SUM
 from klnmf.support.array_types import Array
-from klnmf.support.descriptions import described
 from klnmf.support.input_files import ReadError, read_names
+from klnmf.support.number_checks import checked_flag
 
 
 class OnDiskData(CountData):
@@ -195,15 +195,14 @@ def open_matrix(
     >>> bool((W == klnmf.KLNMF(5, random_state=0).fit_transform(X)).all())
     True
     """
-    if not isinstance(verify, bool) and (type(verify) is not str or verify != "auto"):
-        raise ValueError(f"verify must be True, False or 'auto'; got {described(verify)}.")
+    is_wanted = checked_flag("verify", verify)
     budget = parse_bytes(memory, least=1)
     folder = Path(os.path.expanduser(path))
     if not folder.exists() and not folder.with_name(f"{folder.name}.partial").exists():
         raise FileNotFoundError(f"{folder}: no such folder.")
     header = read_header(folder)
     check_files(folder, header)
-    if verify is True or (verify == "auto" and not is_verified(folder, header)):
+    if is_wanted or (is_wanted is None and not is_verified(folder, header)):
         check_contents(folder, header)
     return OnDiskMatrix(folder, header, budget)
 

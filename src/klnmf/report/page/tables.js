@@ -55,7 +55,7 @@ function showTopicTable() {
     { title: "No.", number: true, value: (t) => t.id, cell: (t) => String(t.id) },
     { title: capital(terms.component), value: (t) => t.name, cell: (t) => linkTo(t, {}, named(t.name)) },
     { title: "Share", number: true, value: (t) => t.size, cell: (t) => percent(t.size) },
-    ...(data.has_coherence ? [coherence] : []),
+    ...(topics.some((t) => t.coherence !== null) ? [coherence] : []),
     { title: "Largest in", number: true, wide: true, value: (t) => t.leading, cell: (t) => count(t.leading) },
     { title: `Effective ${terms.feature}s`, number: true, wide: true, value: (t) => t.breadth, cell: (t) => count(Math.round(t.breadth)) },
     { title: "Exclusivity", number: true, wide: true, value: (t) => t.exclusivity, cell: (t) => percent(t.exclusivity) },
