@@ -129,7 +129,7 @@ def check_output(
     kind: Kind | None,
     path: str | Path,
     *others: str | Path | None,
-    is_continued: bool = False,
+    may_exist: bool = False,
 ) -> Path:
     """Refuse a name that cannot be written to or does not fit the kind, and an existing file."""
     target = check_writable(path, *others)
@@ -137,7 +137,7 @@ def check_output(
         endings = [ending for ending in kind.endings if ending]
         listed = " or ".join(filter(None, [", ".join(endings[:-1]), endings[-1]]))
         raise UsageError(f"{target}: {kind.what} is written as {listed}; choose such a name.")
-    if not is_continued:
+    if not may_exist:
         check_unused(args, target)
     return target
 

@@ -99,7 +99,7 @@ def run(args: argparse.Namespace) -> int:
 
     name = f"{stem_of(args.data)}.klnmf" if args.output is None else args.output
     checkpoint = _checkpoint(args, check_writable(name, args.data))
-    output = check_output(args, MODEL, name, is_continued=args.resume is not None)
+    output = check_output(args, MODEL, name, may_exist=args.resume is not None)
     report = args.report
     if report is not None:
         report = check_output(args, PAGE, report, args.data, output)

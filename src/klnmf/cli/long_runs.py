@@ -69,13 +69,13 @@ def checked_files(args: argparse.Namespace, kind: Kind, ending: str) -> SearchFi
     """Check the names of all files before any work; ``ending`` is that of the default output."""
     taken: list[str | Path | None] = [args.data, args.row_names, args.column_names]
 
-    def name(path: str | Path, kind: Kind, *, is_continued: bool = False) -> Path:
-        taken.append(check_output(args, kind, path, *taken, is_continued=is_continued))
+    def name(path: str | Path, kind: Kind, *, may_exist: bool = False) -> Path:
+        taken.append(check_output(args, kind, path, *taken, may_exist=may_exist))
         return Path(path)
 
     wanted = f"{stem_of(args.data)}{ending}" if args.output is None else args.output
     checkpoint = Path(f"{wanted}.checkpoint")
-    output = name(wanted, kind, is_continued=args.restart or checkpoint.exists())
+    output = name(wanted, kind, may_exist=args.restart or checkpoint.exists())
     taken.append(check_writable(checkpoint, *taken))
     picture = None if args.plot is None else name(args.plot, PICTURE)
     wanted = getattr(args, "result", None)

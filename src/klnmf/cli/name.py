@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
         MODEL,
         args.output or args.model,
         *filter(None, files.values()),
-        is_continued=args.output is None,  # the model itself gets the names
+        may_exist=args.output is None,  # the model itself gets the names
     )
     saved = read_model(args.model)
     sizes = {

@@ -36,18 +36,18 @@ def genes_among(
         return None
     if GENES not in there:
         message = "%s: features of several types are used together: %s; choose one with %s"
-        LOGGER.warning(message, whose, listed(there), choose)
+        LOGGER.warning(message, whose, counted_types(there), choose)
         return None
     del there[GENES]
     message = "%s: left out %s; to use them too, add %s"
-    LOGGER.warning(message, whose, listed(there), keep_all)
+    LOGGER.warning(message, whose, counted_types(there), keep_all)
     return np.flatnonzero(kinds == GENES)
 
 
-def listed(types: Counter[str]) -> str:
+def counted_types(types: Counter[str]) -> str:
     """Say how many features are of each type.
 
-    >>> listed(Counter({"Peaks": 2000, "Custom": 1}))
+    >>> counted_types(Counter({"Peaks": 2000, "Custom": 1}))
     "1 feature of type 'Custom', 2,000 features of type 'Peaks'"
     """
     numbers = ((name, f"{n:,} feature{'s' * (n != 1)}") for name, n in sorted(types.items()))

@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from klnmf.data.validation import warn_caller, warn_if_transposed
-from klnmf.readers.feature_types import FEATURE_TYPES, GENES, genes_among, listed
+from klnmf.readers.feature_types import FEATURE_TYPES, GENES, counted_types, genes_among
 from klnmf.support.array_types import Array
 from klnmf.support.descriptions import described
 from klnmf.tl.counts import check_is_anndata, check_raw_counts, read_counts
@@ -299,8 +299,8 @@ def _masked_columns(adata: AnnData, mask_var: Any) -> Array | None:
     chosen = Counter(types[j] for j in columns if types and isinstance(mask_var, str))
     if len(chosen) > 1:
         warn_caller(
-            f"adata.var[{mask_var!r}] holds {listed(chosen)}, which are fitted together. To fit "
-            f"genes alone, pass mask_var=adata.var[{mask_var!r}] & "
+            f"adata.var[{mask_var!r}] holds {counted_types(chosen)}, which are fitted together. "
+            f"To fit genes alone, pass mask_var=adata.var[{mask_var!r}] & "
             f"(adata.var[{FEATURE_TYPES!r}] == {GENES!r}).",
             UserWarning,
         )

@@ -109,7 +109,7 @@ def settings_of(model: Any) -> KLNMF:
 def _selection(model: Any, nmf: KLNMF, X: Any) -> RankSelection | None:
     """Choose the number of topics, if it is to be chosen."""
     ranks = model.n_topics
-    if isinstance(ranks, Integral | float):
+    if isinstance(ranks, Integral):
         return None
     if isinstance(ranks, str):
         ranks = range(1, min(MOST_TOPICS, *X.shape) + 1)
