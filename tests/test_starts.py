@@ -297,7 +297,7 @@ def test_warm_start_with_other_penalties_or_solver_keeps_the_components() -> Non
         ("n_threads", 1.5, "Got 1.5"),
         ("n_threads", 2**40, "n_threads must"),
         ("random_state", "seed", "random_state"),
-        ("dtype", int, "dtype must be None, float32 or float64, got <class 'int'>"),
+        ("dtype", int, "dtype must be None, float32 or float64, got the class int"),
         ("dtype", "float16", "dtype must be None, float32 or float64"),
         ("dtype", "no such type", "dtype must be None, float32 or float64"),
         ("sparse_output", "yes", "sparse_output"),
