@@ -119,5 +119,7 @@ def test_ratios_of_poisson_counts_are_1(monkeypatch: pytest.MonkeyPatch) -> None
     assert np.average(found, weights=X.sum(axis=1)) == pytest.approx(1.0, abs=0.03)
     monkeypatch.setattr(document_checks, "_WORDS", 10**6)
     monkeypatch.setattr(document_checks, "_NUMBERS", 3000 * 7)
-    np.testing.assert_allclose(found, deviance_ratios(X, W, H), rtol=0.1)  # all words, in blocks
+    in_blocks = deviance_ratios(X, W, H, 1)  # with all words
+    np.testing.assert_allclose(found, in_blocks, rtol=0.1)
+    np.testing.assert_array_equal(in_blocks, deviance_ratios(X, W, H, 3))  # in threads
     assert deviance_ratios(np.eye(2), np.zeros((2, 1)), np.zeros((1, 2))).tolist() == [np.inf] * 2

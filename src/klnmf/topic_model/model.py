@@ -197,7 +197,7 @@ class TopicModel(TopicViews, TransformerMixin, BaseEstimator):
         excerpts = ["" if is_missing(excerpt) else excerpt for excerpt in excerpts]
         self._set_documents(corpus.names, excerpts, corpus.metadata)
         self._set_fitted(nmf, vectorizer, W, X)
-        self.deviance_ratio_ = deviance_ratios(X, dense(W), dense(nmf.components_))
+        self.deviance_ratio_ = deviance_ratios(X, dense(W), dense(nmf.components_), nmf.n_threads)
         counts = counted_documents(corpus.texts, X, self.deviance_ratio_)
         self.fit_facts_ = facts_of(nmf)
         self.fit_facts_ |= {"source": corpus.source, "merges": [], "documents": counts}
