@@ -66,7 +66,8 @@ def test_missing_texts_in_a_table_and_in_a_file(
 
 def test_missing_texts_in_a_list_and_in_new_texts(model: TopicModel) -> None:
     with pytest.warns(
-        EmptySamplesWarning, match=r"1 of 91 documents .* 1 of them has no text at all\."
+        EmptySamplesWarning,
+        match=r"1 of 91 documents .* It gets no topic\. It has no text at all\.",
     ):
         TopicModel(3, **SETTINGS).fit([*TEXTS, pd.NA])
     with warnings.catch_warnings():

@@ -150,6 +150,7 @@ def test_svmlight(text: str, line: int, message: str, tmp_path: Path) -> None:
         ('{"text": "a b"}\n{"body": "a"}\n', 2, "no field 'text'; the fields are: 'body'.*text_fi"),
         ('{"text": "a b"}\n{"text": [1]}\n', 2, "field 'text' holds .*, not a text"),
         ('{"text": "a b"}\n', None, "there are no words: a word has two letters or more"),
+        ('{"text": " "}\n', None, r"all 1 texts are empty or missing\."),
     ],
 )
 def test_json_lines(text: str, line: int | None, message: str, tmp_path: Path) -> None:

@@ -157,12 +157,17 @@ def test_without_texts() -> None:
         TopicModel(2).fit([])
 
 
-@pytest.mark.parametrize("texts", [["", " "], ["the of", "and"]])
-def test_without_words(texts: list[str]) -> None:
-    with pytest.raises(
-        ValueError, match=r"There are no words besides stop words. Give fewer stop_words"
-    ):
-        TopicModel(2, stop_words="english", min_df=1, max_df=1.0).fit(texts)
+@pytest.mark.parametrize(
+    ("texts", "stop_words", "message"),
+    [
+        (["", " "], "english", r"All 2 texts are empty or missing\.$"),
+        (["the of", "and"], "english", "There are no words besides stop words. Give fewer stop_w"),
+        (["a b", "c"], None, r"give vectorizer=CountVectorizer\(token_pattern='REGEX'\)"),
+    ],
+)
+def test_without_words(texts: list[str], stop_words: str | None, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        TopicModel(2, stop_words=stop_words, min_df=1, max_df=1.0).fit(texts)
 
 
 def test_too_few_texts_for_the_defaults() -> None:

@@ -205,7 +205,10 @@ def warn_of_empty_samples(
     message = empty_samples_message(is_empty, names, "left" if are_texts else "", are_texts)
     if message is not None:
         n_missing = sum(not text.strip() for text in texts or ())
-        missing = f" {n_missing:,} of them {'has' if n_missing == 1 else 'have'} no text at all."
+        who, have = f"{n_missing:,} of them", "has" if n_missing == 1 else "have"
+        if n_missing == np.count_nonzero(is_empty):
+            who = "It" if n_missing == 1 else "They"
+        missing = f" {who} {have} no text at all."
         warn_caller(message + (missing if n_missing else ""), EmptySamplesWarning)
 
 

@@ -44,6 +44,10 @@ class TextsWarning(UserWarning):
     """
 
 
+class _NoTextError(ValueError):
+    """All documents are empty."""
+
+
 def counted(
     path: Path,
     documents: Iterator[str],
@@ -115,9 +119,13 @@ def explained(path: Path | None, stop_words: Any) -> Iterator[None]:
         problem = f"the words cannot be counted: {str(error).rstrip('.')}."
         if isinstance(error, re.error):
             problem = f"{option('token_pattern')} is not a regular expression: {error}."
+        elif isinstance(error, _NoTextError):
+            problem = str(error)
         elif "empty vocabulary" in str(error):
+            given = option("token_pattern", "REGEX")
+            given = f"vectorizer=CountVectorizer({given})" if path is None else given  # TopicModel
             problem = "there are no words: a word has two letters or more. To count others, give "
-            problem += f"{option('token_pattern', 'REGEX')}."
+            problem += f"{given}."
             if stop_words is not None:
                 problem = "there are no words besides stop words. Give fewer "
                 problem += f"{option('stop_words')}, or none."
@@ -148,6 +156,8 @@ def vectorizer_of(
 def watched(texts: Iterable[str], vectorizer: CountVectorizer, by_letters: str) -> Iterator[str]:
     """Yield the texts to be counted; warn at the end if what is counted are not their words.
 
+    If there is no text in any of them, that is an error.
+
     ``by_letters`` says how to count pairs of letters.
     """
     own_code = (vectorizer.preprocessor, vectorizer.tokenizer)
@@ -155,9 +165,10 @@ def watched(texts: Iterable[str], vectorizer: CountVectorizer, by_letters: str) 
         yield from texts  # that code may take away tags, or know the language
         return
     is_split = vectorizer.analyzer != "word" or len(vectorizer.build_tokenizer()("水" * 9)) > 1
-    n_texts, n_tagged, n_unspaced, tag, clause = 0, 0, 0, "", ""
+    n_texts, n_tagged, n_unspaced, tag, clause, is_empty = 0, 0, 0, "", "", True
     for text in texts:
         n_texts += 1
+        is_empty = is_empty and not text.strip()
         found = _TAG.search(text, 0, _BEGINNING) if "<" in text else None
         if found is not None:
             n_tagged, tag = n_tagged + 1, tag or found[0]
@@ -168,6 +179,8 @@ def watched(texts: Iterable[str], vectorizer: CountVectorizer, by_letters: str) 
             if 2 * length > n_letters and length >= _CLAUSE * len(runs):
                 n_unspaced, clause = n_unspaced + 1, clause or max(runs, key=len)
         yield text
+    if n_texts and is_empty:
+        raise _NoTextError(f"all {n_texts:,} texts are empty or missing.")
     if n_tagged > _SHARE * n_texts:
         warn_caller(
             f"{n_tagged:,} of {n_texts:,} texts have HTML tags, such as {tag!r}, which are counted "
