@@ -231,29 +231,19 @@ class TopicModel(TopicViews, TransformerMixin, BaseEstimator):
         found = corpus_of(texts, text, encoding=encoding, skip_unreadable=skip_unreadable)
         return self._shares_in(found.texts)
 
-    def fit_transform(
-        self,
-        texts: Any,
-        y: Any = None,
-        *,
-        text: str | None = None,
-        metadata: Any = None,
-        encoding: str | None = None,
-        skip_unreadable: bool = False,
-    ) -> FloatArray:
+    def fit_transform(self, texts: Any, y: Any = None, **options: Any) -> FloatArray:
         """Learn the topics of texts and return their shares in each text, ``shares_``.
 
         Parameters
         ----------
-        texts, y, text, metadata, encoding, skip_unreadable
+        texts, y, **options
             As in `fit`.
 
         Returns
         -------
         ndarray of shape (n_documents, n_topics)
         """
-        reading: dict[str, Any] = {"encoding": encoding, "skip_unreadable": skip_unreadable}
-        return self.fit(texts, y, text=text, metadata=metadata, **reading).shares_
+        return self.fit(texts, y, **options).shares_
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
         """Return the names of the topics, which are the columns of `transform`."""
