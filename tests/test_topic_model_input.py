@@ -43,7 +43,7 @@ TAGGED = ["The <br /> sea", "corn</p>", "a < b and c > d"]
     [
         (
             JAPANESE,
-            r"3 of 3 texts have no spaces .*'(吾輩は猫である|名前はまだ無い)'.*analyzer=\"char\"",
+            r"no spaces .*'(吾輩は猫である|名前はまだ無い)'.*token_pattern=r\"\\w\"",
         ),
         (["ภาษาไทยเป็นภาษาที่มีระดับเสียงของคำ", *TEXTS], "1 of 4 texts have no spaces between words"),
         (TAGGED, r"2 of 3 texts have HTML tags, such as '<br />'.*re.sub\(r'<\[\^<>\]\*>', ' '"),

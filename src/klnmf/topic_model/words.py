@@ -20,7 +20,7 @@ OPTIONS: dict[str, Any] = {
     "max_features": None,
     "ngram_range": (1, 1),
 }
-_BY_LETTERS = 'vectorizer=CountVectorizer(analyzer="char", ngram_range=(2, 2))'
+_BY_LETTERS = r'vectorizer=CountVectorizer(token_pattern=r"\w", ngram_range=(2, 2))'
 # Options that hold no setting of ours: X has its own type, texts are given as str.
 _NOT_STORED = ("vocabulary", "dtype", "input", "encoding", "decode_error")
 
