@@ -13,6 +13,7 @@ import pytest
 
 from commands import outcome
 from klnmf import KLNMF, load_model
+from klnmf.named_features import match_features, model_of_features
 from klnmf.plots import plot_signatures
 from klnmf.readers import read_counts
 from klnmf.signatures import SBS96, change_opportunities, has_types_in_rows, samples_by_types
@@ -284,3 +285,22 @@ def test_from_a_matrix_of_sigprofiler_to_few_components_in_each_tumour(
     expected = sparse_assignment(load_model("m.klnmf").model, read_counts("cohort.SBS96.all").X)
     np.testing.assert_array_equal(numbers[1], (expected > 0).sum(axis=1))
     assert numbers[1].mean() < numbers[0].mean() - 0.3
+    # With weights, as in Python: the second half is noisier, and hardly counts.
+    noise = np.where(np.arange(60) < 30, 1.0, generator.gamma(0.3, 1 / 0.3, size=(96, 60)))
+    counts = (counts * noise).astype(int)
+    counts.to_csv("noisy.SBS96.all", sep="\t")
+    np.savetxt("w.txt", np.where(np.arange(60) < 30, 1.0, 0.01))
+    weighted = ["--sample-weight", "w.txt"]
+    assert outcome(capsys, "fit", "noisy.SBS96.all", "-r", 4, "-o", "n.klnmf", *weighted)[0] == 0
+    words = ["transform", "n.klnmf", "noisy.SBS96.all", *weighted, "-o"]
+    assert outcome(capsys, *words, "weighted.csv", "--few-components")[0] == 0
+    model, X = load_model("n.klnmf").model, read_counts("noisy.SBS96.all").X
+    plain = sparse_assignment(model, X).toarray()
+    wanted = sparse_assignment(model, X, sample_weight=np.loadtxt("w.txt")).toarray()
+    found = pd.read_csv("weighted.csv", index_col=0).to_numpy()
+    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
+    assert np.abs(wanted - plain).max() > 1.0
+    assert "--sample-weight is for --few-components" in outcome(capsys, *words, "W.csv")[2]
+    # Matched by name, the counts of the fit are still known to be those: H was estimated from them.
+    both = match_features(SBS96, SBS96)
+    assert model_of_features(model, X, both)[0].data_checksum_ == model.data_checksum_

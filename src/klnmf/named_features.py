@@ -313,6 +313,8 @@ def model_of_features(model: FactorModel, X: Any, overlap: FeatureOverlap) -> tu
         feature_weight=None if weights is None else weights[positions],
         **{name: given[name] for name in _PARAMETERS_OF_W if name in given},
     )
+    if np.array_equal(positions, np.arange(overlap.n_model)):
+        part.data_checksum_ = model.data_checksum_  # X may be the counts of the fit
     part.set_output(transform=_get_output_config("transform", model)["dense"])
     return part, X
 

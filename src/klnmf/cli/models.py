@@ -10,6 +10,7 @@ import numpy as np
 from klnmf.cli.data import OpenedTable
 from klnmf.cli.messages import CommandError, say
 from klnmf.cli.metadata import READING_OPTIONS, stored_reading
+from klnmf.cli.numbers import numbers_of
 from klnmf.data.validation import empty_samples_message, warn_caller
 from klnmf.estimators.kl_nmf import load_model
 from klnmf.named_features import (
@@ -95,7 +96,8 @@ def represent_sparsely(
     from klnmf.uncertainty import sparse_assignment
 
     table = table.in_memory() if isinstance(table, OpenedTable) else table
-    return sparse_assignment(*on_shared_features(args, saved, table))
+    model, X = on_shared_features(args, saved, table)
+    return sparse_assignment(model, X, sample_weight=numbers_of(args.sample_weight))
 
 
 def on_shared_features(

@@ -18,10 +18,10 @@ def add_numbers(parser: Any) -> None:
 
 def read_numbers(args: argparse.Namespace) -> dict[str, Any]:
     """Return the numbers of each file, or None where none was given."""
-    return {name: _numbers(getattr(args, name)) for name in NUMBERS}
+    return {name: numbers_of(getattr(args, name)) for name in NUMBERS}
 
 
-def _numbers(path: str | None) -> Any:
+def numbers_of(path: str | None) -> Any:
     """Numbers of a text file, one per line."""
     if path is None:
         return None

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from klnmf.cli.files import FACTOR, check_output, check_writable, write_rows
-from klnmf.cli.messages import DONE, say
+from klnmf.cli.messages import DONE, CommandError, say
 from klnmf.cli.options import add_data, add_matching, add_model, add_output, add_quiet, add_threads
 from klnmf.support.whole_files import writing
 
@@ -29,6 +29,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "keep only components that a sample needs, by a test (klnmf.uncertainty.sparse_assignment)"
     )
     parser.add_argument("--few-components", action="store_true", help=text)
+    text = "for --few-components, if the model was fitted to DATA with it: the same file"
+    parser.add_argument("--sample-weight", metavar="FILE", help=text)
     add_threads(parser)
     add_quiet(parser)
     add_matching(parser)
@@ -41,6 +43,8 @@ def run(args: argparse.Namespace) -> int:
     from klnmf.cli.models import read_model, represent, represent_sparsely, take_options
     from klnmf.saved.naming import stored_component_names
 
+    if args.sample_weight is not None and not args.few_components:
+        raise CommandError("--sample-weight is for --few-components: W itself does not need it.")
     if args.output != "-":
         check_output(args, FACTOR, args.output, args.model, args.data)
     saved = read_model(args.model)
