@@ -132,6 +132,7 @@ def test_metadata_are_not_y() -> None:
         (b"bytes", "is bytes, not a str. Decode it first"),
         (3, "is 3, not a str. Is it the right column"),
         (["tokens"], r"is \['tokens'\], not a str. Join the words"),
+        (pd.DataFrame({"a": [1]}), r"is a DataFrame of shape \(1, 1\), not a str"),
     ],
 )
 def test_an_entry_that_is_no_text_is_named(entry: Any, shown: str) -> None:

@@ -96,10 +96,8 @@ def _of_frame(frame: Any, column: str | None) -> Corpus:
 
 
 def _of_path(path: Any, field: str | None, reading: dict[str, Any]) -> Corpus:
-    shown = os.fspath(path)
-    if not os.path.exists(os.path.expanduser(path)) and len(shown.split()) > 2:
-        shown = shown if len(shown) <= 60 else shown[:59] + "…"
-        raise ValueError(f"texts is a single text, {shown!r}. Pass a list of texts.")
+    if not os.path.exists(os.path.expanduser(path)) and len(os.fspath(path).split()) > 2:
+        raise ValueError(f"texts is a single text, {described(path)}. Pass a list of texts.")
     with spelled_by(_spelled):
         return _of_documents(read_documents(path, text_field=field, **reading))
 
@@ -156,8 +154,7 @@ def _numbered(n_documents: int) -> list[str]:
 
 
 def _no_text(entry: Any, position: int, name: str) -> str:
-    what = "bytes" if isinstance(entry, bytes) else repr(entry)
-    what = what if len(what) <= 40 else f"{what[:39]}…"
+    what = "bytes" if isinstance(entry, bytes) else described(entry)
     if isinstance(entry, bytes):
         way_out = "Decode it first: entry.decode('utf-8')."
     elif isinstance(entry, list | tuple):
