@@ -111,7 +111,7 @@ def test_medians_are_kept_if_asked_for_and_can_be_used(
     assert "gene " in out
     assert outcome(capsys, "report", "m.klnmf", counts, "-o", "r.html")[0] == 0
     page = Path("r.html").read_text(encoding="utf-8")
-    assert "klnmf consensus counts.npz --n-components 3 --runs 6 --density-threshold" in page
+    assert "klnmf consensus counts.npz --n-components 3 --refit W --runs 6 --density" in page
     assert "klnmf fit" not in page
     assert outcome(capsys, "transform", "m.klnmf", counts, "-o", "W.csv")[0] == 0
 
