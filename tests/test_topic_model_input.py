@@ -226,6 +226,8 @@ def test_a_table_in_a_file(tmp_path: Path) -> None:
         corpus_of(path, "body")
     with pytest.raises(FileNotFoundError, match=r"no file .*leters\.csv'\. Did you mean .*letters"):
         TopicModel(2).fit(str(path.with_name("leters.csv")))
+    with pytest.raises(FileNotFoundError, match=r"no file .*nope\.csv'\.$"):  # equal endings only
+        TopicModel(2).fit(str(path.with_name("nope.csv")))
 
 
 def test_files_in_another_encoding_and_files_that_cannot_be_read(tmp_path: Path) -> None:

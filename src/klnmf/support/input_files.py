@@ -13,7 +13,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from klnmf.support.nearest_names import did_you_mean
+from klnmf.support.nearest_names import did_you_mean, nearest_name
 from klnmf.support.option_names import option
 
 # Bytes of a line, or characters of a document: a hundred novels, or ten million fields.
@@ -101,6 +101,8 @@ def not_there(path: Path) -> FileNotFoundError:
         names = [entry.name for entry in islice(os.scandir(path.parent), 1000)]
     except OSError:
         names = []
+    # Equal endings do not make names alike.
+    names = [name for name in names if nearest_name(path.stem, [Path(name).stem])]
     question = did_you_mean(path.name, names, lambda name: repr(str(path.with_name(name))))
     what = "file" if path.suffix else "file or folder"
     return FileNotFoundError(f"There is no {what} {str(path)!r}.{question}")
