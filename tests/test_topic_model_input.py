@@ -46,6 +46,7 @@ TAGGED = ["The <br /> sea", "corn</p>", "a < b and c > d"]
             r"no spaces .*'(吾輩は猫である|名前はまだ無い)'.*token_pattern=r\"\\w\"",
         ),
         (["ภาษาไทยเป็นภาษาที่มีระดับเสียงของคำ", *TEXTS], "1 of 4 texts have no spaces between words"),
+        ([*TEXTS * 60, *TAGGED], r"2 of 183 texts have HTML tags"),
         (TAGGED, r"2 of 3 texts have HTML tags, such as '<br />'.*re.sub\(r'<\[\^<>\]\*>', ' '"),
     ],
 )
@@ -60,6 +61,7 @@ def test_texts_whose_words_are_not_what_is_counted(texts: list[str], message: st
     ("texts", "options"),
     [
         ([*TEXTS, "a < b", "I <3 c"], {}),
+        ([*TEXTS, "what </b> means"], {}),
         (["in 日本語の文章です it was said, and then some more"] * 3, {}),
         (["안녕하세요 저는 학생입니다 오늘은", "für die Übung an der See"], {}),
         (["吾輩 は 猫 で ある 。", "名前 は まだ 無い 。"], {}),
@@ -227,6 +229,7 @@ def test_a_table_in_a_file(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"no file .*leters\.csv'\. Did you mean .*letters"):
         TopicModel(2).fit(str(path.with_name("leters.csv")))
     with pytest.raises(FileNotFoundError, match=r"no file .*nope\.csv'\.$"):  # equal endings only
+        path.with_name("t.csv").touch()
         TopicModel(2).fit(str(path.with_name("nope.csv")))
 
 

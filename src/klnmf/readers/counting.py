@@ -31,8 +31,9 @@ _NO_SPACES = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3041-\u30fa\u30fc-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
     "\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff]+"
 )
-# What is looked at of each text, and the share of texts from which on they get a word.
-_BEGINNING, _SHARE = 2000, 0.1
+# What is looked at of each text, and the shares of texts above which there is a warning. Tags of few
+# texts are enough to lead a topic, since nothing else has them.
+_BEGINNING, _TAGGED_SHARE, _UNSPACED_SHARE = 2000, 0.005, 0.1
 # Mean length of what is between spaces and punctuation: words have two letters or three.
 _CLAUSE = 5.0
 
@@ -181,13 +182,13 @@ def watched(texts: Iterable[str], vectorizer: CountVectorizer, by_letters: str) 
         yield text
     if n_texts and is_empty:
         raise _NoTextError(f"all {n_texts:,} texts are empty or missing.")
-    if n_tagged > _SHARE * n_texts:
+    if n_tagged > max(1, _TAGGED_SHARE * n_texts):
         warn_caller(
             f"{n_tagged:,} of {n_texts:,} texts have HTML tags, such as {tag!r}, which are counted "
             r"as words. Remove them first, for example with re.sub(r'<[^<>]*>', ' ', text).",
             TextsWarning,
         )
-    if n_unspaced > _SHARE * n_texts:
+    if n_unspaced > _UNSPACED_SHARE * n_texts:
         clause = clause if len(clause) <= 20 else f"{clause[:20]}…"
         warn_caller(
             f"{n_unspaced:,} of {n_texts:,} texts have no spaces between words, so that whole "
