@@ -31,8 +31,8 @@ _NO_SPACES = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3041-\u30fa\u30fc-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
     "\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff]+"
 )
-# What is looked at of each text, and the shares of texts above which there is a warning. Tags of few
-# texts are enough to lead a topic, since nothing else has them.
+# What is looked at of each text, and the shares of texts above which there is a warning. Tags of a
+# few texts are enough to lead a topic, since nothing else has them.
 _BEGINNING, _TAGGED_SHARE, _UNSPACED_SHARE = 2000, 0.005, 0.1
 # Mean length of what is between spaces and punctuation: words have two letters or three.
 _CLAUSE = 5.0
