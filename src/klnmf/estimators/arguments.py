@@ -78,7 +78,7 @@ def _advice(name: str, taken: list[str]) -> str:
 def explains_misplaced(function: Callable[P, R]) -> Callable[P, R]:
     """Let a function say what to write instead of an argument that it does not take.
 
-    What it hands on to other functions with ``**`` is theirs to judge, unless nobody takes it.
+    What it hands on to other functions with ``**`` is theirs to judge, unless none takes it.
     """
     parameters = inspect.signature(function).parameters
     is_open = any(each.kind is each.VAR_KEYWORD for each in parameters.values())

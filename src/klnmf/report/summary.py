@@ -74,7 +74,7 @@ def verdict(described: Described) -> Verdict:
 
 
 def _is_changed(model: Any) -> bool:
-    """Whether the model fits worse than its last iteration did, or nobody knows how well."""
+    """Whether the model fits worse than its last iteration did, or it is not known how well."""
     last = model.history_[-1].get("divergence", math.inf) if model.history_ else math.inf
     return not model.divergence_ <= last
 
