@@ -116,6 +116,7 @@ class _Block:
     alpha: FloatArray | None
     x: FloatArray
     covariance: FloatArray
+    best: FloatArray | None  # shares of the greatest likelihood, for Poisson counts
 
     def compared(self, k: int, others: list[int], is_joint: bool) -> _Comparison:
         """Compare component k with all others together, or with the nearest one of them."""
@@ -140,8 +141,9 @@ class _Block:
     def of_features(self, features: Array) -> "_Block":
         """Return some of the features."""
         alpha = None if self.alpha is None else self.alpha[features]
+        best = None if self.best is None else self.best[features]
         tested = self.tested.of_features(features)
-        return _Block(tested, alpha, self.x[features], self.covariance[features])
+        return _Block(tested, alpha, self.x[features], self.covariance[features], best)
 
     def _with_changes(self, k: int, weights: FloatArray, z: FloatArray) -> _Comparison:
         """Add the log fold changes, whose slopes in the log x_l are −weights_l x_l / Σ, and 1."""
@@ -173,9 +175,9 @@ class _Block:
         for number, reference in enumerate(references):
             same = np.flatnonzero(which.ravel() == number)
             alike = self.tested.of_features(same)
-            if self.alpha is None:
-                z[same] = _likelihood_ratios(alike, k, reference)
-            else:
+            if self.best is not None:
+                z[same] = _likelihood_ratios(alike, self.best[same], k, reference)
+            elif self.alpha is not None:
                 z[same] = _effective_scores(alike, k, reference, self.alpha[same])
         return z
 
@@ -196,8 +198,9 @@ def _blocks(group: Group, used: Array, alpha: FloatArray | None) -> Iterator[tup
     noise = np.zeros(len(features)) if dispersion is None else dispersion
     for block, covariance in estimated.log_share_covariances(x, pseudo, noise):
         numbers = np.arange(len(features))[block]
-        of_block = None if dispersion is None else dispersion[block]
-        yield features[block], _Block(tested.of_features(numbers), of_block, x[block], covariance)
+        part = tested.of_features(numbers)
+        of_block, best = (None, part.shares()) if dispersion is None else (dispersion[block], None)
+        yield features[block], _Block(part, of_block, x[block], covariance, best)
 
 
 def _pseudo_counts(sizes: FloatArray) -> FloatArray:
@@ -217,9 +220,11 @@ def _under_hypothesis(regressions: Regressions, k: int, weights: FloatArray) -> 
     return regressions.on(np.delete(L + np.outer(L[:, k], weights), k, axis=1))
 
 
-def _likelihood_ratios(regressions: Regressions, k: int, weights: FloatArray) -> FloatArray:
-    """Signed root of the likelihood ratio."""
-    null, x = _under_hypothesis(regressions, k, weights), regressions.shares()
+def _likelihood_ratios(
+    regressions: Regressions, x: FloatArray, k: int, weights: FloatArray
+) -> FloatArray:
+    """Signed root of the likelihood ratio; x are the shares of the greatest likelihood."""
+    null = _under_hypothesis(regressions, k, weights)
     ratio = regressions.log_likelihoods(x) - null.log_likelihoods(null.shares())
     return np.asarray(np.sign(x[:, k] - x @ weights) * np.sqrt(np.maximum(2.0 * ratio, 0.0)))
 
