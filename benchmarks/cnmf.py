@@ -43,7 +43,7 @@ from scipy.optimize import linear_sum_assignment
 from sklearn.metrics import adjusted_rand_score
 
 from benchmarks.common import add_data_argument, load_matrix
-from klnmf import KLNMF, tl
+from klnmf import KLNMF, RunOptions, tl
 from klnmf.backends import make_backend
 from klnmf.data.sparse_data import InMemoryData
 from klnmf.data.validation import check_counts
@@ -156,7 +156,7 @@ def our_line(label: str, judge: Judge, args: argparse.Namespace, **options: Any)
         density_threshold=args.threshold,
         random_state=args.seed,
         n_jobs=1,
-        progress=False,
+        run=RunOptions(progress=False),
         **options,
     )
     seconds = time.process_time() - started

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from klnmf.data.sparse_data import InMemoryData
 from klnmf.data.validation import check_counts
-from klnmf.starts.initialization import STARTS
+from klnmf.solvers.initialization import STARTS
 
 
 def add_data_argument(parser: argparse.ArgumentParser) -> None:

@@ -15,17 +15,21 @@ from __future__ import annotations
 import argparse
 import multiprocessing
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import numpy as np
 from scipy.stats import t as student
 from sklearn.exceptions import ConvergenceWarning
 
 from benchmarks.overdispersed import draw
-from klnmf import KLNMF
+from klnmf import KLNMF, RunOptions
 from klnmf.topics import match_components
 from klnmf.uncertainty import Bootstrap, bootstrap
+from klnmf.uncertainty.parametric_bootstrap import shares_of
+from klnmf.uncertainty.refits import Refit, refits
 
 NOISES: dict[str, dict[str, Any]] = {
     "Poisson": {},
@@ -99,7 +103,7 @@ SAMPLES = 150  # whose proportions are compared
 
 
 def drawn_and_run(
-    design: Design, noise: str, seed: int, runs: int, tol: float, model_noise: str, **options: Any
+    design: Design, noise: str, seed: int, runs: int, tol: float, model_noise: str
 ) -> Drawn:
     planted = draw(
         design.n_samples,
@@ -122,8 +126,7 @@ def drawn_and_run(
         samples=samples,
         n_jobs=1,
         random_state=seed,
-        progress=False,
-        **options,
+        run=RunOptions(progress=False),
     )
     order = match.second
     proportions = planted.W / planted.W.sum(axis=1, keepdims=True)
@@ -238,12 +241,20 @@ def other_kinds(estimate: np.ndarray, draws: np.ndarray) -> dict[str, tuple[np.n
 def covered_by_kind(task: tuple[Any, ...]) -> dict[Any, np.ndarray]:
     design, noise, seed, runs, tol, model_noise = task
     warnings.simplefilter("ignore", ConvergenceWarning)
-    drawn = drawn_and_run(design, noise, seed, runs, tol, model_noise, keep_draws=True)
+    kept: list[Refit] = []
+
+    def keeping(*arguments: Any) -> Iterator[Refit]:
+        for refit in refits(*arguments):
+            kept.append(refit)
+            yield refit
+
+    with patch("klnmf.uncertainty.parametric_bootstrap.refits", keeping):
+        drawn = drawn_and_run(design, noise, seed, runs, tol, model_noise)
+    shares = [shares_of(refit.W, refit.components, drawn.found.samples) for refit in kept]
     result = {}
-    for part in PARTS:
+    for part, draws in zip(PARTS, zip(*shares, strict=True), strict=True):
         intervals, inside = getattr(drawn.found, part), drawn.selected(part, True)
-        draws = getattr(drawn.found.draws, part)
-        kinds = other_kinds(intervals.estimate, draws[:, None] if part == "sizes" else draws)
+        kinds = other_kinds(intervals.estimate, np.array(draws))
         kinds["ours: angle, (2 bias)² added"] = (intervals.lower, intervals.upper)
         for kind, ends in kinds.items():
             result[kind, part] = contains(*ends, drawn.truth[part])[inside]

@@ -101,9 +101,9 @@ def reference_shares(W: np.ndarray, components: np.ndarray, against: str | int) 
     return np.tile(components[against], (len(components), 1))
 
 
-def planted_figures(job: tuple[Planted, int, bool, str]) -> dict[str, float]:
+def planted_figures(job: tuple[Planted, int, bool]) -> dict[str, float]:
     """Rates of one data set."""
-    design, seed, is_known, noise = job
+    design, seed, is_known = job
     warnings.simplefilter("ignore", ConvergenceWarning)
     X, W, components = design.draw(seed)
     worst = 1.0
@@ -124,7 +124,6 @@ def planted_figures(job: tuple[Planted, int, bool, str]) -> dict[str, float]:
             X,
             against,
             alternative=sides,
-            noise=noise,
             W=W if is_known else None,
             n_threads=1,
         )
@@ -158,19 +157,14 @@ def planted_figures(job: tuple[Planted, int, bool, str]) -> dict[str, float]:
 def measure_planted(args: argparse.Namespace, run: Callable[..., Iterable[Any]]) -> None:
     print(f"Planted differences: means of {args.repeats} data sets, in percent")
     print(
-        "| design | W | noise | nearest | others | pair | above | below | raised elsewhere "
+        "| design | W | nearest | others | pair | above | below | raised elsewhere "
         "| intervals | found |"
     )
-    print("|---|---|---|---|---|---|---|---|---|---|---|")
-    kinds = [
-        (design, known, noise)
-        for design in PLANTED
-        for known in (True, False)
-        for noise in args.noises
-    ]
-    jobs = [(d, seed, known, noise) for d, known, noise in kinds for seed in range(args.repeats)]
+    print("|---|---|---|---|---|---|---|---|---|---|")
+    kinds = [(design, known) for design in PLANTED for known in (True, False)]
+    jobs = [(design, seed, known) for design, known in kinds for seed in range(args.repeats)]
     found = list(run(planted_figures, jobs))
-    for i, (design, known, noise) in enumerate(kinds):
+    for i, (design, known) in enumerate(kinds):
         drawn_sets = found[i * args.repeats : (i + 1) * args.repeats]
         part = [one for one in drawn_sets if one["found"]] or drawn_sets
         f = {name: 100 * np.mean([one[name] for one in part]) for name in part[0]}
@@ -179,7 +173,7 @@ def measure_planted(args: argparse.Namespace, run: Callable[..., Iterable[Any]])
             for kind in ("nearest", "others", 0)
         )
         print(
-            f"| {design} | {'known' if known else 'fitted'} | {noise} | {rates} | {f['above']:.1f} "
+            f"| {design} | {'known' if known else 'fitted'} | {rates} | {f['above']:.1f} "
             f"| {f['below']:.1f} | {f['raised elsewhere']:.1f} "
             f"| {f['covered, equal']:.1f} / {f['covered, different']:.1f} "
             f"| {sum(one['found'] for one in drawn_sets):.0f} of {args.repeats} |",
@@ -207,38 +201,32 @@ def boundary_design(kind: str, generator: np.random.Generator) -> tuple[np.ndarr
     return L, np.array([1.0, 1.0, 0.0, 0.0, 3.0])
 
 
-def boundary_figures(job: tuple[str, float, int, str, int]) -> np.ndarray:
-    kind, alpha, counts, noise, seed = job
+def boundary_figures(job: tuple[str, float, int, int]) -> np.ndarray:
+    kind, alpha, counts, seed = job
     generator = np.random.default_rng([4, seed])
     L, shares = boundary_design(kind, generator)
     rates = L @ (shares * counts / (L @ shares).sum())
     X = drawn(np.outer(rates, np.ones(600)), alpha, generator)
     model = KLNMF.from_components(np.full((L.shape[1], 600), 1 / 600))
-    p = differential_features(model, X, 1, components=[0], W=L, noise=noise, n_threads=1).p_value
+    p = differential_features(model, X, 1, components=[0], W=L, n_threads=1).p_value
     p = p[np.isfinite(p)]
     return np.array([np.mean(part) for part in (p < 0.05, p < 0.001, p > 0.95, p > 0.999)])
 
 
 def measure_boundary(args: argparse.Namespace, run: Callable[..., Iterable[Any]]) -> None:
     print("One-sided tests, W known: P(p < .05), P(p < .001), P(p > .95), P(p > .999), in percent")
-    print("| shares of 0 | α | counts | " + " | ".join(args.noises) + " |")
-    print("|---|---|---|" + "---|" * len(args.noises))
+    print("| shares of 0 | α | counts | rates |\n|---|---|---|---|")
     cases = [
         (kind, alpha, counts)
         for kind in BOUNDARIES
         for alpha in (0.0, 0.5)
         for counts in (5, 30, 300, 3000)
     ]
-    jobs = [
-        (*case, noise, seed)
-        for case in cases
-        for noise in args.noises
-        for seed in range(args.repeats)
-    ]
-    found = np.reshape(list(run(boundary_figures, jobs)), (len(cases), len(args.noises), -1, 4))
-    for (kind, alpha, counts), means in zip(cases, 100 * found.mean(axis=2), strict=True):
-        cells = " | ".join("{:.1f}, {:.2f}; {:.1f}, {:.2f}".format(*row) for row in means)
-        print(f"| {kind} | {alpha:g} | {counts} | {cells} |", flush=True)
+    jobs = [(*case, seed) for case in cases for seed in range(args.repeats)]
+    found = np.reshape(list(run(boundary_figures, jobs)), (len(cases), -1, 4))
+    for (kind, alpha, counts), means in zip(cases, 100 * found.mean(axis=1), strict=True):
+        cell = "{:.1f}, {:.2f}; {:.1f}, {:.2f}".format(*means)
+        print(f"| {kind} | {alpha:g} | {counts} | {cell} |", flush=True)
 
 
 # ---- components of noise -------------------------------------------------------------------------
@@ -252,10 +240,7 @@ def noise_figures(job: tuple[int, float, int]) -> dict[str, tuple[float, float]]
     rates = np.tile(counts * generator.dirichlet(np.ones(200)), (300, 1))
     X = drawn(rates, alpha, generator)
     model = KLNMF(3, random_state=0, max_iter=2000, n_threads=1).fit(X)
-    found = {
-        "poisson": differential_features(model, X, "others", noise="poisson", n_threads=1),
-        "estimated": differential_features(model, X, "others", n_threads=1),
-    }
+    found = {"same counts": differential_features(model, X, "others", n_threads=1)}
     parts = split_counts(X, dispersion=dispersion(model, X), random_state=seed)
     half = KLNMF(3, random_state=0, max_iter=2000, n_threads=1).fit(parts[0])
     found["split"] = differential_features(
@@ -271,16 +256,14 @@ def measure_noise(args: argparse.Namespace, run: Callable[..., Iterable[Any]]) -
     print(
         "One population, three components, 600 tests: significant tests, and P(p < .05) in percent"
     )
-    print(
-        "| counts | α | noise='poisson' | noise='estimated' | split counts |\n|---|---|---|---|---|"
-    )
+    print("| counts | α | same counts | split counts |\n|---|---|---|---|")
     cases = [(counts, alpha) for counts in (3000, 300) for alpha in (0.0, 0.3, 1.0)]
     jobs = [(*case, seed) for case in cases for seed in range(args.repeats)]
     found = list(run(noise_figures, jobs))
     for i, (counts, alpha) in enumerate(cases):
         part = found[i * args.repeats : (i + 1) * args.repeats]
         cells = []
-        for name in ("poisson", "estimated", "split"):
+        for name in ("same counts", "split"):
             hits, below = np.mean([one[name] for one in part], axis=0)
             cells.append(f"{hits:.1f}; {100 * below:.1f}")
         print(f"| {counts} | {alpha:g} | {' | '.join(cells)} |", flush=True)
@@ -339,7 +322,7 @@ def real_model(data: str, rank: int) -> tuple[sp.csr_array, np.ndarray, np.ndarr
 
 
 def real_figures(job: tuple[str, int, str, str, int]) -> dict[str, float]:
-    """Rates of one data set: counts of "estimated" or "poisson" noise, or "permuted" amounts."""
+    """Rates of one data set: "dispersed" or "poisson" counts, or "permuted" amounts."""
     data, rank, kind, against, seed = job
     warnings.simplefilter("ignore", ConvergenceWarning)
     generator = np.random.default_rng([6, seed])
@@ -352,7 +335,7 @@ def real_figures(job: tuple[str, int, str, str, int]) -> dict[str, float]:
         true_change = np.zeros(found.z.shape)
     else:
         rates = W @ components
-        if kind == "estimated":
+        if kind == "dispersed":
             size = 1.0 / np.maximum(alpha, 1e-9)
             rates *= generator.gamma(size, 1.0 / size, rates.shape)
         X = sp.csr_array(generator.poisson(rates))
@@ -393,7 +376,7 @@ def measure_real(args: argparse.Namespace, run: Callable[..., Iterable[Any]]) ->
     kinds = [
         (rank, kind, against)
         for rank in (5, 8)
-        for kind in ("poisson", "estimated", "permuted")
+        for kind in ("poisson", "dispersed", "permuted")
         for against in ("nearest", "others")
     ]
     jobs = [(args.data, *kind, seed) for kind in kinds for seed in range(args.repeats)]
@@ -401,7 +384,7 @@ def measure_real(args: argparse.Namespace, run: Callable[..., Iterable[Any]]) ->
     for i, kind in enumerate(kinds):
         part = found[i * args.repeats : (i + 1) * args.repeats]
         if i == 0:
-            print(f"| r | noise | against | {' | '.join(part[0])} |")
+            print(f"| r | counts | against | {' | '.join(part[0])} |")
             print("|---|---|---|" + "---|" * len(part[0]))
         means = {name: float(np.mean([one[name] for one in part])) for name in part[0]}
         cells = [
@@ -418,7 +401,6 @@ def main() -> None:
     )
     parser.add_argument("--repeats", type=int, default=8, help="data sets of each design")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
-    parser.add_argument("--noises", nargs="+", default=["estimated", "poisson"])
     parser.add_argument("--data", default=os.environ.get("KLNMF_DATA"), help="folder of pbmc3k.npz")
     args = parser.parse_args()
     with ProcessPoolExecutor(args.jobs) as pool:

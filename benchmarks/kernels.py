@@ -34,7 +34,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from benchmarks.common import add_data_argument, load_matrix, start_pair
 from klnmf import KLNMF, RunOptions
-from klnmf.backends.base import Fixed, GuardedRule, MultiplicativeRule, Rule
+from klnmf.backends.base import Fixed, Improve, Multiply, Rule
 from klnmf.backends.cpu import CpuBackend
 from klnmf.data.sparse_data import InMemoryData
 from klnmf.objective import Penalties
@@ -106,11 +106,11 @@ def per_unit(cost: float, nonzeros: int, rank: int) -> float:
 def rules_of(rank: int) -> dict[str, Rule]:
     """All measured rules, by name."""
     order = np.random.default_rng(0).permutation(rank).astype(np.int32)
-    rules: dict[str, Rule] = {MU: MultiplicativeRule()}
+    rules: dict[str, Rule] = {MU: Multiply()}
     for sweeps in (1, 2):
         name = f"guarded, {sweeps} sweep{'s' if sweeps > 1 else ''}"
-        rules[name] = GuardedRule(order, sweeps=sweeps, want_value=False)
-        rules[f"{name}, value"] = GuardedRule(order, sweeps=sweeps, want_value=True)
+        rules[name] = Improve(order, passes=sweeps, want_value=False)
+        rules[f"{name}, value"] = Improve(order, passes=sweeps, want_value=True)
     return rules
 
 

@@ -48,6 +48,12 @@ def resident(which: str) -> int:
     raise SystemExit(f"/proc/self/status has no {which}: this script needs Linux.")
 
 
+class AlwaysSwapping(SparseCoordinateDescent):
+    """Trials of swaps, which need the most memory, in every iteration but the first."""
+
+    swap_gain = 1.0
+
+
 def settle() -> int:
     """Release free memory, reset the peak, and return the current memory of the process."""
     gc.collect()
@@ -68,8 +74,7 @@ def main() -> int:
     parser.add_argument("--iterations", type=int, default=8)
     args = parser.parse_args()
     warnings.simplefilter("ignore", ConvergenceWarning)
-    # Trials of swaps, which need the most memory, in every iteration but the first.
-    solver = SparseCoordinateDescent(swap_gain=1.0, swap_failures=args.iterations)
+    solver = AlwaysSwapping(swap_failures=args.iterations)
     model = KLNMF(
         args.rank,
         solver=solver,

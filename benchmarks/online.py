@@ -37,7 +37,7 @@ def objective_of(X: sp.csr_array) -> Callable[[Any], float]:
     problem = Problem(make_backend("cpu", InMemoryData(X), 1), Penalties())
 
     def objective(components: Any) -> float:
-        H = problem.backend.upload(np.maximum(components.T, 1e-12))  # theirs may lack a cover
+        H = problem.backend.upload(np.maximum(components.T, 1e-12), 1)  # theirs may lack a cover
         return problem.objective([solved_rows(problem, 0, [None, H], ROW_SOLVE), H])
 
     return objective

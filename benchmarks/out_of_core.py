@@ -35,8 +35,8 @@ from sklearn.exceptions import ConvergenceWarning
 from benchmarks.memory import resident
 from benchmarks.memory_group import MemoryGroup, memory_group, run_in
 from klnmf import KLNMF, RunOptions, _core, open_matrix
-from klnmf.data.on_disk.sizes import parse_bytes
-from klnmf.preparing import OnDiskMatrix, prepare
+from klnmf.data.on_disk.layout import parse_bytes
+from klnmf.readers import OnDiskMatrix, prepare
 
 COUNTS_PER_ROW = 700
 ROWS = 1 << 12

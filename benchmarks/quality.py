@@ -24,7 +24,7 @@ from benchmarks.common import add_data_argument, load_matrix
 from klnmf import KLNMF, RunOptions
 from klnmf.simulate import simulate_counts
 from klnmf.solvers import SparseCoordinateDescent
-from klnmf.starts.initialization import STARTS
+from klnmf.solvers.initialization import STARTS
 
 SETS = ("reuters21578", "tdt2_top30", "20newsgroups_qwone", "pbmc3k")
 # Dirichlet concentrations: small ones make samples of few components, with many local optima.

@@ -105,16 +105,15 @@ def frex_of_heavy(share: float) -> Callable[[Any], Lists]:
     return lists
 
 
-def by(ranking: Any, **options: Any) -> Callable[[Any], Lists]:
+def by(ranking: Any) -> Callable[[Any], Lists]:
     """Return a ranking of the library."""
-    return lambda components: leading_features(components, N_TOP, ranking, **options).features
+    return lambda components: leading_features(components, N_TOP, ranking).features
 
 
 RANKINGS: dict[str, Callable[[Any], Lists]] = {
     "lift": by("lift"),
     "weight": by("weight"),
     "relevance, λ = 0.6": by("relevance"),
-    "relevance, λ = 0.3": by("relevance", lambda_=0.3),
     "kl": by("kl"),
     "frex": by("frex"),
     "frex, heaviest 50 %": frex_of_heavy(0.5),

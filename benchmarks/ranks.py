@@ -24,11 +24,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks.overdispersed import COMPONENTS, Planted, draw
+from klnmf.constraints.constraints import Constraints
 from klnmf.data.validation import check_counts
+from klnmf.estimators.checked_counts import ConstrainedCounts
 from klnmf.estimators.held_out import BACKGROUNDS
 from klnmf.model_selection import RankSelection, select_rank
 from klnmf.model_selection.growth import descended
-from klnmf.model_selection.hold_out import ConstrainedCounts, Fold, fold_of_samples
+from klnmf.model_selection.hold_out import Fold, fold_of_samples
 
 # Noise by its name: "poisson", the size of negative binomial counts, or "gamma": y g, not rounded.
 NOISES: dict[str, dict[str, Any]] = {
@@ -91,7 +93,8 @@ def searched(design: Design, seed: int) -> Run:
 
 def oracle_gap(planted: Planted, found: RankSelection) -> float:
     """Deviance of the choice minus that of fits from the true factors, on the same folds."""
-    counts = ConstrainedCounts(check_counts(planted.X).astype(np.float32))
+    X = check_counts(planted.X).astype(np.float32)
+    counts = ConstrainedCounts(X, Constraints(X.shape, 1))
     folds = fold_of_samples(found.n_samples, found.n_splits, found.random_state)
     deviances = []
     for number in range(found.n_splits):

@@ -1,6 +1,6 @@
 """Where the half-steps stand relative to what one core of this machine can do.
 
-    python -m benchmarks.roofline --data DIR [--page docs/performance.md]
+    python -m benchmarks.roofline --data DIR [--page docs/performance_log.md]
 
 Measures, with a few lines of C that are compiled for this machine (``cc``), how fast one core
 streams memory, gathers rows of a factor in the order of a real matrix, and multiplies and adds.

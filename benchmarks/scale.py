@@ -23,7 +23,7 @@ from distributed import Client, LocalCluster
 from benchmarks.scaling import counts
 from klnmf.backends import make_backend
 from klnmf.backends.base import Backend
-from klnmf.backends.dask.packing import Packed, pack, unpack
+from klnmf.backends.cpu import column_sums
 from klnmf.constraints.penalties import NO_PENALTIES
 from klnmf.data.sparse_data import InMemoryData
 from klnmf.solvers.base import Problem, State
@@ -66,13 +66,7 @@ class Measured:
     cpu: float  # seconds per iteration
     dask: float
     ratio: float  # median over the turns
-    kernels: float  # of dask: in kernels, the slowest worker of each round
-    rounds: float  # per iteration
-    moved: float  # bytes per iteration, without
-    copied: float  # what is kept in case a worker dies
-    dense: float  # what dense factors would be
-    packed: float  # what packed ones would be
-    density: tuple[float, float]  # of W and H at the end
+    need: float  # bytes that two workers must send each other, per iteration
 
 
 def measure(nonzeros: int, turns: int, iterations: int) -> Measured:
@@ -82,51 +76,32 @@ def measure(nonzeros: int, turns: int, iterations: int) -> Measured:
     backend = make_backend("dask", cpu.problem.backend.data, 2)
     try:
         dask = Fit(backend)
-        session = backend.session
         for fit in (cpu, dask):
             fit.iterate(5)  # until most entries are 0, as they are in a fit
-        before = counters(session)
         pairs = [(cpu.iterate(iterations), dask.iterate(iterations)) for _ in range(turns)]
-        rounds, moved, copied, kernels = (counters(session) - before) / (turns * iterations)
         factors = [backend.download(factor) for factor in dask.state.factors]
         for ours, theirs in zip(factors, cpu.state.factors, strict=True):
             np.testing.assert_array_equal(ours, theirs)
     finally:
         backend.close()
     # Two workers: each needs the half of each fixed factor that it does not hold.
-    dense = sum(factor.nbytes for factor in factors)
-    packed = sum(pack(factor).nbytes for factor in factors)
-    density = tuple(float(np.mean(factor != 0)) for factor in factors)
+    need = sum(factor.nbytes for factor in factors)
     return Measured(
         X.nnz,
         X.shape,
         min(a for a, _ in pairs),
         min(b for _, b in pairs),
         float(np.median([b / a for a, b in pairs])),
-        kernels,
-        rounds,
-        moved - copied,
-        copied,
-        dense,
-        packed,
-        (density[0], density[1]),
+        need,
     )
-
-
-def counters(session: Any) -> np.ndarray:
-    """Counters of a session."""
-    moved = (session.bytes_moved, session.bytes_copied)
-    return np.array([session.n_rounds, *moved, session.seconds_in_kernels])
 
 
 def show(measured: list[Measured]) -> None:
     print(f"\nr = {RANK}, float32: 2 workers of 1 thread each against 2 threads")
-    print("nonzeros   2 threads   dask   ratio  in kernels  rounds  MB moved  copies  need  packed")
+    print("nonzeros   2 threads   dask   ratio  MB needed")
     for m in measured:
         print(
-            f"{m.nonzeros:8.1e} {m.cpu:9.3f} s {m.dask:6.3f} s {m.ratio:6.2f} "
-            f"{m.kernels / m.dask:10.0%} {m.rounds:8.1f} {m.moved / 1e6:9.1f} "
-            f"{m.copied / 1e6:7.1f} {m.dense / 1e6:6.1f} {m.packed / 1e6:6.1f}"
+            f"{m.nonzeros:8.1e} {m.cpu:9.3f} s {m.dask:6.3f} s {m.ratio:6.2f} {m.need / 1e6:9.1f}"
         )
 
 
@@ -138,35 +113,21 @@ class Costs:
     """Measurements that the simulation uses."""
 
     nonzero: float  # seconds of one thread a nonzero × component of a half-step
-    pack: float  # seconds an entry
-    unpack: float
-    packed: float  # bytes an entry
+    copy: float  # seconds to copy and add up an entry of a factor
     round: float  # seconds of a round, and
     worker: float  # of each worker in it
 
 
-def packing_costs(density: float) -> tuple[float, float, float]:
-    """Seconds to pack and unpack an entry, and its bytes."""
-    generator = np.random.default_rng(0)
-    rows = generator.random((100_000, RANK), dtype=np.float32)
-    rows[generator.random(rows.shape) >= density] = 0
-    target = np.empty_like(rows)
-
-    def least(action: Any) -> float:
-        times = []
-        for _ in range(5):
-            started = time.perf_counter()
-            action()
-            times.append(time.perf_counter() - started)
-        return min(times) / rows.size
-
-    packed = pack(rows)
-    assert isinstance(packed, Packed)
-    return (
-        least(lambda: pack(rows)),
-        least(lambda: unpack(packed, target)),
-        packed.nbytes / rows.size,
-    )
+def copying_cost() -> float:
+    """Seconds to copy an entry of a factor to its place among all rows, and to add it up."""
+    rows = np.ones((1_000_000, RANK), dtype=np.float32)
+    target, times = np.empty_like(rows), []
+    for _ in range(5):
+        started = time.perf_counter()
+        np.copyto(target, rows)
+        column_sums(target)
+        times.append(time.perf_counter() - started)
+    return min(times) / rows.size
 
 
 def round_costs() -> tuple[float, float]:
@@ -193,13 +154,14 @@ def simulate(costs: Costs, workers: int, threads: int) -> dict[str, float]:
     """Seconds of an iteration, by kind of work."""
     n_components = RANK
     share = FAR_NONZEROS * n_components / (workers * threads)
-    seconds = {"kernels": 2 * share * costs.nonzero, "links": 0.0, "packing": 0.0}
+    seconds = {"kernels": 2 * share * costs.nonzero, "links": 0.0, "copying": 0.0}
     for rows in FAR_SHAPE:
         entries = rows * n_components
         others = entries * (workers - 1) / workers
-        seconds["links"] += others * costs.packed / BANDWIDTH
-        seconds["packing"] += others * costs.unpack + entries / workers * costs.pack
-    seconds["rounds"] = 2 * (costs.round + costs.worker * workers)
+        seconds["links"] += others * 4 / BANDWIDTH
+        seconds["copying"] += entries * costs.copy
+    # Two half-steps and two extrapolations.
+    seconds["rounds"] = 4 * (costs.round + costs.worker * workers)
     seconds["all"] = sum(seconds.values())
     return seconds
 
@@ -208,7 +170,7 @@ def show_simulation(costs: Costs) -> list[dict[str, Any]]:
     print(f"\nSimulated: {FAR_NONZEROS:.0e} nonzeros, {FAR_SHAPE[0]:.0e} × {FAR_SHAPE[1]:.0e}, ")
     print(f"r = {RANK}, links of 10 Gbit/s; from {costs}")
     print(
-        "workers x threads   iteration   kernels   links   packing   rounds   speed-up over 16 x 1"
+        "workers x threads   iteration   kernels   links   copying   rounds   speed-up over 16 x 1"
     )
     base = simulate(costs, 16, 1)["all"]
     records = []
@@ -217,7 +179,7 @@ def show_simulation(costs: Costs) -> list[dict[str, Any]]:
             seconds = simulate(costs, workers, threads)
             records.append({"workers": workers, "threads": threads, **seconds})
             parts = " ".join(
-                f"{seconds[part]:8.2f}" for part in ("kernels", "links", "packing", "rounds")
+                f"{seconds[part]:8.2f}" for part in ("kernels", "links", "copying", "rounds")
             )
             print(
                 f"{workers:7} x {threads:<7} {seconds['all']:10.2f} s {parts} "
@@ -240,10 +202,9 @@ def main() -> None:
         show(measured[-1:])
     show(measured)
     last = measured[-1]
-    density = float(np.mean(last.density))
     costs = Costs(
-        2 * last.kernels / (2 * last.nonzeros * RANK),
-        *packing_costs(density),
+        2 * last.cpu / (2 * last.nonzeros * RANK),
+        copying_cost(),
         *round_costs(),
     )
     records = show_simulation(costs)

@@ -24,7 +24,7 @@ import joblib
 import numpy as np
 import scipy.sparse as sp
 
-from klnmf.backends.base import GuardedRule
+from klnmf.backends.base import Improve
 from klnmf.backends.cpu import CpuBackend
 from klnmf.constraints.penalties import NO_PENALTIES
 from klnmf.data.sparse_data import InMemoryData
@@ -64,7 +64,7 @@ class HalfSteps:
         self.nnz, self.rank = X.nnz, rank
         self.problem = Problem(CpuBackend(InMemoryData(X), n_threads), NO_PENALTIES)
         self.problem.backend.data.prepare()
-        self.rule = GuardedRule(np.arange(rank, dtype=np.int32), sweeps=2, want_value=False)
+        self.rule = Improve(np.arange(rank, dtype=np.int32), passes=2, want_value=False)
         self.start = [generator.random((size, rank), dtype=np.float32) for size in X.shape]
         for _ in range(3):  # until most entries are 0, as they are in a fit
             for mode in (0, 1):

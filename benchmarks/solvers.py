@@ -20,7 +20,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from benchmarks.common import add_data_argument, load_matrix, start_pair
 from klnmf import KLNMF, RunOptions
-from klnmf.starts.initialization import STARTS
+from klnmf.solvers.initialization import STARTS
 
 BUDGETS = (8, 16, 32, 64)
 SOLVERS = ("srcd", "mu", "bmme", "srcd-paper", "ccd")

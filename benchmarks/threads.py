@@ -29,7 +29,8 @@ import scipy.sparse as sp
 from benchmarks.common import add_data_argument, load_matrix
 from benchmarks.scaling import HalfSteps, counts, least_seconds
 from klnmf import KLNMF
-from klnmf.estimators.fitting import start_state
+from klnmf.backends import make_backend
+from klnmf.solvers.start import start_state
 
 Action = Callable[[], Any]
 # Slower than with fewer threads by more than this is no noise.
@@ -42,8 +43,8 @@ def parts_of_fit(X: sp.csr_array, rank: int, n_threads: int, iterations: int) ->
     model = KLNMF(n_components=rank, random_state=0, n_threads=n_threads, max_iter=iterations)
 
     def checks() -> None:
-        data = model._data(X, reset=True)
-        model._problem(data, lambda *_: None).backend.data.prepare()
+        data = model._checked(X, {}, reset=True).data
+        make_backend("auto", data, n_threads).data.prepare()
 
     return {
         "checks and transpose": checks,

@@ -31,7 +31,6 @@ from benchmarks.peer_run import environment, write_json
 from benchmarks.peer_sets import EMBEDDED, SIMULATED, Folders, make_simulated
 from benchmarks.peers import THREAD_VARIABLES
 from benchmarks.whole_call_tables import KEY, Record, comparison, key_of, machine_of, to_level
-from klnmf.datasets import fetch_uci_bag_of_words
 
 SHORT = {
     "reuters": "reuters21578",
@@ -219,14 +218,10 @@ def folder_of(name: str, folders: Folders) -> Path:
 
 
 def obtain(name: str, folders: Folders) -> None:
-    """Simulate or download a set that is not there; exit if neither is possible."""
+    """Simulate a set that is not there; exit if it is none of those."""
     if name in SIMULATED:
         make_simulated(name, folders)
-    elif name == EMBEDDED or (folder_of(name, folders) / f"{name}.npz").exists():
-        return
-    elif name.startswith("uci_"):
-        fetch_uci_bag_of_words(name.removeprefix("uci_"), data_home=folders.simulated)
-    else:
+    elif name != EMBEDDED and not (folder_of(name, folders) / f"{name}.npz").exists():
         where = folders.data or "the folder of --data DIR or of the variable KLNMF_DATA"
         raise SystemExit(f"The set {name} needs a file {name}.npz in {where}.")
 

@@ -6,6 +6,9 @@
 #include <memory>
 #include <new>
 
+#include "parallel.hpp"
+#include "vector_lanes.hpp"
+
 namespace klnmf {
 
 // So many numbers, not initialised; made before threads start, because it may throw.
@@ -25,6 +28,21 @@ private:
         void operator()(T* memory) const { ::operator delete(memory, alignment); }
     };
     std::unique_ptr<T, Release> memory_;
+};
+
+// So many vectors; lane l of each belongs to the l-th row of a batch.
+template <class T>
+class LaneArray : public AlignedArray<T> {
+public:
+    using V = typename Lanes<T>::Vector;
+    static constexpr int lanes = Lanes<T>::count;
+
+    LaneArray() = default;
+    explicit LaneArray(std::int64_t size) : AlignedArray<T>(size * lanes) {}
+
+    KLNMF_INLINE V operator[](std::int64_t i) const { return load(this->data() + i * lanes); }
+    KLNMF_INLINE void set(std::int64_t i, V vector) { store(this->data() + i * lanes, vector); }
+    KLNMF_INLINE T& at(std::int64_t i, int lane) { return this->data()[i * lanes + lane]; }
 };
 
 } // namespace klnmf

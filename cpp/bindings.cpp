@@ -13,7 +13,8 @@
 #include "data_passes.hpp"
 #include "kernels.hpp"
 #include "parallel.hpp"
-#include "row_constraints.hpp"
+#include "row_job.hpp"
+#include "row_scratch.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -31,22 +32,6 @@ using Out2 = nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 
 // Threads never run with the interpreter's lock held.
 using Unlocked = nb::call_guard<nb::gil_scoped_release>;
-
-template <class T, class D>
-klnmf::SparseRows<T> rows_of(const In1<std::int64_t>& indptr, const In1<std::int32_t>& indices,
-                             const In1<D>& values) {
-    const auto n_rows = static_cast<std::int64_t>(indptr.shape(0)) - 1;
-    if constexpr (std::is_same_v<T, D>)
-        return {n_rows, indptr.data(), indices.data(), values.data()};
-    else
-        return {n_rows, indptr.data(), indices.data(), nullptr, values.data()};
-}
-
-template <class T>
-klnmf::FixedFactor<T> fixed_of(const In2<T>& A, const In1<double>& c) {
-    return {A.data(), static_cast<int>(A.shape(1)), c.data(),
-            static_cast<std::int64_t>(A.shape(1))};
-}
 
 void require(bool holds, const char* what) {
     if (!holds)
@@ -92,137 +77,165 @@ klnmf::RowConstraints constraints_of(const BoundConstraints* bound, std::size_t 
             data_or_null(bound->frozen)};
 }
 
-// Sizes that belong together; the numbers in the arrays (bounds of indices, finite values) are
-// checked in Python once, not at every call.
-template <class D, class X>
-void check_sizes(const In1<std::int64_t>& indptr, const In1<std::int32_t>& indices,
-                 const In1<D>& values, std::size_t rank, const In1<double>& c, const X& x,
-                 const Out1<double>& kkt, const Out1<double>* gap = nullptr) {
+// The data and the fixed side of a job. Sizes must belong together; the numbers in the arrays
+// (bounds of indices, finite values) are checked in Python once, not at every call.
+template <class T, class D>
+klnmf::RowJob<T> job_of(const In1<std::int64_t>& indptr, const In1<std::int32_t>& indices,
+                        const In1<D>& values, const klnmf::FixedSide<T>& fixed,
+                        std::size_t size_of_c) {
     require(indptr.size() > 0, "indptr is empty");
     const std::size_t n_rows = indptr.size() - 1;
     const auto nnz = static_cast<std::size_t>(indptr.data()[n_rows]);
     require(indices.size() >= nnz && values.size() >= nnz, "indices or values end before indptr");
-    require(x.shape(0) == n_rows && x.shape(1) == rank,
-            "x must have a row for each row of the data");
-    require(c.size() == rank, "c must have an entry for each column of A");
-    require(kkt.size() == n_rows && (!gap || gap->size() == n_rows),
-            "kkt and gap must have an entry for each row of the data");
+    require(size_of_c == static_cast<std::size_t>(fixed.rank),
+            "c must have an entry for each column of A");
+    klnmf::RowJob<T> job{};
+    job.data = {static_cast<std::int64_t>(n_rows), indptr.data(), indices.data(), nullptr};
+    if constexpr (std::is_same_v<T, D>)
+        job.data.values = values.data();
+    else
+        job.data.wide = values.data();
+    job.fixed = fixed;
+    return job;
 }
 
-// Factors of type T, data of type D.
+// Where the rows of x are.
+template <class T, class X>
+auto* rows_of(const X& x, const klnmf::RowJob<T>& job) {
+    require(x.shape(0) == static_cast<std::size_t>(job.data.n_rows) &&
+                x.shape(1) == static_cast<std::size_t>(job.fixed.rank),
+            "x must have a row for each row of the data");
+    return x.data();
+}
+
+// Where the results of every row go; null for those that the kernel does not give.
+struct Results {
+    const Out1<double>* value;
+    const Out1<double>* kkt;
+    const Out1<double>* gap;
+};
+
+// Completes a job, but for its x.
+template <class T>
+void complete(klnmf::RowJob<T>& job, int n_threads, const Results& results,
+              const BoundConstraints* constraints = nullptr) {
+    const auto by_row = [&job](const Out1<double>* array) {
+        require(!array || array->size() == static_cast<std::size_t>(job.data.n_rows),
+                "value, kkt and gap must have an entry for each row of the data");
+        return array ? array->data() : nullptr;
+    };
+    job.n_threads = n_threads;
+    job.value = by_row(results.value);
+    job.kkt = by_row(results.kkt);
+    job.gap = by_row(results.gap);
+    job.constraints = constraints_of(constraints, job.data.n_rows, job.fixed.rank);
+}
+
+// Defines a kernel over rows. In Python its arguments begin with the data and the fixed side, which
+// `kernel` gets as a job, and go on with its own, whose names are given. Factors are of type T,
+// data of type D.
+template <class T, class D, class... Own, class... Names>
+void def_rows(nb::module_& m, const char* name, const char* doc,
+              void (*kernel)(klnmf::RowJob<T>, Own...), const Names&... names) {
+    m.def(
+        name,
+        [kernel](In1<std::int64_t> indptr, In1<std::int32_t> indices, In1<D> values, In2<T> A,
+                 In1<double> c, double l2, Own... own) {
+            const auto rank = static_cast<std::int64_t>(A.shape(1));
+            const klnmf::FixedSide<T> fixed{A.data(),
+                                            static_cast<std::int64_t>(A.shape(0)),
+                                            static_cast<int>(rank),
+                                            rank,
+                                            c.data(),
+                                            l2};
+            kernel(job_of<T>(indptr, indices, values, fixed, c.size()), std::move(own)...);
+        },
+        "indptr"_a.noconvert(), "indices"_a.noconvert(), "values"_a.noconvert(), "A"_a.noconvert(),
+        "c"_a.noconvert(), "l2"_a, names..., Unlocked(), doc);
+}
+
 template <class T, class D>
 void bind_mixed_kernels(nb::module_& m) {
-    m.def(
-        "guarded_rows",
-        [](In1<std::int64_t> indptr, In1<std::int32_t> indices, In1<D> values, In2<T> A,
-           In1<double> c, double l2, In1<std::int32_t> order, int rounds, int sweeps,
-           double tolerance, bool want_value, int n_threads, Out2<T> x, Out1<double> value,
-           Out1<double> kkt, Out1<double> gap, const BoundConstraints* constraints) {
-            check_sizes(indptr, indices, values, A.shape(1), c, x, kkt, &gap);
-            require(order.size() == A.shape(1) && value.size() == kkt.size(),
-                    "order needs an entry for each column of A, value one for each row");
-            const klnmf::GuardedSettings settings{order.data(), rounds, sweeps, tolerance,
-                                                  want_value};
-            klnmf::guarded_rows(rows_of<T>(indptr, indices, values), fixed_of(A, c), l2,
-                                static_cast<std::int64_t>(A.shape(0)),
-                                constraints_of(constraints, x.shape(0), x.shape(1)), settings,
-                                n_threads, x.data(), value.data(), kkt.data(), gap.data());
-        },
-        "indptr"_a.noconvert(), "indices"_a.noconvert(), "values"_a.noconvert(), "A"_a.noconvert(),
-        "c"_a.noconvert(), "l2"_a, "order"_a.noconvert(), "rounds"_a, "sweeps"_a, "tolerance"_a,
-        "want_value"_a, "n_threads"_a, "x"_a.noconvert(), "value"_a.noconvert(),
-        "kkt"_a.noconvert(), "gap"_a.noconvert(), "constraints"_a.none() = nb::none(), Unlocked(),
+    using Job = klnmf::RowJob<T>;
+    const auto constraints = "constraints"_a.none() = nb::none();
+    def_rows<T, D>(
+        m, "guarded_rows",
         "One half-step of coordinate descent with steps that cannot overshoot; x, value, kkt, gap "
-        "are out.");
-    m.def(
-        "newton_rows",
-        [](In1<std::int64_t> indptr, In1<std::int32_t> indices, In1<D> values, In2<T> A,
-           In1<double> c, double l2, bool cold, int relaxed, int rounds, double tolerance,
-           int n_threads, Out2<T> x, Out1<double> kkt, Out1<double> gap,
-           const BoundConstraints* constraints) {
-            check_sizes(indptr, indices, values, A.shape(1), c, x, kkt, &gap);
-            const klnmf::NewtonSettings settings{cold, relaxed, rounds, tolerance};
-            klnmf::newton_rows(rows_of<T>(indptr, indices, values), fixed_of(A, c), l2,
-                               static_cast<std::int64_t>(A.shape(0)),
-                               constraints_of(constraints, x.shape(0), x.shape(1)), settings,
-                               n_threads, x.data(), kkt.data(), gap.data());
+        "are out.",
+        +[](Job job, In1<std::int32_t> order, int rounds, int sweeps, double tolerance,
+            bool want_value, int n_threads, Out2<T> x, Out1<double> value, Out1<double> kkt,
+            Out1<double> gap, const BoundConstraints* bound) {
+            complete(job, n_threads, {&value, &kkt, &gap}, bound);
+            job.x = rows_of(x, job);
+            require(order.size() == x.shape(1), "order must have an entry for each column of A");
+            klnmf::guarded_rows(job, {order.data(), rounds, sweeps, tolerance, want_value});
         },
-        "indptr"_a.noconvert(), "indices"_a.noconvert(), "values"_a.noconvert(), "A"_a.noconvert(),
-        "c"_a.noconvert(), "l2"_a, "cold"_a, "relaxed"_a, "rounds"_a, "tolerance"_a, "n_threads"_a,
-        "x"_a.noconvert(), "kkt"_a.noconvert(), "gap"_a.noconvert(),
-        "constraints"_a.none() = nb::none(), Unlocked(),
-        "Every row problem solved to a residual; x, kkt and gap are out.");
-    m.def(
-        "multiplicative_rows",
-        [](In1<std::int64_t> indptr, In1<std::int32_t> indices, In1<D> values, In2<T> A,
-           In1<double> c, double l2, int relaxed, int n_threads, Out2<T> x, Out1<double> kkt,
-           Out1<double> gap, const BoundConstraints* constraints) {
-            check_sizes(indptr, indices, values, A.shape(1), c, x, kkt, &gap);
-            klnmf::multiplicative_rows(rows_of<T>(indptr, indices, values), fixed_of(A, c), l2,
-                                       static_cast<std::int64_t>(A.shape(0)),
-                                       constraints_of(constraints, x.shape(0), x.shape(1)), relaxed,
-                                       n_threads, x.data(), kkt.data(), gap.data());
+        "order"_a.noconvert(), "rounds"_a, "sweeps"_a, "tolerance"_a, "want_value"_a, "n_threads"_a,
+        "x"_a.noconvert(), "value"_a.noconvert(), "kkt"_a.noconvert(), "gap"_a.noconvert(),
+        constraints);
+    def_rows<T, D>(
+        m, "newton_rows", "Every row problem solved to a residual; x, kkt and gap are out.",
+        +[](Job job, bool cold, int relaxed, int rounds, double tolerance, int n_threads, Out2<T> x,
+            Out1<double> kkt, Out1<double> gap, const BoundConstraints* bound) {
+            complete(job, n_threads, {nullptr, &kkt, &gap}, bound);
+            job.x = rows_of(x, job);
+            klnmf::newton_rows(job, {cold, relaxed, rounds, tolerance});
         },
-        "indptr"_a.noconvert(), "indices"_a.noconvert(), "values"_a.noconvert(), "A"_a.noconvert(),
-        "c"_a.noconvert(), "l2"_a, "relaxed"_a, "n_threads"_a, "x"_a.noconvert(),
-        "kkt"_a.noconvert(), "gap"_a.noconvert(), "constraints"_a.none() = nb::none(), Unlocked(),
-        "One half-step of multiplicative updates; x, kkt and gap are out.");
-    m.def(
-        "evaluate_rows",
-        [](In1<std::int64_t> indptr, In1<std::int32_t> indices, In1<D> values, In2<T> A,
-           In1<double> c, double l2, bool want_residual, int n_threads, In2<T> x,
-           Out1<double> value, Out1<double> kkt, Out1<double> gap,
-           const BoundConstraints* constraints) {
-            check_sizes(indptr, indices, values, A.shape(1), c, x, kkt, &gap);
-            require(value.size() == kkt.size(),
-                    "value must have an entry for each row of the data");
-            klnmf::evaluate_rows(rows_of<T>(indptr, indices, values), fixed_of(A, c), l2,
-                                 static_cast<std::int64_t>(A.shape(0)),
-                                 constraints_of(constraints, x.shape(0), x.shape(1)), want_residual,
-                                 n_threads, x.data(), value.data(), kkt.data(), gap.data());
+        "cold"_a, "relaxed"_a, "rounds"_a, "tolerance"_a, "n_threads"_a, "x"_a.noconvert(),
+        "kkt"_a.noconvert(), "gap"_a.noconvert(), constraints);
+    def_rows<T, D>(
+        m, "multiplicative_rows",
+        "One half-step of multiplicative updates; x, kkt and gap are out.",
+        +[](Job job, int relaxed, int n_threads, Out2<T> x, Out1<double> kkt, Out1<double> gap,
+            const BoundConstraints* bound) {
+            complete(job, n_threads, {nullptr, &kkt, &gap}, bound);
+            job.x = rows_of(x, job);
+            klnmf::multiplicative_rows(job, relaxed);
         },
-        "indptr"_a.noconvert(), "indices"_a.noconvert(), "values"_a.noconvert(), "A"_a.noconvert(),
-        "c"_a.noconvert(), "l2"_a, "want_residual"_a, "n_threads"_a, "x"_a.noconvert(),
-        "value"_a.noconvert(), "kkt"_a.noconvert(), "gap"_a.noconvert(),
-        "constraints"_a.none() = nb::none(), Unlocked(),
-        "Value, residual and gap of every row at x, in double; value, kkt, gap are out.");
+        "relaxed"_a, "n_threads"_a, "x"_a.noconvert(), "kkt"_a.noconvert(), "gap"_a.noconvert(),
+        constraints);
+    def_rows<T, D>(
+        m, "evaluate_rows",
+        "Value, residual and gap of every row at x, in double; value, kkt, gap are out.",
+        +[](Job job, bool want_residual, int n_threads, In2<T> x, Out1<double> value,
+            Out1<double> kkt, Out1<double> gap, const BoundConstraints* bound) {
+            complete(job, n_threads, {&value, &kkt, &gap}, bound);
+            klnmf::evaluate_rows(job, rows_of(x, job), want_residual);
+        },
+        "want_residual"_a, "n_threads"_a, "x"_a.noconvert(), "value"_a.noconvert(),
+        "kkt"_a.noconvert(), "gap"_a.noconvert(), constraints);
 }
 
 template <class T>
 void bind_row_kernels(nb::module_& m) {
     bind_mixed_kernels<T, T>(m);
-    m.def(
-        "paper_rows",
-        [](In1<std::int64_t> indptr, In1<std::int32_t> indices, In1<T> values, In2<T> A,
-           In1<double> c, double l2, In1<std::int32_t> order, double epsilon,
-           double relative_change, bool signed_break, int max_newton, int n_threads, Out2<T> x,
-           Out1<double> kkt) {
-            check_sizes(indptr, indices, values, A.shape(1), c, x, kkt);
-            require(order.size() == A.shape(1), "order must have an entry for each column of A");
-            const klnmf::PaperSettings settings{order.data(), epsilon, relative_change,
-                                                signed_break, max_newton};
-            klnmf::paper_rows(rows_of<T>(indptr, indices, values), fixed_of(A, c), l2,
-                              static_cast<std::int64_t>(A.shape(0)), settings, n_threads, x.data(),
-                              kkt.data());
+    def_rows<T, T>(
+        m, "paper_rows", "One half-step of the paper's Algorithm 2 as printed; x and kkt are out.",
+        +[](klnmf::RowJob<T> job, In1<std::int32_t> order, double epsilon, double relative_change,
+            bool signed_break, int max_newton, int n_threads, Out2<T> x, Out1<double> kkt) {
+            complete(job, n_threads, {nullptr, &kkt, nullptr});
+            job.x = rows_of(x, job);
+            require(order.size() == x.shape(1), "order must have an entry for each column of A");
+            klnmf::paper_rows(job,
+                              {order.data(), epsilon, relative_change, signed_break, max_newton});
         },
-        "indptr"_a.noconvert(), "indices"_a.noconvert(), "values"_a.noconvert(), "A"_a.noconvert(),
-        "c"_a.noconvert(), "l2"_a, "order"_a.noconvert(), "epsilon"_a, "relative_change"_a,
-        "signed_break"_a, "max_newton"_a, "n_threads"_a, "x"_a.noconvert(), "kkt"_a.noconvert(),
-        Unlocked(), "One half-step of the paper's Algorithm 2 as printed; x and kkt are out.");
+        "order"_a.noconvert(), "epsilon"_a, "relative_change"_a, "signed_break"_a, "max_newton"_a,
+        "n_threads"_a, "x"_a.noconvert(), "kkt"_a.noconvert());
     m.def(
         "dense_rows",
         [](In1<std::int64_t> indptr, In1<std::int32_t> indices, In1<T> values, In2<T> columns,
            In1<double> c, double l2, double relative_change, double floor, int max_newton,
            bool by_columns, int n_threads, Out2<T> x, Out2<double> P, Out1<double> kkt) {
-            check_sizes(indptr, indices, values, columns.shape(0), c, x, kkt);
+            const auto n_cols = static_cast<std::int64_t>(columns.shape(1));
+            const klnmf::FixedSide<T> fixed{
+                columns.data(), n_cols, static_cast<int>(columns.shape(0)), n_cols, c.data(), l2};
+            klnmf::RowJob<T> job = job_of<T>(indptr, indices, values, fixed, c.size());
+            complete(job, n_threads, {nullptr, &kkt, nullptr});
+            job.x = rows_of(x, job);
             require(P.shape(by_columns ? 1 : 0) == x.shape(0) &&
                         P.shape(by_columns ? 0 : 1) == columns.shape(1),
                     "P must be the product of the factors");
-            const klnmf::DenseSettings settings{relative_change, floor, max_newton};
-            klnmf::dense_rows(rows_of<T>(indptr, indices, values),
-                              static_cast<std::int64_t>(columns.shape(1)), columns.data(),
-                              static_cast<int>(columns.shape(0)), c.data(), l2, settings,
-                              by_columns, n_threads, x.data(), P.data(), kkt.data());
+            klnmf::dense_rows(job, {relative_change, floor, max_newton}, P.data(), by_columns);
         },
         "indptr"_a.noconvert(), "indices"_a.noconvert(), "values"_a.noconvert(),
         "columns"_a.noconvert(), "c"_a.noconvert(), "l2"_a, "relative_change"_a, "floor"_a,

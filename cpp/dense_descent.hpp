@@ -8,7 +8,7 @@
 
 #include "objective.hpp"
 #include "parallel.hpp"
-#include "sparse_view.hpp"
+#include "row_job.hpp"
 
 namespace klnmf {
 
@@ -18,20 +18,24 @@ struct DenseSettings {
     int max_newton;
 };
 
-// Cyclic projected Newton on one row, with y = (A x) for all n_cols columns kept up to date.
-// `columns` is A transposed (rank x n_cols): the update of y then runs along memory.
+// Cyclic projected Newton on a row, with y = (A x) for all columns kept up to date; returns its
+// residual. In this job A is transposed (rank x n_rows): the update of y then runs along memory.
 template <class T>
-KLNMF_INLINE double dense_row(const SparseRows<T>& data, std::int64_t row, std::int64_t n_cols,
-                              const T* columns, int rank, const double* c, double l2, T* x,
-                              double* y, const DenseSettings& settings) {
+KLNMF_INLINE double dense_row(const RowJob<T>& job, std::int64_t row, const DenseSettings& settings,
+                              double* y) {
+    const SparseRows<T>& data = job.data;
     const T* v = data.values + data.begin(row);
     const std::int32_t* indices = data.indices + data.begin(row);
-    const std::int64_t length = data.length(row);
+    const std::int64_t length = data.length(row), n_cols = job.fixed.n_rows;
+    const int rank = job.fixed.rank;
+    const double* const c = job.fixed.c;
+    const double l2 = job.fixed.l2;
+    T* const x = job.x_row(row);
     double total = 0, residual = 0;
     for (std::int64_t i = 0; i < length; ++i)
         total += v[i];
     for (int k = 0; k < rank; ++k) {
-        const T* column = columns + k * n_cols;
+        const T* column = job.fixed.row(k);
         for (int newton = 0; newton < settings.max_newton; ++newton) {
             double S = 0, h = 0;
             for (std::int64_t i = 0; i < length; ++i) {

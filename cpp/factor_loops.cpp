@@ -4,8 +4,7 @@
 
 #include "kernels.hpp"
 #include "parallel.hpp"
-#include "row_tasks.hpp"
-#include "sparse_view.hpp"
+#include "row_job.hpp"
 
 namespace klnmf {
 namespace {

@@ -5,56 +5,43 @@
 #include <cstdint>
 
 #include "dense_descent.hpp"
-#include "row_constraints.hpp"
+#include "row_job.hpp"
 #include "rule_guarded.hpp"
 #include "rule_newton.hpp"
 #include "rule_paper.hpp"
-#include "sparse_view.hpp"
 
-// T is the type of the factors; the data may be wider, but for paper_rows and dense_rows; n_cols is
-// the rows of the fixed factor. `constraints` (in) are what rows have of their own.
+// T is the type of the factors; the data may be wider, but for paper_rows and dense_rows, which
+// also know nothing of constraints.
 namespace klnmf {
 
-// One half-step of "srcd": every row of x (in/out) descends on its row problem. `value` (out)
-// receives f of each row where settings.want_value, `kkt` and `gap` (out) the residual and the gap
-// met before the step.
+// One half-step of "srcd": every row of x descends on its row problem. The value is that of each
+// row where settings.want_value, the residual and the gap are those met before the step.
 template <class T>
-void guarded_rows(const SparseRows<T>& data, const FixedFactor<T>& fixed, double l2,
-                  std::int64_t n_cols, const RowConstraints& constraints,
-                  const GuardedSettings& settings, int n_threads, T* x, double* value, double* kkt,
-                  double* gap);
+void guarded_rows(const RowJob<T>& job, const GuardedSettings& settings);
 
-// Solves every row problem to its end: x is in/out, or out alone where settings.cold; `kkt` and
-// `gap` (out) receive what was met before the first Newton step.
+// Solves every row problem to its end; x is out alone where settings.cold. The residual and the gap
+// are those met before the first Newton step. No value.
 template <class T>
-void newton_rows(const SparseRows<T>& data, const FixedFactor<T>& fixed, double l2,
-                 std::int64_t n_cols, const RowConstraints& constraints,
-                 const NewtonSettings& settings, int n_threads, T* x, double* kkt, double* gap);
+void newton_rows(const RowJob<T>& job, const NewtonSettings& settings);
 
-// One half-step of "mu", with so many relaxed steps before the plain one.
+// One half-step of "mu", with so many relaxed steps before the plain one. No value.
 template <class T>
-void multiplicative_rows(const SparseRows<T>& data, const FixedFactor<T>& fixed, double l2,
-                         std::int64_t n_cols, const RowConstraints& constraints, int relaxed,
-                         int n_threads, T* x, double* kkt, double* gap);
+void multiplicative_rows(const RowJob<T>& job, int relaxed);
 
-// One half-step of "srcd-paper".
+// One half-step of "srcd-paper". Neither value nor gap.
 template <class T>
-void paper_rows(const SparseRows<T>& data, const FixedFactor<T>& fixed, double l2,
-                std::int64_t n_cols, const PaperSettings& settings, int n_threads, T* x,
-                double* kkt);
+void paper_rows(const RowJob<T>& job, const PaperSettings& settings);
 
-// One half-step of "ccd". P (in/out) is the dense product, n_rows x n_cols of the first mode; with
-// `by_columns` the rows of `data` are the columns of P.
+// One half-step of "ccd". In this job A is transposed, rank x n_rows. P (in/out) is the dense
+// product, n_rows x n_cols of the first mode; with `by_columns` the rows of the data are the
+// columns of P. Neither value nor gap.
 template <class T>
-void dense_rows(const SparseRows<T>& data, std::int64_t n_cols, const T* columns, int rank,
-                const double* c, double l2, const DenseSettings& settings, bool by_columns,
-                int n_threads, T* x, double* P, double* kkt);
+void dense_rows(const RowJob<T>& job, const DenseSettings& settings, double* P, bool by_columns);
 
-// f and, where wanted, the residual and the gap of every row at x (in), in double.
+// f and, where wanted, the residual and the gap of every row at x (in, instead of job.x), in
+// double.
 template <class T>
-void evaluate_rows(const SparseRows<T>& data, const FixedFactor<T>& fixed, double l2,
-                   std::int64_t n_cols, const RowConstraints& constraints, bool want_residual,
-                   int n_threads, const T* x, double* value, double* kkt, double* gap);
+void evaluate_rows(const RowJob<T>& job, const T* x, bool want_residual);
 
 // Sums over blocks of this many rows, by row number, are what makes every total independent of
 // threads and of how the rows are stored or distributed.

@@ -9,10 +9,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <span>
 
 #include "aligned_array.hpp"
 #include "row_problem.hpp"
 #include "vector_lanes.hpp"
+#include "way_search.hpp"
 
 namespace klnmf {
 
@@ -24,8 +26,9 @@ constexpr std::int64_t longest_newton_row() {
 
 // Whether a problem is one for Newton's method: without an L2 penalty, and of a rank whose matrix
 // of second derivatives costs less than sweeps do.
-inline bool suits_newton(int rank, double l2) {
-    return l2 == 0 && rank <= 64;
+template <class T>
+bool suits_newton(const FixedSide<T>& fixed) {
+    return fixed.l2 == 0 && fixed.rank <= 64;
 }
 
 // Nonzeros taken together in a pass.
@@ -45,11 +48,11 @@ struct NewtonBatch {
         const std::int64_t longest =
             std::min(longest_row, longest_newton_row<T>()) + pass_group; // room for the padding
         columns = AlignedArray<T>(longest * rank * lanes);
-        for (AlignedArray<T>* array : {&v, &root, &y, &y_before})
-            *array = AlignedArray<T>(longest * lanes);
-        for (AlignedArray<T>* array :
+        for (LaneArray<T>* array : {&v, &root, &y, &y_before})
+            *array = LaneArray<T>(longest);
+        for (LaneArray<T>* array :
              {&x, &S, &x_before, &S_before, &target, &slope_of_model, &may_move, &inverse_diagonal})
-            *array = AlignedArray<T>(rank * lanes);
+            *array = LaneArray<T>(rank);
         components = AlignedArray<std::int32_t>(rank * lanes);
         gram = AlignedArray<T>(static_cast<std::int64_t>(rank) * rank * lanes);
         scaled = AlignedArray<T>(gram_chunk * rank * lanes);
@@ -61,30 +64,32 @@ struct NewtonBatch {
     std::int64_t length; // of the longest row, rounded up; padded with v = 0, y = 1, A = 0
     T totals_of_lanes[lanes];
     AlignedArray<T> columns; // rows of A: nonzero x component x lane
-    AlignedArray<T> v, root; // nonzero x lane: values and their square roots
-    AlignedArray<T> y, y_before;
-    AlignedArray<T> x, S;                  // component x lane, like those below
-    AlignedArray<T> x_before, S_before;    // where a step started
-    AlignedArray<T> target;                // where the model's minimum is
-    AlignedArray<T> slope_of_model;        // and the model's gradient there
+    LaneArray<T> v, root;    // nonzero x lane: values and their square roots
+    LaneArray<T> y, y_before;
+    LaneArray<T> x, S;                     // component x lane, like those below
+    LaneArray<T> x_before, S_before;       // where a step started
+    LaneArray<T> target;                   // where the model's minimum is
+    LaneArray<T> slope_of_model;           // and the model's gradient there
     AlignedArray<std::int32_t> components; // slot x lane: the component that may move
     int n_slots;
-    bool everything;                  // slot k is component k
-    AlignedArray<T> may_move;         // slot x lane: 1 for a component that may, else 0
-    AlignedArray<T> inverse_diagonal; // of the matrix below
-    AlignedArray<T> gram;             // slot x slot x lane: second derivatives
-    AlignedArray<T> scaled;           // nonzero of a chunk x slot x lane
-    AlignedArray<T> zeros;            // row of A of a padding nonzero
+    bool everything;               // slot k is component k
+    LaneArray<T> may_move;         // slot x lane: 1 for a component that may, else 0
+    LaneArray<T> inverse_diagonal; // of the matrix below
+    AlignedArray<T> gram;          // slot x slot x lane: second derivatives
+    AlignedArray<T> scaled;        // nonzero of a chunk x slot x lane
+    AlignedArray<T> zeros;         // row of A of a padding nonzero
 };
 
-// Loads the rows' values, x and columns of A into lanes. `rows` has `count` of them; other lanes
-// are empty. `data_values` are the values of all rows, which may be of a wider type D.
+// Loads the rows' values, x and columns of A into lanes; those beyond the last row are empty.
+// `data_values` are the values of all rows, which may be of a wider type D.
 template <class T, class D>
-KLNMF_CLONES void load_batch(const SparseRows<T>& data, const D* data_values,
-                             const FixedFactor<T>& fixed, const std::int64_t* rows, int count,
-                             const T* x, NewtonBatch<T>& batch) {
+KLNMF_CLONES void load_batch(const RowJob<T>& job, const D* data_values,
+                             std::span<const std::int64_t> rows, NewtonBatch<T>& batch) {
     using V = typename Lanes<T>::Vector;
     constexpr int lanes = Lanes<T>::count;
+    const SparseRows<T>& data = job.data;
+    const FixedSide<T> fixed = job.fixed;
+    const int count = static_cast<int>(rows.size());
     constexpr std::int64_t ahead = 4;
     const std::int32_t* indices[lanes];
     const D* values[lanes];
@@ -124,7 +129,7 @@ KLNMF_CLONES void load_batch(const SparseRows<T>& data, const D* data_values,
                 for (std::int64_t k = 0; k < fixed.stride; k += 64 / sizeof(T))
                     __builtin_prefetch(next + k);
             }
-        store(batch.v.data() + i * lanes, v);
+        batch.v.set(i, v);
         totals += __builtin_convertvector(v, typename Lanes<T>::Wide);
         T* target = batch.columns.data() + i * batch.rank * lanes;
         for (std::int64_t k = 0; k < fixed.stride; k += lanes) {
@@ -147,20 +152,18 @@ KLNMF_CLONES void load_batch(const SparseRows<T>& data, const D* data_values,
     store(batch.totals_of_lanes, __builtin_convertvector(totals, V));
     for (int k = 0; k < batch.rank; ++k)
         for (int l = 0; l < lanes; ++l)
-            batch.x.data()[k * lanes + l] =
-                l < count ? x[rows[l] * batch.rank + k] * fixed.slope[k] : T(0);
+            batch.x.at(k, l) = l < count ? job.x_row(rows[l])[k] * fixed.slope[k] : T(0);
 }
 
 // Every component the same share of the row's total: all nonzeros that can be covered are.
 template <class T>
-KLNMF_INLINE void start_evenly(const FixedFactor<T>& fixed, NewtonBatch<T>& batch) {
-    constexpr int lanes = Lanes<T>::count;
+KLNMF_INLINE void start_evenly(const FixedSide<T>& fixed, NewtonBatch<T>& batch) {
     double slope = 0;
     for (int k = 0; k < batch.rank; ++k)
         slope += fixed.c[k];
     for (int k = 0; k < batch.rank; ++k) {
         const T share = fixed.c[k] > 0 ? static_cast<T>(fixed.c[k] / slope) : T(0);
-        store(batch.x.data() + k * lanes, load(batch.totals_of_lanes) * share);
+        batch.x.set(k, load(batch.totals_of_lanes) * share);
     }
 }
 
@@ -196,11 +199,11 @@ KLNMF_CLONES void pass_over(NewtonBatch<T>& batch, typename Lanes<T>::Mask& unco
         V weights[group];
 #pragma GCC unroll 8
         for (int j = 0; j < group; ++j) {
-            const V v = load(batch.v.data() + (i + j) * lanes), y = even_sums[j] + odd_sums[j];
+            const V v = batch.v[i + j], y = even_sums[j] + odd_sums[j];
             const Mask used = v > 0;
             const Mask covered = is_covered<T>(y, v);
             found |= used & ~covered;
-            store(batch.y.data() + (i + j) * lanes, used ? y : V{} + T(1));
+            batch.y.set(i + j, used ? y : V{} + T(1));
             weights[j] = used & covered ? v / y : V{};
         }
         for (int k = 0; k < rank; ++k) {
@@ -222,21 +225,20 @@ template <class T>
 KLNMF_INLINE void drop_uncovered(NewtonBatch<T>& batch) {
     using V = typename Lanes<T>::Vector;
     using Mask = typename Lanes<T>::Mask;
-    constexpr int lanes = Lanes<T>::count;
     typename Lanes<T>::Wide totals{};
     for (std::int64_t i = 0; i < batch.length; ++i) {
-        const V v = load(batch.v.data() + i * lanes), y = load(batch.y.data() + i * lanes);
+        const V v = batch.v[i], y = batch.y[i];
         const Mask covered = is_covered<T>(y, v);
         const V kept = covered ? v : V{};
-        store(batch.v.data() + i * lanes, kept);
-        store(batch.y.data() + i * lanes, covered ? y : V{} + T(1));
-        store(batch.root.data() + i * lanes, covered ? load(batch.root.data() + i * lanes) : V{});
+        batch.v.set(i, kept);
+        batch.y.set(i, covered ? y : V{} + T(1));
+        batch.root.set(i, covered ? batch.root[i] : V{});
         totals += __builtin_convertvector(kept, typename Lanes<T>::Wide);
     }
     store(batch.totals_of_lanes, __builtin_convertvector(totals, V));
     for (int k = 0; k < batch.rank; ++k) {
-        const V x = load(batch.x.data() + k * lanes);
-        store(batch.x.data() + k * lanes, load(batch.totals_of_lanes) > 0 ? x : V{});
+        const V x = batch.x[k];
+        batch.x.set(k, load(batch.totals_of_lanes) > 0 ? x : V{});
     }
 }
 
@@ -250,12 +252,12 @@ KLNMF_INLINE void choose_slots(NewtonBatch<T>& batch) {
     constexpr int lanes = Lanes<T>::count;
     Mask n_free{};
     for (int k = 0; k < batch.rank; ++k) {
-        const V x = load(batch.x.data() + k * lanes), S = load(batch.S.data() + k * lanes);
+        const V x = batch.x[k], S = batch.S[k];
         const Mask is_free = (x > 0) | (S > 1);
         n_free -= is_free;
-        store(batch.target.data() + k * lanes, x);
-        store(batch.slope_of_model.data() + k * lanes, T(1) - S);
-        store(batch.may_move.data() + k * lanes, is_free ? V{} + T(1) : V{});
+        batch.target.set(k, x);
+        batch.slope_of_model.set(k, T(1) - S);
+        batch.may_move.set(k, is_free ? V{} + T(1) : V{});
     }
     std::int64_t most = 0;
     for (int l = 0; l < lanes; ++l)
@@ -267,14 +269,14 @@ KLNMF_INLINE void choose_slots(NewtonBatch<T>& batch) {
     for (int l = 0; l < lanes; ++l) {
         int slot = 0;
         for (int k = 0; k < batch.rank; ++k) {
-            if (batch.may_move.data()[k * lanes + l] == 0)
+            if (batch.may_move.at(k, l) == 0)
                 continue;
             for (AlignedArray<T>* array : {&batch.may_move, &batch.target, &batch.slope_of_model})
                 array->data()[slot * lanes + l] = array->data()[k * lanes + l];
             batch.components.data()[slot++ * lanes + l] = k;
         }
         for (; slot < batch.n_slots; ++slot) {
-            batch.may_move.data()[slot * lanes + l] = 0;
+            batch.may_move.at(slot, l) = 0;
             batch.components.data()[slot * lanes + l] = 0;
         }
     }
@@ -291,8 +293,8 @@ KLNMF_CLONES void second_derivatives(NewtonBatch<T>& batch) {
     for (std::int64_t start = 0; start < batch.length; start += gram_chunk) {
         const std::int64_t size = std::min(gram_chunk, batch.length - start);
         for (std::int64_t i = 0; i < size; ++i) {
-            const V y = load(batch.y.data() + (start + i) * lanes);
-            const V weight = load(batch.root.data() + (start + i) * lanes) / y;
+            const V y = batch.y[start + i];
+            const V weight = batch.root[start + i] / y;
             const T* const a = batch.columns.data() + (start + i) * rank * lanes;
             T* const target = batch.scaled.data() + i * step;
             if (batch.everything)

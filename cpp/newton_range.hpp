@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <numeric>
+#include <span>
 #include <vector>
 
 #include "newton_batch.hpp"
@@ -17,57 +19,54 @@
 
 namespace klnmf {
 
-// What one thread needs besides its RowScratch. All memory is reserved here: a task must not
-// allocate.
+// What one thread needs besides its RowScratch.
 template <class T>
 struct NewtonScratch {
-    NewtonScratch(std::int64_t longest_row, int rank, std::int64_t stride, bool batched)
-        : batch(batched ? longest_row : 0, batched ? rank : 0, stride) {
-        rows.reserve(rows_per_task);
-        sorting.reserve(longest_newton_row<T>() / pass_group + 1);
-        for (int k = 0; k < rank; ++k)
-            order.push_back(k);
+    explicit NewtonScratch(const RowJob<T>& job)
+        : batch(suits_newton(job.fixed) ? job.longest_row : 0,
+                suits_newton(job.fixed) ? job.fixed.rank : 0, job.fixed.stride),
+          waiting(longest_newton_row<T>() / pass_group + 1), order(job.fixed.rank) {
+        std::iota(order.begin(), order.end(), 0);
     }
 
     NewtonBatch<T> batch;
-    std::vector<std::int64_t> rows; // of a task
-    SortScratch sorting;
+    WaitingRows waiting;
     std::vector<std::int32_t> order; // of the visits of coordinate descent
 };
 
 constexpr int sweeps_alone = 8;
 
+// Row i alone; `fixed` is the fixed side as it sees it.
 template <class T>
-KLNMF_INLINE void solve_row_alone(const SparseRows<T>& data, const FixedFactor<T>& fixed, double l2,
-                                  const NewtonSettings& settings, const std::int32_t* order,
-                                  std::int64_t i, RowScratch<T>& scratch, T* x, double* kkt,
-                                  double* gap) {
-    T* x_row = x + i * fixed.rank;
-    const Row<T> row = load_row(data, i, fixed, l2, x_row, scratch);
+KLNMF_INLINE void solve_row_alone(const RowJob<T>& job, std::int64_t i, const FixedSide<T>& fixed,
+                                  const NewtonSettings& settings, RowScratch<T>& scratch,
+                                  const NewtonScratch<T>& newton) {
+    const Row<T> row = load_row(job, i, fixed, scratch);
     if (settings.cold)
         start_evenly(row, scratch);
     const RowOutcome opening = settings.cold && settings.relaxed > 0
                                    ? multiplicative_row(row, settings.relaxed - 1, scratch)
                                    : RowOutcome{0, 0, 0};
-    const GuardedSettings sweeps{order, settings.rounds, sweeps_alone, settings.tolerance, false};
+    const GuardedSettings sweeps{newton.order.data(), settings.rounds, sweeps_alone,
+                                 settings.tolerance, false};
     const RowOutcome outcome = guarded_row(row, sweeps, scratch);
-    kkt[i] = std::max(opening.kkt, outcome.kkt);
-    gap[i] = std::max(opening.gap, outcome.gap);
-    store_row(scratch, fixed.rank, x_row);
+    job.report(i, {0, std::max(opening.kkt, outcome.kkt), std::max(opening.gap, outcome.gap)});
+    store_row(job, i, scratch);
 }
 
 template <class T>
-KLNMF_INLINE void solve_batch(const SparseRows<T>& data, const FixedFactor<T>& fixed,
-                              const NewtonSettings& settings, const std::int64_t* rows, int count,
-                              RowScratch<T>& scratch, NewtonScratch<T>& newton, T* x, double* kkt,
-                              double* gap) {
+KLNMF_INLINE void solve_batch(const RowJob<T>& job, const NewtonSettings& settings,
+                              std::span<const std::int64_t> rows, RowScratch<T>& scratch,
+                              NewtonScratch<T>& newton) {
     using V = typename Lanes<T>::Vector;
     constexpr int lanes = Lanes<T>::count;
+    const int count = static_cast<int>(rows.size());
+    const FixedSide<T>& fixed = job.fixed;
     NewtonBatch<T>& batch = newton.batch;
-    if (data.is_wide())
-        load_batch(data, data.wide, fixed, rows, count, x, batch);
+    if (job.data.is_wide())
+        load_batch(job, job.data.wide, rows, batch);
     else
-        load_batch(data, data.values, fixed, rows, count, x, batch);
+        load_batch(job, job.data.values, rows, batch);
     typename Lanes<T>::Mask alone{}, hopeless{}; // alone: lanes that this is not for
     if (settings.cold) {
         start_evenly(fixed, batch);
@@ -85,50 +84,37 @@ KLNMF_INLINE void solve_batch(const SparseRows<T>& data, const FixedFactor<T>& f
     for (int l = 0; l < count; ++l) {
         const std::int64_t i = rows[l];
         constexpr double infinity = std::numeric_limits<double>::infinity();
-        kkt[i] = hopeless[l] ? infinity : first_residuals[l];
-        gap[i] = hopeless[l] ? infinity : gaps[l];
+        job.kkt[i] = hopeless[l] ? infinity : first_residuals[l];
+        job.gap[i] = hopeless[l] ? infinity : gaps[l];
         if (!alone[l])
             for (int k = 0; k < fixed.rank; ++k)
-                x[i * fixed.rank + k] = batch.x.data()[k * lanes + l] * fixed.inverse_slope[k];
+                job.x_row(i)[k] = batch.x.at(k, l) * fixed.inverse_slope[k];
     }
     for (int l = 0; l < count; ++l)
         if (alone[l])
-            solve_row_alone(data, fixed, 0.0, settings, newton.order.data(), rows[l], scratch, x,
-                            kkt, gap);
+            solve_row_alone(job, rows[l], fixed, settings, scratch, newton);
 }
 
 template <class T>
-KLNMF_CLONES void newton_range(const SparseRows<T>& data, const FixedFactor<T>& fixed, double l2,
-                               std::int64_t n_cols, const RowConstraints& constraints,
-                               const NewtonSettings& settings, std::int64_t begin, std::int64_t end,
-                               RowScratch<T>& scratch, NewtonScratch<T>& newton, T* x, double* kkt,
-                               double* gap) {
-    constexpr int lanes = Lanes<T>::count;
-    const std::int64_t longest = suits_newton(fixed.rank, l2) ? longest_newton_row<T>() : 0;
-    std::vector<std::int64_t>& rows = newton.rows;
-    rows.clear();
-    newton.sorting.keys.clear();
-    for (std::int64_t i = begin; i < end; ++i) {
-        const std::int64_t length = data.length(i);
-        kkt[i] = gap[i] = 0;
-        if (settle_empty_row(length, fixed, x + i * fixed.rank))
-            continue;
-        if (length > longest || !constraints.is_plain(i)) {
-            const auto [own, own_l2] = factor_of_row(constraints, fixed, l2, n_cols, i, scratch);
-            solve_row_alone(data, own, own_l2, settings, newton.order.data(), i, scratch, x, kkt,
-                            gap);
-        } else {
-            rows.push_back(i);
-            newton.sorting.keys.push_back(static_cast<std::int32_t>((length - 1) / pass_group));
-        }
+KLNMF_CLONES void newton_range(const RowJob<T>& job, const NewtonSettings& settings,
+                               const RowTask& task, RowScratch<T>& scratch,
+                               NewtonScratch<T>& newton) {
+    constexpr std::size_t lanes = Lanes<T>::count;
+    const std::int64_t longest = suits_newton(job.fixed) ? longest_newton_row<T>() : 0;
+    newton.waiting.clear();
+    for (std::int64_t i = task.begin; i < task.end; ++i) {
+        const std::int64_t length = job.data.length(i);
+        if (settle_empty_row(job, i))
+            job.report(i, {0, 0, 0});
+        else if (length > longest || !job.constraints.is_plain(i))
+            solve_row_alone(job, i, fixed_side_of_row(job, i, scratch), settings, scratch, newton);
+        else
+            newton.waiting.add(i, (length - 1) / pass_group);
     }
-    // A batch costs what its longest row costs.
-    sort_by_keys(longest / pass_group + 1, newton.sorting, rows);
-    for (std::size_t first = 0; first < rows.size(); first += lanes) {
-        const int count = static_cast<int>(std::min<std::size_t>(lanes, rows.size() - first));
-        solve_batch(data, fixed, settings, rows.data() + first, count, scratch, newton, x, kkt,
-                    gap);
-    }
+    const std::span<const std::int64_t> rows = newton.waiting.sorted();
+    for (std::size_t first = 0; first < rows.size(); first += lanes)
+        solve_batch(job, settings, rows.subspan(first, std::min(lanes, rows.size() - first)),
+                    scratch, newton);
 }
 
 } // namespace klnmf

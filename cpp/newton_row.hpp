@@ -11,8 +11,10 @@
 #include <cstdint>
 #include <limits>
 
+#include "row_gather.hpp"
 #include "row_problem.hpp"
 #include "vector_lanes.hpp"
+#include "way_search.hpp"
 
 namespace klnmf {
 
@@ -165,23 +167,18 @@ KLNMF_INLINE Way look_along(const Row<T>& row, int n, bool want_value, RowScratc
             any_lane(most > 0)};
 }
 
-// How far to go along a way that leads too far, as a share of it: to where the slope is about 0,
-// from below. y(t) = y + t delta; `linear` and `square` are the parts of the slope, at t, that do
-// not look at the nonzeros: linear + t square.
+// How far to go along a way that leads too far, as a share of it. y(t) = y + t delta; `linear` and
+// `square` are the parts of the slope, at t, that do not look at the nonzeros: linear + t square.
 template <class T>
 KLNMF_INLINE double share_of_way(const Row<T>& row, const Way& way, double linear, double square,
                                  const RowScratch<T>& scratch) {
     using V = typename Lanes<T>::Vector;
     using Wide = typename Lanes<T>::Wide;
-    constexpr int lanes = Lanes<T>::count, tries = 4;
-    double low = 0, high = 1, slope_low = linear - way.fall,
-           slope_high = linear + square - way.rise;
-    if (!way.covered || !(slope_high < -8 * slope_low))
-        slope_high = -8 * slope_low;
-    for (int attempt = 0; attempt < tries; ++attempt) {
-        const double margin = 0.1 * (high - low);
-        const double line = low + (high - low) * (slope_low / (slope_low - slope_high));
-        const double t = std::clamp(line, low + margin, high - margin);
+    constexpr int lanes = Lanes<T>::count;
+    WaySearch<double, double, bool> search(linear - way.fall, linear + square - way.rise,
+                                           way.covered);
+    for (int attempt = 0; attempt < search.tries; ++attempt) {
+        const double t = search.next();
         Wide sums{};
         V least = V{} + T(1);
         for (std::int64_t i = 0; i < row.padded_length; i += lanes) {
@@ -190,24 +187,16 @@ KLNMF_INLINE double share_of_way(const Row<T>& row, const Way& way, double linea
             least = y < least ? y : least;
             sums += __builtin_convertvector(load(scratch.v + i) * delta / y, Wide);
         }
-        const bool lost = any_lane(least <= 0);
-        const double slope = linear + t * square - sum_lanes(sums);
-        if (!lost && slope <= 0) {
-            low = t;
-            slope_low = slope;
-        } else {
-            high = t;
-            slope_high = lost ? -8 * slope_low : slope;
-        }
+        search.narrow(t, linear + t * square - sum_lanes(sums), !any_lane(least <= 0));
     }
-    return low > 0 ? low : 0.5 * high;
+    return search.share();
 }
 
 // Moves x by one step, to where f is no higher for certain, and sets `value` to f there if that is
 // wanted. On entry y belongs to x, S_before is the gradient, and the active components are listed.
 // Returns false, and leaves x alone, where it finds no such step. The proof of the test is in
-// docs/maths.md, 5: with phi(t) = f along the way, it is enough that phi'(1) <= 0, or that no y
-// more than doubles and phi'(1) + phi''(0) / 2 <= -phi'(0).
+// docs/maths/iterations.md: with phi(t) = f along the way, it is enough that phi'(1) <= 0, or that
+// no y more than doubles and phi'(1) + phi''(0) / 2 <= -phi'(0).
 template <class T>
 KLNMF_CLONES bool newton_step(const Row<T>& row, int n, bool want_value, RowScratch<T>& scratch,
                               double& value) {
@@ -226,7 +215,7 @@ KLNMF_CLONES bool newton_step(const Row<T>& row, int n, bool want_value, RowScra
     for (int j = 0; j < n; ++j) {
         for (int k = j + 1; k < n; ++k)
             M[j * n + k] = M[k * n + j];
-        M[j * n + j] += row.l2;
+        M[j * n + j] += row.fixed.l2;
         q[j] = scratch.S_before[scratch.active[j]];
     }
     if (!minimise_model_of_row(n, M, c, z, q))
@@ -242,8 +231,8 @@ KLNMF_CLONES bool newton_step(const Row<T>& row, int n, bool want_value, RowScra
             const T moved = static_cast<T>(before + share * (z[j] - before));
             scratch.x[k] = moved > smallest_cover<T>() ? moved : T(0);
             moves[j] = static_cast<double>(scratch.x[k]) - before;
-            linear += (c[j] + row.l2 * before) * moves[j];
-            square += row.l2 * moves[j] * moves[j];
+            linear += (c[j] + row.fixed.l2 * before) * moves[j];
+            square += row.fixed.l2 * moves[j] * moves[j];
         }
         for (int j = 0; j < n; ++j)
             for (int k = 0; k < n; ++k)
@@ -253,8 +242,7 @@ KLNMF_CLONES bool newton_step(const Row<T>& row, int n, bool want_value, RowScra
         if (way.covered && (at_end <= rounding ||
                             (!way.doubled && at_end + 0.5 * curvature <= rounding - at_start))) {
             if (want_value)
-                value = linear_and_quadratic(scratch.x, row.fixed.c, row.l2, row.fixed.rank) -
-                        way.log_sum;
+                value = linear_and_quadratic(row.fixed, scratch.x) - way.log_sum;
             return true;
         }
         if (attempt == 0)

@@ -7,9 +7,7 @@
 #include <limits>
 
 #include "parallel.hpp"
-#include "row_gap.hpp"
-#include "row_scratch.hpp"
-#include "sparse_view.hpp"
+#include "row_job.hpp"
 #include "vector_lanes.hpp"
 
 namespace klnmf {
@@ -69,21 +67,23 @@ KLNMF_INLINE double weighted_log_sum(const T* v, const double* y, std::int64_t l
 
 // The part of f that does not look at the nonzeros: c.x + l2/2 |x|^2.
 template <class T>
-KLNMF_INLINE double linear_and_quadratic(const T* x, const double* c, double l2, int rank) {
+KLNMF_INLINE double linear_and_quadratic(const FixedSide<T>& fixed, const T* x) {
+    const double* const c = fixed.c;
+    const int rank = fixed.rank;
     double linear = 0, squares = 0;
 #pragma omp simd reduction(+ : linear)
     for (int k = 0; k < rank; ++k)
         linear += c[k] * static_cast<double>(x[k]);
-    for (int k = 0; l2 > 0 && k < rank; ++k)
+    for (int k = 0; fixed.l2 > 0 && k < rank; ++k)
         squares += static_cast<double>(x[k]) * static_cast<double>(x[k]);
-    return linear + 0.5 * l2 * squares;
+    return linear + 0.5 * fixed.l2 * squares;
 }
 
 // Violation of the optimality conditions by one entry, |min(x_k c_k / sum(v), g_k / c_k)|, from its
-// two parts: free of the scale of either factor.
-template <class T>
-KLNMF_INLINE T entry_residual(T slack, T gradient) {
-    const T least = slack < gradient ? slack : gradient;
+// two parts: free of the scale of either factor. For numbers and for vectors of them.
+template <class V>
+KLNMF_INLINE V entry_residual(V slack, V gradient) {
+    const V least = slack < gradient ? slack : gradient;
     return least < 0 ? -least : least;
 }
 
@@ -91,11 +91,5 @@ KLNMF_INLINE T entry_residual(T slack, T gradient) {
 KLNMF_INLINE double entry_residual(double x, double c, double g, double total) {
     return c > 0 ? entry_residual(x * c / total, g / c) : 0.0;
 }
-
-struct RowOutcome {
-    double value; // f at the row's new x, where the rule computes it and was asked to
-    double kkt;   // the largest violation met
-    double gap;   // how much lower f could be, at most, where the rule started
-};
 
 } // namespace klnmf

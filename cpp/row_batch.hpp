@@ -113,6 +113,14 @@ KLNMF_INLINE void transpose_rows(RowBatch<T>& batch) {
     }
 }
 
+// Row of A under the i-th nonzero of every lane.
+template <class T, int lanes>
+KLNMF_INLINE void rows_of_lanes(const RowBatch<T>& batch, std::int64_t i, const T* (&a)[lanes]) {
+#pragma GCC unroll 8
+    for (int l = 0; l < lanes; ++l)
+        a[l] = i < batch.rows[l].length ? batch.rows[l].fixed_row(i) : batch.zeros.data();
+}
+
 // Gathers A by the lanes' own components. Slots that a lane does not use get some component: their
 // x is 0.
 template <class T>
@@ -124,9 +132,7 @@ KLNMF_INLINE void gather_lanes(RowBatch<T>& batch) {
             batch.components[j * lanes + l] = 0;
     for (std::int64_t i = 0; i < batch.length; ++i) {
         const T* a[lanes];
-#pragma GCC unroll 8
-        for (int l = 0; l < lanes; ++l)
-            a[l] = i < batch.rows[l].length ? batch.rows[l].fixed_row(i) : batch.zeros.data();
+        rows_of_lanes(batch, i, a);
         const std::int32_t* components = batch.components.data();
         T* target = batch.columns.data() + i * lanes;
         for (int j = 0; j < batch.n_slots; ++j) {
@@ -143,14 +149,12 @@ KLNMF_INLINE void gather_lanes(RowBatch<T>& batch) {
 
 // Gathers all of A, each component in the slot of its turn: squares transposed in registers.
 template <class T>
-KLNMF_INLINE void gather_everything(const FixedFactor<T>& fixed, RowBatch<T>& batch) {
+KLNMF_INLINE void gather_everything(const FixedSide<T>& fixed, RowBatch<T>& batch) {
     using V = typename Lanes<T>::Vector;
     constexpr int lanes = Lanes<T>::count;
     for (std::int64_t i = 0; i < batch.length; ++i) {
         const T* a[lanes];
-#pragma GCC unroll 8
-        for (int l = 0; l < lanes; ++l)
-            a[l] = i < batch.rows[l].length ? batch.rows[l].fixed_row(i) : batch.zeros.data();
+        rows_of_lanes(batch, i, a);
         for (std::int64_t k = 0; k < fixed.stride; k += lanes) {
             V square[lanes];
 #pragma GCC unroll 8
@@ -173,7 +177,7 @@ constexpr T unused_slope() {
 
 // Decides on the slots, gathers A and brings x and the slopes to their slots.
 template <class T>
-KLNMF_INLINE void fill_slots(const FixedFactor<T>& fixed, const std::int32_t* order,
+KLNMF_INLINE void fill_slots(const FixedSide<T>& fixed, const std::int32_t* order,
                              RowBatch<T>& batch) {
     constexpr int lanes = Lanes<T>::count;
     const int most = *std::max_element(batch.n_active, batch.n_active + lanes);

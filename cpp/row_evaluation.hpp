@@ -8,10 +8,11 @@
 
 #include "objective.hpp"
 #include "parallel.hpp"
+#include "row_constraints.hpp"
 #include "row_gap.hpp"
+#include "row_job.hpp"
 #include "row_products.hpp"
 #include "row_scratch.hpp"
-#include "sparse_view.hpp"
 #include "vector_lanes.hpp"
 
 namespace klnmf {
@@ -45,12 +46,12 @@ struct Nonzeros {
     std::int64_t length, available;
 };
 
-// One pass over the rows of A, which are whole vectors (see PaddedFactor). Fills scratch.S_exact
+// One pass over the rows of A, which are whole vectors (see PaddedJob). Fills scratch.S_exact
 // with S_k = sum_i v_i A_ik / y_i if the residual is wanted. x is in scratch.x. `blocks` is the
 // number of vectors in a row of A, known when compiling for the usual ranks, so that x and S stay
 // in registers; 0: any number.
 template <int blocks, class T, class D>
-KLNMF_INLINE RowSums sums_over_row(const Nonzeros<D>& row, const FixedFactor<T>& fixed,
+KLNMF_INLINE RowSums sums_over_row(const Nonzeros<D>& row, const FixedSide<T>& fixed,
                                    bool want_residual, RowScratch<T>& scratch) {
     using Wide = typename Lanes<T>::Wide;
     using Four = Lanes<double>::Vector;
@@ -126,7 +127,7 @@ KLNMF_INLINE RowSums sums_over_row(const Nonzeros<D>& row, const FixedFactor<T>&
 }
 
 template <class T, class D>
-KLNMF_CLONES RowSums sums_over_row(const Nonzeros<D>& row, const FixedFactor<T>& fixed,
+KLNMF_CLONES RowSums sums_over_row(const Nonzeros<D>& row, const FixedSide<T>& fixed,
                                    bool want_residual, RowScratch<T>& scratch) {
     switch (fixed.stride / Lanes<T>::count) {
     case 1:
@@ -146,16 +147,17 @@ KLNMF_CLONES RowSums sums_over_row(const Nonzeros<D>& row, const FixedFactor<T>&
     }
 }
 
-// f(x), its residual and its gap for one row; the latter two are 0 where only the value is wanted.
-// Components that are `frozen` (null: none is) do not count for them.
+// f(x), its residual and its gap for row i; the latter two are 0 where only the value is wanted.
+// Components that are frozen do not count for them.
 template <class T>
-KLNMF_INLINE RowOutcome evaluate_row(const SparseRows<T>& data, std::int64_t i,
-                                     const FixedFactor<T>& fixed, const T* x, double l2,
-                                     bool want_residual, const std::uint8_t* frozen,
-                                     RowScratch<T>& scratch) {
+KLNMF_INLINE RowOutcome evaluate_row(const RowJob<T>& job, std::int64_t i, const T* x,
+                                     bool want_residual, RowScratch<T>& scratch) {
+    const SparseRows<T>& data = job.data;
+    const FixedSide<T>& fixed = fixed_side_of_row(job, i, scratch);
+    const std::uint8_t* const frozen = job.constraints.frozen;
     const int rank = fixed.rank;
     const std::int64_t begin = data.begin(i), length = data.length(i);
-    const std::int64_t available = data.indptr[data.n_rows] - begin;
+    const std::int64_t available = data.available(i);
     const std::int32_t* indices = data.indices + begin;
     for (int k = 0; k < rank; ++k)
         scratch.x[k] = x[k];
@@ -170,18 +172,18 @@ KLNMF_INLINE RowOutcome evaluate_row(const SparseRows<T>& data, std::int64_t i,
         constexpr double infinity = std::numeric_limits<double>::infinity();
         return {infinity, infinity, infinity};
     }
-    RowOutcome outcome{linear_and_quadratic(x, fixed.c, l2, rank) - sums.log_sum, 0, 0};
+    RowOutcome outcome{linear_and_quadratic(fixed, x) - sums.log_sum, 0, 0};
     if (!want_residual)
         return outcome;
     const double* S = scratch.S_exact;
     for (int k = 0; length > 0 && k < rank; ++k) {
         if (frozen && frozen[k])
             continue;
-        const double g = fixed.c[k] + l2 * static_cast<double>(x[k]) - S[k];
+        const double g = fixed.c[k] + fixed.l2 * static_cast<double>(x[k]) - S[k];
         const double residual = entry_residual(x[k], fixed.c[k], g, sums.total);
         outcome.kkt = residual > outcome.kkt ? residual : outcome.kkt;
     }
-    outcome.gap = row_gap(fixed.c, l2, x, S, rank, frozen, sums.total);
+    outcome.gap = row_gap(fixed, x, S, frozen, sums.total);
     return outcome;
 }
 

@@ -1,6 +1,6 @@
 // How much lower a row problem could be, in units of the objective. For any theta with
 // theta c~_k >= S_k, where c~_k = c_k + l2 x_k, over the components that may move, weak duality
-// says (docs/maths.md, "Certificate")
+// says (docs/maths/stopping.md, "Certificate")
 //
 //     f(x) - min f  <=  sum_k c~_k x_k - V + V log theta + B / theta,     V = sum_i v_i,
 //
@@ -13,6 +13,7 @@
 #include <limits>
 
 #include "parallel.hpp"
+#include "row_job.hpp"
 
 namespace klnmf {
 
@@ -30,8 +31,11 @@ KLNMF_INLINE double gap_of_sums(double linear, double total, double steepest, do
 // The same from the row: x, and S at x, of every component. `held` (may be null) is not 0 for the
 // components that keep their x. A component without slope, dead or barred, cannot gain anything.
 template <class T, class Sum, class Held>
-KLNMF_INLINE double row_gap(const double* c, double l2, const T* x, const Sum* S, int rank,
-                            const Held* held, double total) {
+KLNMF_INLINE double row_gap(const FixedSide<T>& fixed, const T* x, const Sum* S, const Held* held,
+                            double total) {
+    const double* const c = fixed.c;
+    const double l2 = fixed.l2;
+    const int rank = fixed.rank;
     double linear = 0, steepest = 0, of_held = 0;
     if (held) {
         for (int k = 0; k < rank; ++k) {

@@ -13,9 +13,9 @@
 #include "objective.hpp"
 #include "parallel.hpp"
 #include "row_gap.hpp"
+#include "row_job.hpp"
 #include "row_products.hpp"
 #include "row_scratch.hpp"
-#include "sparse_view.hpp"
 #include "vector_lanes.hpp"
 
 namespace klnmf {
@@ -42,7 +42,7 @@ KLNMF_INLINE auto is_covered(V y, V v) {
         return is_positive & is_enough;
 }
 
-// One row of the data with the factor that is fixed: what a rule gets to see.
+// One row of the data with the side that is fixed: what a rule gets to see.
 template <class T>
 struct Row {
     const std::int32_t* indices;
@@ -50,8 +50,7 @@ struct Row {
     std::int64_t padded_length; // the same, rounded up; v and y are that long
     double total;               // sum of v
     std::int64_t available; // nonzeros of the data from this row's first on: what may be fetched
-    FixedFactor<T> fixed;
-    double l2;
+    FixedSide<T> fixed;
 
     const T* fixed_row(std::int64_t i) const { return fixed.row(indices[i]); }
 };
@@ -98,35 +97,39 @@ KLNMF_INLINE double load_values(const D* from, const Row<T>& row, RowScratch<T>&
     return sum_lanes(totals);
 }
 
-// Copies the row's values and its x into the scratch.
+// Copies the values and the x of row i into the scratch. `fixed` is the fixed side as it sees it.
 template <class T>
-KLNMF_INLINE Row<T> load_row(const SparseRows<T>& data, std::int64_t row,
-                             const FixedFactor<T>& fixed, double l2, const T* x,
+KLNMF_INLINE Row<T> load_row(const RowJob<T>& job, std::int64_t i, const FixedSide<T>& fixed,
                              RowScratch<T>& scratch) {
+    const SparseRows<T>& data = job.data;
+    const T* const x = job.x_row(i);
     for (int k = 0; k < fixed.rank; ++k)
         scratch.x[k] = x[k];
-    const std::int64_t begin = data.begin(row);
-    const std::int64_t length = data.length(row);
-    Row<T> result{data.indices + begin, length, padded(length), 0, data.nnz() - begin, fixed, l2};
+    const std::int64_t begin = data.begin(i);
+    const std::int64_t length = data.length(i);
+    Row<T> result{data.indices + begin, length, padded(length), 0, data.available(i), fixed};
     result.total = data.is_wide() ? load_values(data.wide + begin, result, scratch)
                                   : load_values(data.values + begin, result, scratch);
     return result;
 }
 
-// Sets a row without nonzeros to its minimiser, 0 but for what it holds, and reports whether it was
+// Sets a row without nonzeros to its minimiser, 0 but for what it holds, and returns whether it was
 // one.
 template <class T>
-KLNMF_INLINE bool settle_empty_row(std::int64_t length, const FixedFactor<T>& fixed, T* x) {
-    if (length > 0)
+KLNMF_INLINE bool settle_empty_row(const RowJob<T>& job, std::int64_t i) {
+    if (job.data.length(i) > 0)
         return false;
-    for (int k = 0; k < fixed.rank; ++k)
-        x[k] = fixed.holds(k) ? x[k] : T(0);
+    T* const x = job.x_row(i);
+    for (int k = 0; k < job.fixed.rank; ++k)
+        x[k] = job.fixed.holds(k) ? x[k] : T(0);
     return true;
 }
 
+// The new x of row i.
 template <class T>
-KLNMF_INLINE void store_row(const RowScratch<T>& scratch, int rank, T* x) {
-    for (int k = 0; k < rank; ++k)
+KLNMF_INLINE void store_row(const RowJob<T>& job, std::int64_t i, const RowScratch<T>& scratch) {
+    T* const x = job.x_row(i);
+    for (int k = 0; k < job.fixed.rank; ++k)
         x[k] = scratch.x[k];
 }
 
@@ -266,8 +269,29 @@ KLNMF_CLONES bool product_and_ratios(const Row<T>& row, RowScratch<T>& scratch) 
 // How much lower f could be than at x, at most, from S there.
 template <class T>
 KLNMF_INLINE double gap_of_row(const Row<T>& row, const RowScratch<T>& scratch) {
-    return row_gap(row.fixed.c, row.l2, scratch.x, scratch.S, row.fixed.rank, row.fixed.held,
-                   row.total);
+    return row_gap(row.fixed, scratch.x, scratch.S, row.fixed.held, row.total);
+}
+
+// Some components, a vector of them, at x.
+template <class T>
+struct AtComponents {
+    typename Lanes<T>::Vector slope, x, gradient, violation;
+};
+
+// Components k, k + 1, ... at x, from S: their part of the gradient, and by how much they violate
+// the optimality conditions. A dead component (slope 0: nothing in A, or barred in this row) does
+// not, and is set to 0; one that is held does not either. `inverse_total` and `l2` are the row's,
+// in T.
+template <class T>
+KLNMF_INLINE AtComponents<T> settle_dead(const Row<T>& row, std::int64_t k, T inverse_total, T l2,
+                                         RowScratch<T>& scratch) {
+    using V = typename Lanes<T>::Vector;
+    const V c = load(row.fixed.slope + k);
+    const V kept = row.fixed.held ? load(row.fixed.held + k) : V{};
+    const V x = ((c > 0) | (kept > 0)) ? load(scratch.x + k) : V{};
+    const V g = c + l2 * x - load(scratch.S + k);
+    store(scratch.x + k, x);
+    return {c, x, g, entry_residual(x * c * inverse_total, g * load(row.fixed.inverse_slope + k))};
 }
 
 // x becomes the same share of every live component, c_k x_k summing to the row's total: every
@@ -297,69 +321,6 @@ KLNMF_INLINE bool restart_uncovered_row(const Row<T>& row, RowScratch<T>& scratc
         scratch.y[i] = 1;
     }
     return true;
-}
-
-// Copies the columns of A that belong to `components` to scratch.columns, one after the other.
-template <class T>
-KLNMF_INLINE void gather_columns(const Row<T>& row, const std::int32_t* components, int count,
-                                 RowScratch<T>& scratch) {
-    using V = typename Lanes<T>::Vector;
-    constexpr int lanes = Lanes<T>::count;
-    const std::int64_t stride = row.padded_length;
-    std::int64_t i = 0;
-    for (; i + lanes <= row.length; i += lanes) {
-        fetch_ahead(row, i, row.fixed.stride);
-        const T* a[lanes];
-#pragma GCC unroll 8
-        for (int l = 0; l < lanes; ++l)
-            a[l] = row.fixed_row(i + l);
-        T* column = scratch.columns + i;
-        for (int j = 0; j < count; ++j) {
-            const std::int64_t k = components[j];
-            V gathered{};
-#pragma GCC unroll 8
-            for (int l = 0; l < lanes; ++l)
-                gathered[l] = a[l][k];
-            store(column, gathered);
-            column += stride;
-        }
-    }
-    for (int j = 0; j < count; ++j)
-        for (std::int64_t q = i; q < stride; ++q)
-            scratch.columns[j * stride + q] =
-                q < row.length ? row.fixed_row(q)[components[j]] : T(0);
-}
-
-// Copies all columns, in the order of the components, by squares transposed in registers.
-template <class T>
-KLNMF_INLINE void gather_all_columns(const Row<T>& row, RowScratch<T>& scratch) {
-    using V = typename Lanes<T>::Vector;
-    constexpr int lanes = Lanes<T>::count;
-    const std::int64_t stride = row.padded_length;
-    for (std::int64_t i = 0; i < stride; i += lanes) {
-        fetch_ahead(row, i, row.fixed.stride);
-        for (std::int64_t k = 0; k < row.fixed.stride; k += lanes) {
-            V square[lanes];
-            for (int j = 0; j < lanes; ++j)
-                square[j] = i + j < row.length ? load(row.fixed_row(i + j) + k) : V{};
-            transpose(square);
-            for (int j = 0; j < lanes; ++j)
-                store(scratch.columns + (k + j) * stride + i, square[j]);
-        }
-    }
-}
-
-// Gathers the columns of the active components, all columns where that is quicker.
-template <class T>
-KLNMF_INLINE void gather_active(const Row<T>& row, int n_active, RowScratch<T>& scratch) {
-    const bool all = 3 * n_active > 2 * row.fixed.rank &&
-                     row.fixed.stride <= scratch.columns_at_once(row.length);
-    for (int j = 0; j < n_active; ++j)
-        scratch.slots[j] = all ? scratch.active[j] : j;
-    if (all)
-        gather_all_columns(row, scratch);
-    else
-        gather_columns(row, scratch.active, n_active, scratch);
 }
 
 // y += delta * column: the product after component x_k moved by delta.
@@ -425,7 +386,7 @@ KLNMF_INLINE double exact_value(const Row<T>& row, const std::int32_t* component
             y[i] = scratch.v[start + i] > 0 ? y[i] : 1.0;
         log_sum += weighted_log_sum(scratch.v + start, y, size);
     }
-    return linear_and_quadratic(x, row.fixed.c, row.l2, row.fixed.rank) - log_sum;
+    return linear_and_quadratic(row.fixed, x) - log_sum;
 }
 
 } // namespace klnmf

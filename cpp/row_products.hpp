@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "parallel.hpp"
-#include "sparse_view.hpp"
+#include "row_job.hpp"
 #include "vector_lanes.hpp"
 
 namespace klnmf {
@@ -43,7 +43,7 @@ KLNMF_INLINE void partial_products(const T* const (&a)[count], const V* x_vector
 
 // Fetches the rows of A at `count` columns, which will be needed soon.
 template <int count, class T>
-KLNMF_INLINE void fetch_rows(const FixedFactor<T>& fixed, const std::int32_t* columns,
+KLNMF_INLINE void fetch_rows(const FixedSide<T>& fixed, const std::int32_t* columns,
                              std::int64_t stride) {
     for (std::int64_t k = 0; k < stride; k += 64 / static_cast<int>(sizeof(T)))
 #pragma GCC unroll 8

@@ -6,7 +6,10 @@
 #include <cstdint>
 #include <memory>
 #include <new>
+#include <type_traits>
 #include <vector>
+
+#include "row_job.hpp"
 
 namespace klnmf {
 
@@ -42,7 +45,8 @@ struct RowScratch {
     T* x_before;
     T* S_before;
     double* S_exact;   // S in double, likewise
-    double* own_c;     // slopes of a row that has its own, see row_constraints.hpp
+    FixedSide<T>* own; // the fixed side of a row that has its own, see row_constraints.hpp
+    double* own_c;     // its slopes,
     T* own_slope;      // the same in T, and 1 / c after them, each padded to the stride
     T* newton_columns; // columns of a chunk, scaled, and the model of a Newton step
     double* newton_model;
@@ -62,50 +66,54 @@ struct RowScratch {
 template <class T>
 class ScratchPool {
 public:
-    ScratchPool(int n_threads, std::int64_t longest_row, int rank, std::int64_t stride) {
-        const std::int64_t length = padded(std::max<std::int64_t>(longest_row, 1));
-        const std::int64_t capacity = std::max(std::min(length, tile) * stride, length);
-        const std::int64_t newton = std::min(rank, most_newton_components);
-        const std::size_t per_thread =
-            align(length * sizeof(T)) * 3 + align(capacity * sizeof(T)) +
-            align(stride * sizeof(T)) * 4 + align(stride * sizeof(double)) * 2 +
-            align(2 * stride * sizeof(T)) + align(rank * sizeof(std::int32_t)) * 2 +
-            align(newton * newton_chunk * sizeof(T)) +
-            align(newton * (newton + 4) * sizeof(double));
+    explicit ScratchPool(const RowJob<T>& job) {
+        RowScratch<T> measured;
+        const std::size_t per_thread = lay_out(measured, nullptr, job);
         memory_.reset(static_cast<std::byte*>(
-            ::operator new(per_thread * n_threads, std::align_val_t{alignment})));
+            ::operator new(per_thread * job.n_threads, std::align_val_t{alignment})));
+        threads_.resize(job.n_threads);
         std::byte* next = memory_.get();
-        const auto take = [&next](std::size_t bytes) {
-            std::byte* start = next;
-            next += align(bytes);
-            return start;
-        };
-        threads_.resize(n_threads);
         for (RowScratch<T>& scratch : threads_) {
-            scratch.v = reinterpret_cast<T*>(take(length * sizeof(T)));
-            scratch.y = reinterpret_cast<T*>(take(length * sizeof(T)));
-            scratch.columns = reinterpret_cast<T*>(take(capacity * sizeof(T)));
-            scratch.y_before = reinterpret_cast<T*>(take(length * sizeof(T)));
-            scratch.x_before = reinterpret_cast<T*>(take(stride * sizeof(T)));
-            scratch.S_before = reinterpret_cast<T*>(take(stride * sizeof(T)));
-            scratch.x = reinterpret_cast<T*>(take(stride * sizeof(T)));
-            scratch.S = reinterpret_cast<T*>(take(stride * sizeof(T)));
-            std::fill(scratch.x, scratch.x + stride, T(0));
-            scratch.S_exact = reinterpret_cast<double*>(take(stride * sizeof(double)));
-            scratch.own_c = reinterpret_cast<double*>(take(stride * sizeof(double)));
-            scratch.own_slope = reinterpret_cast<T*>(take(2 * stride * sizeof(T)));
-            scratch.newton_columns = reinterpret_cast<T*>(take(newton * newton_chunk * sizeof(T)));
-            scratch.newton_model =
-                reinterpret_cast<double*>(take(newton * (newton + 4) * sizeof(double)));
-            scratch.active = reinterpret_cast<std::int32_t*>(take(rank * sizeof(std::int32_t)));
-            scratch.slots = reinterpret_cast<std::int32_t*>(take(rank * sizeof(std::int32_t)));
-            scratch.stride = stride;
+            next += lay_out(scratch, next, job);
+            std::fill(scratch.x, scratch.x + scratch.stride, T(0));
         }
     }
 
     RowScratch<T>& operator[](int thread) { return threads_[thread]; }
 
 private:
+    // Sets the arrays of a thread, one after the other from `memory` on (null: none yet); returns
+    // how many bytes they take.
+    static std::size_t lay_out(RowScratch<T>& scratch, std::byte* memory, const RowJob<T>& job) {
+        std::size_t used = 0;
+        const auto take = [&](auto*& array, std::int64_t size) {
+            std::byte* const start = memory ? memory + used : nullptr;
+            array = reinterpret_cast<std::remove_reference_t<decltype(array)>>(start);
+            used += align(size * sizeof *array);
+        };
+        const std::int64_t stride = job.fixed.stride, rank = job.fixed.rank;
+        const std::int64_t length = padded(std::max<std::int64_t>(job.longest_row, 1));
+        const std::int64_t newton = std::min<std::int64_t>(rank, most_newton_components);
+        take(scratch.v, length);
+        take(scratch.y, length);
+        take(scratch.columns, std::max(std::min(length, tile) * stride, length));
+        take(scratch.y_before, length);
+        take(scratch.x_before, stride);
+        take(scratch.S_before, stride);
+        take(scratch.x, stride);
+        take(scratch.S, stride);
+        take(scratch.S_exact, stride);
+        take(scratch.own, 1);
+        take(scratch.own_c, stride);
+        take(scratch.own_slope, 2 * stride);
+        take(scratch.newton_columns, newton * newton_chunk);
+        take(scratch.newton_model, newton * (newton + 4));
+        take(scratch.active, rank);
+        take(scratch.slots, rank);
+        scratch.stride = stride;
+        return used;
+    }
+
     // A cache line: no two threads share one.
     static constexpr std::size_t alignment = 64;
     static constexpr std::size_t align(std::size_t bytes) {

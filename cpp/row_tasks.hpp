@@ -4,43 +4,60 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "parallel.hpp"
-#include "sparse_view.hpp"
+#include "row_job.hpp"
+#include "row_scratch.hpp"
 
 namespace klnmf {
 
 // Rows in a task at most: enough to find rows of one length for a batch.
 constexpr std::int64_t rows_per_task = 512;
 
-// Memory for sorting the rows of a task.
-struct SortScratch {
-    // For keys below `n_keys`; a task must not allocate.
-    void reserve(std::int64_t n_keys) {
-        sorted.reserve(rows_per_task);
-        keys.reserve(rows_per_task);
-        ends.reserve(n_keys + 1);
+// Rows of a task that wait for a batch. A batch costs what its most costly row costs: rows whose
+// keys say that they cost about the same are put side by side.
+class WaitingRows {
+public:
+    // For keys below `n_keys`. All memory is reserved here: a task must not allocate.
+    explicit WaitingRows(std::int64_t n_keys) : ends_(n_keys + 1) {
+        rows_.reserve(rows_per_task);
+        sorted_.reserve(rows_per_task);
+        keys_.reserve(rows_per_task);
     }
 
-    std::vector<std::int64_t> sorted;
-    std::vector<std::int32_t> keys, ends;
+    void clear() {
+        rows_.clear();
+        keys_.clear();
+    }
+
+    void add(std::int64_t row, std::int64_t key) {
+        rows_.push_back(row);
+        keys_.push_back(static_cast<std::int32_t>(key));
+    }
+
+    // The rows in the order of their keys; those with the same keep theirs.
+    std::span<std::int64_t> sorted() {
+        if (rows_.empty())
+            return rows_;
+        std::fill(ends_.begin(), ends_.end(), 0);
+        for (const std::int32_t key : keys_)
+            ++ends_[key + 1];
+        for (std::size_t key = 1; key < ends_.size(); ++key)
+            ends_[key] += ends_[key - 1];
+        sorted_.resize(rows_.size());
+        for (std::size_t j = 0; j < rows_.size(); ++j)
+            sorted_[ends_[keys_[j]]++] = rows_[j];
+        return sorted_;
+    }
+
+private:
+    std::vector<std::int64_t> rows_, sorted_;
+    std::vector<std::int32_t> keys_, ends_;
 };
 
-// Sorts rows by scratch.keys (a key for each of them), keeping the order of those with the same.
-inline void sort_by_keys(std::int64_t n_keys, SortScratch& scratch,
-                         std::vector<std::int64_t>& rows) {
-    scratch.ends.assign(n_keys + 1, 0);
-    for (const std::int32_t key : scratch.keys)
-        ++scratch.ends[key + 1];
-    for (std::int64_t key = 0; key < n_keys; ++key)
-        scratch.ends[key + 1] += scratch.ends[key];
-    scratch.sorted.resize(rows.size());
-    for (std::size_t j = 0; j < rows.size(); ++j)
-        scratch.sorted[scratch.ends[scratch.keys[j]]++] = rows[j];
-    rows.swap(scratch.sorted);
-}
-
+// Rows begin, begin + 1, ..., end - 1.
 struct RowTask {
     std::int64_t begin, end;
 };
@@ -68,17 +85,15 @@ std::vector<RowTask> row_tasks(const SparseRows<T>& data, int n_threads, int tas
     return tasks;
 }
 
-// Calls body(begin, end, thread) for ranges of rows that cover all rows of the data.
+// Calls body(task, scratch, thread) for tasks that cover all rows of a padded job; the scratch is
+// the thread's own.
 template <class T, class Body>
-void for_each_task(const SparseRows<T>& data, int n_threads, Body body, int tasks_per_thread = 32) {
-    const std::vector<RowTask> tasks = row_tasks(data, n_threads, tasks_per_thread);
+void for_each_task(const RowJob<T>& job, Body body, int tasks_per_thread = 32) {
+    ScratchPool<T> pool(job);
+    const std::vector<RowTask> tasks = row_tasks(job.data, job.n_threads, tasks_per_thread);
     for_each_range(
-        static_cast<std::int64_t>(tasks.size()), n_threads,
-        [&](std::int64_t first, std::int64_t last, int thread) {
-            for (std::int64_t t = first; t < last; ++t)
-                body(tasks[t].begin, tasks[t].end, thread);
-        },
-        1);
+        static_cast<std::int64_t>(tasks.size()), job.n_threads,
+        [&](std::int64_t t, std::int64_t, int thread) { body(tasks[t], pool[thread], thread); }, 1);
 }
 
 } // namespace klnmf

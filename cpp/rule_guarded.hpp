@@ -8,6 +8,7 @@
 
 #include "coordinate_steps.hpp"
 #include "newton_row.hpp"
+#include "row_gather.hpp"
 #include "row_problem.hpp"
 #include "vector_lanes.hpp"
 
@@ -22,11 +23,25 @@ struct GuardedSettings {
 };
 
 // Sums of one visit, S = sum v a / y and h = sum v a^2 / y^2, and the largest a / y: x times that
-// is the largest share that the component has in any y.
-template <class T>
+// is the largest share that the component has in any y. V is a number, or a vector of one for each
+// row of a batch.
+template <class V>
 struct Visit {
-    T S, h, top;
+    V S, h, top;
 };
+
+// Moves the y of a vector of nonzeros by the pending step, and adds their terms at the new y.
+template <class T, class V>
+KLNMF_INLINE void visit_nonzeros(const T* v, T* y, const T* column, V pending,
+                                 const T* pending_column, V& S, V& h, V& top) {
+    const V moved = load(y) + pending * load(pending_column);
+    store(y, moved);
+    const V t = load(column) / moved;
+    const V vt = load(v) * t;
+    S += vt;
+    h += vt * t;
+    top = larger(t, top);
+}
 
 // One pass over the row: y moves by the pending step of the component visited before, and the sums
 // of this one are taken at the new y.
@@ -40,15 +55,8 @@ KLNMF_INLINE Visit<T> visit_column(const T* v, T* y, const T* column, T pending,
     for (std::int64_t start = 0; start < length; start += piece) {
         const std::int64_t end = std::min(start + piece, length);
         V S{}, h{};
-        for (std::int64_t i = start; i < end; i += lanes) {
-            const V moved = load(y + i) + pending * load(pending_column + i);
-            store(y + i, moved);
-            const V t = load(column + i) / moved;
-            const V vt = load(v + i) * t;
-            S += vt;
-            h += vt * t;
-            top = t > top ? t : top;
-        }
+        for (std::int64_t i = start; i < end; i += lanes)
+            visit_nonzeros(v + i, y + i, column + i, V{} + pending, pending_column + i, S, h, top);
         const auto sums = sum_both(S, h);
         if (length <= piece)
             return {sums.first, sums.second, largest_lane(top)};
@@ -108,11 +116,12 @@ KLNMF_INLINE void recompute_product(const Row<T>& row, int n_active, bool gather
                          scratch.columns + scratch.slots[j] * row.padded_length, row.padded_length);
 }
 
-template <class T>
+// V is a number, or a vector of one for each row of a batch; Mask says yes or no of each.
+template <class V, class Mask = bool>
 struct Step {
-    T x;            // where the component goes
-    T fall;         // bound on the largest y_i before over after
-    bool imprecise; // it would have been set to 0, had y been better known
+    V x;            // where the component goes
+    V fall;         // bound on the largest y_i before over after
+    Mask imprecise; // it would have been set to 0, had y been better known
 };
 
 // Where component k goes, whose gathered column is given.
@@ -128,17 +137,18 @@ KLNMF_INLINE Step<T> guarded_step(const Row<T>& row, int k, Visit<T> visit, cons
     if (!(h < largest) || !(S < largest)) {
         const Visit<double> exact =
             visit_in_double(scratch.v, scratch.y, column, row.padded_length);
-        const double moved = exact.S > c + row.l2 * x
-                                 ? step_from_left<double>(x, exact.S, exact.h, c, row.l2)
-                                 : step_from_right<double>(x, exact.S, exact.h, c, row.l2);
+        const double moved = exact.S > c + row.fixed.l2 * x
+                                 ? step_from_left<double>(x, exact.S, exact.h, c, row.fixed.l2)
+                                 : step_from_right<double>(x, exact.S, exact.h, c, row.fixed.l2);
         if (!(moved > smallest_cover<T>() && moved < largest))
             return {x, 1, false};
         return {static_cast<T>(moved), moved < x ? static_cast<T>(x / moved) : T(1), false};
     }
-    const T g = c + static_cast<T>(row.l2) * x - S;
+    const T g = c + static_cast<T>(row.fixed.l2) * x - S;
     if (g < 0) {
-        const T moved = row.l2 == 0 ? left_numerator(x, S, h, c) * row.fixed.inverse_slope[k]
-                                    : static_cast<T>(step_from_left<double>(x, S, h, c, row.l2));
+        const T moved = row.fixed.l2 == 0
+                            ? left_numerator(x, S, h, c) * row.fixed.inverse_slope[k]
+                            : static_cast<T>(step_from_left<double>(x, S, h, c, row.fixed.l2));
         // Rounding of S against h must not turn a step to the right into one to the left.
         return {moved > x && moved < largest ? moved : x, 1, false};
     }
@@ -148,8 +158,9 @@ KLNMF_INLINE Step<T> guarded_step(const Row<T>& row, int k, Visit<T> visit, cons
     const bool zero = rest > zero_margin<T>() && x * h <= (c - S) * rest;
     if (zero && lost <= digits_lost_before_zero<T>() && rest > zero_margin<T>() * lost)
         return {0, 1 / rest, false};
-    const T moved = row.l2 == 0 ? step_from_right<T>(x, S, h, c, 0)
-                                : static_cast<T>(step_from_right<double>(x, S, h, c, row.l2));
+    const T moved = row.fixed.l2 == 0
+                        ? step_from_right<T>(x, S, h, c, 0)
+                        : static_cast<T>(step_from_right<double>(x, S, h, c, row.fixed.l2));
     if (!(moved > smallest_cover<T>()) || !(moved < x))
         return {x, 1, zero};
     return {moved, 1 / (1 - share * (1 - moved / x)), zero};
@@ -165,7 +176,7 @@ KLNMF_INLINE T guarded_sweep(const Row<T>& row, int n_active, bool gathered, T& 
     const int group = static_cast<int>(
         gathered ? n_active
                  : std::min<std::int64_t>(scratch.columns_at_once(row.length), n_active));
-    const T inverse_total = static_cast<T>(1 / row.total), l2 = static_cast<T>(row.l2);
+    const T inverse_total = static_cast<T>(1 / row.total), l2 = static_cast<T>(row.fixed.l2);
     T* x = scratch.x;
     T violation = 0;
     for (int first = 0; first < n_active; first += group) {
@@ -210,28 +221,21 @@ KLNMF_INLINE T guarded_sweep(const Row<T>& row, int n_active, bool gathered, T& 
 
 // Lists the components that a half-step has to visit: those in use, and those whose gradient says
 // that they would grow. Returns their number, and the residual over all components; S_before
-// becomes the gradient. A dead component (slope 0: nothing in A, or barred in this row) is set to
-// 0; one that is held is listed if it is in use, for its part in y, and has no residual.
+// becomes the gradient. A dead component is set to 0; one that is held is listed if it is in use,
+// for its part in y.
 template <class T>
 KLNMF_INLINE int screen(const Row<T>& row, const std::int32_t* order, RowScratch<T>& scratch,
                         T& residual) {
     using V = typename Lanes<T>::Vector;
     constexpr int lanes = Lanes<T>::count;
-    const T inverse_total = static_cast<T>(1 / row.total), l2 = static_cast<T>(row.l2);
+    const T inverse_total = static_cast<T>(1 / row.total), l2 = static_cast<T>(row.fixed.l2);
     V worst{};
     for (std::int64_t k = 0; k < row.fixed.stride; k += lanes) {
-        const V c = load(row.fixed.slope + k);
-        const V kept = row.fixed.held ? load(row.fixed.held + k) : V{};
-        const V x = ((c > 0) | (kept > 0)) ? load(scratch.x + k) : V{};
-        const V g = c + l2 * x - load(scratch.S + k);
-        const V slack = x * c * inverse_total, gradient = g * load(row.fixed.inverse_slope + k);
-        const V least = slack < gradient ? slack : gradient;
-        const V size = least < 0 ? -least : least;
-        worst = size > worst ? size : worst;
-        store(scratch.x + k, x);
-        store(scratch.S_before + k, g);
+        const AtComponents<T> at = settle_dead(row, k, inverse_total, l2, scratch);
+        worst = larger(at.violation, worst);
+        store(scratch.S_before + k, at.gradient);
         // From here on: negative where active.
-        store(scratch.S + k, x > 0 ? V{} - T(1) : (c > 0 ? g : V{}));
+        store(scratch.S + k, at.x > 0 ? V{} - T(1) : (at.slope > 0 ? at.gradient : V{}));
     }
     residual = largest_lane(worst);
     int n_active = 0;

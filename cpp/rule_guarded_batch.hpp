@@ -11,38 +11,23 @@
 namespace klnmf {
 
 template <class T>
-struct LaneVisit {
-    typename Lanes<T>::Vector S, h, top; // as in Visit
-};
-
-// Moves the y of one nonzero in every lane by the pending step, and adds its terms at the new y.
-template <class T, class V>
-KLNMF_INLINE void visit_nonzero(const T* v, T* y, const T* column, V pending,
-                                const T* pending_column, V& S, V& h, V& top) {
-    const V moved = load(y) + pending * load(pending_column);
-    store(y, moved);
-    const V t = load(column) / moved;
-    const V vt = load(v) * t;
-    S += vt;
-    h += vt * t;
-    top = t > top ? t : top;
-}
+using VisitOfLanes = Visit<typename Lanes<T>::Vector>;
 
 // One pass over the batch: y moves by the pending steps of the slot visited before, and the sums of
 // this one are taken at the new y.
 template <class T>
-KLNMF_INLINE LaneVisit<T> visit_lanes(const T* v, T* y, const T* column,
-                                      typename Lanes<T>::Vector pending, const T* pending_column,
-                                      std::int64_t length) {
+KLNMF_INLINE VisitOfLanes<T> visit_lanes(const T* v, T* y, const T* column,
+                                         typename Lanes<T>::Vector pending, const T* pending_column,
+                                         std::int64_t length) {
     using V = typename Lanes<T>::Vector;
     constexpr int lanes = Lanes<T>::count;
     // Even and odd nonzeros apart: half the wait for the sum before. The length is even.
     V S{}, h{}, odd_S{}, odd_h{}, top{};
     for (std::int64_t i = 0; i < length * lanes; i += 2 * lanes) {
         const std::int64_t odd = i + lanes;
-        visit_nonzero(v + i, y + i, column + i, pending, pending_column + i, S, h, top);
-        visit_nonzero(v + odd, y + odd, column + odd, pending, pending_column + odd, odd_S, odd_h,
-                      top);
+        visit_nonzeros(v + i, y + i, column + i, pending, pending_column + i, S, h, top);
+        visit_nonzeros(v + odd, y + odd, column + odd, pending, pending_column + odd, odd_S, odd_h,
+                       top);
     }
     return {S + odd_S, h + odd_h, top};
 }
@@ -73,18 +58,15 @@ struct LaneState {
     Mask hard{};      // lanes whose sums left the range of T: they are left to the rule for one row
 };
 
-// Where the component of a slot goes in every lane: guarded_step with choices instead of branches.
 template <class T>
-struct LaneStep {
-    typename Lanes<T>::Vector x, fall;
-    typename Lanes<T>::Mask imprecise;
-};
+using StepOfLanes = Step<typename Lanes<T>::Vector, typename Lanes<T>::Mask>;
 
+// Where the component of a slot goes in every lane: guarded_step with choices instead of branches.
 template <class T, class V>
-KLNMF_INLINE LaneStep<T> lane_step(V x, V c, V inverse_c, const LaneVisit<T>& visit, V lost) {
+KLNMF_INLINE StepOfLanes<T> lane_step(V x, V c, V inverse_c, const Visit<V>& visit, V lost) {
     using Mask = typename Lanes<T>::Mask;
     const V S = visit.S, h = visit.h, g = c - S;
-    const V left = (c * x + (S - c) * (S / h)) * inverse_c;
+    const V left = left_numerator(x, S, h, c) * inverse_c;
     const Mask to_left = (g < 0) & (left > x) & (left < std::numeric_limits<T>::max());
     const V xh = x * h, right = x * (xh / (g + xh));
     const Mask down = (x > 0) & (g > 0);
@@ -117,20 +99,19 @@ KLNMF_INLINE void sweep_lanes(bool is_first, bool is_last, LaneState<T>& state,
             continue;
         const T* column = batch.column(slot);
         const V inverse_c = load(batch.inverse_slope.data() + slot * lanes);
-        LaneVisit<T> visit = visit_lanes(batch.v.data(), batch.y.data(), column, pending,
-                                         pending_column, batch.length);
-        LaneStep<T> step = lane_step(x, c, inverse_c, visit, state.lost);
+        VisitOfLanes<T> visit = visit_lanes(batch.v.data(), batch.y.data(), column, pending,
+                                            pending_column, batch.length);
+        StepOfLanes<T> step = lane_step<T>(x, c, inverse_c, visit, state.lost);
         const Mask imprecise = visited & step.imprecise;
         if (any_lane(imprecise)) {
             recompute_lanes(imprecise, batch);
             state.lost = imprecise ? V{} + T(1) : state.lost;
             visit = visit_lanes(batch.v.data(), batch.y.data(), column, V{}, column, batch.length);
-            step = lane_step(x, c, inverse_c, visit, state.lost);
+            step = lane_step<T>(x, c, inverse_c, visit, state.lost);
         }
         state.hard |=
             visited & (c < unused_slope<T>()) & ~((visit.h < largest) & (visit.S < largest));
-        const V slack = x * c * state.inverse_totals, gradient = (c - visit.S) * inverse_c;
-        const V least = slack < gradient ? slack : gradient, size = least < 0 ? -least : least;
+        const V size = entry_residual(x * c * state.inverse_totals, (c - visit.S) * inverse_c);
         state.violation = (visited & (size > state.violation)) ? size : state.violation;
 
         const Mask moving = visited & ~state.hard;

@@ -11,24 +11,14 @@
 
 namespace klnmf {
 
-// Largest violation of the optimality conditions at x, from S. A dead component (slope 0: nothing
-// in A, or barred in this row) has none, and is set to 0; one that is held has none either.
+// Largest violation of the optimality conditions at x, from S; dead components are set to 0.
 template <class T>
 KLNMF_INLINE double settle_dead_and_measure(const Row<T>& row, RowScratch<T>& scratch) {
     using V = typename Lanes<T>::Vector;
-    const T inverse_total = static_cast<T>(1 / row.total), l2 = static_cast<T>(row.l2);
+    const T inverse_total = static_cast<T>(1 / row.total), l2 = static_cast<T>(row.fixed.l2);
     V worst{};
-    for (std::int64_t k = 0; k < row.fixed.stride; k += Lanes<T>::count) {
-        const V c = load(row.fixed.slope + k);
-        const V kept = row.fixed.held ? load(row.fixed.held + k) : V{};
-        const V x = ((c > 0) | (kept > 0)) ? load(scratch.x + k) : V{};
-        store(scratch.x + k, x);
-        const V slack = x * c * inverse_total;
-        const V gradient = (c + l2 * x - load(scratch.S + k)) * load(row.fixed.inverse_slope + k);
-        const V least = slack < gradient ? slack : gradient;
-        const V size = least < 0 ? -least : least;
-        worst = size > worst ? size : worst;
-    }
+    for (std::int64_t k = 0; k < row.fixed.stride; k += Lanes<T>::count)
+        worst = larger(settle_dead(row, k, inverse_total, l2, scratch).violation, worst);
     return largest_lane(worst);
 }
 
@@ -44,7 +34,7 @@ KLNMF_CLONES RowOutcome multiplicative_row(const Row<T>& row, int relaxed, RowSc
     }
     const double residual = settle_dead_and_measure(row, scratch);
     outcome.kkt = residual > outcome.kkt ? residual : outcome.kkt;
-    if (row.l2 == 0) {
+    if (row.fixed.l2 == 0) {
         // What is held has its own part of the row's total, to which relaxed steps are scaled.
         relaxed_rounds(row, row.fixed.held ? 0 : relaxed, scratch);
         plain_step(row, scratch.x, scratch.S, scratch.x);
@@ -57,7 +47,7 @@ KLNMF_CLONES RowOutcome multiplicative_row(const Row<T>& row, int relaxed, RowSc
         const double c = row.fixed.c[k];
         const double product = static_cast<double>(scratch.x[k]) * scratch.S[k];
         const double moved =
-            product > 0 ? 2 * product / (c + std::sqrt(c * c + 4 * row.l2 * product)) : 0.0;
+            product > 0 ? 2 * product / (c + std::sqrt(c * c + 4 * row.fixed.l2 * product)) : 0.0;
         scratch.x[k] = moved > smallest_cover<T>() ? static_cast<T>(moved) : T(0);
     }
     return outcome;

@@ -38,12 +38,11 @@ struct LaneSums {
 template <class T>
 KLNMF_INLINE LaneSums<T> slopes_of_way(const NewtonBatch<T>& batch) {
     using V = typename Lanes<T>::Vector;
-    constexpr int lanes = Lanes<T>::count;
     LaneSums<T> sums{};
     for (int k = 0; k < batch.rank; ++k) {
-        const V moved = load(batch.x.data() + k * lanes) - load(batch.x_before.data() + k * lanes);
-        sums.before += (load(batch.S_before.data() + k * lanes) - T(1)) * moved;
-        sums.after += (T(1) - load(batch.S.data() + k * lanes)) * moved;
+        const V moved = batch.x[k] - batch.x_before[k];
+        sums.before += (batch.S_before[k] - T(1)) * moved;
+        sums.after += (T(1) - batch.S[k]) * moved;
     }
     return sums;
 }
@@ -57,31 +56,27 @@ constexpr T slope_rounding() {
 // The start of a way: x and S there.
 template <class T>
 KLNMF_INLINE void remember(NewtonBatch<T>& batch) {
-    constexpr int lanes = Lanes<T>::count;
     for (int k = 0; k < batch.rank; ++k) {
-        store(batch.x_before.data() + k * lanes, load(batch.x.data() + k * lanes));
-        store(batch.S_before.data() + k * lanes, load(batch.S.data() + k * lanes));
+        batch.x_before.set(k, batch.x[k]);
+        batch.S_before.set(k, batch.S[k]);
     }
 }
 
 // And y.
 template <class T>
 KLNMF_INLINE void remember_products(NewtonBatch<T>& batch) {
-    constexpr int lanes = Lanes<T>::count;
     for (std::int64_t i = 0; i < batch.length; ++i)
-        store(batch.y_before.data() + i * lanes, load(batch.y.data() + i * lanes));
+        batch.y_before.set(i, batch.y[i]);
 }
 
 // x = x_before S_before in the lanes of `which`: the plain step, which never raises f.
 template <class T>
 KLNMF_INLINE void step_plainly(typename Lanes<T>::Mask which, NewtonBatch<T>& batch) {
     using V = typename Lanes<T>::Vector;
-    constexpr int lanes = Lanes<T>::count;
     for (int k = 0; k < batch.rank; ++k) {
-        const V moved =
-            load(batch.x_before.data() + k * lanes) * load(batch.S_before.data() + k * lanes);
+        const V moved = batch.x_before[k] * batch.S_before[k];
         const V x = moved > smallest_cover<T>() ? moved : V{};
-        store(batch.x.data() + k * lanes, which ? x : load(batch.x.data() + k * lanes));
+        batch.x.set(k, which ? x : batch.x[k]);
     }
 }
 
@@ -93,7 +88,7 @@ KLNMF_INLINE void step_relaxed(Power power, NewtonBatch<T>& batch) {
     constexpr int lanes = Lanes<T>::count;
     V masses{};
     for (int k = 0; k < batch.rank; ++k) {
-        const V S = load(batch.S.data() + k * lanes), once = load(batch.x.data() + k * lanes) * S;
+        const V S = batch.S[k], once = batch.x[k] * S;
         V factor = S;
         if (power == Power::three)
             factor = S * S;
@@ -102,12 +97,12 @@ KLNMF_INLINE void step_relaxed(Power power, NewtonBatch<T>& batch) {
                 factor[l] = std::sqrt(S[l]);
         const V moved = once * factor;
         const V x = moved > smallest_cover<T>() ? moved : V{};
-        store(batch.x.data() + k * lanes, x);
+        batch.x.set(k, x);
         masses += x;
     }
     const V scale = masses > 0 ? load(batch.totals_of_lanes) / masses : V{};
     for (int k = 0; k < batch.rank; ++k)
-        store(batch.x.data() + k * lanes, load(batch.x.data() + k * lanes) * scale);
+        batch.x.set(k, batch.x[k] * scale);
 }
 
 // The relaxed steps of a cold start: S^3 once, S^2, and S^1.5 at last, which damps what the others
@@ -138,15 +133,12 @@ KLNMF_INLINE typename Lanes<T>::Mask relaxed_steps(int count, NewtonBatch<T>& ba
 template <class T>
 KLNMF_INLINE typename Lanes<T>::Vector residuals(const NewtonBatch<T>& batch) {
     using V = typename Lanes<T>::Vector;
-    constexpr int lanes = Lanes<T>::count;
     const V totals = load(batch.totals_of_lanes), inverse_totals = totals > 0 ? T(1) / totals : V{};
     V worst{};
     for (int k = 0; k < batch.rank; ++k) {
-        const V slack = load(batch.x.data() + k * lanes) * inverse_totals;
-        const V gradient = T(1) - load(batch.S.data() + k * lanes);
-        const V least = slack < gradient ? slack : gradient;
-        const V size = least < 0 ? -least : least;
-        worst = size > worst ? size : worst;
+        const V slack = batch.x[k] * inverse_totals;
+        const V gradient = T(1) - batch.S[k];
+        worst = larger(entry_residual(slack, gradient), worst);
     }
     return worst;
 }
@@ -160,9 +152,9 @@ KLNMF_INLINE void gaps_of_lanes(const NewtonBatch<T>& batch, double* gaps) {
     Wide masses{};
     V steepest{};
     for (int k = 0; k < batch.rank; ++k) {
-        const V S = load(batch.S.data() + k * lanes);
-        masses += __builtin_convertvector(load(batch.x.data() + k * lanes), Wide);
-        steepest = S > steepest ? S : steepest;
+        const V S = batch.S[k];
+        masses += __builtin_convertvector(batch.x[k], Wide);
+        steepest = larger(S, steepest);
     }
     for (int l = 0; l < lanes; ++l)
         gaps[l] = gap_of_sums(masses[l], batch.totals_of_lanes[l], steepest[l]);
@@ -192,7 +184,7 @@ KLNMF_INLINE ModelStep<T> minimise_model(typename Lanes<T>::Mask moving, double 
         T* const entry = gram + slot * (n_slots + 1) * lanes;
         const V diagonal = load(entry);
         hard |= ~(diagonal < std::numeric_limits<T>::max());
-        store(batch.inverse_diagonal.data() + slot * lanes, T(1) / diagonal);
+        batch.inverse_diagonal.set(slot, T(1) / diagonal);
     }
     Mask searching = moving & ~hard;
     V first_move{}, curvature{};
@@ -200,15 +192,15 @@ KLNMF_INLINE ModelStep<T> minimise_model(typename Lanes<T>::Mask moving, double 
         V largest_move{};
         for (int slot = 0; slot < n_slots; ++slot) {
             const V x = load(z + slot * lanes), g = load(q + slot * lanes);
-            const V newton = x - g * load(batch.inverse_diagonal.data() + slot * lanes);
-            const Mask moves = searching & (load(batch.may_move.data() + slot * lanes) > 0) &
-                               (newton < std::numeric_limits<T>::max());
+            const V newton = x - g * batch.inverse_diagonal[slot];
+            const Mask moves =
+                searching & (batch.may_move[slot] > 0) & (newton < std::numeric_limits<T>::max());
             const V moved = moves ? (newton > smallest_cover<T>() ? newton : V{}) : x;
             const V delta = moved - x;
             if (!any_lane(delta != 0))
                 continue;
             const V size = delta < 0 ? -delta : delta;
-            largest_move = size > largest_move ? size : largest_move;
+            largest_move = larger(size, largest_move);
             store(z + slot * lanes, moved);
             const T* const row = gram + slot * n_slots * lanes;
             for (int other = 0; other < n_slots; ++other)
@@ -221,20 +213,20 @@ KLNMF_INLINE ModelStep<T> minimise_model(typename Lanes<T>::Mask moving, double 
     const Mask taken = moving & ~hard;
     if (batch.everything) {
         for (int k = 0; k < batch.rank; ++k) {
-            const V x = load(batch.x.data() + k * lanes), S = load(batch.S.data() + k * lanes);
-            const Mask moves = taken & (load(batch.may_move.data() + k * lanes) > 0);
+            const V x = batch.x[k], S = batch.S[k];
+            const Mask moves = taken & (batch.may_move[k] > 0);
             const V moved = moves ? load(z + k * lanes) : x;
             curvature += (moved - x) * (load(q + k * lanes) - (T(1) - S));
-            store(batch.x.data() + k * lanes, moved);
+            batch.x.set(k, moved);
         }
         return {curvature, hard};
     }
     for (int slot = 0; slot < n_slots; ++slot)
         for (int l = 0; l < lanes; ++l)
-            if (batch.may_move.data()[slot * lanes + l] > 0 && taken[l]) {
+            if (batch.may_move.at(slot, l) > 0 && taken[l]) {
                 const std::int32_t k = batch.components.data()[slot * lanes + l];
                 T* const x = batch.x.data() + k * lanes + l;
-                const T g = T(1) - batch.S.data()[k * lanes + l];
+                const T g = T(1) - batch.S.at(k, l);
                 curvature[l] += (z[slot * lanes + l] - *x) * (q[slot * lanes + l] - g);
                 *x = z[slot * lanes + l];
             }
@@ -252,54 +244,43 @@ KLNMF_INLINE typename Lanes<T>::Mask surely_descends(const LaneSums<T>& slopes,
                                                      const NewtonBatch<T>& batch) {
     using V = typename Lanes<T>::Vector;
     using Mask = typename Lanes<T>::Mask;
-    constexpr int lanes = Lanes<T>::count;
     const Mask falls = slopes.after <= slope_rounding<T>() * load(batch.totals_of_lanes);
     const Mask balanced = slopes.after + curvature * T(0.5) <= slopes.before;
     if (!any_lane(balanced & ~falls))
         return falls;
     Mask doubled{};
     for (std::int64_t i = 0; i < batch.length; ++i) {
-        const V y = load(batch.y.data() + i * lanes),
-                before = load(batch.y_before.data() + i * lanes);
+        const V y = batch.y[i], before = batch.y_before[i];
         doubled |= y > before + before;
     }
     return falls | (balanced & ~doubled);
 }
 
-// How far to go along a way that leads too far, as a share of it: to where phi' is about 0, from
-// below. Only y is looked at: y(t) = y_before + t (y - y_before).
+// How far to go along a way that leads too far, as a share of it. Only y is looked at: y(t) =
+// y_before + t (y - y_before).
 template <class T>
 KLNMF_INLINE typename Lanes<T>::Vector share_of_way(const LaneSums<T>& slopes,
                                                     typename Lanes<T>::Mask uncovered,
                                                     const NewtonBatch<T>& batch) {
     using V = typename Lanes<T>::Vector;
     using Mask = typename Lanes<T>::Mask;
-    constexpr int lanes = Lanes<T>::count, tries = 4;
-    V low{}, high = V{} + T(1), slope_low = -slopes.before, slope_high = slopes.after;
-    slope_high = uncovered | ~(slope_high < -T(8) * slope_low) ? -T(8) * slope_low : slope_high;
+    WaySearch<T, V, Mask> search(-slopes.before, slopes.after, ~uncovered);
     V linear{}; // the part of phi' that does not change
     for (int k = 0; k < batch.rank; ++k)
-        linear += load(batch.x.data() + k * lanes) - load(batch.x_before.data() + k * lanes);
-    for (int attempt = 0; attempt < tries; ++attempt) {
-        // The straight line's zero, but well inside.
-        V t = low + (high - low) * (slope_low / (slope_low - slope_high));
-        const V margin = (high - low) * T(0.1);
-        t = t > low + margin ? (t < high - margin ? t : high - margin) : low + margin;
+        linear += batch.x[k] - batch.x_before[k];
+    for (int attempt = 0; attempt < search.tries; ++attempt) {
+        const V t = search.next();
         V slope = linear;
         Mask lost{};
         for (std::int64_t i = 0; i < batch.length; ++i) {
-            const V before = load(batch.y_before.data() + i * lanes);
-            const V moved = load(batch.y.data() + i * lanes) - before, y = before + t * moved;
+            const V before = batch.y_before[i];
+            const V moved = batch.y[i] - before, y = before + t * moved;
             lost |= y <= 0;
-            slope -= load(batch.v.data() + i * lanes) * moved / y;
+            slope -= batch.v[i] * moved / y;
         }
-        const Mask beyond = lost | ~(slope <= 0);
-        high = beyond ? t : high;
-        slope_high = beyond ? (lost ? -T(8) * slope_low : slope) : slope_high;
-        low = beyond ? low : t;
-        slope_low = beyond ? slope_low : slope;
+        search.narrow(t, slope, ~lost);
     }
-    return low > 0 ? low : high * T(0.5);
+    return search.share();
 }
 
 // Newton steps until every lane has arrived. On entry y and S belong to x; on return x is the new
@@ -311,7 +292,6 @@ KLNMF_INLINE typename Lanes<T>::Mask newton_steps(const NewtonSettings& settings
                                                   NewtonBatch<T>& batch) {
     using V = typename Lanes<T>::Vector;
     using Mask = typename Lanes<T>::Mask;
-    constexpr int lanes = Lanes<T>::count;
     const T tolerance = static_cast<T>(settings.tolerance);
     Mask moving = load(batch.totals_of_lanes) > 0, hard{}, failed_before{};
     for (int round = 0; round < settings.rounds; ++round) {
@@ -339,9 +319,9 @@ KLNMF_INLINE typename Lanes<T>::Mask newton_steps(const NewtonSettings& settings
             continue;
         const V share = share_of_way(slopes, uncovered, batch);
         for (int k = 0; k < batch.rank; ++k) {
-            const V before = load(batch.x_before.data() + k * lanes);
-            const V x = load(batch.x.data() + k * lanes);
-            store(batch.x.data() + k * lanes, failed ? before + share * (x - before) : x);
+            const V before = batch.x_before[k];
+            const V x = batch.x[k];
+            batch.x.set(k, failed ? before + share * (x - before) : x);
         }
         pass_over(batch, uncovered);
         slopes = slopes_of_way(batch);

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "row_gather.hpp"
 #include "row_problem.hpp"
 
 namespace klnmf {
@@ -38,8 +39,8 @@ KLNMF_INLINE double paper_coordinate(const Row<T>& row, T& x, double c, const T*
             S += static_cast<double>(S_piece);
             h += static_cast<double>(h_piece);
         }
-        const double g = c + row.l2 * x - S;
-        const double curvature = h + row.l2;
+        const double g = c + row.fixed.l2 * x - S;
+        const double curvature = h + row.fixed.l2;
         if (newton == 0)
             violation = entry_residual(x, c, g, row.total);
         const bool goes_on =
@@ -57,11 +58,12 @@ KLNMF_INLINE double paper_coordinate(const Row<T>& row, T& x, double c, const T*
     return violation;
 }
 
+// Returns the largest violation met.
 template <class T>
-KLNMF_INLINE RowOutcome paper_row(const Row<T>& row, const PaperSettings& settings,
-                                  RowScratch<T>& scratch) {
+KLNMF_INLINE double paper_row(const Row<T>& row, const PaperSettings& settings,
+                              RowScratch<T>& scratch) {
     T* x = scratch.x;
-    RowOutcome outcome{0, 0, 0};
+    double largest = 0;
     const int rank = row.fixed.rank;
     product(row, x, scratch);
     const int group =
@@ -78,10 +80,10 @@ KLNMF_INLINE RowOutcome paper_row(const Row<T>& row, const PaperSettings& settin
             }
             const double violation = paper_coordinate(
                 row, x[k], c, scratch.columns + j * row.padded_length, settings, scratch);
-            outcome.kkt = std::max(outcome.kkt, violation);
+            largest = std::max(largest, violation);
         }
     }
-    return outcome;
+    return largest;
 }
 
 } // namespace klnmf

@@ -69,6 +69,12 @@ KLNMF_INLINE typename Lanes<T>::Mask lane_numbers() {
     return numbers;
 }
 
+// The larger of two numbers, or of two in every lane; `b` where `a` is not a number.
+template <class V>
+KLNMF_INLINE V larger(V a, V b) {
+    return a > b ? a : b;
+}
+
 template <class Mask>
 KLNMF_INLINE bool any_lane(Mask mask) {
     auto any = mask[0];

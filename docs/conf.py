@@ -34,12 +34,13 @@ extensions = [
     "sphinx_gallery.gen_gallery",
     "command_help",
     "executed",
+    "mathml",
     "rooms",
 ]
 exclude_patterns = ["_build", "_templates", "_extensions"]
 templates_path = ["_templates"]
 language = "en_GB"
-highlight_language = "none"  # indented blocks of the Markdown pages are formulas
+highlight_language = "none"  # indented blocks of the Markdown pages are commands
 default_role = "py:obj"  # `klnmf.topics.coherence` in a docstring is a link
 nitpicky = True
 nitpick_ignore_regex = [(r"py:.*", r"(?!klnmf\b).*")]
@@ -62,7 +63,6 @@ numpydoc_xref_aliases = {
         "klnmf.evaluation.HeldOutScores",
         "klnmf.objective.Penalties",
         "klnmf.named_features.FeatureOverlap",
-        "klnmf.named_features.NamedTransform",
         "klnmf.readers.CountTable",
         "klnmf.readers.ReadError",
         "klnmf.saved.SavedFileError",
@@ -78,7 +78,12 @@ numpydoc_xref_aliases = {
 # ---- pages ---------------------------------------------------------------------------------------
 
 myst_heading_anchors = 3
-myst_enable_extensions = ["colon_fence"]  # blocks of text in boxes: the doors of the first page
+myst_enable_extensions = [
+    "colon_fence",  # blocks of text in boxes: the doors of the first page
+    "dollarmath",  # $x$, and $$ ... $$ (label) on lines of their own
+]
+numfig = True  # formulas have the number of their page, (4.1): {eq}`certificate`
+html_math_renderer = "mathml"
 
 # ---- gallery -------------------------------------------------------------------------------------
 

@@ -60,19 +60,20 @@ ax = plot_structure(W, model.components_, sections, bible.feature_names)
 # %%
 # The mean proportions of the topics in each section:
 
-from klnmf.plots import plot_components_by_label
+from klnmf.plots import plot_mean_shares
+from klnmf.topics import mean_shares
 
-ax = plot_components_by_label(W, model.components_, sections, bible.feature_names)
+ax = plot_mean_shares(mean_shares(W, model.components_, sections))
 
 # %%
-# A map of the topics
-# -------------------
+# Which topics are similar
+# ------------------------
 #
-# Topics with similar words are close to each other. The area is the share of the topic.
+# Topics with similar words are next to each other.
 
-from klnmf.plots import plot_intertopic_map
+from klnmf.plots import plot_component_similarity
 
-ax = plot_intertopic_map(model.components_, W)
+ax = plot_component_similarity(model.components_, feature_names=bible.feature_names)
 
 # %%
 # Convergence
@@ -81,10 +82,10 @@ ax = plot_intertopic_map(model.components_, W)
 # The objective never rises. The fit stops when the optimality gap, which bounds what another W or
 # another H could gain, is at most ``tol`` of the objective.
 
-from klnmf.plots import plot_convergence, plot_optimality_gap
+from klnmf.plots import plot_history
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.5), layout="constrained")
-plot_convergence(model.history_, left, against="iteration")
-plot_optimality_gap(model.history_, right, against="iteration", tol=model.tol)
+plot_history(model, "objective", against="iteration", ax=left)
+plot_history(model, "optimality_gap", against="iteration", tol=model.tol, ax=right)
 # sphinx_gallery_thumbnail_number = 2
 plt.show()

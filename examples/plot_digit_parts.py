@@ -12,15 +12,18 @@ to 16. No entry of the factors is negative, so a digit is a sum of parts.
 #
 # Each component is an image.
 
+import matplotlib.pyplot as plt
 from sklearn.datasets import load_digits
 
 from klnmf import KLNMF
-from klnmf.plots import plot_components_as_images
 
 digits = load_digits()
 model = KLNMF(n_components=20, random_state=0)
 W = model.fit_transform(digits.data)
-axes = plot_components_as_images(model.components_, (8, 8))
+figure, grid = plt.subplots(2, 10, figsize=(9, 2), layout="constrained")
+for ax, part in zip(grid.flat, model.components_, strict=True):
+    ax.imshow(part.reshape(8, 8), cmap="gray_r", vmin=0)
+    ax.set(xticks=[], yticks=[])
 
 # %%
 # They are small pieces of strokes. Most of their pixels, and many entries of W, are exactly 0. This
@@ -36,7 +39,6 @@ print(f"exact zeros: {zeros_of_parts:.0%} of components_, {zeros_in_use:.0%} of 
 # Each line shows a digit, its six largest parts with their shares of the ink, and the sum of all
 # its parts.
 
-import matplotlib.pyplot as plt
 import numpy as np
 
 shares = model.proportions(W)

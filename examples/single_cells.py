@@ -2,15 +2,13 @@
 
 Run with ``python examples/single_cells.py``; it needs ``pip install "klnmf[anndata,plots]"``.
 
-The counts are those of PBMC3k (2700 blood cells) where they are at hand, in the folder that the
-variable KLNMF_DATA names or in the cache of ``klnmf.datasets.fetch_pbmc3k``; otherwise a small
-experiment with known programs is simulated. ``--counts FILE.h5ad`` takes a file of your own.
+A small experiment with known programs is simulated. ``--counts FILE.h5ad`` takes a file of yours,
+such as PBMC3k (2700 blood cells): ``scanpy.datasets.pbmc3k().write_h5ad("FILE.h5ad")`` writes it.
 """
 
 from __future__ import annotations
 
 import argparse
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +18,6 @@ import pandas as pd
 import scipy.sparse as sp
 
 from klnmf import tl
-from klnmf.datasets import fetch_pbmc3k
 from klnmf.simulate import simulate_counts
 from klnmf.topics import format_topics, top_features
 
@@ -40,23 +37,6 @@ def parse_options() -> argparse.Namespace:
 
 
 # ---- counts --------------------------------------------------------------------------------------
-
-
-def write_counts(path: Path) -> tuple[str, int]:
-    """Write an experiment to an .h5ad file; return what it is, and how many programs to seek."""
-    try:
-        pbmc = fetch_pbmc3k(download_if_missing=False)
-    except (OSError, ImportError):
-        adata, what, n_programs = simulated_cells(), "simulated cells", 6
-    else:
-        adata, what, n_programs = ad.AnnData(pbmc.data), "PBMC3k", 10
-        adata.var_names = pbmc.feature_names
-        adata.var_names_make_unique()
-        if pbmc.target is not None:
-            types = pd.Categorical.from_codes(pbmc.target, pbmc.target_names.astype(str))
-            adata.obs["cell_type"] = types
-    adata.write_h5ad(path)
-    return what, n_programs
 
 
 def simulated_cells() -> ad.AnnData:
@@ -181,12 +161,11 @@ def draw_genes(ax: Any, title: str, genes: list[tuple[str, float]], longest: flo
 def main() -> None:
     """Read, filter, fit, print, draw."""
     options = parse_options()
-    with tempfile.TemporaryDirectory() as folder:
-        path, what, n_programs = options.counts, str(options.counts), 10
-        if path is None:
-            path = Path(folder) / "counts.h5ad"
-            what, n_programs = write_counts(path)
-        adata = ad.read_h5ad(path)
+    if options.counts is None:
+        adata, what, n_programs = simulated_cells(), "simulated cells", 6
+    else:
+        adata, what, n_programs = ad.read_h5ad(options.counts), str(options.counts), 10
+        adata.var_names_make_unique()
     n_programs = options.components or n_programs
     print(f"{what}: {adata.n_obs:,} cells x {adata.n_vars:,} genes")
 

@@ -26,11 +26,10 @@ def two_batches(
     seed: int = 0,
     n_cells: int = 400,
     n_genes: int = 300,
-    batch_of_type: list[int] | None = None,
 ) -> Batches:
     """Draw Poisson counts; batches differ by ambient RNA, efficiency of genes, or not.
 
-    All types are in both batches, unless there is a batch for each of them.
+    All types are in both batches.
     """
     generator = np.random.default_rng(seed)
     common = generator.gamma(0.5, size=n_genes)
@@ -39,16 +38,13 @@ def two_batches(
         profile[generator.choice(n_genes, n_genes // 20, replace=False)] *= 10
     types = generator.integers(N_TYPES, size=n_cells)
     batch = generator.integers(2, size=n_cells)
-    if batch_of_type is not None:
-        batch = np.array(batch_of_type)[types]
-    n_batches = int(batch.max()) + 1
     rates = profiles / profiles.sum(axis=1, keepdims=True)
     rates = rates[types]
     if kind == "ambient":
-        ambient = generator.dirichlet(np.full(n_genes, 0.1), size=n_batches)
+        ambient = generator.dirichlet(np.full(n_genes, 0.1), size=2)
         rates = 0.7 * rates + 0.3 * ambient[batch]
     elif kind == "efficiency":
-        rates = rates * generator.lognormal(0.0, 0.6, (n_batches, n_genes))[batch]
+        rates = rates * generator.lognormal(0.0, 0.6, (2, n_genes))[batch]
         rates = rates / rates.sum(axis=1, keepdims=True)
     depths = generator.lognormal(np.log(1200), 0.4, n_cells)
     cells = ad.AnnData(sp.csr_matrix(generator.poisson(depths[:, None] * rates)))

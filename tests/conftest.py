@@ -16,7 +16,6 @@ pytest.register_assert_rewrite(
     "saved_model_checks",
     "strategies",
 )
-pytest_plugins = ["local_server"]
 
 # The same examples on every run and every machine: a failure in CI is a failure here. The thorough
 # versions of the property tests (marked slow) draw new examples each time.

@@ -16,7 +16,7 @@ import dask.array as da
 import scipy.sparse as sp
 from distributed import Client, LocalCluster, Nanny, Status
 
-from klnmf.preparing import prepare
+from klnmf.readers import prepare
 
 # Else a worker that is down 15 seconds after a loss, for the second time, is not started again.
 dask.config.set({"distributed.deploy.lost-worker-timeout": "1 hour"})

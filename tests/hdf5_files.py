@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -92,14 +91,6 @@ def elsewhere(file: h5py.File, place: str) -> None:
     file.create_dataset(place, (3, 4), "u1", external=[("/etc/passwd", 0, 12)])
 
 
-def many_links(file: h5py.File, place: str) -> None:
-    """Links to links to links, each of which is gone through a thousand times."""
-    names = [place, *(f"link{number}" for number in range(6)), "here"]
-    for name, target in pairwise(names):
-        file[name] = h5py.SoftLink("/".join([target] * 1000))
-    file["here"] = file["/"]
-
-
 def virtual(file: h5py.File, place: str) -> None:
     layout = h5py.VirtualLayout((3, 4), "f4")
     layout[:] = h5py.VirtualSource("other.h5", "X", (3, 4))
@@ -112,15 +103,3 @@ def with_unknown_filter(file: h5py.File, place: str) -> None:
     creation.set_filter(32015, h5py.h5z.FLAG_OPTIONAL, (3,))
     space = h5py.h5s.create_simple((3, 4))
     h5py.h5d.create(file.id, place.encode(), h5py.h5t.NATIVE_INT32, space, creation)
-
-
-def packed(file: h5py.File, place: str, value: int, shape: tuple[int, ...], dtype: str) -> None:
-    """Array of one value, of which every chunk is the same."""
-    chunk = (1 << 20,) if len(shape) == 1 else (1 << 10, 1 << 10)
-    array = file.create_dataset(place, shape, dtype, chunks=chunk, compression="gzip", shuffle=True)
-    first = (0,) * len(shape)
-    array[tuple(slice(n) for n in chunk)] = value
-    content = array.id.read_direct_chunk(first)[1]
-    for offset in np.ndindex(*(n // c for n, c in zip(shape, chunk, strict=True))):
-        place_of_chunk = tuple(o * c for o, c in zip(offset, chunk, strict=True))
-        array.id.write_direct_chunk(place_of_chunk, content)

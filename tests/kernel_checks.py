@@ -11,8 +11,8 @@ import pytest
 from klnmf.backends.base import (
     DenseRule,
     Fixed,
-    GuardedRule,
-    MultiplicativeRule,
+    Improve,
+    Multiply,
     PaperRule,
     RowTotals,
     Rule,
@@ -30,8 +30,8 @@ def reversed_order(rank: int) -> Array:
     return np.arange(rank, dtype=np.int32)[::-1].copy()
 
 
-def guarded(x: Array, A: Array, **settings: Any) -> GuardedRule:
-    return GuardedRule(reversed_order(A.shape[1]), **settings)
+def guarded(x: Array, A: Array, **settings: Any) -> Improve:
+    return Improve(reversed_order(A.shape[1]), **settings)
 
 
 def dense(x: Array, A: Array, mode: int) -> DenseRule:
@@ -42,11 +42,11 @@ def dense(x: Array, A: Array, mode: int) -> DenseRule:
 # What a back-end is asked to do with a factor x of a mode, the other factor A being fixed.
 RULES: dict[str, Callable[[Array, Array, int], Rule]] = {
     "guarded": lambda x, A, mode: guarded(x, A),
-    "guarded, many rounds": lambda x, A, mode: guarded(x, A, rounds=4, sweeps=3),
+    "guarded, many rounds": lambda x, A, mode: guarded(x, A, rounds=4, passes=3),
     "guarded, to a tolerance": lambda x, A, mode: guarded(x, A, rounds=9, tolerance=0.05),
     "guarded, no value": lambda x, A, mode: guarded(x, A, want_value=False),
-    "multiplicative": lambda x, A, mode: MultiplicativeRule(),
-    "multiplicative, relaxed": lambda x, A, mode: MultiplicativeRule(relaxed=2),
+    "multiplicative": lambda x, A, mode: Multiply(),
+    "multiplicative, relaxed": lambda x, A, mode: Multiply(relaxed=2),
     "paper": lambda x, A, mode: PaperRule(reversed_order(A.shape[1])),
     "paper, signed break": lambda x, A, mode: PaperRule(
         reversed_order(A.shape[1]), signed_break=True
@@ -92,7 +92,7 @@ def half_step(
 ) -> tuple[Array, RowTotals, Rule]:
     """The new factor of the mode, what the back-end said about it, and the rule as it was left."""
     factors = [case.W, case.H]
-    x, A = backend.upload(factors[mode]), backend.upload(factors[1 - mode])
+    x, A = backend.upload(factors[mode], mode), backend.upload(factors[1 - mode], 1 - mode)
     c = backend.column_sums(A) + penalties.l1[mode]
     rule = make_rule(x, A, mode)
     totals = backend.update_rows(x, Fixed(mode, (A,), l2=penalties.l2[mode], slopes=c), rule)

@@ -7,7 +7,7 @@ import scipy.sparse as sp
 
 from klnmf.data.sparse_data import InMemoryData
 from klnmf.data.validation import check_counts
-from klnmf.preparing import OnDiskMatrix
+from klnmf.readers import OnDiskMatrix
 
 
 def random_counts(n: int, m: int, density: float, seed: int = 0) -> sp.csr_array:

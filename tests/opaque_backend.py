@@ -51,6 +51,7 @@ class OpaqueBackend(Backend):
     name: ClassVar[str] = "opaque"
     summary: ClassVar[str] = "the C++ core behind a wall"
     rules: ClassVar[frozenset[type]] = CpuBackend.rules
+    constrained_rules: ClassVar[frozenset[type]] = CpuBackend.constrained_rules
     n_made: ClassVar[int] = 0
 
     def __init__(self, data: CountData, n_threads: int | None = None) -> None:
@@ -63,8 +64,8 @@ class OpaqueBackend(Backend):
 
     # ---- factors ---------------------------------------------------------------------------------
 
-    def upload(self, array: Any, dtype: Any = None) -> OpaqueFactor:
-        return self.made(self._cpu.upload(array, dtype))
+    def upload(self, array: Any, mode: int, dtype: Any = None) -> OpaqueFactor:
+        return self.made(self._cpu.upload(array, mode, dtype))
 
     def download(self, factor: OpaqueFactor, rows: Array | None = None) -> Array:
         return self._cpu.download(seen(factor), rows).copy()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import product
 from typing import Any
 
@@ -18,28 +18,28 @@ from sklearn.exceptions import ConvergenceWarning
 
 from klnmf import KLNMF, RunOptions
 from klnmf.backends import make_backend
-from klnmf.backends.base import MultiplicativeRule
+from klnmf.backends.base import Multiply
 from klnmf.constraints.penalties import NO_PENALTIES, Penalties
 from klnmf.data.sparse_data import InMemoryData
 from klnmf.data.validation import check_counts
 from klnmf.objective import penalised_objective
-from klnmf.solvers import SOLVERS, SparseCoordinateDescent, make_solver
+from klnmf.solvers import SOLVERS, SparseCoordinateDescent
 from klnmf.solvers.base import Problem, State, alternate
-from klnmf.solvers.extrapolation import ExtrapolationWeights
+from klnmf.solvers.extrapolation import Momentum
+from klnmf.solvers.initialization import cover_columns
 from klnmf.solvers.loop import MaxIterations, Run, Solution
 from klnmf.solvers.multiplicative import MultiplicativeUpdates
 from klnmf.solvers.row_solve import RowSolve
-from klnmf.starts.initialization import cover_columns
 
 Array = np.ndarray
 DTYPES = (np.float32, np.float64)
 PENALTY_SETS = {
     "none": NO_PENALTIES,
-    "l1_W": Penalties(l1_W=0.7),
-    "l2_W": Penalties(l2_W=0.3),
-    "l1_H": Penalties(l1_H=1.5),
-    "l2_H": Penalties(l2_H=0.9),
-    "all": Penalties(l1_W=0.7, l2_W=0.3, l1_H=1.5, l2_H=0.9),
+    "l1_W": Penalties.of_matrix(l1_W=0.7),
+    "l2_W": Penalties.of_matrix(l2_W=0.3),
+    "l1_H": Penalties.of_matrix(l1_H=1.5),
+    "l2_H": Penalties.of_matrix(l2_H=0.9),
+    "all": Penalties.of_matrix(l1_W=0.7, l2_W=0.3, l1_H=1.5, l2_H=0.9),
 }
 
 
@@ -110,7 +110,7 @@ def cases(draw: st.DrawFn, dtypes: tuple[Any, ...] = DTYPES, max_side: int = 6) 
     return Case(sp.csr_array(X.astype(dtype)), W.astype(dtype), H.astype(dtype))
 
 
-ALL_PENALTIES = [Penalties(*weights) for weights in product((0.0, 0.01, 50.0), repeat=4)]
+ALL_PENALTIES = [Penalties.of_matrix(*weights) for weights in product((0.0, 0.01, 50.0), repeat=4)]
 
 
 def penalties() -> st.SearchStrategy[Penalties]:
@@ -138,17 +138,28 @@ class RelaxedUpdates(MultiplicativeUpdates):
     """The over-relaxed steps that a fit opens with, one iteration each."""
 
     def iterate(self, problem: Problem, state: State) -> None:
-        alternate(problem, state, MultiplicativeRule(relaxed=1))
+        alternate(problem, state, Multiply(relaxed=1))
 
 
+def srcd(momentum: dict[str, float] | None = None, **settings: Any) -> SparseCoordinateDescent:
+    """The default solver with other constants, also of its momentum."""
+    names = [each.name for each in fields(SparseCoordinateDescent)]
+    varied = {name: settings.pop(name) for name in names if name in settings}
+    if momentum is not None:
+        settings["momentum"] = type("OtherMomentum", (Momentum,), momentum)
+    solver: SparseCoordinateDescent = type("OtherDescent", (SparseCoordinateDescent,), settings)(
+        **varied
+    )
+    return solver
+
+
+NO_MOMENTUM = {"FIRST": 0.0, "LARGEST": 0.0}
 NEVER_RISES = {
     **{name: solver() for name, solver in SOLVERS.items() if solver.never_rises},
-    "srcd, long opening": SparseCoordinateDescent(opening=20),
+    "srcd, long opening": srcd(opening=20),
     "the steps of the opening": RelaxedUpdates(),
-    "srcd without extrapolation": SparseCoordinateDescent(opening=0, extrapolation=None),
-    "srcd, bold extrapolation": SparseCoordinateDescent(
-        opening=0, sweeps=1, extrapolation=ExtrapolationWeights(first=0.99)
-    ),
+    "srcd without extrapolation": srcd(NO_MOMENTUM, opening=0),
+    "srcd, bold extrapolation": srcd({"FIRST": 0.99}, opening=0, passes=1),
 }
 ROUNDING = {"float64": 1e-12, "float32": 1e-8}
 
@@ -193,10 +204,13 @@ def start_run(
 ) -> Run:
     """A fit that is about to start from the pair of the case, as the estimator would prepare it."""
     problem = make_problem(case.X, penalties, n_threads=n_threads)
-    upload = problem.backend.upload
-    W, H = upload(case.W), upload(case.H)
+    W, H = problem.upload([case.W, case.H])
     cover_columns(H, problem.backend.data.view(1))
-    return Run.started(problem, make_solver(solver), State([W, H], seed, was_drawn=was_drawn))
+    return Run.started(
+        problem,
+        SOLVERS[solver]() if isinstance(solver, str) else solver,
+        State([W, H], seed, was_drawn=was_drawn),
+    )
 
 
 def solution_after(run: Run, n_iterations: int) -> Solution:

@@ -73,7 +73,7 @@ def test_projection_of_other_genes(
     new = ad.read_h5ad(tmp_path / "new.h5ad", backed=backed)
     tl.project(new, reference, key_added="W")
     by_hand = transform_by_name(model, NEW[:, 10:], GENES[10:], model_feature_names=GENES)
-    np.testing.assert_array_equal(new.obsm["X_W"], by_hand.W)
+    np.testing.assert_array_equal(new.obsm["X_W"], by_hand[0])
     assert new.uns["W"]["overlap"] == {"model": 40, "found": 30, "missing": 10, "ignored": 2}
     assert "30 of 40 features of the model found (75.0 %), 10 missing, 2 others" in caplog.text
     if backed:
@@ -92,13 +92,13 @@ def test_projection_with_a_model(model: KLNMF) -> None:
     frame = pd.DataFrame(COUNTS.toarray(), columns=GENES)
     named = plain().set_output(transform="pandas").fit(frame)
     new = cells(NEW)
-    changed = tl.project(new, named, copy=True)
-    assert changed is not None
-    assert isinstance(changed.obsm["X_nmf"], np.ndarray)
-    np.testing.assert_array_equal(changed.obsm["X_nmf"], model.transform(NEW))
-    assert not len(new.obsm)
+    tl.project(new, named)
+    assert isinstance(new.obsm["X_nmf"], np.ndarray)
+    np.testing.assert_array_equal(new.obsm["X_nmf"], model.transform(NEW))
     with pytest.raises(ValueError, match="has no feature names"):
         tl.project(new, model)
+    with pytest.raises(ValueError, match="no feature in common"):
+        tl.project(cells(NEW, [f"other {j}" for j in range(40)]), named)
 
 
 def test_projection_does_not_replace_a_fit_and_is_not_one(reference: ad.AnnData) -> None:
@@ -140,10 +140,10 @@ def test_genes_whose_names_occur_more_than_once(caplog: pytest.LogCaptureFixture
     assert adata.var_names.tolist() == genes
 
 
-@pytest.mark.filterwarnings("ignore:The programs")  # of which so few genes know nothing
+@pytest.mark.filterwarnings("ignore:The components")  # of which so few genes know nothing
 def test_few_common_genes_are_refused(reference: ad.AnnData) -> None:
     new = cells(NEW, [*GENES[:3], *(f"ENSG{j}" for j in range(37))])
-    message = r"Only 3 of 40 genes .*7.5 %.* such as 'gene 3', .* data 'ENSG0', .*min_overlap=0"
+    message = r"Only 3 of 40 features .*7.5 %.* such as 'gene 3', .* data 'ENSG0', .*min_overlap=0"
     with pytest.raises(ValueError, match=message):
         tl.project(new, reference)
     tl.project(new, reference, min_overlap=0.05)

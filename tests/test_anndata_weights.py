@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -252,18 +251,3 @@ def test_one_batch_is_no_batch() -> None:
     adata.obs["batch"] = "day 1"
     with pytest.warns(UserWarning, match=r"\['batch'\] has the one value 'day 1'.*Leave batch_key"):
         tl.nmf(adata, 2, batch_key="batch", max_iter=5, tol=1)
-
-
-@pytest.mark.parametrize(
-    ("batch_of_type", "message"),
-    [
-        ([0, 0, 1, 1], r"adata.obs\['batch'\] explains 3.% of the variance of the shares"),
-        ([0, 1, 2, 3], r"adata.obs\['batch'\] make up 8.% of the counts.*one type of cells"),
-        (None, None),
-    ],
-)
-def test_batches_that_may_be_types(batch_of_type: list[int] | None, message: str | None) -> None:
-    """No type is in two batches; or all are in both, and there is nothing to say."""
-    adata = two_batches("ambient", batch_of_type=batch_of_type).cells
-    with pytest.warns(UserWarning, match=message) if message else nullcontext():
-        tl.nmf(adata, N_TYPES, batch_key="batch", tol=1e-3)

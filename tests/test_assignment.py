@@ -19,7 +19,9 @@ from klnmf.uncertainty.overdispersion import estimated_dispersion
 R = 10
 
 
-def simulated(n: int, total: float, *, alpha: float = 0.0, seed: int = 0) -> tuple[Any, Any, Any]:
+def simulated(
+    n: int, total: float, *, dispersion: float = 0.0, seed: int = 0
+) -> tuple[Any, Any, Any]:
     """Counts of samples with 1 to 5 of ten signatures, their amounts, and the signatures."""
     generator = np.random.default_rng(seed)
     spread = np.where(np.arange(R) < 7, 0.15, 1.0)
@@ -29,15 +31,15 @@ def simulated(n: int, total: float, *, alpha: float = 0.0, seed: int = 0) -> tup
         active = generator.choice(R, generator.integers(1, 6), replace=False)
         W[i, active] = total * generator.dirichlet(np.full(len(active), 1.5))
     rates = W @ signatures
-    if alpha:
-        rates *= generator.gamma(1 / alpha, alpha, rates.shape)
+    if dispersion:
+        rates *= generator.gamma(1 / dispersion, dispersion, rates.shape)
     return generator.poisson(rates), W, signatures
 
 
 def test_it_is_backward_elimination_by_likelihood_ratios() -> None:
     X, _, signatures = simulated(25, 300.0)
     model = KLNMF.from_components(signatures, dtype=np.float64)
-    found = sparse_assignment(model, X, alpha=0.1, noise="poisson")
+    found = sparse_assignment(model, X, level=0.9, noise="poisson")
     assert isinstance(found, sp.csr_array)
     critical = chi2.isf(2 * 0.1 / R, 1)
     for i, x in enumerate(X):
@@ -57,9 +59,9 @@ def test_it_is_backward_elimination_by_likelihood_ratios() -> None:
         np.testing.assert_allclose(found[[i]].toarray()[0], trials[None][1], rtol=1e-3, atol=1e-2)
 
 
-@pytest.mark.parametrize(("total", "alpha"), [(100.0, 0.0), (1000.0, 0.0), (1000.0, 0.1)])
-def test_few_samples_get_more_components_than_they_have(total: float, alpha: float) -> None:
-    X, W, signatures = simulated(500, total, alpha=alpha)
+@pytest.mark.parametrize(("total", "dispersion"), [(100.0, 0.0), (1000.0, 0.0), (1000.0, 0.1)])
+def test_few_samples_get_more_components_than_they_have(total: float, dispersion: float) -> None:
+    X, W, signatures = simulated(500, total, dispersion=dispersion)
     model = KLNMF.from_components(signatures)
     found = sparse_assignment(model, X).toarray() > 0
     number, most_likely = found.sum(axis=1), (model.transform(X) > 0).sum(axis=1)
@@ -71,7 +73,7 @@ def test_few_samples_get_more_components_than_they_have(total: float, alpha: flo
 
 
 def test_counts_that_vary_more_need_more_evidence() -> None:
-    X, W, signatures = simulated(300, 5000.0, alpha=0.1)
+    X, W, signatures = simulated(300, 5000.0, dispersion=0.1)
     model = KLNMF.from_components(signatures)
     wrong = [
         ((sparse_assignment(model, X, noise=noise) > 0).toarray() & (W == 0)).any(axis=1).mean()
@@ -96,7 +98,7 @@ def test_the_variance_factors_are_those_of_the_amounts() -> None:
 
 
 def test_components_count_as_estimated_only_from_their_own_counts() -> None:
-    X, _, _ = simulated(40, 300.0, alpha=0.1)
+    X, _, _ = simulated(40, 300.0, dispersion=0.1)
     weights = np.linspace(0.5, 1.0, 40)
     model = KLNMF(4, random_state=0).fit(X, sample_weight=weights)
     own = data_of_any(model, X, {"sample_weight": weights}, "test")
@@ -164,7 +166,7 @@ def test_what_has_no_likelihood_is_refused() -> None:
             sparse_assignment(without, X)
     with pytest.raises(ValueError, match="not whole numbers"):
         sparse_assignment(model, X + 0.5)
-    with pytest.raises(ValueError, match="alpha must be between 0 and 1"):
-        sparse_assignment(model, X, alpha=5)
+    with pytest.raises(ValueError, match="level must be between 0 and 1"):
+        sparse_assignment(model, X, level=95)
     with pytest.raises(ValueError, match="noise"):
         sparse_assignment(model, X, noise="normal")  # type: ignore[arg-type]

@@ -112,7 +112,7 @@ def test_rules_have_the_sweeps_and_values_of_their_names() -> None:
     guarded = {name: rule for name, rule in rules.items() if name != kernels.MU}
     assert len(guarded) == 4
     for name, rule in guarded.items():
-        assert rule.sweeps == int(name.split()[1])
+        assert rule.passes == int(name.split()[1])
         assert rule.want_value == name.endswith("value")
         assert sorted(rule.order) == list(range(7))
 

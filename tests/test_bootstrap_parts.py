@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 from scipy.optimize import brentq
 
-from klnmf.uncertainty import intervals
+from klnmf.uncertainty import row_blocks
 from klnmf.uncertainty.intervals import SpreadOfRuns, share_intervals, upper_limits
 
 
@@ -44,7 +44,7 @@ def brute_force_limit(
 def test_limits_are_where_the_likelihood_has_fallen(
     entries_at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(intervals, "_ENTRIES_AT_ONCE", entries_at_once)
+    monkeypatch.setattr(row_blocks, "ENTRIES_AT_ONCE", entries_at_once)
     generator = np.random.default_rng(1)
     A = generator.gamma(1.0, size=(7, 3)) * (generator.random((7, 3)) < 0.7) + 1e-3
     # Rows at their optimum, by many multiplicative updates: then the slope at 0 is not negative.

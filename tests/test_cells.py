@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 
 from commands import outcome
 from klnmf import KLNMF, load_model
-from klnmf.preparing import prepare
-from klnmf.readers import CountTable, read_counts, write_counts
-from klnmf.readers.cells import as_cell, from_cell
+from klnmf.readers import CountTable, prepare, read_counts, write_counts
+from klnmf.support.spreadsheet_cells import as_cell, from_cell
 from reader_checks import assert_same
 
 FORMULAS = ["=cmd|' /C calc'!A0", "+1-1", "-sea", "@SUM(1)", "\t=1", "\r=1", "'=x", "''@", "－1a"]

@@ -36,7 +36,7 @@ from klnmf.solvers.base import Problem, State
 from klnmf.solvers.loop import Run
 from klnmf.solvers.row_solve import RowSolve
 from klnmf.solvers.swaps import Swap
-from strategies import fit_quietly, same_bits
+from strategies import fit_quietly, same_bits, srcd
 
 # ---- the same bits -------------------------------------------------------------------------------
 
@@ -54,7 +54,7 @@ def test_killed_before_any_iteration(
 
 
 def test_killed_on_either_side_of_the_change_of_precision(path: Path) -> None:
-    early = SparseCoordinateDescent(narrow_gain=0.01)
+    early = srcd(narrow_gain=0.01)
     parameters = {"dtype": np.float64, "max_iter": 12, "solver": early}
     expected = fit_quietly(COUNTS, model=model(**parameters))
     types = []
@@ -70,7 +70,7 @@ def test_killed_around_trials_of_swaps(
     dtype: type, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parameters = {"dtype": dtype, "max_iter": 12, "n_components": 6, "random_state": 6}
-    parameters["solver"] = SparseCoordinateDescent(swap_gain=0.02)
+    parameters["solver"] = srcd(swap_gain=0.02)
     monkeypatch.setattr(Swap, "is_promising", True)  # so that some trials fail
     trials = []
     try_swap = SparseCoordinateDescent._try_swap
@@ -89,7 +89,7 @@ def test_killed_around_trials_of_swaps(
 
 def test_trials_that_are_used_up_stay_so(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Swap, "is_promising", True)  # else a failed trial may leave no trace
-    hasty = SparseCoordinateDescent(swap_gain=0.02, swap_descents=1, swap_failures=1)
+    hasty = srcd(swap_gain=0.02, swap_descents=1, swap_failures=1)
     parameters = {"max_iter": 12, "n_components": 6, "random_state": 0, "solver": hasty}
     expected = fit_quietly(PURE, model=model(**parameters))
     left = []

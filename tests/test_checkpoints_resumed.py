@@ -35,7 +35,7 @@ from checkpoint_checks import (  # noqa: F401 (fixtures)
     timeless,
 )
 from klnmf import KLNMF, RunOptions
-from klnmf.backends.base import MultiplicativeRule
+from klnmf.backends.base import Multiply
 from klnmf.saved import SavedFileError, periodic_file
 from klnmf.saved.container import Container, write_container
 from klnmf.solvers import Solver, SparseCoordinateDescent
@@ -166,7 +166,7 @@ MORE.data[7] += 1
         (COUNTS, {"init": "random"}, r"init \(samples there, random here\)"),
         (COUNTS, {"l1_W": 0.5, "l1_H": 0.5}, r"l1_W \(0.0 there, 0.5 here\); l1_H"),
         (COUNTS, {"solver": "mu"}, "solver .*MultiplicativeUpdates"),
-        (COUNTS, {"solver": SparseCoordinateDescent(sweeps=3)}, "solver .*sweeps=3"),
+        (COUNTS, {"solver": SparseCoordinateDescent(swap_failures=1)}, "solver .*swap_failures=1"),
         (COUNTS, {"random_state": 1}, "seed"),
         (COUNTS, {"backend": "reference"}, r"backend \(cpu there, reference here\)"),
     ],
@@ -216,14 +216,14 @@ class Forgetful(Solver):
     """Carries something along that it cannot store."""
 
     name: ClassVar[str] = "forgetful"
-    rules: ClassVar[tuple[type, ...]] = (MultiplicativeRule,)
+    rules: ClassVar[frozenset[type]] = frozenset({Multiply})
     never_rises: ClassVar[bool] = True
 
     def prepare(self, problem: Problem, state: State) -> None:
         state.memory["secret"] = 1
 
     def iterate(self, problem: Problem, state: State) -> None:
-        alternate(problem, state, MultiplicativeRule())
+        alternate(problem, state, Multiply())
 
 
 def test_a_solver_that_cannot_store_its_memory_is_named(path: Path) -> None:
@@ -300,14 +300,6 @@ def test_factors_that_are_none_are_refused(name: str, value: float, path: Path) 
     array[1, 1] = value
     write_container(path, Container(good.kind, good.content, {**good.arrays, name: array}))
     with pytest.raises(SavedFileError, match=f"{name} has entries that are negative or not finite"):
-        model(path).fit(COUNTS)
-
-
-def test_factors_that_explain_nothing_are_refused(path: Path) -> None:
-    good = _good_checkpoint()
-    nothing = np.zeros_like(good.arrays["W"])
-    write_container(path, Container(good.kind, good.content, {**good.arrays, "W": nothing}))
-    with pytest.raises(SavedFileError, match="do not belong to these data: the objective is inf"):
         model(path).fit(COUNTS)
 
 
@@ -434,4 +426,5 @@ def test_a_process_that_is_killed_twenty_times_ends_with_the_same_bits(tmp_path:
     with np.load(undisturbed) as expected, np.load(resumed) as found:
         for name in expected:
             assert same_bits(found[name], expected[name]), name
-    assert {entry for entry in os.listdir(tmp_path) if "checkpoint" in entry} == {path.name}
+    seen = [entry for entry in os.listdir(tmp_path) if not entry.startswith(".")]
+    assert [entry for entry in seen if "checkpoint" in entry] == [path.name]

@@ -26,7 +26,7 @@ from klnmf.cli.files import stem_of
 from klnmf.cli.fit import line_of_iteration
 from klnmf.cli.long_runs import ProgressLines
 from klnmf.simulate import simulate_counts
-from klnmf.support.percentages import percentage
+from klnmf.support.descriptions import percentage
 from strategies import make_model
 
 # ---- fit -----------------------------------------------------------------------------------------
@@ -101,13 +101,8 @@ def test_fit_with_a_report(counts: Path, capsys: Any) -> None:
         (["fit", "nowhere.npz"], "nowhere.npz"),
         (["fit", "counts.npz", "-o", "no/such/model.klnmf"], "there is no folder no/such"),
         (["fit", "counts.npz", "-o", "."], "is a folder; name a file"),
-        (
-            ["fit", "counts.npz", "--resume"],
-            "there is no checkpoint counts.klnmf.check",
-        ),
-        (["fit", "counts.npz", "--no-checkpoint", "--resume"], "cannot be used with --resume"),
         (["fit", "counts.npz", "--text-field", "body"], "--text-field cannot be used"),
-        (["topics", "counts.npz"], "counts.npz: this is a matrix, not a model. Fit"),
+        (["topics", "counts.npz"], "MODEL must be a file written by `klnmf fit`"),
         (["transform", "nowhere.klnmf", "counts.npz", "-o", "W.csv"], "nowhere.klnmf"),
     ],
 )
@@ -136,7 +131,6 @@ def test_errors_are_one_line_and_exit_with_1(
         ["fit", "counts.npz", "--threads", "0"],
         ["rank", "counts.npz", "--seed", "-1"],
         ["consensus", "counts.npz", "--jobs", "0"],
-        ["fit", "counts.npz", "--resume", "--restart"],
         ["fit", "counts.npz", "--ngram-range", "3,1"],
         ["nonsense"],
         ["topics", "m", "--csv", "--json"],
@@ -155,7 +149,7 @@ def test_wrong_command_lines_exit_with_2(counts: Path, capsys: Any, words: list[
         "fit counts.npz -o counts.npz --force",
         "fit counts.npz -o new.klnmf --report counts.npz",
         "fit counts.npz -o new.klnmf --report new.klnmf",
-        "fit counts.npz -o new.klnmf --checkpoint new.klnmf",
+        "fit counts.npz -o new.klnmf --checkpoint counts.npz",
         "transform model.klnmf counts.npz -o counts.npz",
         "report model.klnmf -o model.klnmf",
         "report model.klnmf counts.npz -o counts.npz",
@@ -174,13 +168,14 @@ def test_no_command_writes_over_what_it_reads_or_writes(
 
 
 def test_other_files_are_not_taken_for_checkpoints_or_results(counts: Path, capsys: Any) -> None:
-    Path("notes.txt").write_text("mine")
-    words = ["fit", counts, "-o", "new.klnmf", "--checkpoint", "notes.txt"]
-    for more in ([], ["--restart"]):
-        code, _, err = outcome(capsys, *words, *more)
-        assert code == 1
-        assert "Name another file with --checkpoint" in err
-    assert Path("notes.txt").read_text() == "mine"
+    Path("new.klnmf.checkpoint").write_text("mine")
+    code, _, err = outcome(capsys, "fit", counts, "-o", "new.klnmf")
+    assert code == 1
+    assert err.endswith("Add --restart to start again.\n")
+    assert Path("new.klnmf.checkpoint").read_text() == "mine"
+    code, _, err = outcome(capsys, "fit", counts, "-o", "new.klnmf", "--checkpoint", "notes.txt")
+    assert code == 2
+    assert "a checkpoint is written as .checkpoint; choose such a name" in err
     os.mkfifo("pipe")
     code, _, err = outcome(capsys, "fit", counts, "-o", "pipe", "--force")
     assert code == 1
@@ -188,17 +183,19 @@ def test_other_files_are_not_taken_for_checkpoints_or_results(counts: Path, caps
     assert outcome(capsys, "fit", counts, "-o", "")[0] == 1
 
 
-def test_a_checkpoint_of_an_interrupted_fit_is_not_overwritten(counts: Path, capsys: Any) -> None:
+def test_an_interrupted_fit_continues(counts: Path, capsys: Any) -> None:
     checkpoint = Path("counts.klnmf.checkpoint")
     stopped = make_model(3, random_state=0, sparse_output=True, checkpoint=checkpoint, max_iter=4)
     with pytest.warns(UserWarning, match="max_iter=4"):
         stopped.fit(sp.load_npz(counts))
     before = checkpoint.read_bytes()
-    code, _, err = outcome(capsys, "fit", counts, "-r", 3)
+    code, _, err = outcome(capsys, "fit", counts, "-r", 4)
     assert code == 1
-    assert "holds an interrupted fit: add --resume to continue it, or --restart" in err
+    assert "start again with --restart, which overwrites it" in err
     assert checkpoint.read_bytes() == before
-    assert outcome(capsys, "fit", counts, "-r", 3, "--resume")[0] == 0
+    code, _, err = outcome(capsys, "fit", counts, "-r", 3)
+    assert code == 0
+    assert err.startswith(f"continuing from {checkpoint}; add --restart to start again instead\n")
     assert not checkpoint.exists()
     resumed = load_model("counts.klnmf").model
     whole = KLNMF(3, random_state=0).fit(sp.load_npz(counts))
@@ -231,7 +228,7 @@ def test_ctrl_c_saves_a_checkpoint_and_says_how_to_go_on(tmp_path: Path) -> None
     assert lines[2].startswith("iteration 1, ")
     assert child.returncode == 130
     assert "Interrupted after" in rest
-    assert "klnmf fit big.npz -r 10 --solver mu --tol 0 --max-iter 100000 --resume" in rest
+    assert "klnmf fit big.npz -r 10 --solver mu --tol 0 --max-iter 100000\n" in rest
     assert (tmp_path / "big.klnmf.checkpoint").exists()
     assert not (tmp_path / "big.klnmf").exists()
     n_done = int(rest.split("Interrupted after ")[1].split()[0])

@@ -51,7 +51,7 @@ def test_each_command_is_one_file() -> None:
         ("fit", "klnmf fit DATA [options]"),
         ("transform", "klnmf transform MODEL DATA -o FILE [options]"),
         ("report", "klnmf report MODEL [DATA] [options]"),
-        ("demo", "klnmf demo [options]"),
+        ("info", "klnmf info [MODEL] [options]"),
     ],
 )
 def test_usage_is_one_line(command: str, usage: str) -> None:

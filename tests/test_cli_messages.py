@@ -25,11 +25,8 @@ from commands import EVERY_WORD, outcome
 from klnmf import load_model
 from klnmf.cli.main import build_parser
 from klnmf.cli.messages import one_line
-from klnmf.cli.metadata import READING_OPTIONS
-from klnmf.cli.options import add_data
-from klnmf.cli.parser import words_for
+from klnmf.cli.parser import spelling_of
 from klnmf.readers import CountTable, write_counts
-from klnmf.report.reproduce import option_words
 from klnmf.support.option_names import option, options_in_use, spelled_by
 
 
@@ -84,12 +81,12 @@ def test_every_option_that_a_message_names_exists() -> None:
     }
     assert {"encoding", "delimiter", "format", "layer", "max_iter"} <= named
     parsers = commands().values()
-    assert [name for name in named if not any(words_for(p, str(name)) for p in parsers)] == []
+    assert [name for name in named if not any(spelling_of(p)(str(name), ()) for p in parsers)] == []
 
 
 def test_readers_never_write_an_argument_of_python_into_a_message() -> None:
     names = {action.dest for action in commands()["fit"]._actions if action.option_strings}
-    for file, tree in sources("readers", "preparing"):
+    for file, tree in sources("readers", "texts"):
         docstrings = {
             id(node.body[0].value)
             for node in ast.walk(tree)
@@ -108,27 +105,20 @@ def test_readers_never_write_an_argument_of_python_into_a_message() -> None:
 
 
 @pytest.mark.parametrize(
-    ("how", "words"),
+    ("words", "message"),
     [
-        ({"header": False, "delimiter": ";"}, "--no-header --delimiter ';'"),
-        (
-            {"columns": ["doc", "word"], "encoding": "latin-1"},
-            "--columns doc,word --encoding latin-1",
-        ),
-        ({"lowercase": False, "transpose": True}, "--keep-case --transpose"),
+        ("fit a.csv --min-df 0", "--min-df must be a number of samples (1, 2, ...) or a share of"),
+        ("fit a.csv --encoding klingon", "--encoding must name an encoding of text, such as utf-8"),
+        ("fit a.csv --columns a", "--columns must name the columns of row, column and count, or"),
+        ("prepare a.csv out --memory foo", "--memory must be a number of bytes, or a size such as"),
     ],
 )
-def test_how_data_were_read_as_words(how: dict[str, Any], words: str) -> None:
-    assert option_words(how) == words
-
-
-def test_all_that_says_how_data_were_read_is_an_option() -> None:
-    parser = argparse.ArgumentParser()
-    add_data(parser)
-    for name in READING_OPTIONS:
-        action = next(action for action in parser._actions if action.dest == name)
-        value = "x" if action.nargs is None else action.const
-        assert option_words({name: value}).split()[0] in action.option_strings
+def test_readers_refuse_wrong_values_of_options(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any, words: str, message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("a.csv").write_text("row,column,count\na,sea,1\n")
+    assert message in failed(capsys, *words.split())
 
 
 def test_advice_of_readers_can_be_followed(counts: Path, capsys: Any) -> None:
@@ -171,27 +161,18 @@ def test_columns_of_triplets_by_name(counts: Path, capsys: Any) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("fit a.npz --rank 5", "klnmf fit: error: there is no option --rank; did you mean -r or"),
         ("fit a.npz --rank=5", "no option --rank; did you mean -r or -k or --n-components?"),
         ("consensus a.npz --topics 5", "did you mean -r or -k or --n-components?"),
-        ("fit a.npz --tols 5", "there is no option --tols; did you mean --tol?"),
         ("rank a.npz --n-jobs 2", "there is no option --n-jobs; did you mean --jobs?"),
+        ("fit a.csv --text-column body", "no option --text-column; did you mean --text-field?"),
+        ("fit a.npz --tols 5", "there is no option --tols; did you mean --tol?"),
         ("ft a.npz", "klnmf: error: there is no command 'ft'. Did you mean fit?"),
         ("zzz", "there is no command 'zzz'. Choose one of: rank, fit, "),
         ("fit a.npz --solver srdc", "there is no 'srdc'. Did you mean srcd?"),
-        ("fit a.csv --text-column body", "no option --text-column; did you mean --text-field?"),
-        (
-            "fit a.npz -r auto",
-            "got 'auto'. To find out which number suits DATA, run `klnmf rank DATA",
-        ),
         ("fit a.csv --ngram-range 1-2", "must be like 1,2, which counts words and pairs of words"),
         ("fit a.csv --stop-words english german", "too many: 'german'. If an option has several"),
-        ("fit a.csv --min-df 0", "must be a number of samples (1, 2, ...) or a share of them"),
-        ("fit a.h5ad --batch-key x", "no option --batch-key; in Python, use klnmf.tl.nmf(adata, b"),
         ("topics m --zzz", "klnmf topics: error: there is no option --zzz\n"),
         ("fit a.csv --delimiter ab", "must be one character such as ';'"),
-        ("fit a.csv --encoding klingon", "must be a text encoding such as utf-8"),
-        ("fit a.csv --columns a", "must name the columns of row, column and count"),
     ],
 )
 def test_wrong_options_are_told_what_was_meant(capsys: Any, words: str, message: str) -> None:
@@ -206,16 +187,11 @@ def test_wrong_options_are_told_what_was_meant(capsys: Any, words: str, message:
 
 
 def test_a_model_for_data_and_data_for_a_model(model: Path, counts: Path, capsys: Any) -> None:
-    line = failed(capsys, "topics", counts)
-    assert "counts.npz: this is a matrix, not a model. Fit a model to it first: klnmf fit" in line
-    line = failed(capsys, "transform", counts, model, "-o", "W.csv")
-    assert "The model comes first: klnmf transform model.klnmf counts.npz" in line
-    for words in (["fit", model], ["prepare", model, "out"], ["evaluate", model, model]):
-        assert "model.klnmf: this is a model, not data." in failed(capsys, *words)
-    Path("docs.jsonl").write_text('{"text": "sea"}\n')
-    assert "these are texts, not a model" in failed(capsys, "info", "docs.jsonl")
-    assert outcome(capsys, "prepare", counts, "disk")[0] == 0
-    assert "this is a matrix, not a model" in failed(capsys, "topics", "disk")
+    assert "MODEL must be a file written by `klnmf fit` or" in failed(capsys, "topics", counts)
+    for words in (
+        ["fit", model], ["prepare", model, "out"], ["transform", counts, model, "-o", "W.csv"],
+    ):  # fmt: skip
+        assert "model.klnmf: this is a model written by klnmf, not data." in failed(capsys, *words)
 
 
 @pytest.mark.parametrize(
@@ -251,7 +227,6 @@ def test_absent_inputs_are_reported_before_existing_outputs(
         ("rank counts.npz -o rank.csv", ".json"),
         ("rank counts.npz --plot r.html", ".png, .pdf or .svg"),
         ("report model.klnmf -o r.pdf", ".html or .htm"),
-        ("demo --report r.pdf", ".html or .htm"),
         ("topics model.klnmf -o t.xlsx", ".txt, .csv, .tsv or .json"),
         ("transform model.klnmf counts.npz -o W.xlsx", ".csv, .tsv, .npz or .npy"),
     ],
@@ -274,16 +249,15 @@ def test_topics_are_written_by_the_ending(model: Path, capsys: Any) -> None:
     assert Path("t.tsv").read_text().startswith("component\tshare\t")
     assert json.loads(Path("t.json").read_text())[0]["component"] == 0
     assert Path("t.txt").read_text().startswith("component  share  top")
-    assert "--csv cannot be used with the name u.json" in failed(
-        capsys, "topics", model, "--csv", "-o", "u.json"
-    )
+    assert outcome(capsys, "topics", model, "--csv", "-o", "u.json")[0] == 0
+    assert Path("u.json").read_text() == Path("t.json").read_text()  # the name decides
 
 
 def test_folders_and_pipes_in_the_place_of_files(counts: Path, capsys: Any) -> None:
     Path("folder").mkdir()
     os.mkfifo("pipe.csv")
     assert "pipe.csv is not a regular file." in failed(capsys, "fit", "pipe.csv")
-    assert "folder is a folder; name a file." in failed(capsys, "topics", "folder")
+    assert "folder is not a file." in failed(capsys, "topics", "folder")
     assert "this is a folder, but the format 'npz' is a file." in failed(
         capsys, "fit", "folder", "--format", "npz"
     )
@@ -411,7 +385,7 @@ def test_warnings_name_options_of_the_command_line(counts: Path, capsys: Any) ->
 
 
 @pytest.mark.parametrize("is_dense", [False, True])
-def test_layers_with_counts_are_named_where_fractions_are_read(
+def test_other_layers_are_named_where_fractions_are_read(
     is_dense: bool, counts: Path, capsys: Any
 ) -> None:
     anndata = pytest.importorskip("anndata")
@@ -422,14 +396,15 @@ def test_layers_with_counts_are_named_where_fractions_are_read(
     line = (
         f"klnmf: warning: X of cells.h5ad holds fractions (for instance {logs.data[0]:.4g}) and "
         "looks log-transformed: the values are log(1 + x) of counts or of normalised counts. The "
-        "model is for raw counts. Whole numbers are in: --layer 'raw counts'.\n"
+        "model is for raw counts. Other matrices of this file: "
+        "again, raw counts; for example --layer 'raw counts'.\n"
     )
     err = outcome(capsys, "fit", "cells.h5ad", "-r", 2)[2]
     assert line in err
     assert err.count("looks log-transformed") == 1  # the fit does not say it again
     assert line in outcome(capsys, "rank", "cells.h5ad", "--ranks", "1-2", "--splits", 2)[2]
     words = ["fit", "cells.h5ad", "-r", 2, "--force", "--layer"]
-    assert "Whole numbers" not in outcome(capsys, *words, "raw counts")[2]
+    assert "Other matrices" not in outcome(capsys, *words, "raw counts")[2]
     assert "again of cells.h5ad holds fractions" in outcome(capsys, *words, "again")[2]
 
 

@@ -14,10 +14,8 @@ import pytest
 
 from commands import EVERY_WORD, outcome
 from klnmf import TopicModel, load_model
-from klnmf.cli import metadata as cli_metadata
-from klnmf.preparing import open_matrix
-from klnmf.readers import CountTable, read_counts, write_counts
-from klnmf.readers.pruning import OF_TEXTS
+from klnmf.readers import CountTable, open_matrix, read_counts, write_counts
+from klnmf.texts.pruning import OF_TEXTS
 from topic_texts import texts_of_themes
 
 TEXTS = ["the sea and the ship", "a sail on the sea", "corn in the field", "field of corn, sun"]
@@ -163,14 +161,6 @@ def test_results_lie_beside_their_data(capsys: Any) -> None:
     assert os.listdir() == ["deep"]
 
 
-def test_metadata_of_a_model_are_bounded(capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cli_metadata, "MOST_BYTES", 50)
-    code, _, err = outcome(capsys, "fit", letters(), *WORDS)
-    assert code == 0
-    assert "left out of the model, which keeps at most 5e-05 MB of them: excerpt" in err
-    assert set(load_model("letters.klnmf").sample_metadata) == {"year", "party"}
-
-
 def test_many_labels_do_not_fill_the_header(capsys: Any) -> None:
     n = 50_000
     records = ({"text": "sea ship", "kind": f"{i % 7}" + "k" * 100} for i in range(n))
@@ -191,7 +181,6 @@ def test_a_prepared_matrix_is_not_pruned(capsys: Any) -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        ("prepare", "x.npz", "out", "--memory", "foo"),
         ("fit", "x.npz", "-o", "out.txt"),
         ("convert", "x.npz", "out.xyz"),
         ("fit", "x.npz", "--normalize", "nfkc"),

@@ -9,17 +9,14 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from klnmf import KLNMF, open_matrix
+from klnmf import KLNMF
 from klnmf.backends.base import Fixed
 from klnmf.backends.cpu import CpuBackend
 from klnmf.backends.reference import ReferenceBackend
 from klnmf.data import sparse_data
-from klnmf.data.on_disk import layout
-from klnmf.data.on_disk.arrays import ArrayWriter, MappedArray
-from klnmf.data.on_disk.views import MappedRows, MappedView
 from klnmf.data.sparse_data import MOST_COLUMNS, InMemoryData, column_numbers, view_of
-from klnmf.preparing import prepare, stages
-from strategies import random_case, same_bits, with_int64_indices
+from klnmf.readers import prepare
+from strategies import random_case, with_int64_indices
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -96,52 +93,6 @@ def test_a_fit_refuses_too_many(limit: int, given: int, monkeypatch: pytest.Monk
 # ---- on disk -------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def wide_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A prepared matrix with the index type of a matrix that has 2³¹ rows and columns."""
-
-    def writer(path: Path, dtype: Any) -> ArrayWriter:
-        return ArrayWriter(path, "<i8" if np.dtype(dtype) == np.int32 else dtype)
-
-    monkeypatch.setattr(layout, "index_dtype", lambda n_columns: np.dtype("<i8"))
-    monkeypatch.setattr(stages, "ArrayWriter", writer)
-    prepare(counts(), tmp_path / "X")
-    assert np.load(tmp_path / "X" / "rows.indices.npy").dtype == np.int64
-    assert np.load(tmp_path / "X" / "columns.indices.npy").dtype == np.int64
-    return tmp_path / "X"
-
-
-@pytest.mark.parametrize("solver", ["srcd", "mu", "ccd"])
-def test_folders_with_wide_indices_give_the_bits_of_memory(wide_folder: Path, solver: str) -> None:
-    matrix = open_matrix(wide_folder, verify=True, memory=3_000)
-    pieces = [piece for mode in (0, 1) for piece in matrix.data.view(mode).pieces()]
-    assert len(pieces) > 4
-    assert all(piece.indices.dtype == np.int32 for piece in pieces)
-    X = counts()
-    assert same_bits(
-        fitted(matrix, solver=solver).components_, fitted(X, solver=solver).components_
-    )
-    weights = {"sample_weight": np.linspace(0.5, 1.5, X.shape[0])}
-    models = [KLNMF(3, random_state=0, max_iter=3).fit(each, **weights) for each in (matrix, X)]
-    assert same_bits(models[0].components_, models[1].components_)
-
-
-def test_too_many_columns_on_disk_can_be_read_but_not_gone_over(tmp_path: Path) -> None:
-    for name, values in (("indices", [MOST_COLUMNS]), ("values", [2.0])):
-        with ArrayWriter(tmp_path / name, "<i8" if name == "indices" else "<f4") as writer:
-            writer.append(np.array(values))
-    stored = MappedRows(
-        np.array([0, 1]),
-        MappedArray(tmp_path / "indices", "<i8", 1),
-        MappedArray(tmp_path / "values", "<f4", 1),
-        MOST_COLUMNS + 1,
-    )
-    view = MappedView(stored, row_sums=np.array([2.0]), piece_bytes=100)
-    assert view.take_rows(np.array([0]))[1].tolist() == [MOST_COLUMNS]
-    with pytest.raises(ValueError, match=TOO_WIDE):
-        next(view.pieces())
-
-
 def test_too_many_columns_are_not_prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sparse_data, "MOST_COLUMNS", 44)
     with pytest.raises(ValueError, match="with 45 rows or columns is too large: at most 44"):
@@ -150,20 +101,6 @@ def test_too_many_columns_are_not_prepared(tmp_path: Path, monkeypatch: pytest.M
 
 
 # ---- parts for Dask ------------------------------------------------------------------------------
-
-
-def test_dask_parts_of_folders_with_wide_indices_are_narrowed(wide_folder: Path) -> None:
-    pytest.importorskip("distributed", reason="needs the extra [dask]")
-    from klnmf.backends.dask.data import mapped_rows
-
-    data = open_matrix(wide_folder).data
-    for mode in (0, 1):
-        rows = slice(3, 20)
-        part = mapped_rows(wide_folder, data.fingerprint, mode, rows, None, None)
-        assert part.indices.dtype == np.int32
-        expected = data.view(mode).take_rows(np.arange(3, 20))
-        for found, wanted in zip((part.indptr, part.indices, part.values), expected, strict=True):
-            np.testing.assert_array_equal(found, wanted)
 
 
 def test_blocks_of_dask_arrays_with_wide_indices_are_narrowed() -> None:

@@ -9,10 +9,14 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from klnmf import KLNMF
-from klnmf.data.sparse_data import InMemoryData
+from klnmf import KLNMF, RunOptions
+from klnmf.data.sparse_data import InMemoryView
 from klnmf.model_selection import Consensus, consensus
-from klnmf.model_selection.consensus_groups import clustered, distances, mean_distance_to_neighbours
+from klnmf.model_selection.consensus_groups import (
+    distances,
+    grouped_runs,
+    mean_distance_to_neighbours,
+)
 from klnmf.objective import kl_divergence
 from klnmf.simulate import simulate_counts
 from klnmf.topics import match_components
@@ -59,14 +63,14 @@ def test_refit_of_both_factors_describes_the_data_better(found: Consensus) -> No
 def test_result_does_not_depend_on_jobs_and_x_is_prepared_once(
     found: Consensus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made: list[InMemoryData] = []
-    original = InMemoryData.__init__
+    made: list[InMemoryView] = []
+    original = InMemoryView.transposed
 
-    def counted(self: InMemoryData, X: Any) -> None:
+    def counted(self: InMemoryView, *constraints: Any) -> InMemoryView:
         made.append(self)
-        original(self, X)
+        return original(self, *constraints)
 
-    monkeypatch.setattr(InMemoryData, "__init__", counted)
+    monkeypatch.setattr(InMemoryView, "transposed", counted)
     again = consensus(PLANTED.X, 4, n_runs=12, n_jobs=3, n_null_runs=0, random_state=0)
     assert len(made) == 1
     np.testing.assert_array_equal(found.components, again.components)
@@ -91,7 +95,7 @@ def test_far_components_are_left_out() -> None:
     to_neighbours = mean_distance_to_neighbours(between, n_runs=7)  # two neighbours
     assert to_neighbours[0] == pytest.approx(np.sort(between[0])[1:3].mean())
     assert to_neighbours[:18].max() < 0.1 < to_neighbours[18:].min()
-    groups = clustered(rows[:18], between[:18, :18], 3, seed=0)
+    groups = grouped_runs(rows[:18], 6, threshold=0.1, seed=0)
     assert len({tuple(groups.labels[6 * i : 6 * i + 6]) for i in range(3)}) == 3
     assert all(len(set(groups.labels[6 * i : 6 * i + 6])) == 1 for i in range(3))
 
@@ -169,9 +173,9 @@ def test_picture_is_sorted_by_component(found: Consensus) -> None:
         ({"n_null_runs": -3}, "n_null_runs must be a whole number of at least 0"),
         ({"feature_names": ["a", "b"]}, "feature_names has 2 names for 80 features"),
         ({"n_jobs": 0}, "n_jobs must be None, from 1 to"),
-        ({"resume": "no"}, "resume must be 'auto', True or False; got 'no'"),
-        ({"resume": 1, "checkpoint": "nowhere"}, "resume must be 'auto', True or False; got 1"),
-        ({"progress": "maybe"}, "progress must be 'auto', True or False; got 'maybe'"),
+        ({"run": RunOptions(resume="no")}, "'resume' parameter of RunOptions must be"),
+        ({"run": RunOptions(resume=1)}, "'resume' parameter of RunOptions must be"),
+        ({"run": RunOptions(progress="maybe")}, "'progress' parameter of RunOptions must be"),
     ],
 )
 def test_wrong_arguments_are_named(arguments: dict[str, Any], message: str) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from commands import interrupted, outcome
-from klnmf import KLNMF, load_model
+from klnmf import KLNMF, RunOptions, load_model
 from klnmf.cli.consensus import line_of_run
 from klnmf.cli.long_runs import ProgressLines
 from klnmf.model_selection import Consensus, consensus
@@ -58,7 +58,7 @@ def test_command_prints_the_table_and_saves_a_model(
     facts = saved.metadata["consensus"]
     assert facts["stability"] == expected.stability.tolist()
     assert facts["run_share"] == [1.0, 1.0, 1.0]
-    assert (facts["n_runs"], facts["refit"], facts["n_left_out"]) == (6, "both", 0)
+    assert (facts["n_runs"], facts["n_left_out"]) == (6, 0)
     assert expected.null is not None
     assert sorted(facts["null_silhouette"], reverse=True) == expected.null.silhouette.tolist()
     assert facts["leading_features"] == expected.leading_features()
@@ -111,7 +111,7 @@ def test_medians_are_kept_if_asked_for_and_can_be_used(
     assert "gene " in out
     assert outcome(capsys, "report", "m.klnmf", counts, "-o", "r.html")[0] == 0
     page = Path("r.html").read_text(encoding="utf-8")
-    assert "klnmf consensus counts.npz --n-components 3 --refit W --runs 6 --density" in page
+    assert "klnmf consensus counts.npz -r 3 --runs 6 " in page
     assert "klnmf fit" not in page
     assert outcome(capsys, "transform", "m.klnmf", counts, "-o", "W.csv")[0] == 0
 
@@ -174,7 +174,7 @@ def test_result_that_is_there_is_overwritten_if_asked_to(counts: Path, capsys: A
 def test_interrupted_command_started_again_goes_on_to_the_same_result(
     counts: Path, capsys: Any
 ) -> None:
-    words = ["consensus", str(counts), "-r", "3", "--runs", "60", "--jobs=1"]
+    words = ["consensus", str(counts), "-r", "3", "--runs", "60", "--null-runs", "0", "--jobs=1"]
     said = interrupted(words, b"runs done")
     assert "To continue:\n  klnmf consensus counts.npz" in said
     assert not Path("counts.consensus.klnmf").exists()
@@ -184,11 +184,18 @@ def test_interrupted_command_started_again_goes_on_to_the_same_result(
     code, out, err = outcome(capsys, *words)
     assert code == 0
     assert "continuing from counts.consensus.klnmf.checkpoint" in err
-    assert out == f"{consensus(X, 3, n_runs=60, random_state=0, feature_names=GENES)}\n"
+    whole = consensus(X, 3, n_runs=60, n_null_runs=0, random_state=0, feature_names=GENES)
+    assert out == f"{whole}\n"
 
 
 def test_restart_begins_anew(counts: Path, capsys: Any) -> None:
-    consensus(X, 2, n_runs=3, checkpoint="counts.consensus.klnmf.checkpoint", random_state=5)
+    consensus(
+        X,
+        2,
+        n_runs=3,
+        run=RunOptions(checkpoint="counts.consensus.klnmf.checkpoint"),
+        random_state=5,
+    )
     assert outcome(capsys, "consensus", counts, *WORDS)[0] == 1
     code, _, err = outcome(capsys, "consensus", counts, *WORDS, "--restart")
     assert code == 0
@@ -200,7 +207,7 @@ def test_checkpoint_that_will_not_do_has_a_way_out(
     counts: Path, capsys: Any, is_damaged: bool
 ) -> None:
     checkpoint = Path("counts.consensus.klnmf.checkpoint")
-    consensus(X, 3, n_runs=2, checkpoint=checkpoint, random_state=5)
+    consensus(X, 3, n_runs=2, run=RunOptions(checkpoint=checkpoint), random_state=5)
     if is_damaged:
         checkpoint.write_bytes(checkpoint.read_bytes()[:-100])
     code, _, err = outcome(capsys, "consensus", counts, *WORDS)

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from klnmf import KLNMF, load_model
+from klnmf import KLNMF, RunOptions, load_model
 from klnmf.model_selection import Consensus, consensus
 from klnmf.model_selection import consensus_runs as module
-from klnmf.model_selection.checkpoints import Fit
 from klnmf.model_selection.consensus_result import NullAgreement
+from klnmf.model_selection.work_files import EndOfRun
 from klnmf.objective import kl_divergence
 from klnmf.saved import SavedFileError
 from klnmf.saved.container import Container, read_container, write_container
@@ -104,7 +104,7 @@ class KilledError(Exception):
     """Stands for whatever ends a process."""
 
 
-def killed_after(n_done: int, **arguments: Any) -> None:
+def killed_after(n_done: int, run: RunOptions, **arguments: Any) -> None:
     """Begin a consensus that ends when this many runs are done."""
 
     def callback(record: dict[str, Any]) -> None:
@@ -112,59 +112,82 @@ def killed_after(n_done: int, **arguments: Any) -> None:
             raise KilledError
 
     with pytest.raises(KilledError):
-        consensus(X, 4, callback=callback, n_jobs=1, **arguments)
+        consensus(X, 4, run=run.set_params(callback=callback), n_jobs=1, **arguments)
 
 
 def test_killed_consensus_goes_on_to_the_same_result(
     found: Consensus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "runs"
-    killed_after(3, n_runs=8, random_state=3, checkpoint=path, checkpoint_every=1e9)
+    killed_after(
+        3,
+        n_runs=8,
+        random_state=3,
+        run=RunOptions(checkpoint=path, checkpoint_every=1e9),
+    )
     done: list[int] = []
     original = module.restarted
 
-    def counted(*arguments: Any) -> Fit:
+    def counted(*arguments: Any) -> EndOfRun:
         _, run, *null = arguments[-1]
         done.append(100 * len(null) + run)
         return original(*arguments)
 
     monkeypatch.setattr(module, "restarted", counted)
-    assert_same(found, consensus(X, 4, n_runs=8, random_state=3, checkpoint=path))
+    assert_same(found, consensus(X, 4, n_runs=8, random_state=3, run=RunOptions(checkpoint=path)))
     assert sorted(done) == [3, 4, 5, 6, 7, *range(100, 108)]
-    killed_after(8 + 3, n_runs=8, random_state=3, checkpoint=tmp_path / "in null")
+    killed_after(8 + 3, n_runs=8, random_state=3, run=RunOptions(checkpoint=tmp_path / "in null"))
     done.clear()
-    assert_same(found, consensus(X, 4, n_runs=8, random_state=3, checkpoint=tmp_path / "in null"))
+    assert_same(
+        found,
+        consensus(X, 4, n_runs=8, random_state=3, run=RunOptions(checkpoint=tmp_path / "in null")),
+    )
     assert sorted(done) == [103, 104, 105, 106, 107]
     # All runs are in the file now: another threshold needs no new one, more runs only those.
     done.clear()
-    strict = consensus(X, 4, n_runs=8, random_state=3, checkpoint=path, density_threshold=0.4)
+    strict = consensus(
+        X, 4, n_runs=8, random_state=3, run=RunOptions(checkpoint=path), density_threshold=0.4
+    )
     assert strict.density_threshold == 0.4
     assert done == []
-    more = consensus(X, 4, n_runs=10, random_state=3, checkpoint=path)
+    more = consensus(X, 4, n_runs=10, random_state=3, run=RunOptions(checkpoint=path))
     assert sorted(done) == [8, 9, 108, 109]
     np.testing.assert_array_equal(more.run_objectives[:8], found.run_objectives)
-    fewer = consensus(X, 4, n_runs=6, checkpoint=path)  # with the seed of the file
+    fewer = consensus(X, 4, n_runs=6, run=RunOptions(checkpoint=path))  # with the seed of the file
     np.testing.assert_array_equal(fewer.run_objectives, found.run_objectives[:6])
 
 
 def test_runs_of_something_else_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "runs"
-    consensus(X, 3, n_runs=3, random_state=0, checkpoint=path)
+    consensus(X, 3, n_runs=3, random_state=0, run=RunOptions(checkpoint=path))
     with pytest.raises(SavedFileError, match="another consensus") as raised:
-        consensus(X[:100], 4, n_runs=3, random_state=1, init="random", checkpoint=path)
+        consensus(
+            X[:100], 4, n_runs=3, random_state=1, init="random", run=RunOptions(checkpoint=path)
+        )
     for name in ("shape of X", "checksum of X", "n_components (3 there, 4 here)", "init", "seed"):
         assert name in str(raised.value)
-    anew = consensus(X, 4, n_runs=3, random_state=0, checkpoint=path, resume=False)
+    anew = consensus(
+        X,
+        4,
+        n_runs=3,
+        random_state=0,
+        run=RunOptions(checkpoint=path, resume=False),
+    )
     assert anew.components.shape == (4, 60)
     with pytest.raises(FileNotFoundError, match="no checkpoint"):
-        consensus(X, 4, n_runs=3, checkpoint=tmp_path / "other", resume=True)
+        consensus(
+            X,
+            4,
+            n_runs=3,
+            run=RunOptions(checkpoint=tmp_path / "other", resume=True),
+        )
     with pytest.raises(ValueError, match="pass checkpoint='PATH'"):
-        consensus(X, 4, n_runs=3, resume=True)
+        consensus(X, 4, n_runs=3, run=RunOptions(resume=True))
 
 
 def test_damaged_runs_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "runs"
-    consensus(X, 3, n_runs=3, random_state=0, checkpoint=path)
+    consensus(X, 3, n_runs=3, random_state=0, run=RunOptions(checkpoint=path))
     whole = read_container(path, "consensus runs")
     spectra = whole.arrays["spectra"]
     for damaged in (spectra[:-1], -spectra, np.full_like(spectra, np.nan)):
@@ -173,23 +196,23 @@ def test_damaged_runs_are_refused(tmp_path: Path) -> None:
         with pytest.raises(
             SavedFileError, match=r"spectra has (the shape|entries that are negative)"
         ):
-            consensus(X, 3, n_runs=3, random_state=0, checkpoint=path)
+            consensus(X, 3, n_runs=3, random_state=0, run=RunOptions(checkpoint=path))
 
 
 def test_place_that_cannot_be_written_to_is_an_error_before_any_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def never(*_: Any, **__: Any) -> Fit:
+    def never(*_: Any, **__: Any) -> EndOfRun:
         raise AssertionError("a run was begun")
 
     monkeypatch.setattr(module, "restarted", never)
     with pytest.raises(FileNotFoundError, match="There is no folder"):
-        consensus(X, 3, n_runs=3, checkpoint=tmp_path / "nowhere" / "runs")
+        consensus(X, 3, n_runs=3, run=RunOptions(checkpoint=tmp_path / "nowhere" / "runs"))
 
 
 def test_callback_hears_of_every_run(found: Consensus) -> None:
     records: list[dict[str, Any]] = []
-    consensus(X, 4, n_runs=8, random_state=3, callback=records.append)
+    consensus(X, 4, n_runs=8, random_state=3, run=RunOptions(callback=records.append))
     runs = [record["run"] + 100 * record["is_null"] for record in records]
     assert sorted(runs) == [*range(8), *range(100, 108)]
     assert [record["n_done"] for record in records] == list(range(1, 17))
@@ -221,8 +244,10 @@ def test_files_of_older_versions_have_no_null(found: Consensus, tmp_path: Path) 
     np.testing.assert_array_equal(old.components, found.components)
     np.testing.assert_allclose(old.to_model().W_sums_, found.W.sum(axis=0))
     checkpoint = tmp_path / "runs"
-    consensus(X, 4, n_runs=8, n_null_runs=0, random_state=3, checkpoint=checkpoint)
+    consensus(X, 4, n_runs=8, n_null_runs=0, random_state=3, run=RunOptions(checkpoint=checkpoint))
     runs = read_container(checkpoint, "consensus runs")
     arrays = {name: array for name, array in runs.arrays.items() if not name.startswith("null_")}
     write_container(checkpoint, Container("consensus runs", runs.content, arrays))
-    assert_same(found, consensus(X, 4, n_runs=8, random_state=3, checkpoint=checkpoint))
+    assert_same(
+        found, consensus(X, 4, n_runs=8, random_state=3, run=RunOptions(checkpoint=checkpoint))
+    )

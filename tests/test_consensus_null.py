@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from constraint_cases import divergence
 from klnmf import KLNMF
 from klnmf.constraints.checks import check_constraints
 from klnmf.model_selection import Consensus, consensus
@@ -17,7 +18,6 @@ from klnmf.model_selection.consensus_null import null_counts
 from klnmf.objective import kl_divergence
 from klnmf.simulate import simulate_counts
 from klnmf.topics import match_components
-from known_cases import divergence
 
 N, M = 200, 100
 GENERATOR = np.random.default_rng(0)

@@ -17,9 +17,9 @@ from commands import outcome
 from klnmf import KLNMF, MiniBatchKLNMF, NotCountsWarning
 from klnmf.data.not_counts import transformation_of
 from klnmf.data.sparse_data import view_of
-from klnmf.datasets import load_bible, tf_idf
+from klnmf.datasets import load_bible
 from klnmf.model_selection import consensus, select_rank
-from klnmf.preparing import prepare
+from klnmf.readers import prepare
 from klnmf.uncertainty import bootstrap
 
 GENERATOR = np.random.default_rng(0)
@@ -60,7 +60,10 @@ def partly_fractional(share: float, step: float | None = None) -> sp.csr_array:
 TRANSFORMED: dict[str, tuple[Any, str]] = {
     "tf-idf of texts": (TfidfVectorizer().fit_transform(TEXTS), "length 1, as in tf-idf"),
     "tf-idf": (TfidfTransformer().fit_transform(WORDS), "length 1, as in tf-idf"),
-    "tf-idf in float32": (tf_idf(WORDS).astype(np.float32), "length 1, as in tf-idf"),
+    "tf-idf in float32": (
+        TfidfTransformer().fit_transform(WORDS.astype(np.float32)),
+        "length 1, as in tf-idf",
+    ),
     "tf-idf that sums to 1": (TfidfTransformer(norm="l1").fit_transform(WORDS), "sums to 1, as"),
     "CPM": (normalised(CELLS, 1e6), r"sums to 1e\+06, as in CPM"),
     "CPM in float32": (normalised(CELLS, 1e6).astype(np.float32), r"sums to 1e\+06, as in CPM"),

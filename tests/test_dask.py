@@ -16,14 +16,13 @@ import scipy.sparse as sp
 
 import klnmf
 from klnmf import KLNMF
-from klnmf.backends.dask import worker
 from klnmf.backends.dask.cluster import Cluster
 from klnmf.backends.dask.partition import Partition, balanced
 from klnmf.data.sums import ROWS_PER_SUM
 from klnmf.simulate import simulate_counts
-from klnmf.solvers import SparseCoordinateDescent, sample_fit
+from klnmf.solvers import sample_fit
 from klnmf.solvers.base import Problem
-from strategies import make_model
+from strategies import make_model, srcd
 
 dask = pytest.importorskip("dask", reason="needs the extra [dask]")
 pytest.importorskip("distributed", reason="needs the extra [dask]")
@@ -122,7 +121,7 @@ def test_swaps_and_convergence(client: Client) -> None:
 
 def test_fit_of_a_sample(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sample_fit, "LEAST_NONZEROS", 500)
-    how = {"solver": SparseCoordinateDescent(swap_gain=0.5)}
+    how = {"solver": srcd(swap_gain=0.5)}
     fitted = assert_same_fit(COUNTS, **how)
     monkeypatch.setattr(sample_fit, "LARGEST_SHARE", 0.0)
     assert model(**how).fit(COUNTS).history_[2]["objective"] != fitted.history_[2]["objective"]
@@ -199,16 +198,6 @@ def test_matrix_on_disk(client: Client, tmp_path: Path) -> None:
     matrix = klnmf.prepare(COUNTS, tmp_path / "matrix")
     fitted = assert_same_fit(matrix)
     np.testing.assert_array_equal(fitted.transform(matrix), fitted.transform(COUNTS))
-
-
-def test_packed_factors(in_process: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker, "PACK_ON_ONE_MACHINE", True)
-    packed, unpack = [], worker.unpack
-    monkeypatch.setattr(worker, "unpack", lambda *args: packed.append(args[0]) or unpack(*args))
-    with in_process.as_current():
-        assert_same_fit(COUNTS)
-    if len(in_process.nthreads()) > 1:
-        assert any(isinstance(rows, worker.Packed) for rows in packed)
 
 
 # ---- where things are ----------------------------------------------------------------------------

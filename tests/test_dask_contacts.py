@@ -31,7 +31,7 @@ from dask_clusters import as_given, dask_array, kill, killable_workers, local_cl
 from klnmf.backends.dask import cluster as contacts  # noqa: E402
 from klnmf.backends.dask import session  # noqa: E402
 from klnmf.backends.dask.cluster import Cluster  # noqa: E402
-from klnmf.backends.dask.operations import Round, Wants  # noqa: E402
+from klnmf.backends.dask.kernels import Operation, count_zeros  # noqa: E402
 from klnmf.backends.dask.session import Session  # noqa: E402
 from klnmf.backends.dask.worker import FitOnWorker, PartMissingError  # noqa: E402
 from strategies import make_model  # noqa: E402
@@ -369,7 +369,7 @@ def test_a_round_that_was_given_up_is_not_done(client: Client) -> None:
     async def old_round(dask_worker: Any) -> str:
         (name,) = (name for name in dask_worker.plugins if name.startswith("klnmf-"))
         try:
-            await dask_worker.plugins[name].answer(Round(1, [], [], Wants()))
+            await dask_worker.plugins[name].answer(1, Operation(0, count_zeros), [])
         except PartMissingError as error:
             return str(error)
         return "done"

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 
 from klnmf import KLNMF, MiniBatchKLNMF, load_model
 from klnmf.data.sparse_data import InMemoryData, counts_checksum
-from klnmf.preparing import prepare
+from klnmf.readers import prepare
 from klnmf.simulate import simulate_counts
 from klnmf.uncertainty import bootstrap, differential_features
 

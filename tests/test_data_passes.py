@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 from klnmf import _core
 from klnmf.data.canonical import canonical
-from klnmf.data.passes import constant_of, is_exact_in_float32, value_facts
+from klnmf.data.passes import constant_of, is_exact_in_float32, value_summary
 from klnmf.data.sparse_data import InMemoryData, view_of
 from klnmf.data.validation import check_counts
 from strategies import DTYPES, same_bits
@@ -69,7 +69,7 @@ def test_threads_change_no_bit_of_sums(dtype: type) -> None:
 def test_facts_are_those_of_numpy(size: int, dtype: type) -> None:
     values = np.exp(np.random.default_rng(size).normal(0, 5, size)).astype(dtype)
     for n_threads in THREADS:
-        facts = value_facts(values, n_threads)
+        facts = value_summary(values, n_threads)
         assert facts.are_finite
         assert facts.smallest == values.min(initial=np.inf)
         assert facts.largest == values.max(initial=-np.inf)
@@ -82,7 +82,7 @@ def test_one_bad_value_is_seen_wherever_it_is(place: int, dtype: type) -> None:
     for bad in (np.nan, np.inf, -np.inf):
         values = np.ones(100_000, dtype)
         values[place] = bad
-        assert not value_facts(values, 2).are_finite
+        assert not value_summary(values, 2).are_finite
         with pytest.raises(ValueError, match=r"contains (NaN|infinity)"):
             check_counts(sp.csr_array(values[None]), n_threads=2)
     values = np.ones(100_000, dtype)

@@ -15,9 +15,8 @@ from benchmarks.differences import (
 @pytest.mark.slow
 @pytest.mark.parametrize(("counts", "alpha"), [(3000, 0.0), (3000, 0.3), (300, 0.3), (3000, 1.0)])
 def test_rates_hold_with_fitted_w(counts: int, alpha: float) -> None:
-    """With likelihood ratios there are 22 and 43 % false discoveries at 3,000 counts and 0.3."""
     design = Planted(300, 200, 3, counts, alpha)
-    figures = [planted_figures((design, seed, False, "estimated")) for seed in range(4)]
+    figures = [planted_figures((design, seed, False)) for seed in range(4)]
     mean = {name: float(np.mean([one[name] for one in figures])) for name in figures[0]}
     assert mean["nearest false"] < 0.05
     assert mean["others false"] < 0.10
@@ -31,13 +30,11 @@ def test_rates_hold_with_fitted_w(counts: int, alpha: float) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("alpha", "counts"), [(0.0, 30), (0.0, 3000), (0.5, 300)])
 def test_one_sided_rates_hold_where_another_share_is_0(alpha: float, counts: int) -> None:
-    jobs = [("goes along", alpha, counts, "estimated", seed) for seed in range(3)]
+    jobs = [("goes along", alpha, counts, seed) for seed in range(3)]
     above, far_above, below, far_below = np.mean([boundary_figures(job) for job in jobs], axis=0)
     assert 0.03 < above < 0.07
     assert 0.03 < below < 0.07
     assert max(far_above, far_below) < 0.005
-    ratios = [boundary_figures((*job[:3], "poisson", job[4])) for job in jobs]
-    assert np.mean(ratios, axis=0)[2] > 1.3 * below  # what the likelihood ratio would give
 
 
 @pytest.mark.slow
@@ -47,4 +44,4 @@ def test_split_counts_do_not_confirm_components_of_noise(alpha: float) -> None:
     hits, below = np.mean([one["split"] for one in figures], axis=0)
     assert hits < 2
     assert 0.03 < below < 0.07
-    assert np.mean([one["poisson"][0] for one in figures]) > 40
+    assert np.mean([one["same counts"][1] for one in figures]) > 0.09

@@ -27,7 +27,6 @@ MODULES = {  # and the page of the reference that each is on
     "klnmf.topics": "topics",
     "klnmf.plots": "plots",
     "klnmf.readers": "readers",
-    "klnmf.preparing": "preparing",
     "klnmf.report": "report",
     "klnmf.datasets": "datasets",
     "klnmf.tl": "tl",
@@ -115,12 +114,28 @@ def toctree_entries(page: Path) -> list[str]:
 def test_the_sidebar_names_every_page_once() -> None:
     pages = [
         path
-        for pattern in ("*.md", "guide/*.md", "internals/*.md", "api/*.rst")
+        for pattern in ("*.md", "guide/*.md", "internals/*.md", "maths/*.md", "api/*.rst")
         for path in DOCS.glob(pattern)
     ]
     named = Counter(entry for page in pages for entry in toctree_entries(page))
     expected = {page.relative_to(DOCS).with_suffix("").as_posix() for page in pages} - {"index"}
     assert named == Counter([*expected, "gallery/index"])  # the gallery is made from examples/
+
+
+def test_pages_that_the_sources_name_exist() -> None:
+    sources = [
+        path
+        for folder, ending in (("src", "py"), ("cpp", "hpp"), ("tests", "py"), ("benchmarks", "py"))
+        for path in (ROOT / folder).rglob(f"*.{ending}")
+    ]
+    named = {
+        (page, path.name)
+        for path in sources
+        for page in re.findall(r"\bdocs/[\w/]+\.md\b", path.read_text(encoding="utf-8"))
+    }
+    assert len(named) > 20
+    for page, source in sorted(named):
+        assert (ROOT / page).exists(), f"{source} names {page}"
 
 
 def included_code() -> list[tuple[str, str, dict[str, str]]]:

@@ -18,8 +18,8 @@ from klnmf.data.dominant_samples import dominant_rows
 from klnmf.data.sparse_data import InMemoryData
 from klnmf.model_selection import consensus
 from klnmf.simulate import simulate_counts
+from klnmf.solvers.initialization import sample_start
 from klnmf.solvers.swaps import draw_sample, propose_addition
-from klnmf.starts.initialization import sample_start
 
 N_FEATURES, N_TOPICS = 300, 8
 OTHERS = sp.csr_array(

@@ -20,7 +20,7 @@ from sklearn.pipeline import make_pipeline
 
 from klnmf import KLNMF, MiniBatchKLNMF, objective
 from klnmf.simulate import simulate_counts
-from klnmf.solvers import SOLVERS, SparseCoordinateDescent
+from klnmf.solvers import SOLVERS, PaperCoordinateDescent, SparseCoordinateDescent
 
 COUNTS = simulate_counts(60, 40, 3, counts_per_sample=150, sparsity=0.3, random_state=0).X
 NEW_COUNTS = simulate_counts(25, 40, 3, counts_per_sample=150, random_state=1).X
@@ -82,7 +82,7 @@ def test_attributes_of_a_penalised_fit() -> None:
     estimator = model(**weights, max_iter=2000, dtype=np.float64)
     W = estimator.fit_transform(COUNTS)
     H = estimator.components_
-    penalties = objective.Penalties(**weights)
+    penalties = objective.Penalties.of_matrix(**weights)
     assert estimator.converged_
     assert estimator.divergence_ == pytest.approx(objective.kl_divergence(COUNTS, W, H), rel=1e-9)
     assert estimator.kkt_residual_ == pytest.approx(
@@ -149,7 +149,7 @@ def test_a_warning_after_one_iteration_does_not_compare_it_with_itself() -> None
 
 
 @pytest.mark.parametrize("estimator", [KLNMF, MiniBatchKLNMF])
-@pytest.mark.parametrize("tol", [-1.0, math.nan, math.inf, 10**400])
+@pytest.mark.parametrize("tol", [-1.0, math.nan, math.inf])
 def test_a_tolerance_is_a_float_from_0_on(estimator: Any, tol: Any) -> None:
     with pytest.raises(ValueError, match=r"'tol' parameter .* must be a float in the range \[0"):
         estimator(2, tol=tol).fit(COUNTS)
@@ -364,7 +364,7 @@ def test_pandas_output_and_feature_names() -> None:
         estimator.transform(frame.rename(columns={"word 0": "other"}))
 
 
-@pytest.mark.parametrize("solver", ["srcd", "mu", SparseCoordinateDescent(sweeps=4)])
+@pytest.mark.parametrize("solver", ["srcd", "mu", SparseCoordinateDescent(swap_failures=1)])
 def test_clone_keeps_parameters_and_nothing_else(solver: Any) -> None:
     estimator = model(solver=solver, l1_W=0.1, l1_H=0.2, max_iter=3, tol=100.0).fit(COUNTS)
     twin = clone(estimator)
@@ -376,10 +376,10 @@ def test_clone_keeps_parameters_and_nothing_else(solver: Any) -> None:
 def test_solver_instance_is_used() -> None:
     by_name = model().fit(COUNTS)
     same = model(solver=SparseCoordinateDescent()).fit(COUNTS)
-    other = model(solver=SparseCoordinateDescent(sweeps=5, extrapolation=None)).fit(COUNTS)
+    other = model(solver=PaperCoordinateDescent("signed"), tol=0.1).fit(COUNTS)
     np.testing.assert_array_equal(by_name.components_, same.components_)
     assert not np.array_equal(by_name.components_, other.components_)
-    assert "sweeps=5" in repr(other)
+    assert "signed" in repr(other)
 
 
 @pytest.mark.parametrize("sparse_output", [False, True])

@@ -18,7 +18,7 @@ ESTIMATORS = [
     KLNMF(n_components=3, sparse_output=True, n_threads=1),
     KLNMF(
         n_components=2,
-        solver=SparseCoordinateDescent(sweeps=3, extrapolation=None),
+        solver=SparseCoordinateDescent(swap_failures=0),
         n_threads=1,
     ),
     *(
@@ -34,8 +34,9 @@ ESTIMATORS = [
 
 
 # The data of these checks have three features. With more components than that, each sample has many
-# optimal rows of W (adding to a row what H maps to 0 changes no rate, docs/maths.md), and transform
-# ends at another one than fit_transform. scikit-learn's NMF fails the same checks, for this reason.
+# optimal rows of W (adding to a row what H maps to 0 changes no rate, docs/maths/stopping.md), and
+# transform ends at another one than fit_transform. scikit-learn's NMF fails the same checks, for
+# this reason.
 MANY_OPTIMA = dict.fromkeys(
     ("check_transformer_general", "check_transformer_data_not_an_array"),
     "more components than the data have features: W is not unique",

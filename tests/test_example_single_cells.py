@@ -24,16 +24,12 @@ def example() -> ModuleType:
     return module
 
 
-def test_example_runs_without_data_at_hand(
+def test_example_runs_on_simulated_cells(
     example: ModuleType,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    def missing(**_: object) -> None:
-        raise OSError("not at hand")
-
-    monkeypatch.setattr(example, "fetch_pbmc3k", missing)
     figure = tmp_path / "figure.png"
     monkeypatch.setattr(sys, "argv", ["single_cells.py", "--output", str(figure)])
     example.main()

@@ -12,13 +12,13 @@ from klnmf.constraints.penalties import NO_PENALTIES, Penalties
 from klnmf.data.sparse_data import InMemoryData
 from klnmf.solvers import SparseCoordinateDescent
 from klnmf.solvers.base import Problem, State
-from klnmf.solvers.extrapolation import ExtrapolationWeights, Momentum
+from klnmf.solvers.extrapolation import Momentum
 from opaque_backend import OpaqueBackend, OpaqueFactor, seen
-from strategies import objective_of, random_case, start_run
+from strategies import objective_of, random_case, srcd, start_run
 
 CASE = random_case((40, 30), 6, seed=1, density=0.3, spread=2.0)
 # Far too bold: the first extrapolated iteration ends higher.
-BOLD = ExtrapolationWeights(first=50.0, largest=50.0, growth=1.0)
+BOLD = {"FIRST": 50.0, "LARGEST": 50.0, "GROWTH": 1.0}
 
 
 def objectives(solver: SparseCoordinateDescent, n_iterations: int) -> tuple[list[float], Momentum]:
@@ -33,9 +33,9 @@ def objectives(solver: SparseCoordinateDescent, n_iterations: int) -> tuple[list
 
 
 def test_a_step_that_is_too_bold_is_undone() -> None:
-    found, momentum = objectives(SparseCoordinateDescent(extrapolation=BOLD), 30)
+    found, momentum = objectives(srcd(BOLD), 30)
     assert momentum.has_failed
-    assert momentum.weight < BOLD.first
+    assert momentum.weight < BOLD["FIRST"]
     assert (np.diff(found) <= 1e-12 * CASE.total).all()
 
 
@@ -43,7 +43,7 @@ def test_before_the_first_failure_both_half_steps_are_judged_together(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """And the pairs are those of half-steps that are judged one by one."""
-    careful = SparseCoordinateDescent(extrapolation=ExtrapolationWeights(first=0.1, growth=1.0))
+    careful = srcd({"FIRST": 0.1, "GROWTH": 1.0})
     together, momentum = objectives(careful, 8)
     assert not momentum.has_failed
     counted: list[Any] = []
@@ -77,15 +77,15 @@ class CountingBackend(OpaqueBackend):
         return factor
 
 
-@pytest.mark.parametrize("weights", [ExtrapolationWeights(), BOLD], ids=["default", "bold"])
-@pytest.mark.parametrize("penalties", [NO_PENALTIES, Penalties(l1_W=1.0, l1_H=2.0)])
+@pytest.mark.parametrize("weights", [{}, BOLD], ids=["default", "bold"])
+@pytest.mark.parametrize("penalties", [NO_PENALTIES, Penalties.of_matrix(l1_W=1.0, l1_H=2.0)])
 def test_four_factors_of_a_mode_are_alive_at_most_and_those_kept_are_not_written_to(
-    weights: ExtrapolationWeights, penalties: Penalties
+    weights: dict[str, float], penalties: Penalties
 ) -> None:
     backend = CountingBackend(InMemoryData(CASE.X), 1)
     problem = Problem(backend, penalties)
     state = State(problem.upload([CASE.W, CASE.H]), seed=0)
-    solver = SparseCoordinateDescent(extrapolation=weights, opening=0)
+    solver = srcd(weights, opening=0)
     solver.prepare(problem, state)
     for _ in range(12):
         momentum = state.memory["momentum"]

@@ -80,7 +80,7 @@ codes = [
     "time.sleep(60)",
     "(folder / 'code').unlink()",
 ]
-judge.SECONDS, judge.SECONDS_OF_WAITING = 0.5, 3.0
+judge.SECONDS, judge.SECONDS_OF_WAITING = 0.5, 1.0
 with workplace() as place:
     target = Target("bad", use, None)
     make = lambda number: {"code": codes[number].encode()}

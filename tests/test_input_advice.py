@@ -23,8 +23,7 @@ from klnmf.data.validation import empty_samples_message
 from klnmf.evaluation import evaluate
 from klnmf.model_selection import consensus, select_rank
 from klnmf.named_features import transform_by_name
-from klnmf.preparing import prepare
-from klnmf.readers import CountTable, read_counts
+from klnmf.readers import CountTable, prepare, read_counts
 from klnmf.report import write_report
 from klnmf.signatures import SBS96
 from klnmf.simulate import simulate_counts

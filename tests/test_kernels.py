@@ -18,7 +18,7 @@ from kernel_checks import (
     half_step,
 )
 from klnmf import _core
-from klnmf.backends.base import Fixed, GuardedRule, RowTotals
+from klnmf.backends.base import Fixed, Improve, RowTotals
 from klnmf.backends.cpu import CpuBackend
 from klnmf.backends.reference import ReferenceBackend
 from klnmf.data.sparse_data import InMemoryData
@@ -135,7 +135,9 @@ def test_dead_components_become_zero(make_rule: Callable, mode: int, dtype: type
     for l1 in (0.0, 0.5):
         case = case_for(make_rule, mode, (12, 15), 4, dtype=dtype, seed=11)
         (case.H, case.W)[mode][:, 2] = 0
-        x, totals = assert_same_half_step(case, mode, make_rule, Penalties(l1_W=l1, l1_H=l1))
+        x, totals = assert_same_half_step(
+            case, mode, make_rule, Penalties.of_matrix(l1_W=l1, l1_H=l1)
+        )
         if l1 == 0 or make_rule not in UNGUARDED:  # which need a curvature to divide by
             assert (x[:, 2] == 0).all()
         assert np.isfinite(totals.kkt)
@@ -163,12 +165,12 @@ def test_a_row_does_not_depend_on_its_neighbours(rounds: int, dtype: type) -> No
     A[~A.any(axis=1), 2] = 1
     x = generator.random((len(lengths), 7)).astype(dtype)
     x[7] = 0  # leaves its nonzeros without cover
-    rule = GuardedRule(np.arange(7, dtype=np.int32)[::-1].copy(), rounds=rounds, tolerance=1e-3)
+    rule = Improve(np.arange(7, dtype=np.int32)[::-1].copy(), rounds=rounds, tolerance=1e-3)
 
     def solved(rows: Array) -> Array:
         backend = CpuBackend(InMemoryData(sp.csr_array(X[rows].astype(dtype))), 1)
-        result = backend.upload(x[rows])
-        fixed = backend.upload(A)
+        result = backend.upload(x[rows], 0)
+        fixed = backend.upload(A, 1)
         backend.update_rows(result, Fixed(0, (fixed,), slopes=backend.column_sums(fixed)), rule)
         return result
 
@@ -194,9 +196,9 @@ def test_no_row_gives_up_the_last_cover_of_a_nonzero(dtype: type) -> None:
         )
         A[~A.any(axis=1), 0] = 1
         backend = CpuBackend(InMemoryData(sp.csr_array(X.astype(dtype))), 2)
-        A, x = backend.upload(A), backend.upload(x)
+        A, x = backend.upload(A, 1), backend.upload(x, 0)
         c, order = backend.column_sums(A), np.arange(5, dtype=np.int32)
-        totals = backend.update_rows(x, Fixed(0, (A,), l2=1.0, slopes=c), GuardedRule(order))
+        totals = backend.update_rows(x, Fixed(0, (A,), l2=1.0, slopes=c), Improve(order))
         judged = backend.evaluate(x, Fixed(0, (A,), l2=1.0, slopes=c))
         assert np.isfinite(judged.value), f"seed {seed}"
         assert totals.value == pytest.approx(judged.value, rel=1e-12)
@@ -298,7 +300,7 @@ def test_the_value_of_a_half_step_is_that_of_an_evaluation(
     backend, l2 = CpuBackend(InMemoryData(case.X), 2), 0.3
     x, A = (case.W, case.H)[mode], (case.H, case.W)[mode]
     c = backend.column_sums(A)
-    for settings in ({"sweeps": 1}, {"rounds": 3}, {"tolerance": np.inf}):
+    for settings in ({"passes": 1}, {"rounds": 3}, {"tolerance": np.inf}):
         totals = backend.update_rows(
             x, Fixed(mode, (A,), l2=l2, slopes=c), guarded(x, A, **settings)
         )

@@ -18,7 +18,7 @@ from kernel_checks import (
     half_step,
 )
 from klnmf import _core
-from klnmf.backends.base import Fixed, GuardedRule
+from klnmf.backends.base import Fixed, Improve
 from klnmf.backends.cpu import CpuBackend
 from klnmf.data.sparse_data import InMemoryData
 from klnmf.objective import Penalties
@@ -64,12 +64,12 @@ def test_a_step_of_a_long_row_takes_half_of_what_is_left(dtype: type, penalties:
     order = np.arange(12, dtype=np.int32)
     least = x.copy()
     backend.update_rows(
-        least, Fixed(0, (case.H,), l2=l2, slopes=c), GuardedRule(order, rounds=60, sweeps=2)
+        least, Fixed(0, (case.H,), l2=l2, slopes=c), Improve(order, rounds=60, passes=2)
     )
     least_value = backend.evaluate(least, Fixed(0, (case.H,), l2=l2, slopes=c)).value
     excess = backend.evaluate(x, Fixed(0, (case.H,), l2=l2, slopes=c)).value - least_value
     for _ in range(9):
-        totals = backend.update_rows(x, Fixed(0, (case.H,), l2=l2, slopes=c), GuardedRule(order))
+        totals = backend.update_rows(x, Fixed(0, (case.H,), l2=l2, slopes=c), Improve(order))
         assert totals.value == pytest.approx(
             backend.evaluate(x, Fixed(0, (case.H,), l2=l2, slopes=c)).value, rel=1e-12
         )
@@ -94,7 +94,7 @@ def test_a_long_row_far_from_its_minimum_does_not_rise(dtype: type) -> None:
         c = backend.column_sums(H)
         value = backend.evaluate(x, Fixed(0, (H,), slopes=c)).value
         for _ in range(4):
-            rule = GuardedRule(np.arange(7, dtype=np.int32))
+            rule = Improve(np.arange(7, dtype=np.int32))
             moved = backend.update_rows(x, Fixed(0, (H,), slopes=c), rule).value
             assert moved <= value + 1e-12 * case.total
             value = moved

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from klnmf.solvers import SparseCoordinateDescent
 from klnmf.solvers.loop import (
     MET_PER_GAP,
     CallbackStop,
@@ -18,14 +17,14 @@ from klnmf.solvers.loop import (
     StopRule,
 )
 from klnmf.solvers.row_solve import RowSolve
-from strategies import random_case, start_run
+from strategies import random_case, srcd, start_run
 
 CASE = random_case((40, 30), 4, seed=0, density=0.3)
 LIMIT = MaxIterations(200)
 
 
 def a_run(**settings: Any) -> Run:
-    return start_run(CASE, SparseCoordinateDescent(**settings), was_drawn=True)
+    return start_run(CASE, srcd(**settings), was_drawn=True)
 
 
 def test_the_rule_that_holds_is_returned() -> None:

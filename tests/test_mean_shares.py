@@ -41,7 +41,7 @@ def test_shares_do_not_depend_on_the_scale_of_the_components() -> None:
 
 def test_interval_is_that_of_t_on_the_scale_of_logarithms_of_odds() -> None:
     x = np.array([0.1, 0.2, 0.6])
-    means = mean_shares(np.column_stack([x, 1.0 - x]), np.eye(2), ["a"] * 3, confidence_level=0.9)
+    means = mean_shares(np.column_stack([x, 1.0 - x]), np.eye(2), ["a"] * 3, level=0.9)
     mean, error = x.mean(), x.std(ddof=1) / np.sqrt(3)
     half = student.ppf(0.95, 2) * error / (mean * (1.0 - mean))
     logit = np.log(mean / (1.0 - mean))
@@ -139,8 +139,8 @@ def test_wrong_groups_are_named() -> None:
         of(["2020-01-01", "winter"], every="year")
     with pytest.raises(ValueError, match=r"every='year' needs times.*got inf"):
         of([2020.0, np.inf], every="year")
-    with pytest.raises(ValueError, match="confidence_level must be between 0 and 1"):
-        of(["a"], confidence_level=95)
+    with pytest.raises(ValueError, match="level must be between 0 and 1"):
+        of(["a"], level=95)
 
 
 def test_lists_and_arrays_are_groups_by_their_text() -> None:
@@ -215,13 +215,13 @@ def test_lines_for_times_with_the_numbers_of_the_result() -> None:
     )
     assert names == [*(f"component {k}" for k in largest), left_out]
     np.testing.assert_allclose(ax.lines[0].get_ydata(), means.shares[:, largest[0]])
-    assert len(ax.collections) == 6  # bands
+    assert len(ax.collections) == 2 * 6  # bars and a band
     for every in ("quarter", "week"):
         days = np.datetime64("2019-01-05") + 18 * np.arange(60)
         named = [f"a name of usual length {k}" for k in range(9)]
         ax_of_days = plot_mean_shares(mean_shares(*factors, days, every=every), named)
         assert_apart(ax_of_days.figure, ax_of_days.get_xticklabels())
-    tops = ax.collections[0].get_paths()[0].vertices[:, 1].max()
+    tops = ax.collections[1].get_paths()[0].vertices[:, 1].max()
     assert tops == pytest.approx(means.upper[:, largest[0]].max())
 
 
@@ -236,8 +236,14 @@ def test_points_for_categories_that_stand_apart() -> None:
     assert [text.get_text() for text in ax.get_legend().get_texts()][:2] == ["3  d", "1  b"]
     assert [t.get_text() for t in ax.get_xticklabels()] == means.group_names
     assert_apart(ax.figure, ax.get_xticklabels())
-    left, right = (container.lines[0].get_xdata() for container in ax.containers)
+    left, right = (np.asarray(line.get_xdata()) for line in ax.lines[:2])
     assert (left < right).all()
+    # One bar per group with an interval, "only one" has none.
+    bars = [bar[:, 1] for bar in ax.collections[0].get_segments() if len(bar)]
+    known = ~np.isnan(means.lower[:, 3])
+    ends = np.column_stack([means.lower[:, 3], means.upper[:, 3]])
+    np.testing.assert_allclose(bars, ends[known])
+    assert known.sum() == 5
     assert ax.get_title(loc="right") == "1 samples without a group left out"
     with pytest.raises(ValueError, match="nothing to plot"):
         plot_mean_shares(mean_shares(np.zeros((2, 1)), [[1.0]], ["a", "b"]))

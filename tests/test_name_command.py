@@ -71,27 +71,14 @@ def test_components_are_named_and_shown(model: Path, capsys: Any) -> None:
     assert load_model(model).metadata["component_names"] == ["Farming", "The sea", "Trade"]
 
 
-def test_names_from_files_go_to_another_model(model: Path, capsys: Any) -> None:
+def test_names_from_a_file_go_to_another_model(model: Path, capsys: Any) -> None:
     before = model.read_bytes()
     words = ["name", model, "-o", "named.klnmf"]
-    words += ["--column-names", lines("c.txt", [f"word{j}" for j in range(6)])]
-    words += ["--row-names", lines("r.txt", [f"doc{i}" for i in range(20)])]
     words += ["--component-names", lines("k.txt", ["a", "b", "ü"])]
     code, _, err = outcome(capsys, *words)
-    assert (code, err) == (0, "named features, samples, components: named.klnmf\n")
+    assert (code, err) == (0, "named components: named.klnmf\n")
     assert model.read_bytes() == before
-    saved = load_model("named.klnmf")
-    assert list(saved.feature_names)[:2] == ["word0", "word1"]
-    assert list(saved.sample_names)[-1] == "doc19"
-    assert saved.metadata["component_names"] == ["a", "b", "ü"]
-    # And once more, with other names.
-    lines("c.txt", [f"term{j}" for j in range(6)])
-    assert outcome(capsys, "name", "named.klnmf", "--column-names", "c.txt")[0] == 0
-    assert list(load_model("named.klnmf").feature_names)[:2] == ["term0", "term1"]
-    # A component without a name is named by its leading features.
-    assert outcome(capsys, "name", model, "--column-names", "c.txt", "--component", "0=x")[0] == 0
-    names = load_model(model).metadata["component_names"]
-    assert names[:2] == ["x", "component 1"]
+    assert load_model("named.klnmf").metadata["component_names"] == ["a", "b", "ü"]
 
 
 @pytest.mark.parametrize(
@@ -102,9 +89,7 @@ def test_names_from_files_go_to_another_model(model: Path, capsys: Any) -> None:
         (("--component", "7=x"), 1, "there is no component 7: they are 0 to 2."),
         (("--component", "0=x", "--component", "1=x"), 1, "two components would have the name 'x'"),
         (("--component", "0=x", "--component", "0=y"), 1, "names a component twice"),
-        (("--column-names", "two.txt"), 1, "expected 6 names for the features of m.klnmf, found 2"),
-        (("--row-names", "two.txt"), 1, "expected 20 names for the samples"),
-        (("--component-names", "two.txt"), 1, "expected 3 names for the components"),
+        (("--component-names", "two.txt"), 1, "expected 3 names for the components of m.klnmf"),
         (("--component-names", "none.txt"), 1, "There is no file 'none.txt'."),
         (("--component", "0=x", "-o", "m.txt"), 2, "a model is written as .klnmf"),
     ],
@@ -121,19 +106,6 @@ def test_wrong_names(
     assert (found, message in err) == (code, True)
     assert "Traceback" not in err
     assert model.read_bytes() == before
-
-
-def test_names_seen_in_the_fit_cannot_be_changed(model: Path, capsys: Any) -> None:
-    pd = pytest.importorskip("pandas")
-    X = pd.DataFrame(np.ones((4, 6), int), columns=list("abcdef"))
-    KLNMF(1).fit(X).save("seen.klnmf")
-    lines("c.txt", list("uvwxyz"))
-    code, _, err = outcome(capsys, "name", "seen.klnmf", "--column-names", "c.txt")
-    assert code == 1
-    assert "the features of seen.klnmf were named in the fit" in err
-    code, _, err = outcome(capsys, "name", "seen.klnmf", "--row-names", "c.txt")
-    assert code == 1
-    assert "seen.klnmf does not hold W" in err
 
 
 def test_topic_model_knows_the_names(model: Path, capsys: Any) -> None:

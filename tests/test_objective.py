@@ -22,7 +22,6 @@ from klnmf.objective import (
     poisson_deviance,
     poisson_log_likelihood,
 )
-from klnmf.starts.initialization import best_scales
 from strategies import DTYPES, PENALTY_SETS, penalties, random_case
 
 Array = np.ndarray
@@ -106,7 +105,7 @@ def test_log_likelihood_is_that_of_the_poisson_distribution() -> None:
 def test_penalty_is_the_formula(dtype: type) -> None:
     case = random_case((4, 5), 2, dtype=dtype)
     W, H = case.W.astype(np.float64), case.H.astype(np.float64)
-    weights = Penalties(l1_W=2.0, l2_W=3.0, l1_H=5.0, l2_H=7.0)
+    weights = Penalties.of_matrix(l1_W=2.0, l2_W=3.0, l1_H=5.0, l2_H=7.0)
     expected = 2 * W.sum() + 1.5 * (W**2).sum() + 5 * H.sum() + 3.5 * (H**2).sum()
     assert penalty(case.W, case.H.T, weights) == pytest.approx(expected, rel=1e-13)
     assert penalty(case.W, case.H.T) == 0
@@ -117,8 +116,10 @@ def test_penalty_is_the_formula(dtype: type) -> None:
 def test_penalty_of_one_factor_does_not_look_at_the_other() -> None:
     # Under a penalty of H alone W grows for ever, up to where its squares are no longer numbers.
     W, H = np.array([[1e200]]), np.array([[1e-200]])
-    assert penalty(W, H.T, Penalties(l1_H=50.0, l2_H=0.01)) == pytest.approx(5e-199, rel=1e-13)
-    assert penalty(H, W.T, Penalties(l1_W=50.0)) == pytest.approx(5e-199, rel=1e-13)
+    assert penalty(W, H.T, Penalties.of_matrix(l1_H=50.0, l2_H=0.01)) == pytest.approx(
+        5e-199, rel=1e-13
+    )
+    assert penalty(H, W.T, Penalties.of_matrix(l1_W=50.0)) == pytest.approx(5e-199, rel=1e-13)
 
 
 @pytest.mark.parametrize("weights", PENALTY_SETS.values(), ids=PENALTY_SETS)
@@ -127,11 +128,11 @@ def test_residual_is_the_dense_formula(weights: Penalties) -> None:
     X = case.X.toarray()
     X[2], X[:, 3] = 0, 0
     case.W[:, 1] = 0  # a dead component
-    for_W = dense_residual(X, case.W, case.H, weights.l1_W, weights.l2_W)
-    for_H = dense_residual(X.T, case.H, case.W, weights.l1_H, weights.l2_H)
+    for_W = dense_residual(X, case.W, case.H, weights.l1[0], weights.l2[0])
+    for_H = dense_residual(X.T, case.H, case.W, weights.l1[1], weights.l2[1])
     found = kkt_residual(X, case.W, case.H.T, weights)
     assert found == pytest.approx(max(for_W, for_H), rel=1e-12)
-    swapped = Penalties(weights.l1_H, weights.l2_H, weights.l1_W, weights.l2_W)
+    swapped = Penalties(weights.l1[::-1], weights.l2[::-1])
     assert kkt_residual(X.T, case.H, case.W.T, swapped) == pytest.approx(found, rel=1e-12)
 
 
@@ -139,7 +140,7 @@ def test_gradient_in_the_residual_is_the_slope_of_the_objective() -> None:
     """At an interior pair the residual of one free entry is |f'| / c, with f' by differences."""
     X = np.array([[3.0, 5.0]])
     H = np.array([[1.0], [2.0]])
-    weights = Penalties(l1_W=0.5, l2_W=0.25)
+    weights = Penalties.of_matrix(l1_W=0.5, l2_W=0.25)
     w, step = 4.0, 1e-5
 
     def value(at: float) -> float:
@@ -179,10 +180,14 @@ def test_residual_does_not_change_with_the_scale_of_components_or_of_the_data() 
 def test_which_factors_are_penalised() -> None:
     assert not NO_PENALTIES.is_one_sided
     assert not NO_PENALTIES.has_best_scale
-    for one_sided in (Penalties(l1_W=1), Penalties(l2_H=1), Penalties(l1_W=1, l2_W=1)):
+    for one_sided in (
+        Penalties.of_matrix(l1_W=1),
+        Penalties.of_matrix(l2_H=1),
+        Penalties.of_matrix(l1_W=1, l2_W=1),
+    ):
         assert one_sided.is_one_sided
         assert not one_sided.has_best_scale
-    for both in (Penalties(l1_W=1, l1_H=1), Penalties(l2_W=1, l1_H=1)):
+    for both in (Penalties.of_matrix(l1_W=1, l1_H=1), Penalties.of_matrix(l2_W=1, l1_H=1)):
         assert both.has_best_scale
         assert not both.is_one_sided
 
@@ -204,16 +209,16 @@ def test_best_scale_has_the_least_penalty(
         return penalty(w[:, None] * scale, (h[:, None] / scale).T, weights)
 
     sums, squares = (np.array([w.sum()]), np.array([h.sum()])), ((w**2).sum(), (h**2).sum())
-    (scale,) = best_scales(weights, sums, tuple(np.array([square]) for square in squares))
+    (scale,) = weights.best_scales(sums, tuple(np.array([square]) for square in squares))
     best = minimize_scalar(penalty_at, bounds=(-40, 40), method="bounded", options={"xatol": 1e-9})
     assert penalty_at(np.log(scale)) <= best.fun * (1 + 1e-12)
     assert np.log(scale) == pytest.approx(best.x, abs=1e-4)
 
 
 def test_a_component_that_is_zero_in_a_factor_keeps_its_scale() -> None:
-    weights = Penalties(l1_W=1, l2_W=1, l1_H=1, l2_H=1)
+    weights = Penalties.of_matrix(l1_W=1, l2_W=1, l1_H=1, l2_H=1)
     w, h = np.array([0.0, 3.0, 0.0, 3.0]), np.array([2.0, 0.0, 0.0, 2.0])
-    scales = best_scales(weights, (w, h), (w**2, h**2))
+    scales = weights.best_scales((w, h), (w**2, h**2))
     assert scales[:3].tolist() == [1, 1, 1]
     assert 0 < scales[3] < 1
 
@@ -275,6 +280,6 @@ def test_weights_and_missing_cells_have_the_shape_of_the_data() -> None:
         with pytest.raises(ValueError, match=f"{name} must have"):
             kl_divergence(case.X, case.W, case.H.T, **{name: np.ones(3)})
     with pytest.raises(ValueError, match=r"l1_W must be a finite number of at least 0; got -1\."):
-        Penalties(l1_W=-1)
+        Penalties.of_matrix(l1_W=-1)
     with pytest.raises(ValueError, match=r"H must have shape \(3, n_features\), got \(8, 3\)"):
         penalty(case.W, case.H)

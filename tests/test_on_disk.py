@@ -19,8 +19,7 @@ from klnmf.cli import main
 from klnmf.data.sparse_data import InMemoryData
 from klnmf.datasets import load_bible
 from klnmf.evaluation import evaluate
-from klnmf.preparing import prepare
-from klnmf.readers import CountTable, read_counts, write_counts
+from klnmf.readers import CountTable, prepare, read_counts, write_counts
 from on_disk_checks import assert_is
 
 
@@ -186,8 +185,7 @@ def test_commands(tmp_path, capsys, monkeypatch):
     prepare(other, "other.disk")
     assert main(["transform", "disk.klnmf", "other.disk", "-o", "other.csv"]) == 0
     assert "into memory" in capsys.readouterr().err
-    with pytest.raises(SystemExit, match="2"):
-        main(["prepare", "X.npz", "Y", "--memory", "no"])
+    assert main(["prepare", "X.npz", "Y", "--memory", "no"]) == 1
     assert main(["fit", "X.disk", "-r", "2", "--dtype", "float64", "-o", "no.klnmf"]) == 1
     assert "prepare the matrix again" in capsys.readouterr().err
     shutil.rmtree("X.disk")
@@ -199,7 +197,7 @@ _MEASURED = """
 import sys
 from pathlib import Path
 from klnmf import KLNMF, MiniBatchKLNMF, open_matrix
-from klnmf.preparing import prepare
+from klnmf.readers import prepare
 import warnings
 warnings.simplefilter("ignore")
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 from pathlib import Path
 
 import hypothesis.strategies as st
@@ -13,12 +11,11 @@ import scipy.io
 import scipy.sparse as sp
 from hypothesis import given, settings
 
-import klnmf.preparing.writing as preparing
 from klnmf import KLNMF, open_matrix
-from klnmf.data.on_disk.sizes import parse_bytes
+from klnmf.data.on_disk.layout import parse_bytes
 from klnmf.datasets import load_bible
-from klnmf.preparing import prepare
-from klnmf.readers import CountTable, ReadError, read_counts, write_counts
+from klnmf.readers import CountTable, ReadError, prepare, preparing, read_counts, write_counts
+from klnmf.support.whole_files import locked_folder
 from on_disk_checks import assert_is, random_counts
 
 
@@ -108,105 +105,21 @@ def test_types_are_those_of_a_fit_in_memory(tmp_path, kind, scale):
     assert_is(wide, X.astype(np.float64))
 
 
-def test_what_cannot_be_read_in_pieces_says_so(tmp_path):
-    path = tmp_path / "table.svmlight"
-    path.write_text("1 1:2 3:1\n0 2:4\n")
-    said: list[str] = []
-    matrix = prepare(path, tmp_path / "out", say=said.append)
-    assert_is(matrix, read_counts(path).X)
-    assert any("read into memory as a whole" in line for line in said)
+def test_a_table_with_names(tmp_path):
     table = tmp_path / "table.csv"
     table.write_text(",a,b\nx,1,0\ny,0,2\n")
     assert prepare(table, tmp_path / "table").column_names.tolist() == ["a", "b"]
 
 
-def test_interrupted_between_rows_and_columns_goes_on(tmp_path, monkeypatch, bible):
-    sp.save_npz(tmp_path / "X.npz", bible)
-    out = tmp_path / "out"
-
+def test_interrupted_leaves_nothing(tmp_path, monkeypatch, bible):
     def killed(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(preparing, "write_columns", killed)
-    with pytest.raises(KeyboardInterrupt):
-        prepare(tmp_path / "X.npz", out)
-    assert not out.exists()
-    with pytest.raises(ReadError, match="was interrupted, run it again"):
-        open_matrix(out)
-    monkeypatch.undo()
-    monkeypatch.setattr(preparing, "write_rows", None)  # must not be needed again
-    said: list[str] = []
-    assert_is(prepare(tmp_path / "X.npz", out, say=said.append), read_counts(tmp_path / "X.npz").X)
-    assert "continuing: the rows are complete" in said
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["X.npz", "out"]
-
-
-@pytest.mark.parametrize("what", ["source", "files", "options"])
-def test_leftovers_of_other_data_are_not_gone_on_with(tmp_path, monkeypatch, bible, what):
-    source, out = tmp_path / "X.npz", tmp_path / "out"
-    sp.save_npz(source, bible)
     with monkeypatch.context() as patch:
-        patch.setattr(preparing, "write_columns", lambda *_: 1 / 0)
-        with pytest.raises(ZeroDivisionError):
-            prepare(source, out)
-    if what == "source":
-        bible = bible[::2]
-        sp.save_npz(source, bible)
-    elif what == "files":
-        os.truncate(tmp_path / "out.partial" / "rows.values.npy", 1000)
-    dtype = "float64" if what == "options" else None
-    said: list[str] = []
-    matrix = prepare(source, out, dtype=dtype, say=said.append)
-    assert not any("going on" in line for line in said)
-    assert_is(matrix, bible.astype(dtype or np.float32))
-
-
-def _damage_rows(partial, what):
-    if isinstance(what, dict):
-        progress = json.loads((partial / "progress.json").read_text())
-        progress["facts"] |= what
-        (partial / "progress.json").write_text(json.dumps(progress))
-    elif isinstance(what, str):
-        (partial / "progress.json").write_text(what)
-    else:
-        name, place, value = what
-        array = np.load(partial / name, mmap_mode="r+")
-        array[place] = value
-        array.flush()
-
-
-@pytest.mark.parametrize(
-    "what",
-    [
-        "[" * 200_000,
-        "[1]",
-        '{"facts": 5, "identity": null}',
-        {"shape": []},
-        {"shape": "ab"},
-        {"nonzeros": 10**15},
-        {"dtype": "|O"},
-        {"sizes": ["rows.values.npy"]},
-        {"whole": False, "largest": 10**400},
-        {"smallest": 0.5},
-        ("rows.indptr.npy", 3, 10**9),
-        ("rows.indices.npy", 3, -7),
-        ("rows.indices.npy", 3, 10**6),
-        ("rows.values.npy", 3, np.nan),
-        ("columns.indptr.npy", 3, 10**9),
-    ],
-    ids=lambda what: str(what)[:30],
-)
-def test_rows_that_are_damaged_are_not_gone_on_with(tmp_path, monkeypatch, bible, what):
-    source, out = tmp_path / "X.npz", tmp_path / "out"
-    sp.save_npz(source, bible[:50])
-    with monkeypatch.context() as patch:
-        patch.setattr(preparing, "write_columns", lambda *_: 1 / 0)
-        with pytest.raises(ZeroDivisionError):
-            prepare(source, out)
-    _damage_rows(tmp_path / "out.partial", what)
-    said: list[str] = []
-    assert_is(prepare(source, out, say=said.append), bible[:50].astype(np.float32))
-    assert not any("going on" in line for line in said)
+        patch.setattr(preparing, "write_columns", killed)
+        with pytest.raises(KeyboardInterrupt):
+            prepare(bible, tmp_path / "out")
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("kind", ["csr", "csc"])
@@ -218,13 +131,15 @@ def test_complex_numbers_are_not_counts(tmp_path, kind):
             read(tmp_path / "X.npz")
 
 
-def test_killed_while_rows_are_written_begins_anew(tmp_path, bible):
-    """The leftovers of a process that was killed are cleared; another one at work is noticed."""
+def test_leftovers_of_a_process_that_was_killed(tmp_path, bible):
+    """They are cleared; another process at work is noticed."""
     partial = tmp_path / "out.partial"
     partial.mkdir()
     (partial / "rows.values.npy").write_bytes(b"half")
     (partial / "column.7.bucket").write_bytes(b"half")
-    with preparing._held(partial), pytest.raises(FileExistsError, match="another process"):
+    with pytest.raises(ReadError, match="was interrupted, run it again"):
+        open_matrix(tmp_path / "out")
+    with locked_folder(partial), pytest.raises(FileExistsError, match="another process"):
         prepare(bible, tmp_path / "out")
     assert_is(prepare(bible, tmp_path / "out"), bible)
 

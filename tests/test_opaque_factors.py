@@ -11,7 +11,7 @@ import pytest
 import scipy.sparse as sp
 
 from checkpoint_checks import COUNTS, PURE, Killed, kill_at, model
-from klnmf import KLNMF, MiniBatchKLNMF, backends
+from klnmf import KLNMF, MiniBatchKLNMF, RunOptions, backends
 from klnmf.model_selection import consensus, select_rank
 from klnmf.solvers import SOLVERS
 from klnmf.uncertainty import bootstrap, differential_features
@@ -109,7 +109,9 @@ def test_checkpoints_and_warm_starts(tmp_path: Path, on_opaque: Any) -> None:
 @pytest.mark.parametrize("refit", ["W", "both"])
 def test_consensus(refit: str, on_opaque: Any) -> None:
     found, expected = on_opaque(
-        lambda: consensus(PURE, 6, n_runs=4, refit=refit, random_state=0, progress=False)
+        lambda: consensus(
+            PURE, 6, n_runs=4, refit=refit, random_state=0, run=RunOptions(progress=False)
+        )
     )
     assert_same(found, expected, "components", "W", "spectra", "optimality_gap")
 
@@ -119,7 +121,9 @@ def test_consensus(refit: str, on_opaque: Any) -> None:
 def test_select_rank(scale: float, on_opaque: Any) -> None:
     X = sp.csr_array(COUNTS.astype(np.float64) * scale)
     found, expected = on_opaque(
-        lambda: select_rank(X, [1, 2, 4], n_splits=2, random_state=0, progress=False)
+        lambda: select_rank(
+            X, [1, 2, 4], n_splits=2, random_state=0, run=RunOptions(progress=False)
+        )
     )
     assert_same(found, expected, "deviance", "stability")
 
@@ -127,7 +131,9 @@ def test_select_rank(scale: float, on_opaque: Any) -> None:
 def test_uncertainty(on_opaque: Any) -> None:
     def judged() -> tuple[Any, Any, Any]:
         fit = KLNMF(3, random_state=0, n_threads=1).fit(COUNTS)
-        found = bootstrap(fit, COUNTS, n_runs=4, random_state=0, n_jobs=1, progress=False)
+        found = bootstrap(
+            fit, COUNTS, n_runs=4, random_state=0, n_jobs=1, run=RunOptions(progress=False)
+        )
         return fit, found, differential_features(fit, COUNTS, n_threads=1)
 
     found, expected = on_opaque(judged)

@@ -11,18 +11,18 @@ import pytest
 import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 
+from constraint_cases import RANK, cases_with_known, everything_known, start_run
+from constraint_cases import X as COUNTS_OF_KNOWN
 from klnmf import KLNMF
-from klnmf.backends.base import GuardedRule, MultiplicativeRule, SolveRule
+from klnmf.backends.base import Improve, Multiply, Solve
 from klnmf.backends.cpu import CpuBackend
 from klnmf.backends.reference import ReferenceBackend
 from klnmf.data.sparse_data import InMemoryData
 from klnmf.objective import Penalties, optimality_gap, penalised_objective
 from klnmf.simulate import simulate_counts
-from klnmf.solvers import make_solver
+from klnmf.solvers import SparseCoordinateDescent
 from klnmf.solvers.base import ROUNDING_OF_GAPS, Problem, relative_gap
 from klnmf.solvers.loop import Run
-from known_cases import RANK, cases_with_known, everything_known, start_run
-from known_cases import X as COUNTS_OF_KNOWN
 from strategies import (
     DTYPES,
     PENALTY_SETS,
@@ -44,8 +44,8 @@ def gains(problem: Problem, mode: int, factors: list[Array]) -> list[float]:
     rank = factors[0].shape[1]
     before, found = problem.objective(factors), []
     for rule in (
-        SolveRule(0.0, rounds=60),
-        GuardedRule(np.arange(rank, dtype=np.int32), rounds=40, sweeps=4),
+        Solve(0.0, rounds=60),
+        Improve(np.arange(rank, dtype=np.int32), rounds=40, passes=4),
     ):
         moved = [factor.copy() for factor in factors]
         problem.update(mode, moved, rule)
@@ -78,7 +78,7 @@ def test_no_rule_gains_more_than_the_gap(n_examples: int) -> None:
     """With huge and tiny values, zeros, penalties, and everything that may be known of a fit."""
 
     def check(known: tuple[Case, dict[str, Any]], weights: Penalties) -> None:
-        run = start_run(*known, weights, make_solver("srcd"))
+        run = start_run(*known, weights, SparseCoordinateDescent())
         if run is not None:
             assert_no_rule_gains_more(run)
 
@@ -95,7 +95,9 @@ def test_no_rule_gains_more_with_constraints(known: str, weights: Penalties, dty
     generator = np.random.default_rng(1)
     X = COUNTS_OF_KNOWN.astype(dtype)
     W, H = (0.1 + generator.random((size, RANK)) for size in X.shape)
-    run = start_run(Case(X, W.astype(dtype), H.astype(dtype)), given, weights, make_solver("srcd"))
+    run = start_run(
+        Case(X, W.astype(dtype), H.astype(dtype)), given, weights, SparseCoordinateDescent()
+    )
     assert run is not None
     assert_no_rule_gains_more(run)
 
@@ -109,7 +111,7 @@ def test_the_gap_of_solved_rows_is_rounding(weights: Penalties, dtype: type) -> 
     for mode in range(2):
         factors = [case.W.copy(), case.H.copy()]
         before = problem._evaluate(mode, factors).gap
-        problem.update(mode, factors, SolveRule(0.0, rounds=200))
+        problem.update(mode, factors, Solve(0.0, rounds=200))
         after = problem._evaluate(mode, factors).gap
         assert before > 0.01 * case.total
         assert after <= ROUNDING_OF_GAPS * np.finfo(dtype).eps * case.total
@@ -123,7 +125,7 @@ def test_half_steps_meet_the_gap_of_the_factors_they_start_from(backend: Any, dt
     order = np.arange(4, dtype=np.int32)
     for mode in range(2):
         expected = problem._evaluate(mode, [case.W, case.H]).gap
-        for rule in (GuardedRule(order), MultiplicativeRule(), SolveRule(1e-6)):
+        for rule in (Improve(order), Multiply(), Solve(1e-6)):
             factors = [case.W.copy(), case.H.copy()]
             met = problem.update(mode, factors, rule).met.gap
             assert met == pytest.approx(expected, rel=1e-4 if dtype == np.float32 else 1e-12)

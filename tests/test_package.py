@@ -17,7 +17,6 @@ import pytest
 import klnmf
 from commands import outcome
 from klnmf import KLNMF
-from klnmf.cli import info
 from klnmf.support import optional_packages
 from klnmf.support.optional_packages import installed_version
 
@@ -62,8 +61,8 @@ def test_all_that_is_imported_is_declared() -> None:
         return {name.replace("scikit-learn", "sklearn").replace("-", "_") for name in found}
 
     declared = names(needed)
-    for extra in (*info.EXTRAS, "completion"):
-        declared |= names(optional[extra])
+    for requirements in optional.values():
+        declared |= names(requirements)
     imported = set()
     for file in Path(klnmf.__file__).parent.rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
@@ -72,9 +71,6 @@ def test_all_that_is_imported_is_declared() -> None:
             elif isinstance(node, ast.ImportFrom) and not node.level:
                 imported.add(str(node.module).partition(".")[0])
     assert imported - declared - {"klnmf"} <= sys.stdlib_module_names
-    assert set(info.PACKAGES) == {"scikit-learn" if n == "sklearn" else n for n in names(needed)}
-    for extra, packages in info.EXTRAS.items():
-        assert set(packages) == names(optional[extra])
 
 
 def test_what_an_uninstalled_package_left_is_no_package(

@@ -1,4 +1,4 @@
-"""Pictures of features, sizes, images and histories: what is drawn, and where."""
+"""Pictures of features, images and histories: what is drawn, and where."""
 
 from __future__ import annotations
 
@@ -6,13 +6,10 @@ import itertools
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
-from scipy import sparse
-
-from plot_checks import assert_apart
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
@@ -22,17 +19,11 @@ from matplotlib import pyplot as plt  # noqa: E402
 from klnmf import KLNMF  # noqa: E402
 from klnmf.plots import (  # noqa: E402
     plot_component_similarity,
-    plot_component_sizes,
-    plot_components_as_images,
-    plot_components_by_label,
-    plot_convergence,
-    plot_intertopic_map,
-    plot_kkt_residual,
-    plot_optimality_gap,
+    plot_history,
     plot_structure,
     plot_top_features,
-    plot_zeros,
 )
+from klnmf.plots.history import What  # noqa: E402
 from klnmf.topics import component_shares, top_features  # noqa: E402
 
 HISTORY = [
@@ -146,68 +137,11 @@ def test_unknown_components_are_refused(components: np.ndarray, select: list[int
         plot_top_features(components, select=select)
 
 
-# ---- sizes ---------------------------------------------------------------------------------------
-
-
-def test_sizes_fall_from_the_top_and_are_named(components: np.ndarray) -> None:
-    W = np.random.default_rng(1).gamma(0.5, size=(9, 7))
-    names = [f"word{j}" for j in range(40)]
-    ax = plot_component_sizes(components, W, names)
-    shares = component_shares(components, W)
-    order = np.argsort(-shares)
-    np.testing.assert_allclose([bar.get_width() for bar in ax.patches], shares[order])
-    bottom, top = ax.get_ylim()
-    assert top < 0.0 < bottom  # the first bar is the highest
-    leading = top_features(components, names, n_top=3)
-    for label, k in zip(ax.get_yticklabels(), order, strict=True):
-        assert label.get_text() == f"{k}  " + ", ".join(name for name, _ in leading[k])
-    assert [text.get_text() for text in ax.texts] == [f"{share:.1%}" for share in shares[order]]
-    assert ax.get_xlabel() == "share of the total mass"
-    assert plot_component_sizes(components).get_xlabel() == "share of the components' mass"
-
-
-@pytest.mark.parametrize("n_components", [2, 40, 400])
-def test_names_of_sizes_do_not_overlap(n_components: int) -> None:
-    figure, ax = plt.subplots(figsize=(5, 5))
-    components = np.random.default_rng(0).gamma(0.3, size=(n_components, 30))
-    assert plot_component_sizes(components, ax=ax) is ax
-    assert_apart(figure, ax.get_yticklabels())
-    # The numbers at the bars are there only where every bar has its name.
-    named_all = len(ax.get_yticks()) == n_components
-    assert named_all == (n_components < 400)
-    assert len(ax.texts) == (n_components if named_all else 0)
-
-
-# ---- images --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("convert", [np.asarray, sparse.csr_array])
-def test_images_show_the_pixels_row_by_row(convert: object) -> None:
-    components = np.arange(36.0).reshape(3, 12)
-    axes = plot_components_as_images(convert(components), (3, 4), select=[2, 0])  # type: ignore[operator]
-    assert [ax.get_title() for ax in axes] == ["component 2", "component 0"]
-    for ax, k in zip(axes, (2, 0), strict=True):
-        [image] = ax.images
-        np.testing.assert_array_equal(image.get_array(), components[k].reshape(3, 4))
-        assert image.get_clim() == (0.0, components[k].max())
-
-
-def test_images_fill_a_grid_and_an_empty_one_is_white() -> None:
-    axes = plot_components_as_images(np.zeros((7, 6)), (2, 3), n_columns=4)
-    everything = axes[0].figure.axes
-    assert [ax.axison for ax in everything] == [True] * 7 + [False]
-    assert axes[0].images[0].get_clim() == (0.0, 1.0)
-    figure = axes[0].figure
-    assert_apart(figure, [ax.title for ax in axes])
-    with pytest.raises(ValueError, match=r"shape \(2, 4\) has 8 pixels, .* have 6 features"):
-        plot_components_as_images(np.zeros((7, 6)), (2, 4))
-
-
 # ---- histories -----------------------------------------------------------------------------------
 
 
 def test_convergence_is_on_a_log_axis_relative_to_the_end() -> None:
-    ax = plot_convergence(HISTORY)
+    ax = plot_history(HISTORY)
     assert ax.get_yscale() == "log"
     assert ax.get_xlabel() == "solver time (seconds)"
     [line] = ax.get_lines()
@@ -224,16 +158,17 @@ def test_convergence_of_fitted_models() -> None:
     X = np.arange(1.0, 31.0).reshape(6, 5) % 7
     models = {str(seed): KLNMF(2, random_state=seed).fit(X) for seed in (0, 1)}
     by_model, by_history = plt.subplots(1, 2)[1]
-    plot_convergence(models, by_model, against="iteration")
-    plot_convergence({k: m.history_ for k, m in models.items()}, by_history, against="iteration")
+    plot_history(models, ax=by_model, against="iteration")
+    histories = {name: model.history_ for name, model in models.items()}
+    plot_history(histories, ax=by_history, against="iteration")
     for one, other in zip(by_model.lines, by_history.lines, strict=True):
         np.testing.assert_array_equal(one.get_xydata(), other.get_xydata())
-    assert plot_convergence(models["0"]).get_yscale() == "log"
+    assert plot_history(models["0"]).get_yscale() == "log"
 
 
 def test_several_fits_are_above_the_lowest_end_of_all() -> None:
     worse = [record | {"objective": record["objective"] + 1.0} for record in HISTORY[:4]]
-    ax = plot_convergence({"good": HISTORY, "bad": worse}, against="iteration")
+    ax = plot_history({"good": HISTORY, "bad": worse}, against="iteration")
     assert ax.get_xlabel() == "iteration"
     good, bad = ax.get_lines()
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["good", "bad"]
@@ -245,41 +180,39 @@ def test_several_fits_are_above_the_lowest_end_of_all() -> None:
 
 
 def test_more_fits_than_colours_differ_in_their_dashes() -> None:
-    ax = plot_convergence({str(i): HISTORY for i in range(20)})
+    ax = plot_history({str(i): HISTORY for i in range(20)})
     looks = {(line.get_color(), line.get_linestyle()) for line in ax.get_lines()}
     assert len(looks) == 20
 
 
 def test_gaps_are_drawn_with_their_tolerance() -> None:
-    ax = plot_optimality_gap(HISTORY, tol=1e-3)
+    ax = plot_history(HISTORY, "optimality_gap", tol=1e-3)
     line, limit = ax.get_lines()
     assert list(limit.get_ydata()) == [1e-3, 1e-3]
     np.testing.assert_allclose(line.get_ydata(), 10.0 ** -np.arange(6.0))
     assert ax.get_yscale() == "log"
     assert [text.get_text() for text in ax.texts] == ["tol"]
-    assert len(plot_optimality_gap(HISTORY).get_lines()) == 1
+    assert len(plot_history(HISTORY, "optimality_gap").get_lines()) == 1
 
 
 def test_residuals_are_drawn_on_a_log_scale() -> None:
-    ax = plot_kkt_residual(HISTORY)
+    ax = plot_history(HISTORY, "kkt_residual")
     (line,) = ax.get_lines()
     np.testing.assert_allclose(line.get_ydata(), 2 * 10.0 ** -np.arange(6.0))
     assert ax.get_yscale() == "log"
 
 
 def test_zeros_of_both_factors_are_drawn() -> None:
-    of_W, of_H = plot_zeros(HISTORY).get_lines()
+    of_W, of_H = plot_history(HISTORY, "zeros").get_lines()
     np.testing.assert_allclose(of_W.get_ydata(), 0.1 * np.arange(6.0))
     np.testing.assert_allclose(of_H.get_ydata(), 0.05 * np.arange(6.0))
     assert (of_W.get_label(), of_H.get_label()) == ("W", "H")
-    labels = [line.get_label() for line in plot_zeros({"a": HISTORY, "b": HISTORY}).get_lines()]
-    assert labels == ["a, W", "a, H", "b, W", "b, H"]
+    lines = plot_history({"a": HISTORY, "b": HISTORY}, "zeros").get_lines()
+    assert [line.get_label() for line in lines] == ["a, W", "a, H", "b, W", "b, H"]
 
 
-@pytest.mark.parametrize(
-    "draw", [plot_convergence, plot_optimality_gap, plot_kkt_residual, plot_zeros]
-)
-def test_histories_are_drawn_on_given_axes_and_one_record_is_enough(draw: Any) -> None:
+@pytest.mark.parametrize("what", get_args(What))
+def test_histories_are_drawn_on_given_axes_and_one_record_is_enough(what: What) -> None:
     figure, ax = plt.subplots()
     record = {
         "iteration": 1,
@@ -290,30 +223,31 @@ def test_histories_are_drawn_on_given_axes_and_one_record_is_enough(draw: Any) -
         "zeros_W": 0.0,
         "zeros_H": 0.0,
     }
-    assert draw([record], ax) is ax
+    assert plot_history([record], what, ax=ax) is ax
     assert plt.get_fignums() == [figure.number]
     figure.canvas.draw()  # no warning about an empty logarithmic axis
 
 
 def test_history_of_a_fit_has_what_the_plots_need() -> None:
     model = KLNMF(2, random_state=0, n_threads=1).fit(np.random.default_rng(0).poisson(2.0, (9, 5)))
-    for draw in (plot_convergence, plot_optimality_gap, plot_kkt_residual, plot_zeros):
+    for what in get_args(What):
         for against in ("seconds", "iteration"):
-            line = draw(model.history_, against=against).get_lines()[-1]
+            line = plot_history(model, what, against=against).get_lines()[-1]
             assert len(line.get_xdata()) == model.n_iter_
 
 
 def test_wrong_histories_are_refused() -> None:
-    with pytest.raises(ValueError, match="history is empty"):
-        plot_convergence([])
-    with pytest.raises(ValueError, match="The history of 'mu' is empty"):
-        plot_zeros({"srcd": HISTORY, "mu": []})
-    with pytest.raises(ValueError, match="history is empty: pass"):
-        plot_kkt_residual({})
+    for empty in ([], {"srcd": HISTORY, "mu": []}, {}):
+        with pytest.raises(ValueError, match="A history is empty: pass"):
+            plot_history(empty, "zeros")
+    with pytest.raises(TypeError, match="must be a fitted model or its history_; got a KLNMF"):
+        plot_history(KLNMF(3))
+    with pytest.raises(ValueError, match=r"what must be 'objective', .* or 'zeros'; got 'loss'"):
+        plot_history(HISTORY, "loss")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="against must be 'seconds' or 'iteration'; got 'time'"):
-        plot_convergence(HISTORY, against="time")  # type: ignore[arg-type]
+        plot_history(HISTORY, against="time")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="no 'zeros_W', only 'seconds', 'iteration'"):
-        plot_zeros([{"seconds": 1.0, "iteration": 1}])
+        plot_history([{"seconds": 1.0, "iteration": 1}], "zeros")
 
 
 # ---- without matplotlib --------------------------------------------------------------------------
@@ -323,16 +257,9 @@ def test_wrong_histories_are_refused() -> None:
     "draw",
     [
         lambda: plot_top_features(np.eye(2)),
-        lambda: plot_component_sizes(np.eye(2)),
         lambda: plot_component_similarity(np.eye(2)),
-        lambda: plot_components_by_label(np.eye(2), np.eye(2), ["a", "b"]),
         lambda: plot_structure(np.eye(2), np.eye(2)),
-        lambda: plot_components_as_images(np.eye(2), (1, 2)),
-        lambda: plot_intertopic_map(np.eye(2)),
-        lambda: plot_convergence(HISTORY),
-        lambda: plot_optimality_gap(HISTORY),
-        lambda: plot_kkt_residual(HISTORY),
-        lambda: plot_zeros(HISTORY),
+        lambda: plot_history(HISTORY),
     ],
 )
 def test_without_matplotlib_the_extra_is_named(monkeypatch: pytest.MonkeyPatch, draw: Any) -> None:

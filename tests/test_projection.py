@@ -45,8 +45,8 @@ def test_own_data_give_the_bits_of_transform(model: KLNMF, nameless: KLNMF) -> N
     from_frame = transform_by_name(model, frame(COUNTS, NAMES))
     from_matrix = transform_by_name(nameless, COUNTS, NAMES, model_feature_names=NAMES)
     for result in (from_frame, from_matrix):
-        np.testing.assert_array_equal(result.W, expected)
-        assert result.overlap.missing == ()
+        np.testing.assert_array_equal(result[0], expected)
+        assert result[1].missing == ()
 
 
 @pytest.mark.parametrize("form", ["frame", "csr", "csc", "coo", "dense", "list"])
@@ -55,12 +55,12 @@ def test_names_in_another_order_give_the_same_bits(model: KLNMF, form: str) -> N
     names, shuffled = [NAMES[j] for j in order], NEW[:, order]
     expected = model.transform(frame(NEW, NAMES))
     if form == "frame":
-        W = transform_by_name(model, frame(shuffled, names)).W
+        W = transform_by_name(model, frame(shuffled, names))[0]
     elif form in ("dense", "list"):
         dense = shuffled.toarray()
-        W = transform_by_name(model, dense if form == "dense" else dense.tolist(), names).W
+        W = transform_by_name(model, dense if form == "dense" else dense.tolist(), names)[0]
     else:
-        W = transform_by_name(model, shuffled.asformat(form), names).W
+        W = transform_by_name(model, shuffled.asformat(form), names)[0]
     np.testing.assert_array_equal(W, expected)
 
 
@@ -91,7 +91,7 @@ def test_missing_features_are_estimated_from_the_others() -> None:
     names = [f"gene {j}" for j in range(80)]
     fitted = KLNMF(3, random_state=0).fit(planted.X[:300])
     half = planted.X[300:, ::2]
-    W = transform_by_name(fitted, half, names[::2], model_feature_names=names).W
+    W = transform_by_name(fitted, half, names[::2], model_feature_names=names)[0]
     whole = fitted.transform(planted.X[300:])
     assert np.corrcoef(W.ravel(), whole.ravel())[0, 1] > 0.99
     assert W.sum() == pytest.approx(whole.sum(), rel=0.05)
@@ -100,28 +100,28 @@ def test_missing_features_are_estimated_from_the_others() -> None:
 def test_penalties_and_sparse_output_are_those_of_the_model() -> None:
     fitted = KLNMF(3, random_state=0, l1_W=2.0, l1_H=2.0, sparse_output=True)
     fitted.fit(frame(COUNTS, NAMES))
-    W = transform_by_name(fitted, NEW[:, ::-1], NAMES[::-1]).W
+    W = transform_by_name(fitted, NEW[:, ::-1], NAMES[::-1])[0]
     assert isinstance(W, sp.csr_array)
     expected = fitted.transform(frame(NEW, NAMES))
     np.testing.assert_array_equal(W.toarray(), expected.toarray())
-    assert transform_by_name(fitted, NEW[:, :9], NAMES[:9]).W.shape == (25, 3)
+    assert transform_by_name(fitted, NEW[:, :9], NAMES[:9])[0].shape == (25, 3)
 
 
 def test_frames_out_where_the_model_says_so(model: KLNMF) -> None:
     fitted = KLNMF(3, random_state=0, n_threads=1).set_output(transform="pandas")
     fitted.fit(frame(COUNTS, NAMES))
     new = frame(NEW, NAMES)[NAMES[::-2]]
-    W = transform_by_name(fitted, new).W
+    W = transform_by_name(fitted, new)[0]
     assert list(W.columns) == ["klnmf0", "klnmf1", "klnmf2"]
     pd.testing.assert_index_equal(W.index, new.index)
-    np.testing.assert_array_equal(W.to_numpy(), transform_by_name(model, new).W)
+    np.testing.assert_array_equal(W.to_numpy(), transform_by_name(model, new)[0])
 
 
 def test_names_need_not_be_strings() -> None:
     fitted = KLNMF(3, random_state=0).fit(pd.DataFrame(COUNTS.toarray()))
     assert not hasattr(fitted, "feature_names_in_")
     new = pd.DataFrame(NEW.toarray()).iloc[:, ::-1]
-    W = transform_by_name(fitted, new, model_feature_names=range(40)).W
+    W = transform_by_name(fitted, new, model_feature_names=range(40))[0]
     np.testing.assert_array_equal(W, fitted.transform(NEW))
 
 
@@ -139,7 +139,7 @@ def test_components_that_nothing_found_can_tell_about_are_zero_with_a_warning() 
     names = [f"gene {j}" for j in range(15)]
     unseen = int(np.flatnonzero(fitted.components_[:, :10].sum(axis=1) == 0)[0])
     with pytest.warns(UserWarning, match=rf"components {unseen} have no weight") as caught:
-        W = transform_by_name(fitted, blocks[:, :10], names[:10], model_feature_names=names).W
+        W = transform_by_name(fitted, blocks[:, :10], names[:10], model_feature_names=names)[0]
     assert caught[0].filename == __file__
     assert (W[:, unseen] == 0).all()
     np.testing.assert_allclose(W @ fitted.components_[:, :10], blocks[:, :10], rtol=1e-3, atol=1e-3)
@@ -173,7 +173,7 @@ def test_words_that_a_text_does_not_have_are_zeros(tmp_path: Path) -> None:
     np.testing.assert_array_equal(W, expected)
     assert str(overlap) == f"2 of {old.shape[1]} features of the model occur, 1 other ignored"
     # Words as unobserved features would say that the rest of the texts was lost.
-    unobserved = transform_by_name(fitted, new, absent_features="unobserved", **names).W
+    unobserved = transform_by_name(fitted, new, absent_features="unobserved", **names)[0]
     shares, wrong = (
         plsi_probabilities(w, fitted.components_).component_given_sample for w in (W, unobserved)
     )
@@ -181,7 +181,7 @@ def test_words_that_a_text_does_not_have_are_zeros(tmp_path: Path) -> None:
     by_argument = transform_by_name(
         fitted, new.X, new.column_names, absent_features="zero", **names
     )
-    np.testing.assert_array_equal(by_argument.W, expected)
+    np.testing.assert_array_equal(by_argument[0], expected)
     with pytest.raises(ValueError, match="absent_features must be 'unobserved' or 'zero'; got 'x'"):
         transform_by_name(fitted, new, absent_features="x", **names)
 
@@ -193,18 +193,18 @@ def test_zeros_for_all_kinds_of_data_and_results(model: KLNMF) -> None:
     named = KLNMF(3, random_state=0, n_threads=1).set_output(transform="pandas")
     named.fit(frame(COUNTS, NAMES))
     part = frame(NEW[:, 9::-1], NAMES[9::-1])
-    with_index = transform_by_name(named, part, absent_features="zero").W
+    with_index = transform_by_name(named, part, absent_features="zero")[0]
     pd.testing.assert_index_equal(with_index.index, part.index)
     np.testing.assert_array_equal(with_index.to_numpy(), expected)
     for X in (NEW[:, 9::-1].tocsc(), NEW[:, 9::-1].toarray(), CountTable(NEW[:, 9::-1])):
-        W = transform_by_name(model, X, NAMES[9::-1], absent_features="zero").W
+        W = transform_by_name(model, X, NAMES[9::-1], absent_features="zero")[0]
         np.testing.assert_array_equal(W, expected)
 
 
 def test_a_table_of_measured_features_keeps_those_unobserved(model: KLNMF) -> None:
     table = CountTable(NEW[:, :10], None, NAMES[:10])
-    W = transform_by_name(model, table).W
-    np.testing.assert_array_equal(W, transform_by_name(model, NEW[:, :10], NAMES[:10]).W)
+    W = transform_by_name(model, table)[0]
+    np.testing.assert_array_equal(W, transform_by_name(model, NEW[:, :10], NAMES[:10])[0])
 
 
 # ---- the overlap ---------------------------------------------------------------------------------
@@ -254,12 +254,12 @@ def test_an_overlap_of_less_than_a_tenth_is_refused(model: KLNMF) -> None:
         transform_by_name(model, NEW, names)
     for part in ("at least 10 % are needed", "'gene 3'", "'ENSG0', 'ENSG1'", "min_overlap=0"):
         assert part in str(caught.value)
-    assert transform_by_name(model, NEW, names, min_overlap=0).overlap.n_found == 3
-    assert transform_by_name(model, NEW[:, :4], NAMES[:4]).overlap.n_found == 4  # a tenth
+    assert transform_by_name(model, NEW, names, min_overlap=0)[1].n_found == 3
+    assert transform_by_name(model, NEW[:, :4], NAMES[:4])[1].n_found == 4  # a tenth
     with pytest.raises(ValueError, match="no feature in common"):
         transform_by_name(model, NEW, names[3:] + ["x"] * 3, min_overlap=0)
     # The words of a short text may be few of the model's.
-    assert transform_by_name(model, NEW, names, absent_features="zero").overlap.n_found == 3
+    assert transform_by_name(model, NEW, names, absent_features="zero")[1].n_found == 3
 
 
 def test_names_that_occur_twice_are_refused_where_they_matter(model: KLNMF) -> None:
@@ -299,7 +299,7 @@ def test_what_load_model_returns_has_names_too(nameless: KLNMF, tmp_path: Path) 
 
 def test_any_estimator_can_be_used() -> None:
     model = MiniBatchKLNMF(3, random_state=0, sparse_output=True).fit(COUNTS)
-    found = transform_by_name(model, NEW[:, 5:], NAMES[5:], model_feature_names=NAMES).W
+    found = transform_by_name(model, NEW[:, 5:], NAMES[5:], model_feature_names=NAMES)[0]
     part = KLNMF.from_components(model.components_[:, 5:], tol=model.tol)
     np.testing.assert_array_equal(found.toarray(), part.transform(NEW[:, 5:]))
 

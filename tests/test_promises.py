@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from scipy.optimize import linear_sum_assignment
 
 from klnmf import KLNMF
-from klnmf.backends.base import GuardedRule, MultiplicativeRule
+from klnmf.backends.base import Improve, Multiply
 from klnmf.constraints.penalties import NO_PENALTIES, Penalties
 from klnmf.objective import kkt_residual, kl_divergence, penalised_objective
 from klnmf.simulate import simulate_counts
@@ -137,11 +137,11 @@ def test_permuting_the_samples_permutes_their_factor(solver: Any) -> None:
     np.testing.assert_allclose(solutions[1].factors[1], H, rtol=1e-7, atol=1e-9)
 
 
-@pytest.mark.parametrize("make_rule", [GuardedRule, lambda order: MultiplicativeRule()])
+@pytest.mark.parametrize("make_rule", [Improve, lambda order: Multiply()])
 def test_transposing_exchanges_the_factors(make_rule: Any) -> None:
     case, rule = random_case((20, 30), 4, seed=4), make_rule(np.arange(4, dtype=np.int32))
     weights = PENALTY_SETS["all"]
-    swapped = Penalties(weights.l1_H, weights.l2_H, weights.l1_W, weights.l2_W)
+    swapped = Penalties(weights.l1[::-1], weights.l2[::-1])
     problem, mirror = make_problem(case.X, weights), make_problem(sp.csr_array(case.X.T), swapped)
     for mode in (0, 1):
         here, there = [case.W.copy(), case.H.copy()], [case.H.copy(), case.W.copy()]
@@ -162,7 +162,7 @@ def converged_fit(
     """Counts with an empty row and column, and W and H fitted to them to a tight tolerance."""
     X = simulate_counts(30, 25, 3, counts_per_sample=80, random_state=seed).X.toarray() * 1.0
     X[4], X[:, 6] = 0, 0
-    model = KLNMF(3, random_state=seed, max_iter=20000, tol=tol, n_threads=1, **vars(weights))
+    model = KLNMF(3, random_state=seed, max_iter=20000, tol=tol, n_threads=1, **weights.by_name)
     W = model.fit_transform(X)
     assert model.converged_
     H = model.components_.T
@@ -200,7 +200,7 @@ def test_no_change_of_an_entry_improves_a_converged_fit(weights: Penalties) -> N
 def test_fit_transform_is_fit_and_transform(weights: Penalties, dtype: type) -> None:
     X = simulate_counts(40, 60, 3, counts_per_sample=300, random_state=1).X.astype(dtype)
     tol = 1e-4 if dtype == np.float32 else 1e-8
-    model = KLNMF(3, random_state=0, max_iter=5000, tol=tol, n_threads=1, **vars(weights))
+    model = KLNMF(3, random_state=0, max_iter=5000, tol=tol, n_threads=1, **weights.by_name)
     W = model.fit_transform(X)
     again, H = model.transform(X), model.components_.T
     direct = penalised_objective(X, W, H.T, weights)
@@ -219,7 +219,9 @@ def test_fit_transform_is_fit_and_transform(weights: Penalties, dtype: type) -> 
 def test_a_larger_penalty_gives_a_smaller_norm(kind: str) -> None:
     norms = []
     for weight in (0.0, 0.1, 1.0, 10.0, 100.0):
-        _, W, H = converged_fit(Penalties(**{f"{kind}_W": weight, f"{kind}_H": weight}), tol=1e-6)
+        _, W, H = converged_fit(
+            Penalties.of_matrix(**{f"{kind}_W": weight, f"{kind}_H": weight}), tol=1e-6
+        )
         norm = (lambda factor: factor.sum()) if kind == "l1" else (lambda factor: (factor**2).sum())
         norms.append(norm(W) + norm(H))
     assert (np.diff(norms) < -1e-3 * np.array(norms[1:])).all()
@@ -228,7 +230,7 @@ def test_a_larger_penalty_gives_a_smaller_norm(kind: str) -> None:
 def test_l1_removes_components_and_keeps_every_nonzero_covered() -> None:
     _, W, H = converged_fit(tol=1e-6)
     assert (W.sum(axis=0) * H.sum(axis=0) > 0).all()
-    X, W, H = converged_fit(Penalties(l1_W=300.0, l1_H=300.0), tol=1e-6)
+    X, W, H = converged_fit(Penalties.of_matrix(l1_W=300.0, l1_H=300.0), tol=1e-6)
     alive = W.any(axis=0) & H.any(axis=0)
     assert alive.sum() == 1
     assert (W[:, ~alive] == 0).all()
@@ -240,7 +242,7 @@ def test_l1_removes_components_and_keeps_every_nonzero_covered() -> None:
 def test_a_penalty_on_one_factor_warns(weights: Penalties) -> None:
     X = simulate_counts(20, 15, 2, counts_per_sample=30, random_state=0).X
     with pytest.warns(UserWarning, match="Only one of the factors is penalised"):
-        KLNMF(2, random_state=0, tol=0.5, n_threads=1, **vars(weights)).fit(X)
+        KLNMF(2, random_state=0, tol=0.5, n_threads=1, **weights.by_name).fit(X)
 
 
 # ---- planted factors ----------------------------------------------------------------------------

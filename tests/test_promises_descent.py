@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from hypothesis import strategies as st
 from scipy.optimize import brentq
 
-from klnmf.backends.base import GuardedRule, MultiplicativeRule
+from klnmf.backends.base import Improve, Multiply
 from klnmf.backends.reference import guarded_step
 from klnmf.objective import Penalties, kl_divergence
 from klnmf.simulate import simulate_counts
@@ -142,7 +142,7 @@ def test_a_fit_that_ends_in_single_precision_returns_double() -> None:
 
 @pytest.mark.parametrize(
     "rule",
-    [GuardedRule(np.zeros(1, np.int32), sweeps=1), MultiplicativeRule()],
+    [Improve(np.zeros(1, np.int32), passes=1), Multiply()],
     ids=["guarded", "multiplicative"],
 )
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -158,7 +158,7 @@ def test_a_half_step_never_rises_at_any_scale_of_a_component(dtype: type, rule: 
 
 
 def check_first_half_step_is_finite(case: Case, weights: Penalties) -> None:
-    for rule in (GuardedRule(np.arange(case.W.shape[1], dtype=np.int32)), MultiplicativeRule()):
+    for rule in (Improve(np.arange(case.W.shape[1], dtype=np.int32)), Multiply()):
         run = start_run(case, "mu", weights)
         run.problem.update(0, run.state.factors, rule)
         assert math.isfinite(objective_of(case.X, run.state.factors, weights))
@@ -174,8 +174,8 @@ def test_a_tiny_count_beside_a_huge_one_is_covered_in_single_precision() -> None
     counts, H = np.array([[1e9, 0], [0, 1e-9]], np.float32), np.array([[1e-9], [0]], np.float32)
     case = Case(sp.csr_array(counts), np.zeros((2, 1), np.float32), H)
     for l1_W in (0.0, 0.01, 50.0):
-        check_first_half_step_is_finite(case, Penalties(l1_W=l1_W))
-        check_never_rises(case, Penalties(l1_W=l1_W), "srcd")
+        check_first_half_step_is_finite(case, Penalties.of_matrix(l1_W=l1_W))
+        check_never_rises(case, Penalties.of_matrix(l1_W=l1_W), "srcd")
 
 
 # ---- no step overshoots -------------------------------------------------------------------------

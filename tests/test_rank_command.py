@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from commands import interrupted, outcome
+from klnmf import RunOptions
 from klnmf.cli.long_runs import ProgressLines
-from klnmf.cli.option_values import some_ranks
+from klnmf.cli.options import some_ranks
 from klnmf.cli.rank import line_of_search
 from klnmf.model_selection import RankSelection, select_rank
 from klnmf.readers import CountTable, write_counts
@@ -104,7 +105,7 @@ def test_killed_command_started_again_goes_on_to_the_same_result(counts: Path, c
     assert "To continue:\n  klnmf rank counts.npz" in said
     assert not Path("counts.rank.json").exists()
     # Other settings are not mixed with it.
-    code, _, err = outcome(capsys, *words, "--background", "0.1")
+    code, _, err = outcome(capsys, *words, "--splits", "4")
     assert code == 1
     assert "belongs to another search" in err
     code, out, err = outcome(capsys, *words)
@@ -116,7 +117,7 @@ def test_killed_command_started_again_goes_on_to_the_same_result(counts: Path, c
 
 def test_restart_begins_anew(counts: Path, capsys: Any) -> None:
     words = ("rank", counts, "--ranks", "1,2", "--splits", "2")
-    select_rank(X, [1], checkpoint="counts.rank.json.checkpoint", random_state=5)
+    select_rank(X, [1], run=RunOptions(checkpoint="counts.rank.json.checkpoint"), random_state=5)
     assert outcome(capsys, *words)[0] == 1
     code, _, err = outcome(capsys, *words, "--restart")
     assert code == 0
@@ -128,7 +129,7 @@ def test_checkpoint_that_will_not_do_has_a_way_out(
     counts: Path, capsys: Any, is_damaged: bool
 ) -> None:
     checkpoint = Path("counts.rank.json.checkpoint")
-    select_rank(X, [2], n_splits=2, checkpoint=checkpoint, random_state=0)
+    select_rank(X, [2], n_splits=2, run=RunOptions(checkpoint=checkpoint), random_state=0)
     if is_damaged:
         checkpoint.write_bytes(checkpoint.read_bytes()[:-100])
     words = ("rank", counts, "--ranks", "2,3", "--splits", "2")
@@ -210,8 +211,8 @@ def test_report_has_a_section_where_a_rank_was_selected(
         assert verdict in page
         assert page.count('<th scope="row">') >= len(selection.ranks)
         data = json.loads(page.split('id="report-data">')[1].split("</script>")[0])
-        assert data["rank"]["ranks"] == selection.ranks.tolist()
-        assert data["rank"]["best"] == 3
+        assert data["rank"]["rank"] == selection.ranks.tolist()
+        assert data["rank"]["is_best"] == [rank == 3 for rank in selection.ranks]
     assert outcome(capsys, "report", "m.klnmf", counts, "-o", "r.html", "--force")[0] == 0
     assert '<section id="rank"' not in Path("r.html").read_text("utf-8")
     code, _, err = outcome(capsys, "report", "m.klnmf", counts, "--rank", "m.klnmf")

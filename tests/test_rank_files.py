@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from klnmf import RunOptions
 from klnmf.model_selection import RankSelection, select_rank
-from klnmf.model_selection.hold_out import ConstrainedCounts
 from klnmf.model_selection.search import Plan, Search
 from klnmf.saved.container import Container, SavedFileError, read_container, write_container
-from rank_checks import counts
+from rank_checks import counts, plain_counts
 
 
 @pytest.fixture(scope="module", name="found")
@@ -137,23 +137,30 @@ def test_killed_search_goes_on_to_the_same_result(
     found: RankSelection, tmp_path: Path, n_fits: int
 ) -> None:
     path = tmp_path / "search"
-    arguments: dict[str, Any] = {"n_splits": 3, "random_state": 0, "checkpoint": path}
+    arguments: dict[str, Any] = {"n_splits": 3, "random_state": 0}
 
     def kill(record: dict[str, Any]) -> None:
         if record["n_done"] == n_fits:
             raise Killed
 
     with pytest.raises(Killed):
-        select_rank(counts(), range(1, 9), callback=kill, **arguments)
+        select_rank(
+            counts(), range(1, 9), run=RunOptions(checkpoint=path, callback=kill), **arguments
+        )
     seen: list[int] = []
     again = select_rank(
-        counts(), range(1, 9), callback=lambda record: seen.append(record["n_done"]), **arguments
+        counts(),
+        range(1, 9),
+        run=RunOptions(checkpoint=path, callback=lambda record: seen.append(record["n_done"])),
+        **arguments,
     )
     assert min(seen) > n_fits  # what was done is not done again
     for name in ("deviance", "standard_error", "stability", "background"):
         np.testing.assert_array_equal(getattr(again, name), getattr(found, name))
     # A search that is over is over.
-    third = select_rank(counts(), range(1, 9), callback=kill, **arguments)
+    third = select_rank(
+        counts(), range(1, 9), run=RunOptions(checkpoint=path, callback=kill), **arguments
+    )
     np.testing.assert_array_equal(third.deviance, found.deviance)
 
 
@@ -169,14 +176,15 @@ def test_file_is_written_only_so_often(tmp_path: Path, monkeypatch: pytest.Monke
         written.clear()
         select_rank(
             counts(), [1, 2], n_splits=2, random_state=0,
-            checkpoint=tmp_path / f"search{every}", checkpoint_every=every,
+            run=RunOptions(checkpoint=tmp_path / f"search{every}", checkpoint_every=every),
         )  # fmt: skip
         assert len(written) == expected
 
 
 def test_search_of_other_data_or_settings_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "search"
-    given: dict[str, Any] = {"n_splits": 2, "random_state": 0, "checkpoint": path}
+    saved = RunOptions(checkpoint=path)
+    given: dict[str, Any] = {"n_splits": 2, "random_state": 0, "run": saved}
     select_rank(counts(), [1, 2], **given)
     with pytest.raises(SavedFileError, match=r"another search.*ranks \(\[1, 2\] there, \[1, 3\]"):
         select_rank(counts(), [1, 3], **given)
@@ -186,7 +194,8 @@ def test_search_of_other_data_or_settings_is_refused(tmp_path: Path) -> None:
         select_rank(counts(), [1, 2], **(given | {"random_state": 1}))
     without_seed = select_rank(counts(), [1, 2], **(given | {"random_state": None}))
     assert without_seed.is_complete
-    anew = select_rank(counts(), [1, 3], resume=False, **given)
+    again = RunOptions(checkpoint=path, resume=False)
+    anew = select_rank(counts(), [1, 3], **(given | {"run": again}))
     assert anew.ranks.tolist() == [1, 3]
 
 
@@ -194,13 +203,16 @@ def test_damaged_search_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "search"
     path.write_bytes(b"no zip")
     with pytest.raises(SavedFileError, match="not a file saved by klnmf"):
-        select_rank(counts(), [1, 2], checkpoint=path, random_state=0)
+        select_rank(counts(), [1, 2], run=RunOptions(checkpoint=path), random_state=0)
     assert path.read_bytes() == b"no zip"
 
 
 def test_search_in_a_folder_that_is_not_there_fails_at_once(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="no folder"):
-        select_rank(counts(), checkpoint=tmp_path / "nowhere" / "search", callback=pytest.fail)
+        select_rank(
+            counts(),
+            run=RunOptions(checkpoint=tmp_path / "nowhere" / "search", callback=pytest.fail),
+        )
 
 
 @pytest.mark.parametrize(
@@ -223,28 +235,33 @@ def test_search_that_does_not_add_up_is_refused(
     arguments: dict[str, Any] = {"ranks": range(1, 5), "n_splits": 2, "n_jobs": 1}
     path = tmp_path / "search"
     with pytest.raises(Killed):
-        select_rank(counts(), **arguments, random_state=0, callback=kill, checkpoint=path)
+        select_rank(
+            counts(),
+            **arguments,
+            random_state=0,
+            run=RunOptions(callback=kill, checkpoint=path),
+        )
     whole = read_container(path, "rank search")
     assert whole.content["back"] == 2
     assert whole.arrays["top_W0"].shape == (60, 4)
     write_container(path, Container("rank search", whole.content | change, whole.arrays))
     with pytest.raises(SavedFileError, match=message):
-        select_rank(counts(), **arguments, random_state=0, checkpoint=path)
+        select_rank(counts(), **arguments, random_state=0, run=RunOptions(checkpoint=path))
     for name, value in (("of_samples", np.nan), ("deviances0", -1.0), ("objectives", 1e200)):
         arrays = whole.arrays | {name: np.full_like(whole.arrays[name], value)}
         write_container(path, Container("rank search", whole.content, arrays))
         with pytest.raises(
             SavedFileError, match=f"{name} has numbers that are negative, too large"
         ):
-            select_rank(counts(), **arguments, random_state=0, checkpoint=path)
+            select_rank(counts(), **arguments, random_state=0, run=RunOptions(checkpoint=path))
     arrays = whole.arrays | {"W0": -whole.arrays["W0"]}
     write_container(path, Container("rank search", whole.content, arrays))
     with pytest.raises(SavedFileError, match="W has entries that are negative"):
-        select_rank(counts(), **arguments, random_state=0, checkpoint=path)
+        select_rank(counts(), **arguments, random_state=0, run=RunOptions(checkpoint=path))
 
 
 def test_step_changes_nothing_until_it_is_accepted() -> None:
-    search = Search.new(Plan(ConstrainedCounts(counts()), (2,), 2, (0.01,), 0, 1))
+    search = Search.new(Plan(plain_counts(counts()), (2,), 2, (0.01,), 0, 1))
     step = search.step(0)
     assert search.factors == [None, None]
     assert search.splits_to_do == [0, 1]

@@ -10,15 +10,16 @@ from scipy.special import xlogy
 from klnmf import NotCountsWarning
 from klnmf.data.sparse_data import InMemoryData
 from klnmf.data.validation import check_counts
-from klnmf.model_selection import select_rank
-from klnmf.model_selection.deviance import UNKNOWN, HeldOutCells, deviances, feature_shares
-from klnmf.model_selection.hold_out import (
-    ConstrainedCounts,
-    Fold,
-    fold_of_samples,
+from klnmf.estimators.held_out import (
+    UNKNOWN,
+    HeldOutCells,
+    Predictor,
+    feature_shares,
     groups_of_features,
 )
-from rank_checks import counts
+from klnmf.model_selection import select_rank
+from klnmf.model_selection.hold_out import ROW_SOLVE, Fold, fold_of_samples
+from rank_checks import counts, plain_counts
 
 # ---- folds and groups ----------------------------------------------------------------------------
 
@@ -42,26 +43,31 @@ def test_cells_do_not_reach_their_own_prediction() -> None:
     """Other values in the cells of a fold and a group change their deviance and nothing else."""
     X = counts(40, 30, 3, 150)
     is_test = np.arange(40) % 4 == 0
-    before = Fold(ConstrainedCounts(X), is_test, 0, 1)
+    before = Fold(plain_counts(X), is_test, 0, 1)
     other = X.toarray()
     features = before._groups[3]
     other[np.ix_(np.flatnonzero(is_test), features)] = 77
-    after = Fold(ConstrainedCounts(check_counts(other)), is_test, 0, 1)
+    after = Fold(plain_counts(check_counts(other)), is_test, 0, 1)
     models = [fold.fitted(None, 2, [0]) for fold in (before, after)]
     for ours, theirs in zip(*models, strict=True):
         np.testing.assert_array_equal(ours, theirs)
     H = models[0][1]
-    np.testing.assert_array_equal(before._W_without(features, H), after._W_without(features, H))
-    assert not np.array_equal(
-        before._W_without(before._groups[4], H), after._W_without(before._groups[4], H)
-    )
+
+    def W_without(group: int) -> list[np.ndarray]:  # noqa: N802
+        return [
+            fold._predictor(H, [0.1]).W_without(fold._test, before._groups[group])
+            for fold in (before, after)
+        ]
+
+    np.testing.assert_array_equal(*W_without(3))
+    assert not np.array_equal(*W_without(4))
 
 
 def test_predictions_are_those_of_the_other_features() -> None:
     """One component has a closed form: W is the sum of the others over the sum of their H."""
     X = check_counts(counts(40, 30, 3, 150).toarray() + 1)
     is_test = np.arange(40) % 4 == 0
-    fold = Fold(ConstrainedCounts(X), is_test, 0, 1)
+    fold = Fold(plain_counts(X), is_test, 0, 1)
     _, H = fold.fitted(None, 1, [0])
     dense, h = X.toarray()[is_test], H[:, 0].astype(np.float64)
     expected = np.zeros(10)
@@ -77,7 +83,7 @@ def test_predictions_are_those_of_the_other_features() -> None:
 
 def test_predicted_poisson_counts_have_the_deviance_of_their_noise() -> None:
     X = check_counts(np.random.default_rng(0).poisson(200.0, (100, 80)))
-    fold = Fold(ConstrainedCounts(X), np.arange(100) % 5 == 0, 0, 1)
+    fold = Fold(plain_counts(X), np.arange(100) % 5 == 0, 0, 1)
     found = fold.deviances(fold.fitted(None, 1, [0]), [1e-6])
     # Of a cell: χ² with one degree of freedom, a little more as the rates are estimated.
     assert abs(found.mean() / 80 - 1) < 0.1
@@ -96,7 +102,8 @@ def test_deviance_is_that_of_the_formula() -> None:
     q, unit, features = np.array([0.1, 0.2, 0.3, 0.3, 0.1]), 0.7, np.array([0, 2, 3])
     stored = sp.csr_array(np.where(missing, 0, X))
     cells = HeldOutCells.of(InMemoryData(stored))._replace(missing=np.nonzero(missing))
-    found = deviances(cells, W, H, features, q, unit, [0.01, 0.2])
+    predictor = Predictor(H, q, unit, [features], [0.01, 0.2], ROW_SOLVE, 1)
+    found, masses = predictor._of_group(cells, W, (W @ H.T).sum(axis=1), features)
     for background, row in zip([0.01, 0.2], found, strict=True):
         y = W @ H.T
         total = y.sum(axis=1, keepdims=True)
@@ -104,17 +111,19 @@ def test_deviance_is_that_of_the_formula() -> None:
         mu = mu[:, features]
         losses = np.where(missing, 0, xlogy(X, X / mu) - X + mu)
         np.testing.assert_allclose(row, 2 * losses.sum(axis=1), rtol=1e-12)
+    np.testing.assert_allclose(masses[1], np.where(missing, 0, mu).sum(axis=1), rtol=1e-12)
 
 
 def test_shares_of_the_background_are_positive_and_sum_to_one() -> None:
-    data = InMemoryData(check_counts(np.array([[3.0, 0.0], [1.0, 0.0]])))
-    np.testing.assert_allclose(feature_shares(data, 1.0), [5 / 6, 1 / 6])
+    np.testing.assert_allclose(feature_shares(np.array([4.0, 0.0]), 1.0), [5 / 6, 1 / 6])
 
 
 def test_sample_of_which_nothing_is_known_costs_the_same_under_all_backgrounds() -> None:
     cells = HeldOutCells.of(InMemoryData(check_counts(np.array([[900.0, 0.0]]))))
     W, H = np.zeros((1, 2)), np.ones((4, 2))
-    found = deviances(cells, W, H, np.array([0, 1]), np.full(4, 0.25), 1.0, [0.001, 0.5])
+    features = np.array([0, 1])
+    predictor = Predictor(H, np.full(4, 0.25), 1.0, [features], [0.001, 0.5], ROW_SOLVE, 1)
+    found, _ = predictor._of_group(cells, W, np.zeros(1), features)
     assert found[0] == found[1]
 
 

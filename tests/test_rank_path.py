@@ -13,11 +13,11 @@ from klnmf import KLNMF
 from klnmf.backends import make_backend
 from klnmf.data.sparse_data import InMemoryData
 from klnmf.model_selection.growth import descended, one_component, resized
-from klnmf.model_selection.hold_out import ConstrainedCounts, Fold
+from klnmf.model_selection.hold_out import Fold
 from klnmf.model_selection.search import Plan, Search, compared
 from klnmf.objective import Penalties, kl_divergence
 from klnmf.solvers.base import Problem
-from rank_checks import counts
+from rank_checks import counts, plain_counts
 
 # ---- fits ----------------------------------------------------------------------------------------
 
@@ -31,7 +31,7 @@ def problem_of(X: Any) -> Problem:
 def fold_of(X: Any, seed: int = 0) -> tuple[Fold, sp.csr_array]:
     """The first of five folds, and the samples outside it."""
     is_test = np.arange(X.shape[0]) % 5 == 0
-    return Fold(ConstrainedCounts(X), is_test, seed, 1), X[~is_test]
+    return Fold(plain_counts(X), is_test, seed, 1), X[~is_test]
 
 
 def divergence(X: sp.csr_array, factors: Any) -> float:
@@ -153,7 +153,7 @@ def finished(search: Search, early_stop: bool = True) -> list[int]:
 
 def test_way_leads_up_and_back_and_keeps_the_lower_objective() -> None:
     X = counts(200, 150, 8, depth=60)
-    search = Search.new(Plan(ConstrainedCounts(X), tuple(range(1, 13)), 2, (0.01, 0.1), 0, 1))
+    search = Search.new(Plan(plain_counts(X), tuple(range(1, 13)), 2, (0.01, 0.1), 0, 1))
     while search.goes_on(early_stop=False) and search.back is None:
         for split in search.splits_to_do:
             search.accept(split, search.step(split))
@@ -183,7 +183,7 @@ def test_way_leads_on_upwards_where_the_deviance_has_not_risen_after_all(
             self.has_clearly_risen = n_done >= 9 or (n_done >= 4 and search.n_swept == 0)
 
     monkeypatch.setattr(Search, "comparison", lambda search: Claimed(search))
-    search = Search.new(Plan(ConstrainedCounts(counts()), tuple(range(2, 20)), 2, (0.1,), 0, 1))
+    search = Search.new(Plan(plain_counts(counts()), tuple(range(2, 20)), 2, (0.1,), 0, 1))
     assert finished(search) == [2, 3, 4, 5, 4, 3, 2, 6, 7, 8, 9, 10, 9, 8, 7, 6, 5, 4, 3, 2]
     assert not search.is_complete
 

@@ -11,12 +11,12 @@ import pytest
 import scipy.sparse as sp
 from benchmarks.overdispersed import COMPONENTS, draw
 
+from klnmf import RunOptions
 from klnmf.estimators.held_out import BACKGROUNDS
-from klnmf.model_selection import RankSelection, select_rank
+from klnmf.model_selection import RankSelection, select_rank, selection
 from klnmf.model_selection import search as search_module
-from klnmf.model_selection.progress import predicted_seconds
-from klnmf.model_selection.search import agreement
-from rank_checks import counts
+from klnmf.model_selection.search import Plan, Search, Step, agreement
+from rank_checks import counts, plain_counts
 
 
 @pytest.fixture(scope="module", name="found")
@@ -124,14 +124,13 @@ def test_early_stop_saves_ranks_and_keeps_the_choice(found: RankSelection) -> No
     np.testing.assert_allclose(whole.deviance[:7], found.deviance, rtol=0.01)
 
 
-def test_background_is_the_best_for_each_rank(found: RankSelection) -> None:
-    fixed = {
-        background: select_rank(
-            counts(), [4], n_splits=3, background=background, random_state=0
-        ).deviance[0]
-        for background in BACKGROUNDS
-    }
+def test_background_is_the_best_for_each_rank(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = select_rank(counts(), [4], n_splits=3, random_state=0)
+    fixed = {}
+    for background in BACKGROUNDS:
+        monkeypatch.setattr(selection, "BACKGROUNDS", (background,))
+        only = select_rank(counts(), [4], n_splits=3, random_state=0)
+        fixed[background] = only.deviance[0]
     assert whole.deviance[0] == min(fixed.values())
     assert whole.background[0] == min(fixed, key=lambda background: fixed[background])
 
@@ -152,7 +151,7 @@ def test_callback_sees_every_fit_and_a_time_that_shrinks_to_nothing() -> None:
     records: list[dict[str, Any]] = []
     select_rank(
         counts(), [1, 3, 2], n_splits=2, early_stop=False, n_jobs=1, random_state=0,
-        callback=records.append,
+        run=RunOptions(callback=records.append),
     )  # fmt: skip
     assert [(record["rank"], record["split"]) for record in records] == [
         (1, 0), (1, 1), (2, 0), (2, 1), (3, 0), (3, 1), (2, 0), (2, 1),
@@ -165,20 +164,24 @@ def test_callback_sees_every_fit_and_a_time_that_shrinks_to_nothing() -> None:
 
 
 def test_progress_bar_is_shown_where_it_is_wanted(capsys: pytest.CaptureFixture[str]) -> None:
-    select_rank(counts(), [1, 2], n_splits=2, progress=True, random_state=0)
+    select_rank(counts(), [1, 2], n_splits=2, run=RunOptions(progress=True), random_state=0)
     assert "klnmf rank:" in capsys.readouterr().err
     select_rank(counts(), [1, 2], n_splits=2, random_state=0)  # no terminal
     assert capsys.readouterr().err == ""
 
 
-def test_time_is_predicted_from_its_growth_with_the_rank() -> None:
-    ranks = [2, 4, 6, 8, 10]
-    assert predicted_seconds(ranks, [0.1 * r for r in ranks], [20, 40]) == pytest.approx(6.0)
-    # Times that fall by chance do not predict less than nothing.
-    falling = predicted_seconds([2, 3], [2.0, 1.0], [10])
-    assert falling is not None
-    assert falling >= 1.0
-    assert predicted_seconds([1], [0.1], [2]) is None
+def test_time_is_predicted_to_grow_with_the_rank() -> None:
+    plan = Plan(plain_counts(counts()), (1, 2, 4, 20), 2, (0.1,), 0, 1)
+    search = Search.new(plan)
+    search.of_samples, search.seconds = [np.zeros(1)], [np.full(2, 0.01)]
+    assert search.seconds_left(1) is None  # one component says nothing about more
+    search.of_samples, search.seconds = 3 * [np.zeros(1)], [np.full(2, 0.1 * r) for r in (0, 2, 4)]
+    # 20 in two folds, and on the way back 4 and 2.
+    assert search.seconds_left(1) == pytest.approx(0.1 * 2 * (20 + 4 + 2))
+    assert search.seconds_left(8) == pytest.approx(0.1 * (20 + 4 + 2))
+    step = Step((np.zeros((1, 1)),) * 2, np.zeros((1, 1)), 0.0, seconds=2.0)
+    search.current = {0: step}
+    assert search.seconds_left(1) == pytest.approx(0.1 * (20 + 2 * (4 + 2)))
 
 
 @pytest.mark.parametrize(
@@ -189,13 +192,11 @@ def test_time_is_predicted_from_its_growth_with_the_rank() -> None:
         ({"ranks": [1.5]}, "ranks must be whole numbers"),
         ({"n_splits": 1}, "n_splits must be a whole number of at least 2; got 1"),
         ({"l1_W": -1}, "l1_W must be a finite number of at least 0; got -1"),
-        ({"background": 0}, "background must be between 0 and 1"),
-        ({"background": "none"}, 'background must be "best" or'),
         ({"n_jobs": 0}, "n_jobs must be None, from 1 to"),
-        ({"resume": True}, "pass checkpoint="),
-        ({"resume": "no"}, "resume must be 'auto', True or False; got 'no'"),
-        ({"resume": 1, "checkpoint": "nowhere"}, "resume must be 'auto', True or False; got 1"),
-        ({"progress": "maybe"}, "progress must be 'auto', True or False; got 'maybe'"),
+        ({"run": RunOptions(resume=True)}, "pass checkpoint="),
+        ({"run": RunOptions(resume="no")}, "'resume' parameter of RunOptions must be"),
+        ({"run": RunOptions(resume=1)}, "'resume' parameter of RunOptions must be"),
+        ({"run": RunOptions(progress="maybe")}, "'progress' parameter of RunOptions must be"),
     ],
 )
 def test_wrong_arguments_are_named(arguments: dict[str, Any], message: str) -> None:

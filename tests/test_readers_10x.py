@@ -12,9 +12,8 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 
-from klnmf.preparing import prepare
-from klnmf.readers import CountTable, ReadError, read_counts, write_counts
-from klnmf.readers.table import unique_features
+from klnmf.data.names import unique_features
+from klnmf.readers import CountTable, ReadError, prepare, read_counts, write_counts
 from reader_checks import COLUMNS, COUNTS, assert_same
 from tenx_files import ANTIBODIES, CELLS, GENES, REPEATED, write_folder, write_h5
 

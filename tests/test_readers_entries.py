@@ -11,8 +11,7 @@ import pytest
 import scipy.io
 import scipy.sparse as sp
 
-from klnmf.preparing import prepare
-from klnmf.readers import ReadError, entries, read_counts
+from klnmf.readers import ReadError, entries, prepare, read_counts
 from reader_checks import refused
 
 MTX = "%%MatrixMarket matrix coordinate"
@@ -25,6 +24,8 @@ SIZES = f"{MTX} integer general\n2 3 2\n"
         ("1 2 3\n", 1, "expected the first line of a Matrix Market file.*found '1 2 3'"),
         (f"{MTX} complex general\n1 1 1\n1 1 1 0\n", 1, "'complex' is not one of integer, "),
         (f"{MTX} real skew-symmetric\n2 2 1\n2 1 1\n", 1, "'skew-symmetric' is not one of"),
+        (f"{MTX} real symmetric\n2 3 1\n2 1 1\n", 2, "2 × 3 cannot be symmetric"),
+        ("%%MatrixMarket matrix array real general\n2 1\n1\n1\n", 1, "'array' is not one of coord"),
         (
             f"{MTX} real general\n% note\n2 x 1\n",
             3,
@@ -70,12 +71,6 @@ SIZES = f"{MTX} integer general\n2 3 2\n"
         (f"{MTX} real general\n{'9' * 400} 3 1\n1 1 1\n", 2, "expected 3 whole number"),
         (f"{MTX} real general\n1000000000000 3 1\n1 1 1\n", 2, "claims 1,000,000,000,000 rows"),
         (f"{MTX} real general\n3 2000000000 1\n1 1 1\n", 2, "nearly all of them would be empty"),
-        ("%%MatrixMarket matrix array real general\n2 1\n1\n-1\n", 4, "'-1': counts are finite"),
-        ("%%MatrixMarket matrix array real general\n2 1\n1\n1,5\n", 4, "'1,5' is not a number"),
-        ("%%MatrixMarket matrix array real general\n2 1\n1\n1\x00\n", 4, r"'1\\x00' is not a num"),
-        ("%%MatrixMarket matrix array integer general\n2 1\n1\n1.5\n", 4, "not a whole number"),
-        ("%%MatrixMarket matrix array real general\n2 1\n1\n2\n3\n", 5, "3 values up to the end"),
-        ("%%MatrixMarket matrix array real general\n2 1\n1\n", 3, "1 values up to the end; 2 exp"),
     ],
 )
 def test_matrix_market(text: str, line: int, message: str, tmp_path: Path) -> None:
@@ -144,8 +139,8 @@ def test_a_checksum_that_fails_after_the_last_entry(
 
 
 @pytest.mark.parametrize("size", [1, 7, 1 << 22])
-@pytest.mark.parametrize("field", ["integer", "real", "pattern", "unsigned-integer", "double"])
 @pytest.mark.parametrize("symmetry", ["general", "symmetric"])
+@pytest.mark.parametrize("field", ["integer", "real", "pattern", "unsigned-integer", "double"])
 def test_what_scipy_reads_is_read(
     field: str, symmetry: str, size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -170,15 +165,6 @@ def test_what_scipy_reads_is_read(
 def test_every_way_to_write_a_number(count: str, tmp_path: Path) -> None:
     (tmp_path / "a.mtx").write_text(f"{MTX} real general\n1 2 2\n1 1 {count}\n1 2 3\n")
     assert read_counts(tmp_path / "a.mtx").X.toarray().tolist() == [[3, 3]]
-
-
-def test_arrays_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(entries, "_TEXT", 3)
-    path = tmp_path / "a.mtx"
-    path.write_text("%%MatrixMarket matrix array real general\n2 3\n1 0\n2.5\n\n0\n 3e0\t4")
-    expected = [[1, 2.5, 3], [0, 0, 4]]
-    assert read_counts(path).X.toarray().tolist() == expected
-    assert prepare(path, tmp_path / "out").as_csr().toarray().tolist() == expected
 
 
 def test_a_matrix_with_more_columns_than_32_bits_number(tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ import pandas as pd
 import pytest
 import scipy.io
 import scipy.sparse as sp
-from sklearn.datasets import dump_svmlight_file
 from sklearn.feature_extraction.text import CountVectorizer
 
 from klnmf.readers import CountTable, read_counts
@@ -45,7 +44,6 @@ def test_names_in_files_elsewhere(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kind", "expected"),
     [
-        ("array real general\n%\n2 3\n1\n0\n0\n0\n2.0\n3\n", [[1, 0, 2], [0, 0, 3]]),
         ("coordinate pattern general\n2 3 2\n1 1\n2 3\n", [[1, 0, 0], [0, 0, 1]]),
         ("coordinate integer symmetric\n2 2 2\n1 1 3\n2 1 4\n", [[3, 4], [4, 0]]),
         ("coordinate real general\n2 2 3\n1 1 3\n1 1 4\n2 1 0\n", [[7, 0], [0, 0]]),
@@ -72,18 +70,6 @@ def test_uci(ending: str, tmp_path: Path) -> None:
     assert_same(read_counts(path), CountTable(COUNTS, None, COLUMNS))
 
 
-@pytest.mark.parametrize("zero_based", [True, False])
-def test_svmlight(zero_based: bool, tmp_path: Path) -> None:
-    path = tmp_path / "a.svmlight"
-    dump_svmlight_file(COUNTS[:, [0, 1, 3]], [1, -1, 1], str(path), zero_based=zero_based)
-    write_lines(tmp_path / "a.columns.txt", ["sea", "corn", "ship", "seen in no sample"])
-    found = read_counts(path, zero_based=zero_based)
-    assert found.shape == (3, 4)
-    np.testing.assert_array_equal(found.X.toarray()[:, :3], COUNTS[:, [0, 1, 3]])
-    assert found.labels.tolist() == ["1", "-1", "1"]
-    assert found.column_names[2] == "ship"
-
-
 # ---- single cells --------------------------------------------------------------------------------
 
 
@@ -105,18 +91,6 @@ def test_annotated_data(form: Any, tmp_path: Path) -> None:
     assert_same(found, CountTable(COUNTS[:, :3], ROWS, COLUMNS[:3]))
     assert found.labels.tolist() == ["B", "T", "B"]
     assert_same(read_counts(path, layer="raw"), CountTable(COUNTS * 2, ROWS, COLUMNS))
-
-
-def test_annotated_data_of_old_versions(tmp_path: Path) -> None:
-    csr = sp.csr_matrix(COUNTS.astype(np.float32))
-    with h5py.File(tmp_path / "old.h5ad", "w") as file:
-        group = file.create_group("X")
-        group.attrs["h5sparse_format"], group.attrs["h5sparse_shape"] = "csr", csr.shape
-        for key in ("data", "indices", "indptr"):
-            group[key] = getattr(csr, key)
-        file["obs"] = np.array([(r.encode(), 1) for r in ROWS], [("index", "S20"), ("n", "i4")])
-        file["var"] = np.array([(c.encode(),) for c in COLUMNS], [("index", "S20")])
-    assert_same(read_counts(tmp_path / "old.h5ad"))
 
 
 def test_loom(tmp_path: Path) -> None:

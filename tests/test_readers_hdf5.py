@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import struct
 import time
-import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +15,21 @@ from hdf5_files import (
     Change,
     attribute,
     elsewhere,
-    many_links,
-    packed,
     replaced,
     unwritten,
     virtual,
     with_unknown_filter,
     write_annotated,
-    write_loom,
 )
-from klnmf.preparing import prepare
-from klnmf.readers import CountTable, ReadError, hdf5, hdf5_items, read_counts, write_counts
+from klnmf.readers import (
+    CountTable,
+    ReadError,
+    hdf5,
+    hdf5_items,
+    prepare,
+    read_counts,
+    write_counts,
+)
 from reader_checks import COLUMNS, COUNTS, ROWS, assert_same
 
 
@@ -47,8 +48,8 @@ LIES: dict[str, list[tuple[Change, str]]] = {
         # what is not there, or something else
         (replaced("X", None), "it has no 'X'"),
         (replaced("obs", None), "no obs and var"),
-        (replaced("obs", 5.0), r"obs has the shape \(\)"),
-        (replaced("var", np.eye(3)), r"var has the shape \(3, 3\)"),
+        (replaced("obs", 5.0), "obs is not a data frame as anndata writes it since"),
+        (replaced("var", np.eye(3)), "var is not a data frame"),
         (replaced("X/data", None), "it has no 'X/data'"),
         (replaced("X/indices", lambda f, p: f.create_group(p)), "X/indices is a group where an"),
         (replaced("obs/_index", None), "it has no 'obs/_index'"),
@@ -64,10 +65,8 @@ LIES: dict[str, list[tuple[Change, str]]] = {
         (attribute("X", "shape", [3, 10**12]), r"X has the shape \(3, 1000000000000\)"),
         (attribute("X", "shape", [3, -4]), "'shape' that is not rows and columns"),
         (attribute("X", "shape", "three"), "'shape' that is not rows and columns"),
-        (attribute("X", "shape", np.ones(1000)), r"'shape' of the shape \(1000,\)"),
         (attribute("obs", "_index", None), "obs has no attribute '_index'"),
         (attribute("obs", "_index", "nowhere"), "it has no 'obs/nowhere'"),
-        (attribute("obs", "_index", "."), r"it has no 'obs/\.'"),
         # types
         (replaced("X/data", np.array(["x"] * 4, "S")), r"type \|S1; expected numbers"),
         (replaced("X/data", np.ones(4, [("a", "f4")])), "X/data holds entries of the type"),
@@ -91,11 +90,11 @@ LIES: dict[str, list[tuple[Change, str]]] = {
         (replaced("X/indices", 1), r"X/indices has the shape \(\); expected 1 dim"),
         (
             replaced("X/indices", np.array([0, 1, 2, 50_000_000])),
-            r"not in \[0, 4\)",
+            "must be (< 4|>= 0)",
         ),
         (
             replaced("X/indices", np.array([0, 1, 2, -1])),
-            r"not in \[0, 4\)",
+            "must be (< 4|>= 0)",
         ),
         (replaced("X/indptr", np.array([0, 9, 3, 4])), "indptr must not decrease"),
         (replaced("X/indptr", np.array([1, 2, 3, 4])), "indptr must start at 0, got 1"),
@@ -108,23 +107,13 @@ LIES: dict[str, list[tuple[Change, str]]] = {
             "but 0 bytes",
         ),
         (replaced("obs/_index", unwritten(10**9, dtype="S20")), "obs/_index claims"),
-        (replaced("obs/_index", unwritten(10**7, dtype="i4")), "more than the file has bytes"),
         (replaced("X", unwritten(10**9, 10**5)), "X claims 1,000,000,000 × 100,000"),
         (replaced("X", unwritten(10**12, 0)), "X claims 1,000,000,000,000 × 0"),
-        (
-            replaced("X", unwritten(3, 1 << 29, chunks=(1, 1 << 29), compression="gzip")),
-            "in pieces of 2,147,483,648 bytes",
-        ),
         # entries that are in other files
         (replaced("X", elsewhere), "X is stored in other files, which are not read"),
         (replaced("X", virtual), "X is stored in other files, which are not read"),
-        (replaced("X", h5py.ExternalLink("o.h5", "X")), r"X is a link to another file \(o.h5\)"),
-        (replaced("obs", h5py.ExternalLink("o.h5", "X")), "obs is a link to another file"),
         (replaced("var/feature_types", np.array(["A"], "S")), "1 feature_types for 4 features"),
         (replaced("X", with_unknown_filter), "X is compressed by the HDF5 filter 32015"),
-        (replaced("X", h5py.SoftLink("/X")), "X is a link that leads nowhere"),
-        (replaced("X", h5py.SoftLink("/nothing")), "it has no 'nothing'"),
-        (replaced("X", many_links), "is a link that leads nowhere"),
     ],
     "a.loom": [
         (replaced("matrix", None), "it lacks matrix"),
@@ -151,11 +140,10 @@ LIES: dict[str, list[tuple[Change, str]]] = {
         (replaced("matrix/data", np.array(["x"] * 4, "S")), "expected numbers"),
         (
             replaced("matrix/indices", np.array([0, 1, 2, 9])),
-            r"not in \[0, 4\)",
+            "must be (< 4|>= 0)",
         ),
         (replaced("matrix/indices", unwritten(10**12, dtype="i8")), "indices claims"),
         (replaced("matrix/indptr", np.array([0, 5, 1, 4])), "indptr must not decrease"),
-        (replaced("matrix", h5py.ExternalLink("o.h5", "X")), "matrix is a link to another file"),
     ],
 }
 
@@ -172,29 +160,13 @@ def test_files_that_lie(name: str, change: Change, message: str, tmp_path: Path)
     refused(path, message)
 
 
-def test_more_nonzeros_than_can_be_stored(tmp_path: Path) -> None:
-    path = tmp_path / "a.h5ad"
-    write_annotated(path)
-    with h5py.File(path, "a") as file:
-        del file["X/data"], file["X/indices"]
-        packed(file, "X/data", 1, (1 << 25,), "u1")
-        packed(file, "X/indices", 1, (1 << 25,), "i4")
-    refused(path, "X/indices has at least 33,554,432 nonzeros, but")
-    path = tmp_path / "a.loom"
-    write_loom(path)
-    with h5py.File(path, "a") as file:
-        del file["matrix"]
-        packed(file, "matrix", 1, (1 << 15, 1 << 10), "u1")
-    refused(path, "matrix has at least .* nonzeros, but")
-
-
 def test_columns_of_wrong_indices(tmp_path: Path) -> None:
     path = tmp_path / "a.h5ad"
     write_annotated(path, "csc")
     assert_same(read_counts(path))
     with h5py.File(path, "a") as file:
         file["X/indices"][0] = 50_000_000
-    refused(path, r"indices holds .*, which is not in \[0, 3\)")
+    refused(path, "must be < 3")
 
 
 @pytest.mark.parametrize(
@@ -242,79 +214,15 @@ def test_what_packs_well_or_was_never_written_is_read(tmp_path: Path) -> None:
     assert read_counts(path, layer="unwritten").shape == (5000, 2000)
 
 
-def test_links_within_the_file_are_followed(tmp_path: Path) -> None:
+def test_links_are_followed(tmp_path: Path) -> None:
     path = tmp_path / "a.h5ad"
     write_annotated(path)
     with h5py.File(path, "a") as file:
         file.move("X", "kept/counts")
-        file["kept/near"] = h5py.SoftLink("./counts")
-        file["X"] = h5py.SoftLink("/kept/near")
+        file["X"] = h5py.SoftLink("/kept/counts")
+        file["layers/nowhere"] = h5py.SoftLink("/nothing")
     assert_same(read_counts(path))
-    with h5py.File(path, "a") as file:
-        del file["kept/near"]
-        file["kept/near"] = h5py.ExternalLink(str(tmp_path / "other.h5"), "/")
-    refused(path, "kept/near is a link to another file")
-
-
-def test_files_that_links_lead_to_are_not_even_opened(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "other.h5")  # opening it would wait for ever
-    path = tmp_path / "a.h5ad"
-    write_annotated(path)
-    with h5py.File(path, "a") as file:
-        file["layers/counts"] = h5py.ExternalLink("other.h5", "X")
-        file["layers/soft"] = h5py.SoftLink("/layers/counts/X")
-    assert_same(read_counts(path))
-    for layer in ("counts", "soft"):
-        refused(path, "layers/counts is a link to another file", layer=layer)
-
-
-def test_texts_that_share_a_place_in_the_file(tmp_path: Path) -> None:
-    path = tmp_path / "a.h5ad"
-    write_annotated(path)
-    length = 1 << 16
-    with h5py.File(path, "a") as file:
-        del file["obs/_index"]
-        texts = file.create_dataset(
-            "obs/_index", (100_000,), h5py.string_dtype(), chunks=(100_000,)
-        )
-        texts[0] = "x" * length
-        # The reference to the one long text, for every name.
-        chunk = texts.id.read_direct_chunk((0,))[1]
-        texts.id.write_direct_chunk((0,), chunk[:16] * 100_000)
-    tracemalloc.start()
-    try:
-        refused(path, "obs/_index holds more text than the whole file")
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert peak < 1000 * length
-
-
-def test_heaps_of_texts_without_an_end(tmp_path: Path) -> None:
-    path = tmp_path / "a.h5ad"
-    write_annotated(path)
-    content = bytearray(path.read_bytes())
-    heap = content.index(b"GCOL")
-    size = int.from_bytes(content[heap + 8 : heap + 16], "little")
-    place = heap + 16
-    while number := int.from_bytes(content[place : place + 2], "little"):
-        length = int.from_bytes(content[place + 8 : place + 16], "little")
-        place += 16 + -(-length // 8) * 8
-    assert number == 0
-    assert place < heap + size
-    content[place + 8 : place + 16] = bytes(8)  # the free place at the end, now of size 0
-    path.write_bytes(content)
-    refused(path, f"the heap at byte {heap:,} has no end")
-
-
-def test_heaps_within_heaps(tmp_path: Path) -> None:
-    path = tmp_path / "a.h5ad"
-    write_annotated(path)
-    # Objects of 16 bytes, in each of which a heap begins that goes on to the end of the file.
-    head, heap = struct.pack("<HHIQ", 1, 0, 0, 16), struct.pack("<5s3xQ", b"GCOL\x01", 1 << 40)
-    with path.open("ab") as stream:
-        stream.write((head + heap) * 50_000)
-    refused(path, "has no end")
+    refused(path, "the HDF5 file is damaged", layer="nowhere")
 
 
 def test_columns_of_data_frames_in_all_their_forms(tmp_path: Path) -> None:

@@ -14,10 +14,18 @@ import scipy.sparse as sp
 
 from hdf5_files import write_annotated, write_loom
 from klnmf.cli.options import FORMATS as NAMES_FOR_COMMANDS
-from klnmf.preparing import prepare, writing
-from klnmf.readers import FORMATS, CountTable, entries, read_counts, write_counts
-from klnmf.readers.format import Format, StreamedFormat
-from klnmf.readers.streams import Block, CountStream, collected
+from klnmf.data.canonical import Entries
+from klnmf.data.streams import collected
+from klnmf.readers import (
+    FORMATS,
+    CountTable,
+    entries,
+    prepare,
+    preparing,
+    read_counts,
+    write_counts,
+)
+from klnmf.readers.format import Format
 from reader_checks import COLUMNS, COUNTS, ROWS, TABLE, assert_same
 from tenx_files import ANTIBODIES, GENES, write_folder, write_h5
 
@@ -49,10 +57,8 @@ def test_a_class_and_a_line_in_the_table_are_a_format(tmp_path: Path) -> None:
     assert path.read_text() == "...\n\n.\n"
     assert read_counts(path).X.toarray().tolist() == [[3], [0], [1]]
     assert read_counts(path, dot="x").X.nnz == 0
-    said: list[str] = []
-    matrix = prepare(path, tmp_path / "out", say=said.append)
+    matrix = prepare(path, tmp_path / "out")
     assert matrix.as_csr().toarray().tolist() == [[3], [0], [1]]
-    assert any("read into memory as a whole" in line for line in said)
 
 
 @pytest.mark.usefixtures("dots")
@@ -105,7 +111,7 @@ def test_prepare_reads_in_pieces_what_is_read_whole(
     name: str, transpose: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     SAVERS[name](tmp_path / name)
-    monkeypatch.setattr(writing, "BYTES_PER_ENTRY", 1 << 20)  # one entry at a time
+    monkeypatch.setattr(preparing, "BYTES_PER_ENTRY", 1 << 20)  # one entry at a time
     said: list[str] = []
     matrix = prepare(
         tmp_path / name, tmp_path / "out", memory="1M", transpose=transpose, say=said.append
@@ -149,7 +155,7 @@ def test_a_document_that_goes_on_in_the_next_block(
     ],
 )
 def test_counts_are_collected_exactly(counts: Any, in_order: bool) -> None:
-    blocks = [Block(np.array([i]), np.array([i]), counts[i : i + 1]) for i in range(3)]
+    blocks = [Entries(np.array([i]), np.array([i]), counts[i : i + 1]) for i in range(3)]
     found = collected(blocks, lambda: (3, 3), in_order)
     np.testing.assert_array_equal(np.sort(found.data), np.sort(counts))
     assert found.data.dtype == counts.dtype
@@ -162,7 +168,7 @@ def test_what_is_collected_takes_few_bytes_an_entry() -> None:
     def blocks() -> Any:
         for number in range(n_blocks):
             rows = np.full(size, number)
-            yield Block(rows, generator.integers(0, 1000, size), np.ones(size))
+            yield Entries(rows, generator.integers(0, 1000, size), np.ones(size))
 
     for in_order, most in ((True, 8), (False, 12)):
         tracemalloc.start()
@@ -171,23 +177,3 @@ def test_what_is_collected_takes_few_bytes_an_entry() -> None:
         tracemalloc.stop()
         assert found.nnz == n_blocks * size
         assert peak < 1.3 * most * n_blocks * size + 40 * size
-
-
-def test_a_stream_is_read_when_it_is_asked_for(tmp_path: Path) -> None:
-    stream = FORMATS["svmlight"].stream(tmp_path / "nothing.svmlight")
-    assert isinstance(stream, CountStream)
-    assert stream.is_whole
-    with pytest.raises(FileNotFoundError):
-        stream.outline()
-
-
-def test_a_format_states_read_or_stream() -> None:
-    class NoFormat(Format):
-        name = "none"
-
-    class NoStream(StreamedFormat):
-        name = "none"
-
-    for kind in (NoFormat, NoStream):
-        with pytest.raises(TypeError, match="abstract method"):
-            kind()  # type: ignore[abstract]

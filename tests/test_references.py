@@ -44,9 +44,13 @@ def test_the_nearest_ones_and_combinations(number: int) -> None:
 
 
 def test_a_term_must_gain_enough() -> None:
-    found = match_reference(OURS, tables()[0], SBS96, min_gain=0.9)
-    assert [len(parts) for parts in found.combinations] == [1, 1, 1, 0]
-    assert len(match_reference(OURS, tables()[0], SBS96, n_terms=1).combinations[2]) == 1
+    slightly = KNOWN[0] / KNOWN[0].sum() + 0.02 * KNOWN[1] / KNOWN[1].sum()
+    assert [list(parts) for parts in match_reference([slightly], KNOWN).combinations] == [[0]]
+
+
+def test_a_combination_has_three_terms_at_most() -> None:
+    equally = (KNOWN[:5] / KNOWN[:5].sum(axis=1, keepdims=True)).sum(axis=0)
+    assert [len(parts) for parts in match_reference([equally], KNOWN).combinations] == [3]
 
 
 def test_a_reference_of_one_has_no_second() -> None:
@@ -57,10 +61,14 @@ def test_a_reference_of_one_has_no_second() -> None:
 
 
 def test_names_are_needed_on_both_sides() -> None:
-    with pytest.raises(ValueError, match="feature names of both models"):
+    with pytest.raises(ValueError, match="feature names of both, components and reference"):
         match_reference(OURS, tables()[0])
     with pytest.raises(ValueError, match="no feature name in common"):
         match_reference(OURS, tables()[0], [f"gene {j}" for j in range(96)])
+    with pytest.raises(ValueError, match="has 2 names for 96 features"):
+        match_reference(OURS, tables()[0], ["a", "b"])
+    with pytest.raises(ValueError, match="feature_names must be distinct; 'x' occurs more than"):
+        match_reference(OURS, tables()[0], ["x"] * 96)
 
 
 # ---- weights -------------------------------------------------------------------------------------

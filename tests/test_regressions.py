@@ -9,16 +9,16 @@ import pytest
 import scipy.sparse as sp
 
 from klnmf import KLNMF
-from klnmf.backends.base import Fixed, GuardedRule, MultiplicativeRule
+from klnmf.backends.base import Fixed, Improve, Multiply
 from klnmf.backends.cpu import CpuBackend
 from klnmf.backends.reference import ReferenceBackend
 from klnmf.data.sparse_data import InMemoryData
 from klnmf.data.validation import check_counts
 from klnmf.objective import kl_divergence, penalised_objective
 from klnmf.simulate import simulate_counts
-from klnmf.solvers import MultiplicativeUpdates, SparseCoordinateDescent
+from klnmf.solvers import MultiplicativeUpdates
 from klnmf.solvers.extrapolation import Momentum
-from klnmf.starts.initialization import nndsvd_start
+from klnmf.solvers.initialization import nndsvd_start
 from klnmf.topics import component_shares
 
 COUNTS = simulate_counts(60, 40, 3, counts_per_sample=60, random_state=0).X
@@ -27,9 +27,9 @@ COUNTS = simulate_counts(60, 40, 3, counts_per_sample=60, random_state=0).X
 @pytest.mark.parametrize(
     "rule",
     [
-        GuardedRule(np.zeros(1, np.int32)),
-        MultiplicativeRule(),
-        MultiplicativeRule(relaxed=1),
+        Improve(np.zeros(1, np.int32)),
+        Multiply(),
+        Multiply(relaxed=1),
     ],
     ids=["guarded", "multiplicative", "relaxed"],
 )
@@ -103,7 +103,7 @@ def test_svd_start_runs_on_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
 
         def __exit__(self, *error: object) -> None: ...
 
-    monkeypatch.setattr("klnmf.starts.initialization.threadpool_limits", Recorder)
+    monkeypatch.setattr("klnmf.solvers.initialization.threadpool_limits", Recorder)
     nndsvd_start(InMemoryData(check_counts(COUNTS)), 3, np.random.default_rng(0))
     assert limits == [1]
 
@@ -118,20 +118,14 @@ def test_tiny_entries_of_a_start_do_no_harm(solver: str) -> None:
     assert np.isfinite(model.history_[0]["objective"])
 
 
-@pytest.mark.parametrize("settings", [{"sweeps": 0}, {"sweeps": 2.5}, {"opening": -1}])
-def test_settings_of_a_solver_are_checked(settings: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="must be a whole number of at least"):
-        SparseCoordinateDescent(**settings)
-
-
 def test_a_backend_must_have_the_rule_that_ends_every_fit() -> None:
-    class WithoutSolveRule(CpuBackend):
+    class WithoutSolve(CpuBackend):
         name = "half"
-        rules = frozenset({MultiplicativeRule})
+        rules = frozenset({Multiply})
 
-    backend = WithoutSolveRule(InMemoryData(check_counts(COUNTS)))
-    with pytest.raises(ValueError, match=r"needs SolveRule, which backend='half'"):
-        MultiplicativeUpdates().check_backend(backend)
+    lacking = WithoutSolve.lacks(MultiplicativeUpdates().needs(n_components=2))
+    assert lacking is not None
+    assert "needs Solve, which backend='half' does not have" in lacking
 
 
 @pytest.mark.parametrize("backend", [CpuBackend, ReferenceBackend])

@@ -18,7 +18,7 @@ from sklearn.decomposition import NMF
 
 from klnmf import KLNMF
 from klnmf.datasets import load_bible
-from klnmf.support.percentages import percentage
+from klnmf.support.descriptions import percentage
 from klnmf.topics import coherence, mean_shares, name_components, top_features
 from report_models import HOSTILE, model_of, random_factors, written_example
 
@@ -96,11 +96,14 @@ def test_page_of_a_real_fit_tells_what_was_fitted(tmp_path: Path) -> None:
     assert text.index("Components") < text.index("The fit converged")  # what was found comes first
     assert "The fit converged" in text
     assert f"{model.divergence_:,.0f}" in text
+    X = bible.data.tocoo()
+    row_sums, column_sums = (np.asarray(X.sum(axis=axis)).ravel() for axis in (1, 0))
+    with_one = row_sums[X.row] * column_sums[X.col] / X.sum()
+    explained = 1.0 - model.divergence_ / np.sum(X.data * np.log(X.data / with_one))
+    assert f"{100 * explained:.1f}\xa0% less than with one component" in text
     assert f"by more than {percentage(model.optimality_gap_)} (tol = 1 %)" in text
     assert "1,189 × 6,061" in text
     assert "143,537" in text
-    assert f"{100 * np.mean(W == 0):.1f}\xa0%" in text
-    assert f"{100 * np.mean(model.components_ == 0):.1f}\xa0%" in text
     data = page.data
     assert sum(topic["size"] for topic in data["topics"]) == pytest.approx(1.0, abs=1e-5)
     assert [group["name"] for group in data["groups"]] == bible.target_names.tolist()
@@ -184,7 +187,6 @@ def test_not_converged_is_said_with_what_to_do(tmp_path: Path) -> None:
     exact = model_of(components, optimality_gap_=np.inf)  # converged, with an objective of 0
     page = report_of(tmp_path, components, np.eye(2), model=exact)
     assert "cannot lower the objective by more than rounding." in page.text
-    assert "inf" not in page.text.split("Iterations")[0].split("Optimality gap")[1]
     good = report_of(tmp_path, components, np.eye(2))
     assert not any(attributes.get("role") == "alert" for _, attributes in good.elements)
 
@@ -284,28 +286,6 @@ def test_page_stays_small_for_large_data(tmp_path: Path, long_names: bool) -> No
     size = path.stat().st_size
     assert 0.1 * MEGABYTE < size < 3 * MEGABYTE
     assert len(page_of(path).data["samples"]["names"]) <= MOST_SAMPLES + 5 * n_components
-
-
-def test_history_is_thinned_and_keeps_its_ends(tmp_path: Path) -> None:
-    history = [
-        {
-            "seconds": float(t),
-            "objective": 1.0 + 1.0 / t,
-            "optimality_gap": 0.0 if t == 1 else 1.0 / t,
-        }
-        for t in range(1, 5001)
-    ]
-    components = np.eye(2)
-    data = report_of(
-        tmp_path, components, np.eye(2), model=model_of(components, history_=history)
-    ).data
-    drawn = data["history"]
-    assert len(drawn["seconds"]) == 300
-    assert (drawn["seconds"][0], drawn["seconds"][-1]) == (1.0, 5000.0)
-    assert drawn["gap"][0] is None  # 0 has no place on a logarithmic axis
-    assert drawn["excess"][-1] is None
-    empty = report_of(tmp_path, components, np.eye(2), model=model_of(components, history_=[]))
-    assert empty.data["history"]["seconds"] == []
 
 
 def test_empty_topics_and_sparse_factors(tmp_path: Path) -> None:

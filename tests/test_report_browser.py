@@ -126,7 +126,6 @@ def test_loads_without_messages_and_shows_every_part(page: Any) -> None:
     assert len(texts(page, "#map .bubble")) == 6
     assert len(texts(page, "#topic-table tbody tr")) == 6
     assert len(texts(page, ".strip svg")) == 3
-    assert page.find_element("css selector", "#convergence .curve.gap").get_attribute("d")
     rows = "tbody tr:not(.excerpt)"
     assert all(len(texts(page, f"#topic-{k} .typical {rows}")) == 5 for k in range(6))
     assert page.execute_script("return performance.getEntriesByType('resource').length") == 0
@@ -153,7 +152,11 @@ def test_chart_of_the_ranks_is_drawn(driver: Any, tmp_path: Path, stability: flo
         n_features=80,
         median_total=100.0,
     )
-    page = opened(driver, written_example(tmp_path / "r.html", rank_selection=selection))
+    path = written_example(tmp_path / "r.html", rank_selection=selection)
+    cut_off = "const e = document.querySelector('#rank .scroller');"
+    cut_off += "return [e.scrollWidth > e.clientWidth, e.scrollHeight > e.clientHeight]"
+    assert opened(driver, path, width=390).execute_script(cut_off) == [False, False]
+    page = opened(driver, path)
     heights = page.execute_script(
         "return [...document.querySelectorAll('#rank-chart circle')]"
         ".map(e => e.getBoundingClientRect().top)"
@@ -564,7 +567,6 @@ def test_one_topic_without_labels_or_history(driver: Any, tmp_path: Path) -> Non
     model = model_of(np.array([[1.0, 0.0, 2.0]]), history_=[])
     page = opened(driver, write_report(tmp_path / "report.html", model, np.ones((2, 1))))
     assert len(texts(page, ".card")) == 1
-    assert texts(page, "#convergence") == []
     assert len(texts(page, ".strip.alone svg")) == 1
     empty = model_of(np.zeros((2, 3)), history_=[])
     page = opened(driver, write_report(tmp_path / "report.html", empty, np.zeros((2, 2))))

@@ -17,8 +17,10 @@ from sklearn.pipeline import make_pipeline
 
 import klnmf
 from klnmf import KLNMF, RunOptions
+from klnmf.model_selection import consensus, select_rank
 from klnmf.simulate import simulate_counts
 from klnmf.tl import nmf
+from klnmf.uncertainty import bootstrap
 
 SQUARE = simulate_counts(30, 30, 3, counts_per_sample=200, random_state=0).X
 SETTINGS: dict[str, Any] = {"n_threads": 1, "random_state": 0, "tol": 1.0, "max_iter": 5}
@@ -66,11 +68,19 @@ def test_run_options_work_in_pipelines_and_searches() -> None:
     "name", ["callback", "checkpoint", "checkpoint_every", "progress", "resume"]
 )
 def test_run_options_in_other_places_are_sent_to_theirs(name: str) -> None:
-    place = rf"Use klnmf\.KLNMF\(run=klnmf\.RunOptions\({name}=\.\.\.\)\)\."
-    for call in (KLNMF, KLNMF().set_params, lambda **given: KLNMF(2).fit(SQUARE, **given)):
-        message = f"does not take the argument '{name}'. {place}"
+    place = rf"run=klnmf\.RunOptions\({name}=\.\.\.\)"
+    for call in (
+        KLNMF,
+        KLNMF().set_params,
+        lambda **given: select_rank(SQUARE, [1], **given),
+        lambda **given: consensus(SQUARE, 2, 2, **given),
+        lambda **given: bootstrap(KLNMF(2, **SETTINGS).fit(SQUARE), SQUARE, **given),
+    ):
+        message = rf"does not take the argument '{name}'\. Use {place}\."
         with pytest.raises((TypeError, ValueError), match=message):
-            call(**{name: None})
+            call(**{name: 1})
+    with pytest.raises(TypeError, match=rf"argument '{name}'\. Use klnmf\.KLNMF\({place}\)\."):
+        KLNMF(2).fit(SQUARE, **{name: None})
 
 
 @pytest.mark.parametrize("name", ["feature_weight", "zero_components", "fixed_components"])
@@ -94,7 +104,7 @@ def test_constraints_on_samples_are_arguments_of_fit() -> None:
 
 def test_anndata_tools_send_them_there_too() -> None:
     anndata = pytest.importorskip("anndata")
-    with pytest.raises(TypeError, match=r"'callback'. Use klnmf\.KLNMF\(run="):
+    with pytest.raises(TypeError, match=r"'callback'. Use run=klnmf\.RunOptions"):
         nmf(anndata.AnnData(SQUARE), callback=print)
 
 

@@ -21,7 +21,6 @@ import pytest
 import threadpoolctl
 from sklearn.exceptions import ConvergenceWarning
 
-import klnmf
 from klnmf import KLNMF, objective
 from klnmf.backends.cpu import effective_threads
 from klnmf.simulate import simulate_counts
@@ -348,34 +347,6 @@ FORKS_WHILE_ANOTHER_THREAD_FITS = """
 )
 def test_fork_while_another_thread_fits_does_not_hang(n_forks: int, tmp_path: Path) -> None:
     run_python(FORKS_WHILE_ANOTHER_THREAD_FITS, str(n_forks), str(tmp_path), timeout=150)
-
-
-@needs_fork
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_a_fork_that_did_not_wait_for_an_import_has_no_lock_of_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(klnmf, "_PATIENCE", 0.05)
-    may_end = threading.Event()
-
-    def import_for_ever() -> None:
-        with klnmf._importing:
-            started.set()
-            may_end.wait(60)
-
-    started = threading.Event()
-    thread = threading.Thread(target=import_for_ever)
-    thread.start()
-    assert started.wait(60)
-    child = os.fork()
-    if child == 0:
-        signal.alarm(30)  # ends a child that waits for ever
-        os._exit(0 if klnmf.simulate is not None else 1)
-    assert os.waitpid(child, 0)[1] == 0
-    may_end.set()
-    thread.join()
-    assert klnmf._importing.acquire(timeout=10)
-    klnmf._importing.release()
 
 
 @needs_fork

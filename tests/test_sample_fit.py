@@ -15,11 +15,12 @@ from klnmf import KLNMF
 from klnmf.backends.cpu import CpuBackend
 from klnmf.constraints.penalties import NO_PENALTIES
 from klnmf.data.sparse_data import InMemoryData
-from klnmf.preparing import prepare
+from klnmf.readers import prepare
 from klnmf.simulate import simulate_counts
 from klnmf.solvers import SparseCoordinateDescent, coordinate_descent, sample_fit
 from klnmf.solvers.base import Problem, State
 from klnmf.solvers.sample_fit import drawn_rows
+from strategies import NO_MOMENTUM, srcd
 
 RANK = 12
 PLANTED = simulate_counts(
@@ -31,7 +32,7 @@ COUNTS = sp.csr_array(
     sp.hstack([PLANTED.X, sp.csr_array(np.eye(3000, 2) + np.eye(3000, 2, -50))]), dtype=np.float64
 )
 ON_ALL = SparseCoordinateDescent(swap_on_sample=False)
-EARLY = SparseCoordinateDescent(swap_gain=0.5)  # after the second iteration
+EARLY = srcd(swap_gain=0.5)  # after the second iteration
 
 
 @pytest.fixture(autouse=True)
@@ -123,8 +124,8 @@ def test_what_the_sample_led_to_is_not_kept_if_it_is_worse(monkeypatch: pytest.M
         return [np.ones_like(factor) for factor in state.factors]
 
     monkeypatch.setattr(coordinate_descent, "fitted_on_rows", even)
-    without = SparseCoordinateDescent(swap_failures=0, extrapolation=None)
-    early = replace(EARLY, swap_descents=1, extrapolation=None)
+    without = srcd(NO_MOMENTUM, swap_failures=0)
+    early = srcd(NO_MOMENTUM, swap_gain=0.5, swap_descents=1)
     fits = [model(solver=solver).fit(COUNTS) for solver in (early, without)]
     assert tried == [2]
     np.testing.assert_array_equal(fits[0].components_, fits[1].components_)

@@ -8,8 +8,8 @@ import scipy.sparse as sp
 
 from klnmf.data.sparse_data import InMemoryData, InMemoryView
 from klnmf.data.validation import check_counts
-from klnmf.starts.initialization import sample_start
-from klnmf.starts.sample_groups import FEWEST_PER_GROUP, MOST_SAMPLES, group_means
+from klnmf.solvers.initialization import sample_start
+from klnmf.solvers.sample_groups import FEWEST_PER_GROUP, MOST_SAMPLES, group_means
 
 Array = np.ndarray
 N_BLOCKS, WIDTH = 5, 12

@@ -19,9 +19,7 @@ import klnmf
 from klnmf import KLNMF, RunOptions, load_model
 from klnmf.saved import SavedFileError, container
 from klnmf.saved.container import Container, read_container, write_container
-from klnmf.solvers import SOLVERS, Solver, SparseCoordinateDescent
-from klnmf.solvers.coordinate_descent import PaperCoordinateDescent
-from klnmf.solvers.extrapolation import ExtrapolationWeights
+from klnmf.solvers import SOLVERS, Solver
 from klnmf.solvers.multiplicative import MultiplicativeUpdates
 from saved_model_checks import COUNTS, assert_same_model, dense, fitted
 from strategies import fit_quietly, make_model, same_bits
@@ -53,20 +51,11 @@ def test_round_trip(
     assert list(loaded.get_feature_names_out()) == list(model.get_feature_names_out())
 
 
-@pytest.mark.parametrize(
-    "solver",
-    [
-        SparseCoordinateDescent(opening=2, narrow_gain=math.inf, swap_failures=0),
-        SparseCoordinateDescent(extrapolation=None),
-        SparseCoordinateDescent(extrapolation=ExtrapolationWeights(first=1, growth=1.01)),
-        PaperCoordinateDescent(break_test="signed", epsilon=1e-9),
-        *(solver() for solver in SOLVERS.values()),
-    ],
-)
-def test_solvers_keep_their_settings(solver: Solver, path: Path) -> None:
+@pytest.mark.parametrize("solver", [solver() for solver in SOLVERS.values()])
+def test_solvers_are_stored_by_name(solver: Solver, path: Path) -> None:
     model = fitted(solver=solver)
     model.save(path)
-    assert KLNMF.load(path).solver == solver
+    assert KLNMF.load(path).solver == solver.name
 
 
 def test_every_parameter_comes_back(path: Path) -> None:
@@ -324,9 +313,7 @@ def test_version_1_stays_readable() -> None:
     saved = load_model(VERSION_1)
     model = saved.model
     assert saved.klnmf_version == "0.1.0"
-    assert model.solver == SparseCoordinateDescent(
-        opening=4, sweeps=3, extrapolation=ExtrapolationWeights(0.4)
-    )
+    assert model.solver == "srcd"  # with settings that are constants now
     assert (model.l1_W, model.dtype, model.sparse_output) == (0.25, np.float64, True)
     assert saved.not_stored == ["callback"]
     assert (model.n_iter_, model.converged_) == (9, True)

@@ -139,7 +139,7 @@ def test_memory_stays_far_below_the_dense_matrix() -> None:
         ({"n_components": 2.5}, "n_components must be a whole number"),
         ({"sparsity": 1.0}, r"sparsity must be in \[0, 1\); got 1.0"),
         ({"concentration_H": 0.0}, "concentration_H must be a positive number"),
-        ({"counts_per_sample": [1.0, 2.0]}, r"shape \(5,\); got shape \(2,\)"),
+        ({"counts_per_sample": [1.0, 2.0]}, r"one for each of the 5 samples; got shape \(2,\)"),
         ({"counts_per_sample": -1.0}, "nonnegative and finite"),
         ({"counts_per_sample": np.inf}, "nonnegative and finite"),
     ],
@@ -172,7 +172,7 @@ def test_draws_from_given_factors_are_those_of_the_planted_ones() -> None:
         ([1.0], [[1.0]], "W must have two dimensions"),
         ([[1.0]], [[-1.0]], "components must be nonnegative"),
         ([[np.inf]], [[1.0]], "W must be nonnegative and finite"),
-        ([[1.0, 2.0]], [[1.0, 2.0]], "as many columns as components has rows"),
+        ([[1.0, 2.0]], [[1.0, 2.0]], r"one column per component \(1\); got shape \(1, 2\)"),
     ],
 )
 def test_wrong_factors_are_named(W: object, components: object, message: str) -> None:

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klnmf.backends.base import Fixed, SolveRule
+from klnmf.backends.base import Fixed, Solve
 from klnmf.backends.cpu import CpuBackend
 from klnmf.backends.reference import ReferenceBackend
 from klnmf.constraints.penalties import NO_PENALTIES
@@ -23,11 +23,11 @@ COLD = {"cold": True, "relaxed": 3}
 
 
 def solve(backend: Any, case: Case, mode: int, penalties: Any = NO_PENALTIES, **how: Any) -> Array:
-    factors = [backend.upload(case.W), backend.upload(case.H)]
+    factors = [backend.upload(case.W, 0), backend.upload(case.H, 1)]
     x, A = factors[mode], factors[1 - mode]
     c = backend.column_sums(A) + penalties.l1[mode]
     how = {"tolerance": TOLERANCE[case.X.dtype.type], **how}
-    backend.update_rows(x, Fixed(mode, (A,), l2=penalties.l2[mode], slopes=c), SolveRule(**how))
+    backend.update_rows(x, Fixed(mode, (A,), l2=penalties.l2[mode], slopes=c), Solve(**how))
     return x
 
 

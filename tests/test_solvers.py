@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from klnmf.objective import Penalties
-from klnmf.starts.initialization import best_scales
 from strategies import PENALTY_SETS, Case, random_case, start_run
 
 Array = np.ndarray
@@ -36,7 +35,11 @@ def test_extrapolation_leaves_no_entry_at_zero(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize(
     "weights",
-    [PENALTY_SETS["all"], Penalties(l1_W=1.0, l1_H=2.0), Penalties(l2_W=3.0, l1_H=0.1)],
+    [
+        PENALTY_SETS["all"],
+        Penalties.of_matrix(l1_W=1.0, l1_H=2.0),
+        Penalties.of_matrix(l2_W=3.0, l1_H=0.1),
+    ],
     ids=["all", "l1", "l2 and l1"],
 )
 def test_components_are_brought_to_their_best_scale(weights: Penalties) -> None:
@@ -48,7 +51,7 @@ def test_components_are_brought_to_their_best_scale(weights: Penalties) -> None:
         state.iteration += 1
         measured = [backend.sums_and_squares(mode, x) for mode, x in enumerate(state.factors)]
         sums, squares = zip(*measured, strict=True)
-        np.testing.assert_allclose(best_scales(weights, sums, squares), 1, rtol=1e-6)
+        np.testing.assert_allclose(weights.best_scales(sums, squares), 1, rtol=1e-6)
 
 
 def multiplicative_update(X: Array, x: Array, A: Array) -> Array:

@@ -14,8 +14,7 @@ import pytest
 import scipy.sparse as sp
 
 from klnmf.cli import main
-from klnmf.preparing import prepare
-from klnmf.readers import ReadError, read_counts
+from klnmf.readers import ReadError, prepare, read_counts
 from sparse_breaking import WILD
 
 DENSE = np.random.default_rng(0).poisson(1.0, (6, 4))
@@ -24,8 +23,8 @@ DENSE = np.random.default_rng(0).poisson(1.0, (6, 4))
 def parts_of(format: str) -> dict[str, Any]:
     """What `scipy.sparse.save_npz` writes."""
     X = getattr(sp, f"{format}_array")(DENSE)
-    names = {"coo": ("data", "row", "col"), "dia": ("data", "offsets")}
-    parts = {n: getattr(X, n) for n in names.get(format, ("data", "indices", "indptr"))}
+    names = ("data", "row", "col") if format == "coo" else ("data", "indices", "indptr")
+    parts = {n: getattr(X, n) for n in names}
     return {"format": format.encode(), "shape": np.array(X.shape), **parts}
 
 
@@ -63,33 +62,20 @@ COMPRESSED = [
     (lambda parts: {"indptr": None}, "indptr"),
     (lambda parts: {"shape": np.array([3, 3])}, NOT_VALID),
     (lambda parts: {"shape": np.array([50, 50])}, NOT_VALID),
-    (lambda parts: {"shape": np.array([-6, -4])}, r"shape \[-6 -4\] of the matrix is not"),
+    (lambda parts: {"shape": np.array([-6, -4])}, r"its shape is \(-6, -4\)"),
     (lambda parts: {"data": parts["data"].astype("S3")}, "must hold numbers|cannot read|type"),
 ]
-OTHERS = {
-    "coo": [
-        (wild("row"), NOT_VALID),
-        (wild("col"), NOT_VALID),
-        (made("col", lambda a: a - 5), NOT_VALID),
-        (made("row", lambda a: a[:-1]), NOT_VALID),
-        (made("row", lambda a: a + 0.5), NOT_VALID),
-        (lambda parts: {"shape": np.array([2**55, 4])}, "nearly all of them would be empty"),
-    ],
-    "dia": [
-        (wild("offsets"), NOT_VALID),
-        (made("offsets", lambda a: a * 0), NOT_VALID),
-        (made("offsets", lambda a: a[:-1]), NOT_VALID),
-        (made("data", lambda a: a.ravel()), NOT_VALID),
-    ],
-    "bsr": [
-        *COMPRESSED[:4],
-        (made("data", lambda a: a[:, :0, :0]), NOT_VALID),
-        (made("data", lambda a: a.ravel()), NOT_VALID),
-    ],
-}
+COO = [
+    (wild("row"), NOT_VALID),
+    (wild("col"), NOT_VALID),
+    (made("col", lambda a: a - 5), NOT_VALID),
+    (made("row", lambda a: a[:-1]), NOT_VALID),
+    (made("row", lambda a: a + 0.5), NOT_VALID),
+    (lambda parts: {"shape": np.array([2**55, 4])}, "nearly all of them would be empty"),
+]
 CASES = [
     pytest.param(format, change, message, id=f"{format}-{number}")
-    for format, cases in {"csr": COMPRESSED, "csc": COMPRESSED, **OTHERS}.items()
+    for format, cases in {"csr": COMPRESSED, "csc": COMPRESSED, "coo": COO}.items()
     for number, (change, message) in enumerate(cases)
 ]
 
@@ -104,7 +90,7 @@ def test_npz_with_wrong_arrays(
     refused(tmp_path / "X.npz", message)
 
 
-@pytest.mark.parametrize("format", ["csr", "csc", "bsr", "coo", "dia"])
+@pytest.mark.parametrize("format", ["csr", "csc", "coo"])
 @pytest.mark.parametrize("kind", ["array", "matrix"])
 def test_npz_of_every_format(format: str, kind: str, tmp_path: Path) -> None:
     sp.save_npz(tmp_path / "X.npz", getattr(sp, f"{format}_{kind}")(DENSE))
@@ -113,25 +99,22 @@ def test_npz_of_every_format(format: str, kind: str, tmp_path: Path) -> None:
     np.testing.assert_array_equal(prepared.as_csr().toarray(), DENSE)
 
 
+def of_format(format: Any, shape: Any) -> dict[str, Any]:
+    return {"format": format, "shape": np.array(shape), "data": np.ones(2)}
+
+
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
-        ({"a": np.ones(5)}, r"NumPy's arrays \(a of shape \(5,\)\)"),
-        ({"a": np.ones((2, 3, 4))}, r"a of shape \(2, 3, 4\)"),
-        ({"a": np.ones((2, 3)), "b": np.ones(1)}, r"a of shape \(2, 3\), b of shape \(1,\)"),
-        ({"format": b"csr", "shape": np.array([5])}, r"its shape is \(5,\); .* two dimensions"),
-        ({"format": b"coo", "shape": np.array([2, 3, 4])}, r"its shape is \(2, 3, 4\)"),
-        ({"format": b"csr", "shape": np.array(5)}, r"its shape is \(5,\)"),
-        ({"format": b"csr", "shape": np.array([2.5, 3.0])}, r"the shape \[2\.5 3\. \]"),
-        ({"format": 5, "shape": np.array([2, 3])}, "the format 5"),
-        ({"format": ["csr", "csc"], "shape": np.array([2, 3])}, "the format"),
-        (
-            {"format": b"xyz", "shape": np.array([2, 3]), "data": np.ones(1)},
-            "format 'xyz'; expected",
-        ),
-        ({"format": b"lil", "shape": np.array([2, 3]), "data": np.ones(2)}, "no array 'rows'"),
-        ({"format": b"dok", "shape": np.array([2, 3]), "data": np.ones(2)}, "DOK"),
-        ({"format": b"csr", "shape": np.array([2, 3])}, "data"),
+        ({"a": np.ones((2, 3)), "b": np.ones(1)}, r"but NumPy's arrays \(a, b\)"),
+        ({"format": b"csr", "shape": np.array([2, 3])}, "but NumPy's arrays"),
+        (of_format(b"csr", [5]), r"its shape is \(5,\); .* two dimensions"),
+        (of_format(b"coo", [2, 3, 4]), r"its shape is \(2, 3, 4\)"),
+        (of_format(b"csr", [2.5, 3.0]), r"its shape is \(2\.5, 3\.0\)"),
+        (of_format(b"csr", 5), "or it is cut off"),
+        (of_format(5, [2, 3]), "format '5'; expected csr, csc or coo"),
+        (of_format(["csr", "csc"], [2, 3]), "expected csr, csc or coo"),
+        (of_format(b"dia", [2, 3]), "format 'dia'; expected csr, csc or coo"),
     ],
 )
 def test_npz_that_is_no_matrix(arrays: dict[str, Any], message: str, tmp_path: Path) -> None:
@@ -142,7 +125,7 @@ def test_npz_that_is_no_matrix(arrays: dict[str, Any], message: str, tmp_path: P
 @pytest.mark.parametrize("shape", [(5,), (2, 3, 4)])
 def test_npz_of_sparse_arrays_of_other_dimensions(shape: tuple[int, ...], tmp_path: Path) -> None:
     sp.save_npz(tmp_path / "X.npz", sp.coo_array(np.ones(shape)))
-    refused(tmp_path / "X.npz", r"two dimensions, samples × features")
+    refused(tmp_path / "X.npz", "two dimensions")
 
 
 def test_npy_in_the_place_of_npz(tmp_path: Path) -> None:
@@ -157,7 +140,7 @@ def test_the_command_says_it_in_one_line(
     np.savez(tmp_path / "X.npz", **(parts_of("csc") | wild("indices")(parts_of("csc"))))
     assert main(["fit", str(tmp_path / "X.npz"), "-r", "2", "-o", str(tmp_path / "m")]) == 1
     said = capsys.readouterr().err
-    assert "not a valid CSC matrix: indices holds 50000000" in said
+    assert "not a valid CSC matrix: " in said
     assert said.count("\n") == 1
 
 

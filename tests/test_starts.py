@@ -15,7 +15,7 @@ from klnmf.data.validation import check_counts
 from klnmf.estimators.fitting import TRIAL_ITERATIONS
 from klnmf.simulate import simulate_counts
 from klnmf.solvers import SOLVERS
-from klnmf.starts.initialization import STARTS
+from klnmf.solvers.initialization import STARTS
 from strategies import make_model
 
 SIMULATED = simulate_counts(60, 40, 3, counts_per_sample=150, random_state=0)

@@ -24,11 +24,10 @@ import klnmf
 from klnmf import KLNMF, MiniBatchKLNMF, RunOptions, TopicModel
 from klnmf.estimators.arguments import ELSEWHERE, PLACES, VALUES
 from klnmf.model_selection import consensus, select_rank
-from klnmf.named_features import match_features
 from klnmf.readers import CountTable
 from klnmf.signatures import SBS96
 from klnmf.topics import mean_shares
-from klnmf.uncertainty import bootstrap, dispersion
+from klnmf.uncertainty import dispersion
 from test_docs import DOCS, MODULES, public_names
 
 
@@ -69,7 +68,7 @@ X, LABELS = FRAME.to_numpy(), list("xyz") * 4
 FITTED = KLNMF(2, random_state=0, n_threads=1)
 W = FITTED.fit(FRAME).transform(FRAME)
 H, HISTORY = FITTED.components_, FITTED.history_
-QUICK = {"random_state": 0, "progress": False}
+QUICK: dict[str, Any] = {"random_state": 0, "run": RunOptions(progress=False)}
 
 
 def adata() -> Any:
@@ -86,43 +85,30 @@ OBJECTIVE: dict[str, Any] = {"X": X, "W": W, "H": H}
 CALLS: dict[str, Callable[[], dict[str, Any]]] = {
     "klnmf.capped_weights": lambda: {"X": X},
     "klnmf.load_model": lambda: {"path": "nowhere"},
-    "klnmf.preparing.prepare": lambda: {"data": sp.csr_array(X), "path": "on disk"},
-    "klnmf.preparing.open_matrix": lambda: {"path": "nowhere"},
+    "klnmf.readers.prepare": lambda: {"data": sp.csr_array(X), "path": "on disk"},
+    "klnmf.readers.open_matrix": lambda: {"path": "nowhere"},
     "klnmf.topics.coherence": lambda: {"components": H, "X": X},
     "klnmf.topics.component_shares": lambda: {"components": H},
     "klnmf.topics.component_similarity": lambda: {"components": H},
     "klnmf.topics.format_topics": lambda: {"components": H},
     "klnmf.topics.intertopic_coordinates": lambda: {"components": H},
-    "klnmf.topics.jensen_shannon_distances": lambda: {"components": H},
     "klnmf.topics.match_components": lambda: {"components": H, "other": H},
     "klnmf.topics.match_reference": lambda: {"components": H, "reference": H},
     "klnmf.topics.mean_shares": lambda: FACTORS | {"groups": LABELS},
     "klnmf.topics.name_components": lambda: {"components": H, "feature_names": NAMES},
     "klnmf.topics.plsi_probabilities": lambda: FACTORS,
-    "klnmf.topics.pyldavis_arguments": lambda: FACTORS | {"X": X},
     "klnmf.topics.top_features": lambda: {"components": H},
     "klnmf.plots.plot_component_similarity": lambda: {"components": H},
-    "klnmf.plots.plot_component_sizes": lambda: {"components": H},
-    "klnmf.plots.plot_components_as_images": lambda: {"components": H, "shape": (2, 4)},
-    "klnmf.plots.plot_components_by_label": lambda: FACTORS | {"labels": LABELS},
-    "klnmf.plots.plot_consensus": lambda: {"result": consensus(X, 2, 4, **QUICK)},
-    "klnmf.plots.plot_convergence": lambda: {"history": HISTORY},
-    "klnmf.plots.plot_intertopic_map": lambda: {"components": H},
-    "klnmf.plots.plot_intervals": lambda: {"bootstrap": bootstrap(FITTED, FRAME, 3, **QUICK)},
-    "klnmf.plots.plot_kkt_residual": lambda: {"history": HISTORY},
+    "klnmf.plots.plot_history": lambda: {"history": HISTORY},
     "klnmf.plots.plot_mean_shares": lambda: {"means": mean_shares(W, H, LABELS)},
-    "klnmf.plots.plot_optimality_gap": lambda: {"history": HISTORY},
-    "klnmf.plots.plot_rank_selection": lambda: {"selection": select_rank(X, [1, 2], **QUICK)},
     "klnmf.plots.plot_signatures": lambda: {"components": np.ones((2, 96)) / 96},
     "klnmf.plots.plot_structure": lambda: FACTORS,
     "klnmf.plots.plot_top_features": lambda: {"components": H},
-    "klnmf.plots.plot_zeros": lambda: {"history": HISTORY},
     "klnmf.readers.CountTable": lambda: {"X": X},
     "klnmf.readers.read_counts": lambda: {"path": "nowhere.csv"},
     "klnmf.readers.read_documents": lambda: {"path": "nowhere.csv"},
     "klnmf.readers.write_counts": lambda: {"table": CountTable(X), "path": "counts.npz"},
     "klnmf.report.write_report": lambda: {"path": "r.html", "model": FITTED, "W": W},
-    "klnmf.datasets.tf_idf": lambda: {"X": X},
     "klnmf.tl.bootstrap": lambda: {"adata": adata(), "n_runs": 3},
     "klnmf.tl.consensus": lambda: {"adata": adata(), "n_components": 2, "n_runs": 3},
     "klnmf.tl.differential": lambda: {"adata": adata()},
@@ -132,19 +118,9 @@ CALLS: dict[str, Callable[[], dict[str, Any]]] = {
     "klnmf.tl.project": lambda: {"adata": adata(), "reference": FITTED, "key_added": "p"},
     "klnmf.tl.result": lambda: {"adata": adata(), "key": "nmf"},
     "klnmf.tl.select_rank": lambda: {"adata": adata(), "ranks": [1, 2]},
-    "klnmf.tl.summary": lambda: {"adata": adata()},
     "klnmf.tl.top_genes": lambda: {"adata": adata()},
-    "klnmf.named_features.match_features": lambda: {"model_names": NAMES, "data_names": NAMES},
-    "klnmf.named_features.model_of_features": lambda: {
-        **{"model": FITTED, "X": X, "overlap": match_features(NAMES, NAMES)}
-    },
     "klnmf.named_features.transform_by_name": lambda: {"model": FITTED, "X": FRAME},
-    "klnmf.named_features.transform_common": lambda: {
-        **{"model": FITTED, "X": X, "overlap": match_features(NAMES, NAMES)}
-    },
-    "klnmf.named_features.with_zeros": lambda: {"X": X, "overlap": match_features(NAMES, NAMES)},
     "klnmf.frames.components_frame": lambda: {"model": FITTED},
-    "klnmf.frames.table_frame": lambda: {"table": {"a": np.arange(2)}},
     "klnmf.model_selection.consensus": lambda: {"X": X, "n_components": 2, "n_runs": 3, **QUICK},
     "klnmf.model_selection.select_rank": lambda: {"X": X, "ranks": [1, 2], **QUICK},
     "klnmf.uncertainty.bootstrap": lambda: {"model": FITTED, "X": FRAME, "n_runs": 3, **QUICK},
@@ -171,15 +147,11 @@ CALLS: dict[str, Callable[[], dict[str, Any]]] = {
     "klnmf.objective.penalty": lambda: {"W": W, "H": H},
     "klnmf.objective.poisson_deviance": lambda: OBJECTIVE,
     "klnmf.objective.poisson_log_likelihood": lambda: OBJECTIVE,
-    "klnmf.solvers.make_solver": lambda: {"solver": "srcd"},
-    "klnmf.backends.backend_named": lambda: {"name": "cpu"},
 }
 NOT_HERE = {
-    "klnmf.open_matrix",  # the same as in klnmf.preparing
+    "klnmf.open_matrix",  # the same as in klnmf.readers
     "klnmf.prepare",
     "klnmf.datasets.load_bible",  # no arguments
-    "klnmf.backends.make_backend",  # for those who write solvers
-    *(name for name in public_names("klnmf.datasets") if ".fetch_" in name),  # would download
 }
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from klnmf.backends.base import Fixed
 from klnmf.backends.cpu import CpuBackend
 from klnmf.data.sparse_data import CountData, InMemoryView, view_of
 from klnmf.objective import Penalties
-from klnmf.solvers import SOLVERS, make_solver
+from klnmf.solvers import SOLVERS
 from klnmf.solvers.base import Problem, State
 from klnmf.solvers.loop import MaxIterations, Run, SmallGap, record_fields
 from klnmf.solvers.row_solve import RowSolve, solved_rows
@@ -31,11 +30,6 @@ def planted_counts() -> np.ndarray:
 
 
 COUNTS = planted_counts()
-
-
-@dataclass(frozen=True)
-class NoPenalties(Penalties):
-    l1, l2, penalised_modes = (0.0,) * 3, (0.0,) * 3, (False,) * 3  # type: ignore[assignment]
 
 
 class TensorProblem(Problem):
@@ -62,7 +56,7 @@ class TensorData(CountData):
 
 
 def tensor_problem() -> TensorProblem:
-    return TensorProblem(CpuBackend(TensorData(), 1), NoPenalties())
+    return TensorProblem(CpuBackend(TensorData(), 1), Penalties((0.0,) * 3, (0.0,) * 3))
 
 
 def divergence(factors: list[Any]) -> float:
@@ -76,7 +70,7 @@ def divergence(factors: list[Any]) -> float:
 def tensor_run(solver: str) -> Run:
     generator = np.random.default_rng(1)
     factors = [0.5 + generator.random((size, RANK)) for size in SHAPE]
-    return Run.started(tensor_problem(), make_solver(solver), State(factors, seed=0))
+    return Run.started(tensor_problem(), SOLVERS[solver](), State(factors, seed=0))
 
 
 @pytest.mark.parametrize("solver", [name for name in SOLVERS if name != "ccd"])

@@ -155,7 +155,7 @@ def test_the_number_of_topics_is_chosen() -> None:
     model = model_of_themes(n_topics=np.arange(1, 6))
     assert model.rank_selection_ is not None
     assert model.rank_selection_.best_rank == len(model.topic_names_) == 3
-    assert "3, chosen from 1 to 5 by held-out deviance" in model.summary()
+    assert "between 1 and 5. Held-out deviance (5 folds) chooses 3." in model.summary()
 
 
 def test_auto_is_1_to_40_or_as_many_as_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,9 +189,10 @@ def test_the_number_for_reading_is_taken(
     for shown in ("2 ", "for reading", "3 ", "<- best"):
         assert shown in str(model.rank_selection_)
     said = (
-        "Number of topics: 2, chosen from 2, 3 by stability (0.95). By held-out deviance (2 folds) "
+        "Number of topics: 2, chosen by stability (0.95) from 2 numbers between 2 and 3. Held-out "
+        "deviance (2 folds) chooses 3."
     )
-    assert f"{said}it would be 3, with a stability of 0.50." in model.summary()
+    assert said in model.summary()
     page = model.report(tmp_path / "r.html").read_text(encoding="utf-8")
     assert "Held-out counts suggest 3 topics, and 2 for reading</p>" in page
     assert '<div class="verdict bad"' not in page
@@ -358,7 +359,7 @@ def test_over_a_column(model: TopicModel) -> None:
     assert table["share"].to_numpy() == pytest.approx(means.shares.ravel())
     assert (table["lower"] <= table["share"]).all()
     assert (table["share"] <= table["upper"]).all()
-    wider = model.over("theme", confidence_level=0.999)
+    wider = model.over("theme", level=0.999)
     assert (wider["upper"] >= table["upper"]).all()
 
 

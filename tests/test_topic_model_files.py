@@ -298,7 +298,7 @@ def test_a_report_of_its_own(tmp_path: Path) -> None:
         "The first of three",
         "Letters",
         '"theme"',
-        "    min_df=2,",
+        "max_df=1.0",
         excerpt[:100],
     ):
         assert part in text, part

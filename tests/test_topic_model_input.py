@@ -13,7 +13,7 @@ from sklearn.feature_extraction.text import CountVectorizer
 
 from klnmf import KLNMF, TextsWarning, TopicModel
 from klnmf.readers import read_documents
-from klnmf.readers.documents import LONGEST_EXCERPT, excerpt_of
+from klnmf.texts.documents import LONGEST_EXCERPT, excerpt_of
 from klnmf.topic_model.corpus import corpus_of
 
 TEXTS = ["a ship at sea", "rain on corn", "the ship and the rain"]

@@ -1,9 +1,8 @@
-"""What a report prints under "Reproduce" gives the same bits: as Python code and as a command."""
+"""What a report prints under "Reproduce" gives the same bits."""
 
 import html
 import json
 import re
-import shlex
 from pathlib import Path
 from typing import Any
 
@@ -39,14 +38,11 @@ def letters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> pd.DataFrame:
     return table
 
 
-def printed(model: TopicModel) -> tuple[str, str]:
+def printed(model: TopicModel) -> str:
     page = model.report("page.html").read_text(encoding="utf-8")
-    found = (
-        re.search(f'<code id="{name}">(.*?)</code>', page, re.DOTALL)
-        for name in ("python-snippet", "shell-command")
-    )
-    code, command = (html.unescape(match[1]) for match in found if match)
-    return code, command
+    found = re.search('<code id="python-snippet">(.*?)</code>', page, re.DOTALL)
+    assert found
+    return html.unescape(found[1])
 
 
 def assert_code_fits_the_same(code: str, model: TopicModel, capsys: Any, **put_in: Any) -> None:
@@ -64,18 +60,6 @@ def assert_code_fits_the_same(code: str, model: TopicModel, capsys: Any, **put_i
     assert again.topic_names_ == model.topic_names_
 
 
-def assert_command_fits_the_same(command: str, model: TopicModel, capsys: Any) -> None:
-    for line in command.splitlines():
-        program, *words = shlex.split(line)
-        assert program == "klnmf"
-        assert main([*words, "--quiet"]) == 0
-    again = TopicModel.load(next(Path().glob("*.klnmf")))
-    np.testing.assert_array_equal(dense(again.nmf_.components_), model.nmf_.components_)
-    assert again.words_.tolist() == model.words_.tolist()
-    assert again.topic_names_ == model.topic_names_
-    assert_code_fits_the_same(printed(again)[0], model, capsys)  # of the file, it is as good
-
-
 @pytest.mark.parametrize(
     "options",
     [
@@ -90,35 +74,31 @@ def assert_command_fits_the_same(command: str, model: TopicModel, capsys: Any) -
     ],
     ids=["plain", "words", "file and nmf", "vectorizer", "chosen rank"],
 )
-def test_code_and_command_give_the_same_bits(
+def test_code_gives_the_same_bits(
     letters: pd.DataFrame, capsys: Any, options: dict[str, Any]
 ) -> None:
     options = {"n_topics": 3, "random_state": 7} | options
     model = TopicModel(**options).fit("letters.csv", text="body")
     model.rename({1: 'The sea\'s "king"\t; rm *'})
-    code, command = printed(model)
-    assert_code_fits_the_same(code, model, capsys)
-    assert_command_fits_the_same(command, model, capsys)
+    model.save("letters.klnmf")
+    for fitted in (model, TopicModel.load("letters.klnmf")):
+        assert_code_fits_the_same(printed(fitted), model, capsys)
 
 
-def test_seeds_and_merges_are_in_the_code_and_in_no_command(
+def test_seeds_and_merges_are_in_the_code(
     letters: pd.DataFrame, tmp_path: Path, capsys: Any
 ) -> None:
     seeds = {"Sea": ["ship", "wind"], "Law": ["court"]}
     model = TopicModel(6, seed_words=seeds, stop_words=["the", "ox"], random_state=1)
     model.fit("letters.csv", text="body")
-    code, _ = printed(model)
+    code = printed(model)
     assert "rename" not in code  # the seeds give their names
     assert_code_fits_the_same(code, model, capsys)
     model.rename({3: "Land"}).merge([["Sea", 4], [3, 5]]).merge([[0, 1]])
     model.save("letters.klnmf")
     for fitted in (model, TopicModel.load("letters.klnmf")):
-        code, command = printed(fitted)
+        code = printed(fitted)
         assert_code_fits_the_same(code, model, capsys)
-        assert command == (
-            "# not available on the command line: a list of stop words, seed_words, merge can only "
-            "be used in Python"
-        )
     main(["report", "letters.klnmf", "-o", "other.html", "--quiet"])
     assert code in html.unescape(Path("other.html").read_text(encoding="utf-8"))
 
@@ -130,26 +110,17 @@ def test_documents_that_were_read_with_options(letters: pd.DataFrame, capsys: An
         TopicModel(3, random_state=0).fit(read),
         TopicModel(3, random_state=0).fit("all letters.csv", text="body", **how),
     ):
-        code, command = printed(model)
-        assert_code_fits_the_same(code, model, capsys)
-        assert_command_fits_the_same(f"{command} --force", model, capsys)
+        assert_code_fits_the_same(printed(model), model, capsys)
 
 
 def test_what_is_not_in_a_file_must_be_put_in(letters: pd.DataFrame, capsys: Any) -> None:
     model = TopicModel(3, random_state=0).fit(letters, text="body")
-    code, command = printed(model)
-    assert_code_fits_the_same(code, model, capsys, table=letters)
-    assert command.startswith("# DATA: ")
-    assert_command_fits_the_same(
-        command.splitlines()[1].replace("DATA", "letters.csv"), model, capsys
-    )
+    assert_code_fits_the_same(printed(model), model, capsys, table=letters)
     own = CountVectorizer(tokenizer=str.split, token_pattern=None)
     model = TopicModel(3, vectorizer=own, nmf=KLNMF(feature_weight=np.ones(13)), random_state=0)
     model.fit(letters["body"])
-    code, command = printed(model)
-    put_in = {"vectorizer": own, "feature_weight": np.ones(13), "texts": list(letters["body"])}
-    assert_code_fits_the_same(code, model, capsys, **put_in)
-    assert "a vectorizer of your own, feature_weight can only be used in Python" in command
+    put_in = {"tokenizer": str.split, "feature_weight": np.ones(13), "texts": letters["body"]}
+    assert_code_fits_the_same(printed(model), model, capsys, **put_in)
 
 
 def test_a_file_cannot_put_code_on_the_page(letters: pd.DataFrame) -> None:
@@ -160,7 +131,6 @@ def test_a_file_cannot_put_code_on_the_page(letters: pd.DataFrame) -> None:
             model.fit_facts_ = json.loads(
                 json.dumps(model.fit_facts_ | {"source": source, "merges": merges})
             )
-            code, command = printed(model)
+            code = printed(model)
             assert not re.search(r"^print\([12]", code, re.M)
             compile(code, "code", "exec")
-            assert "print(2)" not in shlex.split(command.replace("#", ""))

@@ -10,7 +10,7 @@ import pytest
 from klnmf import KLNMF, TopicModel
 from klnmf.datasets import load_bible
 from klnmf.simulate import simulate_counts
-from klnmf.topic_model.fitting import fitted_model
+from klnmf.topic_model.fitting import fitted_nmf
 from klnmf.topics import component_similarity, match_components, top_features
 from topic_texts import THEMES, model_of_themes, topic_about
 
@@ -52,7 +52,7 @@ def test_planted_topics_are_found_by_a_few_of_their_words() -> None:
         best = top_features(H, words, 4, by="frex")
         seeds = [[word for word, _ in best[k]] for k in (3, 5)]
         model = TopicModel(8, seed_words=seeds, random_state=0, n_threads=1)
-        components = fitted_model(model, planted.X.tocsr(), words, words).nmf.components_
+        components = fitted_nmf(model, planted.X.tocsr(), words, words).nmf.components_
         cosines += np.diagonal(component_similarity(components[:2], H[[3, 5]])).tolist()
         others += match_components(components[2:], np.delete(H, (3, 5), axis=0)).similarity.tolist()
     assert min(cosines) > 0.97
@@ -67,7 +67,7 @@ def test_on_the_bible() -> None:
         "war": ["sword", "spear", "battle"],
     }
     model = TopicModel(20, seed_words=seeds, random_state=0, n_threads=1)
-    found = fitted_model(model, bible.data, bible.feature_names, bible.sample_names)
+    found = fitted_nmf(model, bible.data, bible.feature_names, bible.sample_names)
     free = KLNMF(20, random_state=0, n_threads=1).fit(bible.data)
     top = top_features(found.nmf.components_, bible.feature_names, 12, by="relevance", W=found.W)
     related = [{"wind", "waters"}, {"eaten", "wine", "feast"}, {"slain", "fight", "slew", "smote"}]

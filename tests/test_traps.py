@@ -11,7 +11,7 @@ import pytest
 import scipy.sparse as sp
 
 from klnmf import KLNMF, objective
-from klnmf.backends.base import Fixed, GuardedRule
+from klnmf.backends.base import Fixed, Improve
 from klnmf.backends.cpu import CpuBackend
 from klnmf.data.sparse_data import InMemoryData
 from klnmf.simulate import simulate_counts
@@ -278,18 +278,9 @@ def test_start_that_covers_nothing(solver: str) -> None:
 # ---- memory -------------------------------------------------------------------------------------
 
 
-def test_dense_solver_refuses_what_does_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("klnmf.solvers.dense_descent.available_memory", lambda: 1000)
-    needed = 40 * 30 * 8
-    with pytest.raises(MemoryError, match=f"{needed:,} bytes.*1,000 are free.*solver='srcd'"):
-        model(solver="ccd").fit(COUNTS)
-    monkeypatch.setattr("klnmf.solvers.dense_descent.available_memory", lambda: None)
-    model(solver="ccd", tol=1e3).fit(COUNTS)  # cannot be told: try
-
-
 def test_dense_solver_refuses_terabytes_on_this_machine() -> None:
     X = sp.csr_array(([1.0], ([0], [0])), shape=(2_000_000, 2_000_000))
-    with pytest.raises(MemoryError, match="2000000 × 2000000 numbers, 32,000,000,000,000 bytes"):
+    with pytest.raises(MemoryError, match=r"29.1 TiB for an array .*solver='srcd'"):
         model(solver="ccd", n_components=1).fit(X)
 
 
@@ -304,7 +295,8 @@ def test_memory_grows_with_nonzeros_and_margins_only(solver: str) -> None:
     try:
         estimator = model(n_components=rank, solver=solver, max_iter=3, n_threads=2)
         W = estimator.fit_transform(X)
-        estimator.score(X)
+        if solver == "srcd":  # it solves for W alone, whatever the solver of the fit
+            estimator.score(X)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -339,7 +331,7 @@ def test_offsets_into_the_fixed_factor_beyond_two_billion_entries() -> None:
     c = np.full(RANK, 3.0)
     expected = 3.0 * 0.5 * RANK - 3.0 * np.log(0.5 * RANK) - 8.0 * np.log(RANK)
     assert backend.evaluate(x, Fixed(0, (A,), slopes=c)).value == pytest.approx(expected, rel=1e-6)
-    rule = GuardedRule(order=np.arange(RANK, dtype=np.int32), rounds=50)
+    rule = Improve(order=np.arange(RANK, dtype=np.int32), rounds=50)
     backend.update_rows(x, Fixed(0, (A,), slopes=c), rule)
     # Both products are multiples of Σx: the minimiser has 3 Σx = 11.
     assert x.sum() == pytest.approx(11 / 3, rel=1e-5)

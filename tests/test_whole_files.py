@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import re
 import resource
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -22,10 +20,9 @@ import scipy.sparse as sp
 
 from klnmf import KLNMF
 from klnmf.data.on_disk.layout import write_json
-from klnmf.preparing import prepare
-from klnmf.readers import CountTable, read_counts, write_counts
+from klnmf.readers import CountTable, prepare, read_counts, write_counts
 from klnmf.report import write_report
-from klnmf.support.whole_files import replacing, writing
+from klnmf.support.whole_files import writing
 
 # Writes half a file, says so, and waits to be killed.
 HALF = """
@@ -53,7 +50,7 @@ def writer_of_half(path: Path) -> subprocess.Popen[str]:
     return process
 
 
-def test_the_next_writer_removes_what_a_killed_one_left(path: Path) -> None:
+def test_a_later_writer_removes_what_a_killed_one_left(path: Path) -> None:
     other = path.with_name("other.npz")
     writers = [writer_of_half(path), writer_of_half(path), writer_of_half(other)]
     for process in writers:
@@ -63,26 +60,20 @@ def test_the_next_writer_removes_what_a_killed_one_left(path: Path) -> None:
     left = os.listdir(path.parent)
     assert len(left) == 3
     assert all(re.fullmatch(r"\.[0-9a-f]{8}\.[0-9a-f]{8}\.part\..*\.npz", n) for n in left)
-    with writing(path) as stream:
-        stream.write(b"whole")
-    assert path.read_bytes() == b"whole"
-    remaining = [name for name in os.listdir(path.parent) if name != path.name]
-    assert len(remaining) == 1  # that of the other file, for its own next writer
-    assert remaining[0].endswith(".part.other.npz")
 
-
-def test_a_writer_at_work_is_left_alone(path: Path) -> None:
-    process = writer_of_half(path)
-    try:
+    def write() -> list[str]:
         with writing(path) as stream, writing(path) as second:
-            stream.write(b"first")
-            second.write(b"second")
-        assert path.read_bytes() == b"first"
-        assert len(os.listdir(path.parent)) == 2
-    finally:
-        process.kill()
-        process.wait()
-        process.stdout.close()  # type: ignore[union-attr]
+            stream.write(b"whole")
+            second.write(b"of another writer")
+        assert path.read_bytes() == b"whole"
+        return [name for name in os.listdir(path.parent) if name != path.name]
+
+    assert len(write()) == 3  # their writers may still be at work
+    two_hours_ago = time.time() - 2 * 3600
+    for name in left:
+        os.utime(path.parent / name, (two_hours_ago, two_hours_ago))
+    (remaining,) = write()
+    assert remaining.endswith(".part.other.npz")  # that of the other file, for its own writers
 
 
 def test_a_file_that_is_not_finished_is_not_there(path: Path) -> None:
@@ -97,55 +88,6 @@ def test_a_file_that_is_not_finished_is_not_there(path: Path) -> None:
         write_half()
     assert path.read_text() == "old"
     assert os.listdir(path.parent) == [path.name]
-
-
-def test_a_part_that_another_writer_removed_too_early_is_made_anew(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tokens = iter(["0" * 8, "1" * 8])
-    monkeypatch.setattr("klnmf.support.whole_files.secrets.token_hex", lambda n: next(tokens))
-    opened = os.open
-
-    def open_and_lose(name: Any, *how: Any) -> int:
-        descriptor = opened(name, *how)
-        if "0" * 8 in str(name):
-            os.unlink(name)
-        return descriptor
-
-    monkeypatch.setattr("klnmf.support.whole_files.os.open", open_and_lose)
-    with replacing(path) as part:
-        assert part.name.startswith(".1111")
-        part.write_bytes(b"x")
-    assert path.read_bytes() == b"x"
-
-
-def test_a_part_that_another_writer_is_about_to_remove_is_made_anew(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tokens = iter(["0" * 8, "1" * 8])
-    monkeypatch.setattr("klnmf.support.whole_files.secrets.token_hex", lambda n: next(tokens))
-    opened, removers = os.open, []
-
-    def open_beside_a_remover(name: Any, *how: Any) -> int:
-        descriptor = opened(name, *how)
-        if "0" * 8 in str(name):
-            other = opened(name, os.O_RDWR)
-            fcntl.flock(other, fcntl.LOCK_EX)
-
-            def remove() -> None:
-                time.sleep(0.2)  # the writer has come to its lock by then
-                os.unlink(name)
-                os.close(other)
-
-            removers.append(threading.Thread(target=remove))
-            removers[0].start()
-        return descriptor
-
-    monkeypatch.setattr("klnmf.support.whole_files.os.open", open_beside_a_remover)
-    with replacing(path) as part:
-        removers[0].join()
-        part.write_bytes(b"x")
-    assert path.read_bytes() == b"x"
 
 
 # ---- a full disk ---------------------------------------------------------------------------------

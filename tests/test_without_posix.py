@@ -69,7 +69,7 @@ loaded = klnmf.load_model(f"{folder}/model.klnmf")
 np.testing.assert_array_equal(loaded.model.components_, model.components_)
 print(sorted(os.listdir(folder)))
 
-from klnmf.preparing import prepare
+from klnmf.readers import prepare
 X[0, 0] = 70_000  # wider numbers after narrow ones
 path = f"{folder}/counts"
 prepare(X, path, memory="1M")
@@ -81,11 +81,11 @@ print(sorted(os.listdir(folder)))
 """
 
 LEFTOVERS = """
-from klnmf.support.file_locks import locked_folder
-from klnmf.support.whole_files import writing
+from klnmf.support.whole_files import locked_folder, writing
 from pathlib import Path
 left = Path(folder, ".01234567.011ba68c.part.notes")
 left.write_text("of a writer that was killed")
+os.utime(left, (0, 0))
 with writing(f"{folder}/notes") as stream, writing(f"{folder}/notes") as second:
     print(left.exists(), len(os.listdir(folder)))
 with locked_folder(Path(folder)):

@@ -28,7 +28,7 @@ from benchmarks.paper.methods import METHODS
 from benchmarks.paper.sets import load_set
 from benchmarks.peer_run import environment, write_json
 from klnmf import KLNMF, NotCountsWarning, RunOptions
-from klnmf.backends.base import GuardedRule, PaperRule
+from klnmf.backends.base import Improve, PaperRule
 from klnmf.backends.cpu import CpuBackend
 from klnmf.constraints.penalties import NO_PENALTIES
 from klnmf.data.sparse_data import InMemoryData
@@ -219,7 +219,7 @@ def subproblem(settings: Settings, folder: Path | None) -> Result:
     start = np.ascontiguousarray(start_pair(X, rank, 1, "random")[0])
     order = np.arange(rank, dtype=np.int32)
     best = start.copy()
-    problem.update(0, [best, H], GuardedRule(order, rounds=500, sweeps=8, tolerance=1e-12))
+    problem.update(0, [best, H], Improve(order, rounds=500, passes=8, tolerance=1e-12))
     least = problem.objective([best, H])
     W, excess = start.copy(), []
     for _ in range(settings["calls"]):

@@ -6,16 +6,21 @@ from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn.preprocessing import normalize
 
 from benchmarks.common import load_matrix
 from benchmarks.paper.published import PUBLISHED
 from klnmf.data.validation import check_counts
-from klnmf.datasets import load_bible, tf_idf
+from klnmf.datasets import load_bible
 
 EMBEDDED = "bible"
 TF_IDF = "-tfidf"
 # The three text sets that the paper used with tf-idf weights.
 TEXTS = ("reuters21578", "tdt2_top30", "rcv1_4class")
+# 20 Newsgroups: train.data and test.data, one below the other, of
+# http://qwone.com/~jason/20Newsgroups/20news-bydate-matlab.tgz. MNIST: the training images of
+# https://storage.googleapis.com/cvdf-datasets/mnist. Reuters, TDT2 and RCV1: the
+# .mat files of http://www.cad.zju.edu.cn/home/dengcai/Data/TextData.html. PBMC3k: 10x Genomics.
 OTHERS = ("20newsgroups_qwone", "pbmc3k")
 ALL_SETS = (*PUBLISHED, *OTHERS)
 LABELS = {name: published.label for name, published in PUBLISHED.items()} | {
@@ -71,3 +76,16 @@ def load_set(name: str, folder: Path | None) -> sp.csr_array:
     if name.endswith(TF_IDF):
         X = tf_idf(X)
     return check_counts(sp.csr_array(X), dtype=np.float64)
+
+
+def tf_idf(X: sp.csr_array) -> sp.csr_array:
+    """(1 + log X_ij) log(n / d_j) with the d_j samples of feature j, rows scaled to length 1.
+
+    This is the weighting of Deng Cai's text data, which the paper used.
+    """
+    weights = sp.csr_array(X, dtype=np.float64)
+    with_feature = np.bincount(weights.indices, minlength=weights.shape[1])
+    inverse = np.log(weights.shape[0] / np.maximum(with_feature, 1))
+    weights.data = (1 + np.log(weights.data)) * inverse[weights.indices]
+    weights.eliminate_zeros()
+    return normalize(weights)

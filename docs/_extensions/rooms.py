@@ -23,7 +23,7 @@ def layers() -> list[list[str]]:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     for contract in settings["tool"]["importlinter"]["contracts"]:
         if contract.get("containers") == ["klnmf"]:
-            return [layer.split(" | ") for layer in contract["layers"]]
+            return [layer.split(" : ") for layer in contract["layers"]]
     raise LookupError("pyproject.toml has no contract of import-linter about the layers of klnmf")
 
 

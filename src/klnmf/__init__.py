@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from klnmf.estimators.kl_nmf import KLNMF, load_model
     from klnmf.estimators.mini_batch import MiniBatchKLNMF
     from klnmf.estimators.run_options import RunOptions
-    from klnmf.preparing import prepare
-    from klnmf.readers.counting import TextsWarning
+    from klnmf.readers.preparing import prepare
+    from klnmf.texts.counting import TextsWarning
     from klnmf.topic_model.model import TopicModel
 
     __version__: str
@@ -55,13 +55,13 @@ _HOMES = {
     "MiniBatchKLNMF": "klnmf.estimators.mini_batch",
     "NotCountsWarning": "klnmf.data.not_counts",
     "RunOptions": "klnmf.estimators.run_options",
-    "TextsWarning": "klnmf.readers.counting",
+    "TextsWarning": "klnmf.texts.counting",
     "TopicModel": "klnmf.topic_model.model",
     "TransposedWarning": "klnmf.data.validation",
     "capped_weights": "klnmf.constraints.sample_weights",
     "load_model": "klnmf.estimators.kl_nmf",
     "open_matrix": "klnmf.data.on_disk.matrix",
-    "prepare": "klnmf.preparing",
+    "prepare": "klnmf.readers.preparing",
 }
 _MODULES = (
     "datasets",
@@ -87,27 +87,11 @@ _MODULES = (
 # imported above: handlers must not come in between, and an import that waits for the lock of
 # logging must not wait for a fork that has it.
 _importing = threading.RLock()
-_PATIENCE = 60.0  # seconds; other libraries may have such locks as well
-_forking = threading.local()
-
-
-def _wait_for_imports() -> None:
-    _forking.is_waited_for = _importing.acquire(timeout=_PATIENCE)
-
-
-def _allow_imports() -> None:
-    if _forking.is_waited_for:
-        _importing.release()
-
-
-def _forget_imports() -> None:
-    global _importing
-    _importing = threading.RLock()  # whoever had the old one may not be here to release it
-
-
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
-        before=_wait_for_imports, after_in_parent=_allow_imports, after_in_child=_forget_imports
+        before=_importing.acquire,
+        after_in_parent=_importing.release,
+        after_in_child=_importing.release,
     )
 
 

@@ -13,14 +13,15 @@ from klnmf.constraints.constraints import FitConstraints
 from klnmf.data.validation import warn_caller
 from klnmf.estimators.base import FactorModel
 from klnmf.estimators.kl_nmf import KLNMF
-from klnmf.topics import coherence
+from klnmf.topics import coherence as coherence_in
 from klnmf.topics.checks import checked_components
+
+__all__ = ["HeldOutScores", "evaluate"]
 
 # Samples that a score needs. In chapters of the Bible (15 components, average of twelve draws), the
 # perplexity of 10 samples is off by 18 %, of 5 by 24 %. Coherence of single components in 30
 # samples has no correlation with that in 600; in 50 it is 0.2, in 100 it is 0.5.
-SAMPLES_FOR_LIKELIHOOD = 10
-SAMPLES_FOR_COHERENCE = 50
+FEWEST_SAMPLES = 50
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,8 @@ class HeldOutScores:
     perplexity : float
         exp(−mean log p_ij) over all counts, with p_ij the share that the model gives to feature j
         in sample i, without having seen the features of j's group there: the effective number of
-        features that it chooses from. Lower is better; guessing evenly gives ``n_features``.
+        features that it chooses from. Lower is better; guessing evenly gives ``n_features``. With
+        ``feature_weight``, counts and shares are those of the weighted features.
     npmi, umass : ndarray of shape (n_components,)
         Coherence of each component in X, see `klnmf.topics.coherence`.
     n_samples, n_features, n_counts : int, int, float
@@ -73,7 +75,7 @@ def evaluate(
 ) -> HeldOutScores:
     """Score a fitted model on new samples: held-out likelihood, perplexity and coherence.
 
-    The features of each sample are predicted in five groups, each from the others, as
+    The features of each sample are predicted in ten groups, each from the others, as
     ``KLNMF.score`` does it.
 
     Parameters
@@ -99,7 +101,7 @@ def evaluate(
     Warns
     -----
     UserWarning
-        If a score says little: fewer than 10 samples with counts (50 for coherence), or a
+        If a score says little: fewer than 50 samples with counts (10 for the likelihood), or a
         perplexity that is worse than guessing evenly among all features.
 
     Examples
@@ -120,7 +122,7 @@ def evaluate(
             "passed: coherence would count them as observed zeros. Use model.score(X, "
             "missing=...); if nothing is missing in X, use evaluate(model.components_, X)."
         )
-    counts = scored._check(X, reset=False)
+    counts = scored._in_memory(X, {}).X
     found = scored._held_out(X, constraints, "evaluate")
     weights = constraints.get("sample_weight")
     if weights is not None:
@@ -128,32 +130,23 @@ def evaluate(
     scores = HeldOutScores(
         found.per_sample,
         math.exp(-found.log_shares / found.n_counts) if found.n_counts else math.nan,
-        coherence(scored.components_, counts, "npmi", n_top=n_top),
-        coherence(scored.components_, counts, "umass", n_top=n_top),
+        coherence_in(scored.components_, counts, "npmi", n_top=n_top),
+        coherence_in(scored.components_, counts, "umass", n_top=n_top),
         counts.shape[0],
         found.n_features,
         found.n_counts,
         found.background,
     )
-    _warn_of_few_samples(int(np.count_nonzero(np.diff(counts.indptr))))
+    n_filled = int(np.count_nonzero(np.diff(counts.indptr)))
+    if n_filled < FEWEST_SAMPLES:
+        warn_caller(
+            f"Only {n_filled} samples have counts here. Their scores depend more on the choice of "
+            f"samples than on the model: coherence needs at least {FEWEST_SAMPLES} samples, "
+            "likelihood and perplexity 10. Score more samples.",
+            UserWarning,
+        )
     _warn_if_worse_than_even(scores)
     return scores
-
-
-def _warn_of_few_samples(n_filled: int) -> None:
-    if n_filled >= SAMPLES_FOR_COHERENCE:
-        return
-    needs = f"Coherence needs at least {SAMPLES_FOR_COHERENCE} samples"
-    if n_filled < SAMPLES_FOR_LIKELIHOOD:
-        needs = (
-            f"Likelihood and perplexity need at least {SAMPLES_FOR_LIKELIHOOD} samples, coherence "
-            f"at least {SAMPLES_FOR_COHERENCE}"
-        )
-    warn_caller(
-        f"{needs}, but only {n_filled} have counts here. The scores depend more on the choice of "
-        "samples than on the model. Score more samples.",
-        UserWarning,
-    )
 
 
 def _warn_if_worse_than_even(scores: HeldOutScores) -> None:

@@ -18,6 +18,8 @@ from klnmf.estimators.kl_nmf import KLNMF
 from klnmf.support.optional_packages import require
 from klnmf.topics.checks import checked_names
 
+__all__ = ["components_frame"]
+
 
 def components_frame(
     model: KLNMF, feature_names: Sequence[str] | npt.NDArray[Any] | None = None
@@ -64,22 +66,5 @@ def components_frame(
 
 
 def table_frame(table: Mapping[str, npt.NDArray[Any]]) -> Any:
-    """Return columns of the same length, such as a result's ``table()``, as a DataFrame.
-
-    Parameters
-    ----------
-    table : mapping of str to ndarray
-        Columns by name.
-
-    Returns
-    -------
-    pandas.DataFrame
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from klnmf.frames import table_frame
-    >>> table_frame({"component": np.arange(2), "share": np.array([0.75, 0.25])}).shape
-    (2, 2)
-    """
+    """Return columns of the same length as a DataFrame."""
     return require("pandas", "A DataFrame", "dataframes").DataFrame(dict(table))

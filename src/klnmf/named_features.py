@@ -2,9 +2,9 @@
 
 import logging
 from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -20,9 +20,11 @@ from klnmf.estimators.base import FactorModel, check_fitted
 from klnmf.estimators.kl_nmf import KLNMF
 from klnmf.readers.table import AbsentFeatures, CountTable
 from klnmf.saved.models import SavedModel
-from klnmf.support.descriptions import described, listed
+from klnmf.support.descriptions import listed
 from klnmf.support.option_names import option
 from klnmf.topics.checks import checked_choice, checked_share
+
+__all__ = ["FeatureOverlap", "transform_by_name"]
 
 Positions = npt.NDArray[np.intp]
 
@@ -53,15 +55,6 @@ class FeatureOverlap:
         Number of columns of the data that the model does not have.
     absent_features : {"unobserved", "zero"}
         Whether the missing features were not observed, or have the count 0.
-
-    Examples
-    --------
-    >>> from klnmf.named_features import match_features
-    >>> overlap = match_features(["sea", "ship", "field"], ["field", "moon", "sea"])
-    >>> print(overlap)
-    2 of 3 features of the model found (66.7 %), 1 missing, 1 other ignored
-    >>> overlap.missing
-    ('ship',)
     """
 
     model_positions: Positions
@@ -89,61 +82,21 @@ class FeatureOverlap:
         return f"{of_model} found ({share:.1f} %), {len(self.missing):,} missing, {others}"
 
 
-class NamedTransform(NamedTuple):
-    """What `transform_by_name` returns.
-
-    Attributes
-    ----------
-    W : ndarray, CSR array or DataFrame of shape (n_samples, n_components)
-        As from ``transform``, with ``sparse_output`` and ``set_output``.
-    overlap : FeatureOverlap
-        Which features were found; ``print(overlap)`` shows the counts.
-    """
-
-    W: Any
-    overlap: FeatureOverlap
-
-
 def match_features(
-    model_names: Iterable[Hashable],
-    data_names: Iterable[Hashable],
+    model_names: Any,
+    data_names: Any,
     *,
     absent_features: AbsentFeatures = "unobserved",
     min_overlap: float = MIN_OVERLAP,
 ) -> FeatureOverlap:
-    """Find the features of a model among the columns of new data, by name.
-
-    Parameters
-    ----------
-    model_names : iterable of str
-        Names of the model's features, in its order.
-    data_names : iterable of str
-        Names of the columns of the data.
-    absent_features : {"unobserved", "zero"}, default="unobserved"
-        How to treat features that the data do not have, see `transform_by_name`.
-    min_overlap : float, default=0.1
-        Smallest share of the model's features that must be found. It is not used with
-        ``absent_features="zero"``.
-
-    Returns
-    -------
-    FeatureOverlap
-
-    Raises
-    ------
-    ValueError
-        If the name of a feature of the model occurs twice, or too few features are common.
-    """
+    """Find the features of a model among the columns of new data, as `transform_by_name` does."""
     checked_share(min_overlap, option("min_overlap"))
     checked_choice(absent_features, option("absent_features"), ("unobserved", "zero"))
-    model, data = listed(model_names, "model_names"), listed(data_names, "data_names")
-    _reject_duplicates(model, "The names of the model's features", "Give each a different name")
+    model, data = listed(model_names, "model_feature_names"), listed(data_names, "feature_names")
+    _reject_duplicates(model, "The names of the model's features")
     wanted = set(model)
     _reject_duplicates(
-        [name for name in data if name in wanted],
-        "The names of the new data's columns",
-        "Rename the columns (of an AnnData: adata.var_names_make_unique()), or add up those of the "
-        "same feature",
+        [name for name in data if name in wanted], "The names of the new data's columns"
     )
     place = {name: column for column, name in enumerate(data) if name in wanted}
     found = [position for position, name in enumerate(model) if name in place]
@@ -154,25 +107,20 @@ def match_features(
         n_ignored=len(data) - len(found),
         absent_features=absent_features,
     )
-    if not found or (absent_features == "unobserved" and len(found) < min_overlap * len(model)):
-        unknown = [name for name in data if name not in wanted]
-        raise ValueError(_too_few(overlap, unknown, min_overlap))
-    return overlap
-
-
-def _too_few(overlap: FeatureOverlap, unknown: list[Hashable], min_overlap: float) -> str:
-    message = "The model and the new data have no feature in common."
-    way_out = ""
-    if overlap.n_found:
-        message = f"Only {overlap}; at least {100 * min_overlap:g} % are needed."
+    if found and (absent_features == "zero" or len(found) >= min_overlap * len(model)):
+        return overlap
+    problem, way_out = "The model and the new data have no feature in common.", ""
+    if found:
+        problem = f"Only {overlap}; at least {100 * min_overlap:g} % are needed."
         way_out = (
             " If absent features have the count 0, as in texts, use "
             f"{option('absent_features', 'zero')}. To continue anyway, use "
             f"{option('min_overlap', 0)}."
         )
-    return (
-        f"{message} The model has features such as {_examples(list(overlap.missing))}, the new "
-        f"data {_examples(unknown)}. Use the same kind of names for both.{way_out}"
+    unknown = [name for name in data if name not in wanted]
+    raise ValueError(
+        f"{problem} The model has features such as {_examples(overlap.missing)}, the new data "
+        f"{_examples(unknown)}. Use the same kind of names for both.{way_out}"
     )
 
 
@@ -184,7 +132,7 @@ def transform_by_name(
     model_feature_names: Sequence[Hashable] | npt.NDArray[Any] | None = None,
     absent_features: AbsentFeatures | None = None,
     min_overlap: float = MIN_OVERLAP,
-) -> NamedTransform:
+) -> tuple[Any, FeatureOverlap]:
     """Return W for new samples, whose columns are matched with the model's features by name.
 
     Columns that the model does not have are ignored. Features that the data do not have are treated
@@ -219,8 +167,10 @@ def transform_by_name(
 
     Returns
     -------
-    NamedTransform
-        Named tuple (W, overlap).
+    W : ndarray, CSR array or DataFrame of shape (n_samples, n_components)
+        As from ``transform``, with ``sparse_output`` and ``set_output``.
+    overlap : FeatureOverlap
+        Which features were found; ``print(overlap)`` shows the counts.
 
     Examples
     --------
@@ -234,6 +184,8 @@ def transform_by_name(
     ... )
     >>> print(overlap)
     2 of 4 features of the model found (50.0 %), 2 missing, 1 other ignored
+    >>> overlap.missing
+    ('ship', 'field')
     >>> rates = model.inverse_transform(W)  # of all features, the missing ones too
     >>> [round(float(rate), 2) for rate in rates[0]]
     [8.0, 4.0, 0.0, 0.0]
@@ -269,14 +221,14 @@ def transform_by_name(
     positions = overlap.data_positions
     is_whole = np.array_equal(positions, np.arange(X.shape[1]))
     common = X if is_whole else _safe_indexing(X, positions, axis=1)
-    return NamedTransform(transform_common(fitted, common, overlap), overlap)
+    return transform_common(fitted, common, overlap), overlap
 
 
 def transform_common(
     model: FactorModel, X: Any, overlap: FeatureOverlap, **constraints: Unpack[SampleConstraints]
 ) -> Any:
     """Return W for samples of which X has only the common features, in the model's order."""
-    is_lost = _checked_overlap(overlap).missing and overlap.absent_features == "unobserved"
+    is_lost = overlap.missing and overlap.absent_features == "unobserved"
     _LOGGER.log(logging.WARNING if is_lost else logging.INFO, "%s", overlap)
     part, counts = model_of_features(model, X, overlap)
     whole_mass, mass = (np.asarray(m.components_.sum(axis=1)).ravel() for m in (model, part))
@@ -299,7 +251,7 @@ def model_of_features(model: FactorModel, X: Any, overlap: FeatureOverlap) -> tu
     The names of these features, if any, are those of X.
     """
     check_fitted(model)
-    positions = _checked_overlap(overlap).model_positions
+    positions = overlap.model_positions
     if overlap.absent_features == "zero":
         X, positions = with_zeros(X, overlap), np.arange(overlap.n_model)
     weights = model.feature_weight_
@@ -322,17 +274,11 @@ def model_of_features(model: FactorModel, X: Any, overlap: FeatureOverlap) -> tu
 def with_zeros(X: Any, overlap: FeatureOverlap) -> Any:
     """Return counts of all of the model's features from those of the common ones."""
     X = checked_matrix(X)
-    if not _checked_overlap(overlap).missing:
+    if not overlap.missing:
         return X
     common = sp.csr_array(X if sp.issparse(X) else np.asarray(X))
     arrays = common.data, overlap.model_positions[common.indices], common.indptr
     return sp.csr_array(arrays, shape=(common.shape[0], overlap.n_model))
-
-
-def _checked_overlap(overlap: FeatureOverlap) -> FeatureOverlap:
-    if not isinstance(overlap, FeatureOverlap):
-        raise TypeError(f"overlap must be what match_features returns; got {described(overlap)}.")
-    return overlap
 
 
 def _checked_names(names: Any, argument: str, n_features: int, why_none: str) -> list[Hashable]:
@@ -345,14 +291,15 @@ def _checked_names(names: Any, argument: str, n_features: int, why_none: str) ->
     return found
 
 
-def _reject_duplicates(names: list[Hashable], whose: str, advice: str) -> None:
+def _reject_duplicates(names: list[Hashable], whose: str) -> None:
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         raise ValueError(
-            f"{whose} are not unique: {_examples(twice)} occur more than once. {advice}."
+            f"{whose} are not unique: {_examples(twice)} occur more than once. Rename them (of an "
+            "AnnData: adata.var_names_make_unique()), or add up those of the same feature."
         )
 
 
-def _examples(names: list[Hashable]) -> str:
+def _examples(names: Sequence[Hashable]) -> str:
     shown = ", ".join(repr(str(name)) for name in names[:_EXAMPLES])
     return shown + (", ..." if len(names) > _EXAMPLES else "") or "(there is none)"

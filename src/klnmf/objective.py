@@ -64,8 +64,8 @@ def _weights(given: Any, name: str, size: int) -> Array:
 def _checked_penalties(penalties: Penalties) -> Penalties:
     if not isinstance(penalties, Penalties):
         raise TypeError(
-            "penalties must be a klnmf.objective.Penalties, such as Penalties(l1_W=0.1); got "
-            f"{described(penalties)}."
+            "penalties must be a klnmf.objective.Penalties, such as "
+            f"Penalties.of_matrix(l1_W=0.1); got {described(penalties)}."
         )
     return penalties
 
@@ -177,8 +177,8 @@ def kkt_residual(X: Any, W: Array, H: Array, penalties: Penalties = NO_PENALTIES
     """
     X, W, H = _checked(X, W, H)
     _checked_penalties(penalties)
-    of_W = _row_residuals(X, W, H, penalties.l1_W, penalties.l2_W)
-    of_H = _row_residuals(sp.csr_array(X.T), H, W, penalties.l1_H, penalties.l2_H)
+    of_W = _row_residuals(X, W, H, penalties.l1[0], penalties.l2[0])
+    of_H = _row_residuals(sp.csr_array(X.T), H, W, penalties.l1[1], penalties.l2[1])
     return float(max(of_W.max(initial=0.0), of_H.max(initial=0.0)))
 
 
@@ -205,7 +205,8 @@ def optimality_gap(X: Any, W: Array, H: Array, penalties: Penalties = NO_PENALTI
     With H as it is, no W has an objective that is lower by more than this share, and the same holds
     for H with W as it is. Changing both at once may gain more: the problem has many local optima.
     It is 0 at a stationary point, infinite if a nonzero has rate 0, and does not change when a
-    component is scaled up in W and down in H (without penalties). The proof is in docs/maths.md.
+    component is scaled up in W and down in H (without penalties). docs/maths/stopping.md has the
+    proof.
 
     Examples
     --------
@@ -220,8 +221,8 @@ def optimality_gap(X: Any, W: Array, H: Array, penalties: Penalties = NO_PENALTI
     """
     X, W, H = _checked(X, W, H)
     _checked_penalties(penalties)
-    of_W = _row_gaps(X, W, H, penalties.l1_W, penalties.l2_W)
-    of_H = _row_gaps(sp.csr_array(X.T), H, W, penalties.l1_H, penalties.l2_H)
+    of_W = _row_gaps(X, W, H, penalties.l1[0], penalties.l2[0])
+    of_H = _row_gaps(sp.csr_array(X.T), H, W, penalties.l1[1], penalties.l2[1])
     gap = float(max(of_W.sum(), of_H.sum()))
     if gap == 0 or not np.isfinite(gap):
         return gap

@@ -10,6 +10,9 @@ from scipy import sparse
 from klnmf.support.array_types import FloatArray
 from klnmf.support.descriptions import described
 from klnmf.support.number_checks import checked_nonnegative, checked_positive, checked_whole
+from klnmf.topics.checks import checked_components, checked_representation, dense
+
+__all__ = ["SimulatedCounts", "draw_counts", "simulate_counts"]
 
 RandomLike = int | np.integer | np.random.RandomState | np.random.Generator | None
 
@@ -93,7 +96,7 @@ def simulate_counts(
     for name, value in (("concentration_W", concentration_W), ("concentration_H", concentration_H)):
         if checked_positive(name, value) == math.inf:
             raise ValueError(f"{name} must be positive and finite; got {value}.")
-    totals = _check_totals(counts_per_sample, n_samples)
+    totals = one_for_each("counts_per_sample", counts_per_sample, n_samples, "samples")
 
     generator = _as_generator(random_state)
     W = _sparse_dirichlet(generator, n_samples, n_components, concentration_W, sparsity)
@@ -143,44 +146,25 @@ def draw_counts(
     >>> bool(np.allclose(X.mean(axis=0), [1.0, 2.0], atol=0.2))
     True
     """
-    factors = [np.asarray(factor, dtype=np.float64) for factor in (W, components)]
-    for name, factor in zip(("W", "components"), factors, strict=True):
-        if factor.ndim != 2:
-            raise ValueError(f"{name} must have two dimensions; got shape {factor.shape}.")
-        if not (np.isfinite(factor).all() and (factor >= 0.0).all()):
-            raise ValueError(f"{name} must be nonnegative and finite.")
-    if factors[0].shape[1] != factors[1].shape[0]:
-        raise ValueError(
-            "W must have as many columns as components has rows; got shapes "
-            f"{factors[0].shape} and {factors[1].shape}."
-        )
-    alpha = np.asarray(dispersion, dtype=np.float64)
-    n_features = factors[1].shape[1]
-    if alpha.shape not in ((), (n_features,)):
-        raise ValueError(
-            f"dispersion must be a number or have shape ({n_features},); got shape {alpha.shape}."
-        )
-    if not (np.isfinite(alpha).all() and (alpha >= 0.0).all()):
-        raise ValueError("dispersion must be nonnegative and finite.")
+    H = dense(checked_components(components)).T
+    W = dense(checked_representation(W, H.shape[1])).astype(np.float64)
+    alpha = one_for_each("dispersion", dispersion, len(H), "features")
     generator = _as_generator(random_state)
-    counts = _poisson_counts(generator, factors[0], factors[1].T)
-    if not alpha.any():
-        return counts
-    alpha = np.broadcast_to(alpha, (n_features,))
-    return _clustered(generator, counts, factors[0], factors[1].T, alpha)
+    counts = _poisson_counts(generator, W, H)
+    return _clustered(generator, counts, W, H, alpha) if alpha.any() else counts
 
 
-def _check_totals(counts_per_sample: float | npt.ArrayLike, n_samples: int) -> FloatArray:
-    """Return the expected total count of each sample."""
-    given = np.asarray(counts_per_sample, dtype=np.float64)
-    if given.shape not in ((), (n_samples,)):
+def one_for_each(name: str, given: float | npt.ArrayLike, n: int, items: str) -> FloatArray:
+    """Return a number of 0 or more for each item, given one for all or one for each."""
+    numbers = np.asarray(given, dtype=np.float64)
+    if numbers.shape not in ((), (n,)):
         raise ValueError(
-            f"counts_per_sample must be a number or have shape ({n_samples},); "
-            f"got shape {given.shape}."
+            f"{name} must be a number or one for each of the {n} {items}; got shape "
+            f"{numbers.shape}."
         )
-    if not (np.isfinite(given).all() and (given >= 0.0).all()):
-        raise ValueError("counts_per_sample must be nonnegative and finite.")
-    return np.broadcast_to(given, (n_samples,))
+    if not (np.isfinite(numbers).all() and (numbers >= 0.0).all()):
+        raise ValueError(f"{name} must be nonnegative and finite.")
+    return np.broadcast_to(numbers, (n,))
 
 
 def _as_generator(random_state: RandomLike) -> np.random.Generator:

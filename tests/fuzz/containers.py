@@ -20,7 +20,6 @@ from fuzz.trees import (
 
 Files = dict[str, bytes]
 HEADER = "header.json"
-HALF = "matrix.partial/"
 
 
 def change_container(random: Random, content: bytes) -> bytes:
@@ -75,21 +74,6 @@ def change_prepared(random: Random, files: Files) -> Files:
         changed[HEADER] = change_bytes(random, changed.get(HEADER, b""))
     if random.random() < 0.9:
         _sign_files(changed)
-    return changed
-
-
-def change_half_prepared(random: Random, files: Files) -> Files:
-    """Change files of a matrix whose preparation was interrupted."""
-    changed = dict(files)
-    names = [name for name in sorted(changed) if name.startswith(HALF)]
-    for _ in range(random.choice((1, 1, 2))):
-        name = random.choice([f"{HALF}progress.json"] * len(names) + names)
-        if name.endswith(".json"):
-            changed[name] = change_json(random, changed[name])
-        elif name.endswith(".npy"):
-            changed[name] = _change_stored(random, changed[name])
-        else:
-            changed[name] = change_text(random, changed[name])
     return changed
 
 

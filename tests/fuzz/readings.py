@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -12,20 +11,19 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from fuzz.seeds import COUNTS, FILE_IN_PROGRESS, RANKS, RUNS, SAME, TIME_OF_FILE, model_to_fit
+from fuzz.seeds import COUNTS, RANKS, RUNS, SAME, model_to_fit
 from klnmf import KLNMF, RunOptions, load_model
 from klnmf.cli import main
 from klnmf.model_selection import Consensus, RankSelection, consensus, select_rank
-from klnmf.preparing import OnDiskMatrix, open_matrix, prepare
-from klnmf.readers import FORMATS, CountTable, read_counts
-from klnmf.readers.format import StreamedFormat
+from klnmf.readers import FORMATS, CountTable, OnDiskMatrix, open_matrix, prepare, read_counts
+from klnmf.readers.format import Format
 
 # What may leave a reader, with its subclasses.
 ALLOWED = (ValueError, TypeError, OSError)
 # Larger tables are not fitted: that would try patience, not the reader.
 MOST_TO_FIT = 10_000
 # Formats that `prepare` reads in pieces.
-STREAMED = {"npz", *(name for name, f in FORMATS.items() if isinstance(f, StreamedFormat))}
+STREAMED = {name for name, f in FORMATS.items() if type(f).read is Format.read}
 
 
 class WrongResultError(AssertionError):
@@ -95,7 +93,6 @@ _OPTIONS: dict[str, tuple[dict[str, Any], ...]] = {
     "csv": ({"layout": "table"}, {"layout": "triplets"}, *_TEXTS),
     "tsv": ({"layout": "table"}, {"layout": "triplets"}, *_TEXTS),
     "parquet": ({"layout": "table"}, {"layout": "triplets"}, *_TEXTS),
-    "svmlight": ({"zero_based": True},),
 }
 
 
@@ -153,25 +150,24 @@ def _use_fit_checkpoint(folder: Path) -> None:
 
 def _use_rank_checkpoint(folder: Path) -> None:
     path = folder / "search.checkpoint"
-    found = select_rank(COUNTS, **RANKS, **SAME, checkpoint=path, resume=True)
+    found = select_rank(
+        COUNTS,
+        **RANKS,
+        **SAME,
+        run=RunOptions(checkpoint=path, resume=True, progress=False),
+    )
     _check_finite(found.deviance)
 
 
 def _use_consensus_checkpoint(folder: Path) -> None:
     path = folder / "runs.checkpoint"
-    found = consensus(COUNTS, **RUNS, **SAME, checkpoint=path, resume=True)
+    found = consensus(
+        COUNTS,
+        **RUNS,
+        **SAME,
+        run=RunOptions(checkpoint=path, resume=True, progress=False),
+    )
     _check_finite(found.components, found.W)
-
-
-def _use_half_prepared(folder: Path) -> None:
-    """Go on with a matrix whose rows are complete."""
-    data, progress = folder / "counts.mtx", folder / "matrix.partial" / "progress.json"
-    os.utime(data, ns=(TIME_OF_FILE, TIME_OF_FILE))
-    if progress.is_file():
-        here = str(data.resolve()).encode()
-        progress.write_bytes(progress.read_bytes().replace(FILE_IN_PROGRESS.encode(), here))
-    matrix = prepare(data, folder / "matrix", memory="1M")
-    _check_fit(matrix)
 
 
 def _use_in_commands(folder: Path) -> None:
@@ -202,7 +198,6 @@ def use_of(name: str) -> Callable[[Path], None]:
 
 _USES: dict[str, Callable[[Path], None]] = {
     "prepared": _use_prepared,
-    "half-prepared": _use_half_prepared,
     "model": _use_model,
     "commands": _use_in_commands,
     "fit-checkpoint": _use_fit_checkpoint,

@@ -9,11 +9,10 @@ from functools import cache, partial
 from pathlib import Path
 from random import Random
 
-from fuzz.containers import change_container, change_half_prepared, change_prepared
+from fuzz.containers import change_container, change_prepared
 from fuzz.hdf5_changes import change_hdf5
 from fuzz.mutations import LARGE, Change, change_bytes, change_text, packed, several
 from fuzz.odd import kept_cases, odd_cases
-from fuzz.parquet_changes import change_parquet
 from fuzz.readings import use_of
 from fuzz.seeds import Files, seeds_of
 from fuzz.trees import change_json, change_npz
@@ -96,10 +95,9 @@ _CHANGES: dict[str, Callable[[Random, Files], Files]] = {
     "10x-h5": partial(_change_one, change_hdf5),
     "h5ad": partial(_change_one, change_hdf5),
     "loom": partial(_change_one, change_hdf5),
-    "parquet": partial(_change_one, change_parquet),
+    "parquet": partial(_change_one, several(change_bytes)),
     "texts": _change_folder,
     "prepared": change_prepared,
-    "half-prepared": change_half_prepared,
     "model": partial(_change_one, change_container),
     "commands": partial(_change_one, change_container),
     "fit-checkpoint": partial(_change_one, change_container),

@@ -1,25 +1,24 @@
 """Where the row problems are solved; the one table of names."""
 
 from importlib import import_module
+from typing import Any
 
-from klnmf.backends.base import Backend, ClusterLostError
+from klnmf.backends.base import Backend, ClusterLostError, LazyInput, Needs
+from klnmf.data.matrix_checks import is_dask_array
 from klnmf.data.sparse_data import FitInput
 from klnmf.support.descriptions import described
 
-__all__ = [
-    "BACKENDS",
-    "Backend",
-    "ClusterLostError",
-    "backend_named",
-    "make_backend",
-]
+__all__ = ["Backend", "ClusterLostError"]
 
-# Module and class, imported when they are needed. "auto" is the first one that is available.
+# Module and class, imported when they are needed. "auto" is the first one that is available and
+# lacks nothing.
 BACKENDS = {
     "cpu": ("klnmf.backends.cpu", "CpuBackend"),
     "reference": ("klnmf.backends.reference", "ReferenceBackend"),
     "dask": ("klnmf.backends.dask.backend", "DaskBackend"),
 }
+# Those whose workers are other processes: too slow for small batches.
+CLUSTERS = frozenset({"dask"})
 
 
 def backend_class(name: str) -> type[Backend]:
@@ -29,16 +28,34 @@ def backend_class(name: str) -> type[Backend]:
     return found
 
 
-def backend_named(name: str) -> type[Backend]:
-    """Return the class of a back-end that can be used here; "auto" is the first such one."""
+def backend_named(name: str, needs: Needs | None = None) -> type[Backend]:
+    """Return the class of a back-end that can be used here and has what a fit needs.
+
+    "auto" is the first such one. What a back-end lacks is said in a ValueError.
+    """
     if name == "auto":
-        return next(found for found in map(backend_class, BACKENDS) if found.available() is None)
-    if name not in BACKENDS:
+        # One after the other: no more classes are imported than are looked at.
+        usable = (each for each in map(backend_class, BACKENDS) if each.available() is None)
+        fitting = (each for each in usable if needs is None or each.lacks(needs) is None)
+        found = next(fitting, None) or backend_class("cpu")  # which says what it lacks
+    elif name in BACKENDS:
+        found = backend_class(name)
+        reason = found.available()
+        if reason is not None:
+            raise ImportError(f"backend={name!r} is not available here: {reason}.")
+    else:
         raise ValueError(f"backend must be one of {['auto', *BACKENDS]}, got {described(name)}.")
-    found = backend_class(name)
-    reason = found.available()
-    if reason is not None:
-        raise ImportError(f"backend={name!r} is not available here: {reason}.")
+    lacking = None if needs is None else found.lacks(needs)
+    if lacking is not None:
+        raise ValueError(lacking)
+    return found
+
+
+def lazy_kind(X: Any) -> type[LazyInput] | None:
+    """Return what makes a `LazyInput` of X; None: X is to be read in this process."""
+    if not is_dask_array(X):
+        return None
+    found: type[LazyInput] = import_module("klnmf.backends.dask.arrays").UnreadDaskArray
     return found
 
 

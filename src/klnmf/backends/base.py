@@ -1,10 +1,13 @@
 """What a back-end does: it holds the data and applies *rules* to the row problems of a mode."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
-from klnmf.data.sparse_data import CountData
+import numpy as np
+
+from klnmf.data.sparse_data import CountData, FindConstraints, FitInput
 from klnmf.support.array_types import Array
 
 
@@ -16,19 +19,21 @@ class Rule:
         """Whether it also computes the value of the row problems at the new x."""
         return False
 
-    @property
-    def gives_gap(self) -> bool:
-        """Whether it also bounds how much lower the row problems could be than at the old x."""
-        return True
+    # Whether it also bounds how much lower the row problems could be than at the old x.
+    gives_gap: ClassVar[bool] = True
 
 
 @dataclass(frozen=True)
-class GuardedRule(Rule):
-    """Coordinate descent with steps that cannot overshoot, on the coordinates that may move."""
+class Improve(Rule):
+    """Some passes of second-order steps that cannot raise a row's value.
 
-    order: Array  # int32 permutation of the components: the order of the visits
-    rounds: int = 1  # at most so many screening passes, each followed by `sweeps` sweeps
-    sweeps: int = 2
+    In what way is the back-end's business: the C++ core screens the components by one gradient pass
+    and then sweeps over those that may move, in this order, by steps that cannot overshoot.
+    """
+
+    order: Array  # int32 permutation of the components
+    rounds: int = 1  # at most so many screenings, each followed by `passes` passes
+    passes: int = 2
     tolerance: float = 0.0  # rows with a residual of at most this are not changed any more
     want_value: bool = True
 
@@ -39,7 +44,7 @@ class GuardedRule(Rule):
 
 
 @dataclass(frozen=True)
-class SolveRule(Rule):
+class Solve(Rule):
     """Solve every row problem, which is convex, up to a tolerance.
 
     A ``cold`` solve ignores x. It starts with the same share of every component and does
@@ -55,7 +60,7 @@ class SolveRule(Rule):
 
 
 @dataclass(frozen=True)
-class MultiplicativeRule(Rule):
+class Multiply(Rule):
     """One multiplicative update of every entry, x ← x S / c.
 
     Before it come ``relaxed`` steps x ← x (S / c)³, scaled to the row's total. A step that does not
@@ -74,11 +79,7 @@ class PaperRule(Rule):
     relative_change: float = 0.1  # ε_x
     signed_break: bool = False  # the break test as printed, without |·|
     max_newton: int = 100
-
-    @property
-    def gives_gap(self) -> bool:
-        """See :class:`Rule`. It would take a pass of its own."""
-        return False
+    gives_gap: ClassVar[bool] = False  # it would take a pass of its own
 
 
 @dataclass(frozen=True)
@@ -89,15 +90,19 @@ class DenseRule(Rule):
     relative_change: float = 0.5
     floor: float = 1e-15  # no entry falls below it, so that P > 0
     max_newton: int = 100
-
-    @property
-    def gives_gap(self) -> bool:
-        """See :class:`Rule`. It would take a pass of its own."""
-        return False
+    gives_gap: ClassVar[bool] = False  # it would take a pass of its own
 
 
-# Rules that respect the constraints of rows (``klnmf.data.row_constraints``).
-CONSTRAINED_RULES = frozenset({GuardedRule, SolveRule, MultiplicativeRule})
+@dataclass(frozen=True)
+class Needs:
+    """What a fit asks of a back-end, known before any work starts."""
+
+    solver: str  # who asks
+    rules: frozenset[type[Rule]]
+    n_modes: int = 2
+    n_components: int = 1
+    dtype: np.dtype[Any] | None = None  # of the factors; None: not known yet
+    constraints: tuple[str, ...] = ()  # that change single row problems, by the user's names
 
 
 @dataclass(frozen=True)
@@ -130,6 +135,45 @@ class ClusterLostError(RuntimeError):
     """The Dask cluster, or too much of it, is lost."""
 
 
+@dataclass(frozen=True)
+class RowModel:
+    """A fitted model as workers need it, for blocks of rows; each of their threads has one."""
+
+    name: str
+    n_components: int
+    dtype: np.dtype[Any]  # of the components
+    is_sparse: bool  # whether W is returned so
+    # W of samples, and W of a fit in the user's units; both as the model returns it.
+    transform: Callable[[CountData, Any], Any]
+    in_user_units: Callable[[Array, CountData | None, Any], Any]
+
+
+class LazyInput(FitInput):
+    """X that is not read yet, such as an array on a cluster; its factors are of the same kind."""
+
+    backend: ClassVar[str]  # the one that fits it
+    refusal: ClassVar[str]  # what to say where counts must be in memory
+
+    @classmethod
+    @abstractmethod
+    def of(
+        cls, X: Any, given: dict[str, Any], dtype: Any, name: str
+    ) -> tuple["LazyInput", dict[str, Any]]:
+        """Return X for a fit of the estimator ``name``, and its constraints, in this process."""
+
+    @abstractmethod
+    def transformed(self, model: RowModel, find: FindConstraints) -> Any:
+        """Return W of X, not computed yet; ``find`` checks the constraints."""
+
+    @abstractmethod
+    def factor_of_fit(self, backend: "Backend", factor: Any) -> Any:
+        """Return the factor W of a fit, no longer on the back-end."""
+
+    @abstractmethod
+    def output(self, model: RowModel, W: Any, constraints: Any) -> Any:
+        """Return that factor in the user's units and in the form that the model returns."""
+
+
 class Backend(ABC):
     """The data, where they are computed with, and what can be asked about them.
 
@@ -154,8 +198,15 @@ class Backend(ABC):
 
     name: ClassVar[str]
     summary: ClassVar[str]  # what it runs on, for `klnmf info`
-    rules: ClassVar[frozenset[type]]  # that update_rows can apply
+    rules: ClassVar[frozenset[type[Rule]]]  # that update_rows can apply
+    # Those of them that respect the constraints of rows (``klnmf.data.row_constraints``).
+    constrained_rules: ClassVar[frozenset[type[Rule]]] = frozenset()
+    dtypes: ClassVar[tuple[str, ...]] = ("float32", "float64")  # of factors
+    most_modes: ClassVar[int | None] = None
+    most_components: ClassVar[int | None] = None
+    keeps_factors: ClassVar[bool] = True  # whether a later fit can go on from those of this one
     data: CountData
+    n_threads: int | None = None  # in this process, if it says
     narrow_dtype: Any = None  # a smaller type than the data's that factors may have too
 
     @abstractmethod
@@ -166,18 +217,44 @@ class Backend(ABC):
         """Return None, or why it cannot be used here and what to do about it."""
         return None
 
+    @classmethod
+    def lacks(cls, needs: Needs) -> str | None:
+        """Return None, or what a fit needs and this back-end does not have, as a sentence."""
+        where, solver = f"backend={cls.name!r}", f"solver={needs.solver!r}"
+        missing = sorted(rule.__name__ for rule in needs.rules - cls.rules)
+        if missing:
+            return (
+                f"{solver} needs {', '.join(missing)}, which {where} does not have. Choose another "
+                "solver or another backend."
+            )
+        if needs.constraints and not needs.rules <= cls.constrained_rules:
+            return (
+                f"{solver} does not support {', '.join(needs.constraints)} on {where}. Choose "
+                "another solver, such as 'srcd', or another backend."
+            )
+        if needs.dtype is not None and needs.dtype.name not in cls.dtypes:
+            return f"{where} computes in {' or '.join(cls.dtypes)}, not in {needs.dtype}."
+        for most, needed, what in (
+            (cls.most_modes, needs.n_modes, "modes"),
+            (cls.most_components, needs.n_components, "components"),
+        ):
+            if most is not None and needed > most:
+                return f"{where} takes at most {most:,} {what}, got {needed:,}."
+        return None
+
     def close(self) -> None:  # noqa: B027
         """Release everything but memory; factors are lost."""
 
-    def local(self, data: CountData) -> "Backend":
-        """Return a back-end for a sample of the data, in this process."""
-        return type(self)(data)
+    @classmethod
+    def local(cls, data: CountData, n_threads: int | None = None) -> "Backend":
+        """Return a back-end for data that are small, in this process."""
+        return cls(data, n_threads)
 
     # ---- factors ---------------------------------------------------------------------------------
 
     @abstractmethod
-    def upload(self, array: Any, dtype: Any = None) -> Any:
-        """Return a factor with the entries of an array, or of what NumPy makes an array of.
+    def upload(self, array: Any, mode: int, dtype: Any = None) -> Any:
+        """Return a factor of a mode with the entries of an array, or of what becomes one in NumPy.
 
         It is a copy in the data's type. With ``dtype`` it is in that type, and the array may become
         part of it.

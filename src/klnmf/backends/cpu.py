@@ -16,12 +16,12 @@ from klnmf import _core
 from klnmf.backends.base import (
     DenseRule,
     Fixed,
-    GuardedRule,
-    MultiplicativeRule,
+    Improve,
+    Multiply,
     PaperRule,
     RowTotals,
     Rule,
-    SolveRule,
+    Solve,
 )
 from klnmf.backends.numpy_factors import NumpyFactors
 from klnmf.data.row_constraints import Pattern, RowConstraints
@@ -141,13 +141,13 @@ def update_piece(
     values, kkt, gaps = results.values, results.kkt, results.gaps
     constraints = core_constraints(piece.row_constraints)
     match rule:
-        case GuardedRule():
-            settings = (rule.order, rule.rounds, rule.sweeps, rule.tolerance, rule.want_value)
+        case Improve():
+            settings = (rule.order, rule.rounds, rule.passes, rule.tolerance, rule.want_value)
             _core.guarded_rows(*problem, *settings, n_threads, x, values, kkt, gaps, constraints)
-        case SolveRule():
+        case Solve():
             how = (rule.cold, rule.relaxed, rule.rounds, rule.tolerance)
             _core.newton_rows(*problem, *how, n_threads, x, kkt, gaps, constraints)
-        case MultiplicativeRule():
+        case Multiply():
             relaxed = rule.relaxed
             _core.multiplicative_rows(*problem, relaxed, n_threads, x, kkt, gaps, constraints)
         case PaperRule() if constraints is None:
@@ -185,9 +185,8 @@ class CpuBackend(NumpyFactors):
 
     name: ClassVar[str] = "cpu"
     summary: ClassVar[str] = "the C++ core"
-    rules: ClassVar[frozenset[type]] = frozenset(
-        {GuardedRule, SolveRule, MultiplicativeRule, PaperRule, DenseRule}
-    )
+    constrained_rules: ClassVar[frozenset[type[Rule]]] = frozenset({Improve, Solve, Multiply})
+    rules: ClassVar[frozenset[type[Rule]]] = constrained_rules | {PaperRule, DenseRule}
 
     def __init__(self, data: CountData, n_threads: int | None = None) -> None:
         self.data = data
@@ -233,7 +232,7 @@ class CpuBackend(NumpyFactors):
         whole = view.whole()
         problem = (whole.indptr, whole.indices, whole.values, np.ascontiguousarray(A.T), c, l2)
         newton = (rule.relative_change, rule.floor, rule.max_newton)
-        _core.dense_rows(*problem, *newton, mode == 1, self.n_threads, x, rule.product, kkt)
+        _core.dense_rows(*problem, *newton, bool(mode), self.n_threads, x, rule.product, kkt)
 
     def evaluate(self, x: Array, fixed: Fixed, want_residual: bool = True) -> RowTotals:
         """See :class:`~klnmf.backends.base.Backend`."""

@@ -1,12 +1,11 @@
 """The verbs that are the same for every back-end whose factors are NumPy arrays."""
 
-from typing import Any, Self
+from typing import Any, ClassVar
 
 import numpy as np
 
 from klnmf.backends.base import Backend, Fixed
 from klnmf.data.row_constraints import RowConstraints
-from klnmf.data.sparse_data import CountData
 from klnmf.data.sums import ROWS_PER_SUM, blocked_sum
 from klnmf.support.array_types import Array
 
@@ -21,12 +20,9 @@ class NumpyFactors(Backend):
     """Factors are C-contiguous arrays in this process."""
 
     n_threads: int
+    most_modes: ClassVar[int | None] = 2  # linear_part makes no products of rows
 
-    def local(self, data: CountData) -> Self:
-        """See :class:`~klnmf.backends.base.Backend`."""
-        return type(self)(data, self.n_threads)
-
-    def upload(self, array: Any, dtype: Any = None) -> Array:
+    def upload(self, array: Any, mode: int, dtype: Any = None) -> Array:
         """See :class:`~klnmf.backends.base.Backend`."""
         if dtype is None:
             return np.array(array, dtype=self.data.dtype, order="C")

@@ -13,12 +13,12 @@ from klnmf import _core
 from klnmf.backends.base import (
     DenseRule,
     Fixed,
-    GuardedRule,
-    MultiplicativeRule,
+    Improve,
+    Multiply,
     PaperRule,
     RowTotals,
     Rule,
-    SolveRule,
+    Solve,
 )
 from klnmf.backends.numpy_factors import NumpyFactors
 from klnmf.backends.reference_newton import newton_step, newton_steps, products, sums_over_rows
@@ -158,9 +158,8 @@ class ReferenceBackend(NumpyFactors):
 
     name: ClassVar[str] = "reference"
     summary: ClassVar[str] = "slow NumPy, for checks"
-    rules: ClassVar[frozenset[type]] = frozenset(
-        {GuardedRule, SolveRule, MultiplicativeRule, PaperRule, DenseRule}
-    )
+    constrained_rules: ClassVar[frozenset[type[Rule]]] = frozenset({Improve, Solve, Multiply})
+    rules: ClassVar[frozenset[type[Rule]]] = constrained_rules | {PaperRule, DenseRule}
 
     def __init__(self, data: CountData, n_threads: int | None = None) -> None:
         self.data = data
@@ -187,18 +186,18 @@ class ReferenceBackend(NumpyFactors):
             if isinstance(rule, PaperRule):
                 kkt[i] = _paper_row(row, x[i], rule)
                 continue
-            if isinstance(rule, SolveRule) and rule.cold:
+            if isinstance(rule, Solve) and rule.cold:
                 row.start_evenly(x[i])
             n_nonzeros = len(row.v)
             if not (row.products(x[i]) > 0).all():
                 row.restart(x[i])
                 kkt[i] = math.inf
-            if isinstance(rule, SolveRule):
+            if isinstance(rule, Solve):
                 residual, gap = _solve_row(row, x[i], rule)
                 kkt[i], gaps[i] = max(kkt[i], residual), math.inf if math.isinf(kkt[i]) else gap
-            elif isinstance(rule, MultiplicativeRule):
+            elif isinstance(rule, Multiply):
                 kkt[i] = max(kkt[i], _multiplicative_row(row, x[i], rule.relaxed))
-            elif isinstance(rule, GuardedRule):
+            elif isinstance(rule, Improve):
                 kkt[i] = max(kkt[i], _guarded_row(row, x[i], rule))
                 values[i] = row.value(x[i]) if len(row.v) == n_nonzeros else math.inf
         value = blocked_sum(values) if rule.gives_value else math.nan
@@ -208,7 +207,7 @@ class ReferenceBackend(NumpyFactors):
     def _dense_rows(
         self, mode: int, x: Array, A: Array, c: Array, l2: float, rule: DenseRule
     ) -> RowTotals:
-        product = rule.product if mode == 0 else rule.product.T
+        product = rule.product.T if mode else rule.product
         dense = self.data.view(mode).whole().as_csr().toarray()
         worst = 0.0
         for v, y, x_row in zip(dense, product, x, strict=True):
@@ -308,7 +307,7 @@ def _cold_steps(row: RowProblem, x: Array, count: int) -> None:
             x[live] = before[live] * ratio
 
 
-def _guarded_row(row: RowProblem, x: Array, rule: GuardedRule) -> float:
+def _guarded_row(row: RowProblem, x: Array, rule: Improve) -> float:
     """Do the rounds of screening and sweeps; returns the residual before the first one."""
     first_residual = 0.0
     for round_number in range(rule.rounds):
@@ -322,7 +321,7 @@ def _guarded_row(row: RowProblem, x: Array, rule: GuardedRule) -> float:
         components = rule.order[movable[rule.order]]
         if _takes_newton_step(row, components) and _newton_step(row, x, components):
             continue
-        for _ in range(rule.sweeps):
+        for _ in range(rule.passes):
             violation = row.guarded_sweep(x, components)
             components = components[x[components] > 0]  # what became 0 waits for a screening
             if violation <= rule.tolerance:
@@ -345,7 +344,7 @@ def _newton_step(row: RowProblem, x: Array, components: Array) -> bool:
     return True
 
 
-def _solve_row(row: RowProblem, x: Array, rule: SolveRule) -> tuple[float, float]:
+def _solve_row(row: RowProblem, x: Array, rule: Solve) -> tuple[float, float]:
     """Relaxed steps if cold, then Newton's method; with L2 or something held, coordinate descent.
 
     Returns the residual and the gap before the first step of those.
@@ -356,7 +355,7 @@ def _solve_row(row: RowProblem, x: Array, rule: SolveRule) -> tuple[float, float
     gap = row.gap(x)
     if not may_relax:
         order = np.arange(len(x), dtype=np.int32)
-        return _guarded_row(row, x, GuardedRule(order, rule.rounds, 8, rule.tolerance)), gap
+        return _guarded_row(row, x, Improve(order, rule.rounds, 8, rule.tolerance)), gap
     residual = row.residual(x)
     if not len(row.v):  # nothing of this row can be covered
         x[:] = 0

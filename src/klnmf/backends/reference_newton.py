@@ -1,7 +1,7 @@
 """The slow oracle's steps of Newton's method with x ≥ 0.
 
 In here a component is measured by its mass c_k x_k, and its column of A is divided by c_k: all
-slopes are 1. The formulas are derived in docs/maths.md.
+slopes are 1. The formulas are derived in docs/maths/iterations.md.
 """
 
 import numpy as np
@@ -81,7 +81,7 @@ class Model:
         self.way = minimum_of_model(x, self.gradient, self.second_derivatives, last_move) - x
 
     def descends(self, moved: Array, rounding: float) -> bool:
-        """Whether f is certainly no higher at ``moved``: see docs/maths.md, 5."""
+        """Whether f is certainly no higher at ``moved``: see docs/maths/iterations.md."""
         step = moved - self.x
         y = products(self.A, moved)
         if not (y > 0).all():

@@ -12,14 +12,21 @@ from klnmf.cli.long_runs import (
     add_search_options,
     checked_files,
     interrupted,
+    run_options,
     save_picture,
-    search_options,
 )
 from klnmf.cli.messages import DONE, say
-from klnmf.cli.metadata import facts_of, kept_columns
-from klnmf.cli.numbers import add_numbers, read_numbers
-from klnmf.cli.option_values import natural, none_or_several, positive, several
-from klnmf.cli.options import STARTS, add_n_components, add_output
+from klnmf.cli.options import (
+    STARTS,
+    add_n_components,
+    add_numbers,
+    add_output,
+    natural,
+    none_or_several,
+    positive,
+    read_numbers,
+    several,
+)
 
 if TYPE_CHECKING:
     from klnmf.model_selection import Consensus
@@ -29,6 +36,11 @@ EXAMPLES = """\
   klnmf consensus counts.npz -r 20 --plot consensus.png
   klnmf consensus counts.npz -r 20 --runs 200 -o m.klnmf   # run again to continue after Ctrl-C
 """
+# Options that are arguments of consensus under the same name.
+_PARAMETERS = (
+    *("n_components", "n_null_runs", "density_threshold", "init", "max_iter"),
+    *("n_jobs", "random_state"),
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -54,7 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run, print, save a model. An interrupted command is continued."""
-    from klnmf.cli.data import read_data
+    from klnmf.cli.data import columns_of, facts_of, read_data
     from klnmf.constraints.names import named_samples
     from klnmf.model_selection import consensus
 
@@ -62,30 +74,25 @@ def run(args: argparse.Namespace) -> int:
     known = read_numbers(args)
     table = read_data(args)
     try:
-        with named_samples(table.row_names), search_options(args, files, line_of_run) as options:
+        with named_samples(table.row_names), run_options(args, files, line_of_run) as run:
             found = consensus(
                 table.X,
-                args.n_components,
-                args.runs,
-                n_null_runs=args.n_null_runs,
+                n_runs=args.runs,
                 feature_names=table.column_names,
-                density_threshold=args.density_threshold,
-                init=args.init,
-                max_iter=args.max_iter,
+                **{name: getattr(args, name) for name in _PARAMETERS},
                 **known,
-                **options,
+                run=run,
             )
         model, W = _model(args, table.X, found, known)
     except KeyboardInterrupt:
-        return interrupted(files.checkpoint)
-    settings = ("n_components", "refit", "init", "max_iter", "random_state")
-    facts = _facts(found) | {name: getattr(args, name) for name in settings}
+        return interrupted(args, files.checkpoint)
+    facts = _facts(found)
     model.save(
         files.output,
         W=W,
         sample_names=table.row_names,
         feature_names=table.column_names,
-        sample_metadata=kept_columns(args, table),
+        sample_metadata=columns_of(table),
         metadata=facts_of(args, table) | {"consensus": facts},
     )
     if files.result is not None:
@@ -147,7 +154,7 @@ def _facts(found: Consensus) -> dict[str, Any]:
 
 def line_of_run(record: dict[str, Any]) -> str:
     """Return the line that a log gets of the runs."""
-    from klnmf.model_selection.progress import duration
+    from klnmf.support.progress import duration
 
     return (
         f"{record['n_done']} of {record['n_runs']} runs done, the last one with "

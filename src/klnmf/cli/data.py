@@ -1,8 +1,9 @@
-"""DATA of a command line, read with its options."""
+"""DATA of a command line: read with its options, and what a model keeps of it."""
+
+from __future__ import annotations
 
 import argparse
 import os
-import shlex
 import warnings
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,22 +11,20 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from klnmf.cli.messages import CommandError, say
-from klnmf.cli.metadata import OPTIONS_OF_FORMATS, given_options, label_column
-from klnmf.cli.parser import words_for
 from klnmf.data.not_counts import NOT_RAW, NotCountsWarning, transformation_of, warn_of_fractions
+from klnmf.data.on_disk.matrix import OnDiskMatrix, open_matrix
 from klnmf.data.sparse_data import view_of
 from klnmf.data.validation import EmptySamplesWarning, warn_of_empty_samples
-from klnmf.preparing import OnDiskMatrix, open_matrix
 from klnmf.readers import FORMATS, CountTable, read_counts
-from klnmf.readers.documents import TextFormat
 from klnmf.readers.formats import check_options, chosen_format, format_of
-from klnmf.readers.hdf5 import Compressed, h5ad_parts
-from klnmf.readers.pruning import OF_TEXTS, PRUNING_OPTIONS, all_kept
+from klnmf.readers.hdf5 import h5ad_parts
+from klnmf.readers.text_formats import TextFormat
+from klnmf.saved.columns import EXCERPT
 from klnmf.support.option_names import option
+from klnmf.texts.pruning import OF_TEXTS, PRUNING_OPTIONS, all_kept
 
-# How many entries, or rows of a dense matrix, show whether another layer holds counts.
-_ENTRIES_READ = 1 << 14
-_ROWS_READ = 20
+# Options of reading that are no options of single formats.
+_OF_ALL_FORMATS = ("format", "layer", "transpose")
 # Columns of metadata that are named.
 _COLUMNS_NAMED = 8
 
@@ -34,15 +33,30 @@ class OpenedTable(NamedTuple):
     """A matrix on disk with its names: what a fit needs of a `CountTable`."""
 
     X: OnDiskMatrix
-    shape: tuple[int, int]
     row_names: Any
     column_names: Any
     labels: Any
     open_features: bool
+    metadata: dict[str, Any]
+    excerpts: None = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Samples and features."""
+        return self.X.shape
 
     def in_memory(self) -> CountTable:
         """Read all of it into memory."""
         return read_counts(self.X.path, format="prepared")
+
+
+# ---- reading -------------------------------------------------------------------------------------
+
+
+def given_options(args: argparse.Namespace) -> dict[str, Any]:
+    """Options for reading DATA that were given; the others are left to the readers' defaults."""
+    given = {name: getattr(args, name) for name in args.reading}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def open_data(args: argparse.Namespace) -> CountTable | OpenedTable:
@@ -51,9 +65,9 @@ def open_data(args: argparse.Namespace) -> CountTable | OpenedTable:
     is_folder = path.is_dir() and args.format in (None, "prepared")
     if not is_folder or format_of(path, args.format) != "prepared" or args.transpose:
         return read_data(args)
-    given = given_options(args, OPTIONS_OF_FORMATS)
+    given = {name: v for name, v in given_options(args).items() if name not in _OF_ALL_FORMATS}
     check_options(FORMATS["prepared"], given)
-    for name in PRUNING_OPTIONS & set(given):
+    for name in PRUNING_OPTIONS & given.keys():
         raise CommandError(
             f"{args.data} is a prepared matrix, whose features cannot be left out: use "
             f"{option(name)} with `klnmf prepare` instead."
@@ -61,8 +75,9 @@ def open_data(args: argparse.Namespace) -> CountTable | OpenedTable:
     X = open_matrix(path)
     n, m = X.shape
     say(args, f"{args.data}: {n:,} samples × {m:,} features, {X.nnz:,} nonzeros, on disk")
-    _name_empty_samples(X, X.data.view(0).indptr)
-    return OpenedTable(X, X.shape, X.row_names, X.column_names, X.labels, X.open_features)
+    table = OpenedTable(X, X.row_names, X.column_names, X.labels, X.open_features, {})
+    _name_empty_samples(table, X.data.view(0).indptr)
+    return table
 
 
 def limits_by_default(args: argparse.Namespace) -> dict[str, Any]:
@@ -119,35 +134,57 @@ def _found(table: CountTable) -> str:
     return "; ".join(parts)
 
 
-def _name_empty_samples(table: CountTable | OnDiskMatrix, indptr: Any) -> None:
+def _name_empty_samples(table: CountTable | OpenedTable, indptr: Any) -> None:
     """Warn of empty samples by name. A fit knows only their numbers."""
-    texts = getattr(table, "excerpts", None)
-    warn_of_empty_samples(np.diff(indptr) == 0, table.row_names, texts)
+    warn_of_empty_samples(np.diff(indptr) == 0, table.row_names, table.excerpts)
     warnings.simplefilter("ignore", EmptySamplesWarning)  # the fit need not repeat it
 
 
 def _warn_of_counts_elsewhere(args: argparse.Namespace, table: CountTable) -> None:
-    """Name the layers of a file that hold whole numbers, if fractions were read."""
+    """Name the other layers of a file if fractions were read."""
     path, values = Path(os.path.expanduser(args.data)), table.X.data
     fractions = values[values != np.floor(values)]
     if not len(fractions) or format_of(path, args.format) != "h5ad":
         return
     with h5ad_parts(path, args.layer, None) as parts:
-        others = parts.others
-    layers = [words_for(args.parser, "layer", name) for name in others if _holds_counts(path, name)]
-    if layers:
-        where = f"Whole numbers are in: {', '.join(shlex.join(w) for w in layers if w)}."
+        where = parts.hint.strip()
+    if where:
         looks = transformation_of(view_of(table.X)) or NOT_RAW
         warn_of_fractions(f"{args.layer or 'X'} of {args.data}", fractions[0], looks, where)
         warnings.simplefilter("ignore", NotCountsWarning)  # the fit need not repeat it
 
 
-def _holds_counts(path: Path, layer: str) -> bool:
-    """Whether the first values of a layer are whole numbers."""
-    try:
-        with h5ad_parts(path, layer, None) as parts:
-            X = parts.matrix
-            values = X.data[:_ENTRIES_READ] if isinstance(X, Compressed) else X[:_ROWS_READ]
-    except ValueError:  # this layer is damaged, but it is not the one to read
-        return False
-    return bool(values.any()) and bool((values == np.floor(values)).all())
+# ---- in a model ----------------------------------------------------------------------------------
+
+
+def facts_of(args: argparse.Namespace, table: CountTable | OpenedTable) -> dict[str, Any]:
+    """Return the metadata of a model: the command, its data, how they were read, their labels."""
+    n, m = table.shape
+    options = given_options(args).items()
+    facts: dict[str, Any] = {
+        "command": args.words,
+        "input": str(args.data),
+        "n_samples": n,
+        "n_features": m,
+        "nonzeros": int(table.X.nnz),
+        "total": float(table.X.sum()),
+        "reading": {name: list(v) if isinstance(v, tuple) else v for name, v in options},
+        "open_features": table.open_features,
+    }
+    if table.labels is not None:
+        facts["label_column"] = label_column(table)
+    return facts
+
+
+def columns_of(table: CountTable | OpenedTable) -> dict[str, Any]:
+    """Return what is known of each sample: metadata, its label and, of a text, the beginning."""
+    columns = {} if table.labels is None else {label_column(table): list(table.labels)}
+    excerpts = {} if table.excerpts is None else {EXCERPT: table.excerpts}
+    return {**columns, **table.metadata, **excerpts}
+
+
+def label_column(table: CountTable | OpenedTable) -> str:
+    """Column of metadata that holds the labels, or a name for one that no other column has."""
+    labels, columns = list(table.labels), table.metadata
+    same = [name for name, column in columns.items() if list(map(str, column)) == labels]
+    return same[0] if same else "labels" if "label" in columns else "label"

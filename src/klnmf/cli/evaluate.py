@@ -6,8 +6,14 @@ import math
 from typing import Any
 
 from klnmf.cli.messages import DONE
-from klnmf.cli.option_values import natural
-from klnmf.cli.options import add_data, add_matching, add_model, add_quiet, add_threads
+from klnmf.cli.options import (
+    add_data,
+    add_matching,
+    add_model,
+    add_quiet,
+    add_threads,
+    natural,
+)
 
 SUMMARY = "score a model on data that it was not fitted to"
 EXAMPLES = """\
@@ -39,40 +45,24 @@ def run(args: argparse.Namespace) -> int:
     take_options(args, saved)
     model, X = on_shared_features(args, saved, read_data(args))
     scores = evaluate(model, X, n_top=args.top)
-    npmi, umass = (_mean(values) for values in (scores.npmi, scores.umass))
     if args.json:
-        facts = {
+        facts: dict[str, Any] = {
             "samples": scores.n_samples,
             "counts": scores.n_counts,
             "features": scores.n_features,
             "log_likelihood": scores.log_likelihood,
             "background": scores.background,
             "perplexity": _number(scores.perplexity),
-            "npmi": npmi,
-            "umass": umass,
-            "npmi_of_components": [_number(value) for value in scores.npmi],
-            "umass_of_components": [_number(value) for value in scores.umass],
         }
+        for name, values in (("npmi", scores.npmi), ("umass", scores.umass)):
+            defined = values[values == values]  # not NaN
+            facts[name] = float(defined.mean()) if len(defined) else None
+            facts[f"{name}_of_components"] = [_number(value) for value in values]
         print(json.dumps(facts, indent=2))
-        return DONE
-    print(f"samples                  {scores.n_samples:,}")
-    print(f"held-out log-likelihood  {scores.log_likelihood:.4f} per sample")
-    print(
-        f"perplexity               {scores.perplexity:.2f} (uniform guess: {scores.n_features:,})"
-    )
-    print(f"coherence, NPMI          {_shown(npmi)} (mean over the components; 1 is best)")
-    print(f"coherence, UMass         {_shown(umass)} (mean over the components; 0 is best)")
+    else:
+        print(scores)
     return DONE
-
-
-def _mean(values: Any) -> float | None:
-    defined = values[values == values]  # not NaN
-    return float(defined.mean()) if len(defined) else None
 
 
 def _number(value: float) -> float | None:
     return None if math.isnan(value) else float(value)
-
-
-def _shown(value: float | None) -> str:
-    return "–" if value is None else f"{value:.4f}"

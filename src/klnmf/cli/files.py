@@ -2,7 +2,6 @@
 
 import argparse
 import os
-import shlex
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -21,66 +20,26 @@ _INPUTS = ("model", "data", "row_names", "column_names", "component_names", "ran
 
 def check_inputs(args: argparse.Namespace) -> None:
     """Refuse, before any other check, an input that does not exist or is of the wrong kind."""
-    for name in _INPUTS:
-        path = getattr(args, name, None)
-        if path is not None:
-            _check_exists(path, may_be_folder=name == "data")
-    model, data = (getattr(args, name, None) for name in ("model", "data"))
-    if model is not None and _kind_of(model) is None and _looks_like_data(model) is not None:
-        raise CommandError(_not_a_model(args.command, model, data))
-    if data is None:
-        return
-    kind = _kind_of(data)
-    if kind == "model":
-        raise CommandError(
-            f"{data}: this is a model, not data. To look at it: "
-            f"{_command('topics', data)}. To apply it to new data: "
-            f"{_command('transform', data)} DATA -o W.csv"
-        )
-    if kind is not None:
-        raise CommandError(f"{data}: this is a {kind} written by klnmf, not data.")
-
-
-def _check_exists(path: str, *, may_be_folder: bool) -> None:
-    file = Path(os.path.expanduser(path))
-    if not path:
-        raise CommandError("the name of an input file is empty.")
-    if not file.exists():
-        raise not_there(file)
-    if file.is_dir():
-        if not may_be_folder and _looks_like_data(path) in (None, "texts"):
-            raise CommandError(f"{path} is a folder; name a file.")
-    elif not file.is_file():
-        raise CommandError(
-            f"{path} is not a regular file. Write its content to a file first, and name that file."
-        )
-
-
-def _kind_of(path: str) -> str | None:
     from klnmf.saved.container import kind_of
 
-    return kind_of(Path(path))
-
-
-def _looks_like_data(path: str) -> str | None:
-    from klnmf.readers.formats import recognised
-
-    try:
-        return recognised(Path(os.path.expanduser(path)))
-    except ValueError:
-        return None
-
-
-def _not_a_model(command: str, path: str, data: str | None) -> str:
-    are_texts = _looks_like_data(path) == "jsonl"
-    what = "these are texts, not a model" if are_texts else "this is a matrix, not a model"
-    if data is not None and _kind_of(data) == "model":
-        return f"{path}: {what}. The model comes first: {_command(command, data, path)}"
-    return f"{path}: {what}. Fit a model to it first: {_command('fit', path)} -r 10 -o model.klnmf"
-
-
-def _command(*words: str) -> str:
-    return shlex.join(["klnmf", *words])
+    for name in _INPUTS:
+        path = getattr(args, name, None)
+        if path is None:
+            continue
+        file = Path(os.path.expanduser(path))
+        if not path:
+            raise CommandError("the name of an input file is empty.")
+        if not file.exists():
+            raise not_there(file)
+        if file.is_dir() and name not in ("data", "model"):
+            raise CommandError(f"{path} is a folder; name a file.")
+        if not (file.is_file() or file.is_dir()):
+            raise CommandError(
+                f"{path} is not a regular file. Write its content to a file first, and name that "
+                "file."
+            )
+        if name == "data" and (kind := kind_of(file)) is not None:
+            raise CommandError(f"{path}: this is a {kind} written by klnmf, not data.")
 
 
 # ---- outputs -------------------------------------------------------------------------------------
@@ -94,6 +53,7 @@ class Kind(NamedTuple):
 
 
 MODEL = Kind("a model", (".klnmf", ""))
+CHECKPOINT = Kind("a checkpoint", (".checkpoint",))
 RUNS = Kind("the runs of a consensus", (".klnmf", ""))
 RANK = Kind("a result of klnmf rank", (".json", ""))
 PAGE = Kind("a report", (".html", ".htm"))
@@ -102,8 +62,17 @@ FACTOR = Kind("W", (".csv", ".tsv", ".npz", ".npy"))
 TOPICS = Kind("a list of topics", (".txt", ".csv", ".tsv", ".json", ""))
 
 
-def check_writable(path: str | Path, *others: str | Path | None) -> Path:
-    """Refuse a name that cannot be written to, or of another file that the command uses."""
+def check_output(
+    args: argparse.Namespace,
+    kind: Kind | None,
+    path: str | Path,
+    *others: str | Path | None,
+    may_exist: bool = False,
+) -> Path:
+    """Refuse a name that cannot be written to or does not fit the kind, and an existing file.
+
+    The others are files that the command reads or writes too.
+    """
     if not str(path):
         raise CommandError("the name of the file to write is empty.")
     target = Path(path)
@@ -121,18 +90,6 @@ def check_writable(path: str | Path, *others: str | Path | None) -> Path:
             )
     if not os.access(folder, os.W_OK):
         raise CommandError(f"{target}: the folder {folder} is not writable; name a file elsewhere.")
-    return target
-
-
-def check_output(
-    args: argparse.Namespace,
-    kind: Kind | None,
-    path: str | Path,
-    *others: str | Path | None,
-    may_exist: bool = False,
-) -> Path:
-    """Refuse a name that cannot be written to or does not fit the kind, and an existing file."""
-    target = check_writable(path, *others)
     if kind is not None and target.suffix.lower() not in kind.endings:
         endings = [ending for ending in kind.endings if ending]
         listed = " or ".join(filter(None, [", ".join(endings[:-1]), endings[-1]]))
@@ -172,7 +129,7 @@ def write_text(path: str | None, text: str) -> None:
 
 def write_rows(path: str | None, rows: Iterable[Sequence[Any]], delimiter: str = ",") -> None:
     """Write a table as CSV to a file, or to stdout for None and "-"."""
-    from klnmf.readers.cells import as_cell, write_lines
+    from klnmf.support.spreadsheet_cells import as_cell, write_lines
 
     with _opened(path) as file:
         write_lines(file, ([as_cell(value) for value in row] for row in rows), delimiter)
@@ -181,4 +138,4 @@ def write_rows(path: str | None, rows: Iterable[Sequence[Any]], delimiter: str =
 def _opened(path: str | None) -> AbstractContextManager[Any]:
     if path is None or path == "-":
         return nullcontext(sys.stdout)
-    return writing(check_writable(path), "w")
+    return writing(Path(path), "w")

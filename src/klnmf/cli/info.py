@@ -4,7 +4,8 @@ import argparse
 import json
 import math
 import platform
-from importlib.metadata import version
+import re
+from importlib.metadata import requires, version
 from typing import Any
 
 from klnmf.cli.messages import DONE
@@ -15,18 +16,6 @@ EXAMPLES = """\
   klnmf info
   klnmf info model.klnmf --json
 """
-PACKAGES = ("joblib", "numpy", "scipy", "scikit-learn", "threadpoolctl", "tqdm")
-EXTRAS = {
-    "plots": ("matplotlib",),
-    "report": ("jinja2",),
-    "files": ("anndata", "h5py", "pandas", "pyarrow"),
-    "texts": ("stop_words",),
-    "anndata": ("anndata",),
-    "dataframes": ("pandas",),
-    "datasets": ("pooch", "requests"),
-    "dask": ("dask", "distributed"),
-    "completion": ("shtab",),
-}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -54,7 +43,9 @@ def _facts() -> dict[str, dict[str, Any]]:
     from klnmf.backends import BACKENDS
     from klnmf.backends.cpu import effective_threads, instruction_set
 
-    versions = {name: version(name) for name in ("klnmf", *PACKAGES)}
+    packages = _packages()
+    versions = {name: version(name) for name in ("klnmf", *packages.pop(""))}
+    packages.pop("all")
     return {
         "versions": versions | {"python": platform.python_version()},
         "machine": {
@@ -63,8 +54,17 @@ def _facts() -> dict[str, dict[str, Any]]:
             "threads": effective_threads(None),
         },
         "back-ends": {name: _usable(name) for name in BACKENDS},
-        "extras": {extra: _installed(extra) for extra in EXTRAS},
+        "extras": {extra: _installed(extra, packages[extra]) for extra in packages},
     }
+
+
+def _packages() -> dict[str, list[str]]:
+    """Return the packages of each extra; those that are always needed have none."""
+    found: dict[str, list[str]] = {}
+    for line in requires("klnmf") or ():
+        name, _, extra = line.partition("; extra == ")
+        found.setdefault(extra.strip("\"'"), []).append(re.split(r"[<>=\[ ]", name)[0])
+    return found
 
 
 def _usable(name: str) -> str:
@@ -76,10 +76,11 @@ def _usable(name: str) -> str:
     return f"yes: {backend.summary}" if reason is None else f"no: {reason}"
 
 
-def _installed(extra: str) -> str:
+def _installed(extra: str, packages: list[str]) -> str:
     """Return the versions of the packages of an extra, or what to install."""
-    versions = (f"{package} {installed_version(package)}" for package in EXTRAS[extra])
-    return not_installed(extra, EXTRAS[extra]) or ", ".join(versions)
+    names = [package.replace("-", "_") for package in packages]
+    versions = (f"{name} {installed_version(name)}" for name in names)
+    return not_installed(extra, names) or ", ".join(versions)
 
 
 def _known(number: float) -> float | None:

@@ -1,19 +1,24 @@
 """What fit, rank and consensus share: lines about their progress, checkpoints, Ctrl-C, pictures."""
 
+from __future__ import annotations
+
 import argparse
 import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from klnmf.cli.files import PICTURE, RUNS, Kind, check_output, check_writable, stem_of
+from klnmf.cli.files import CHECKPOINT, PAGE, PICTURE, RUNS, Kind, check_output, stem_of
 from klnmf.cli.messages import INTERRUPTED, CommandError, one_line, say
-from klnmf.cli.option_values import workers
-from klnmf.cli.options import add_data, add_quiet, add_seed
+from klnmf.cli.options import add_data, add_quiet, add_seed, workers
 from klnmf.support.whole_files import writing
+
+if TYPE_CHECKING:
+    from klnmf.estimators.run_options import RunOptions
 
 SECONDS_BETWEEN_LINES = 10.0
 Line = Callable[[dict[str, Any]], str]
@@ -27,10 +32,17 @@ def add_search_options(parser: argparse.ArgumentParser, what: str, *, labels: bo
     add("--jobs", dest="n_jobs", type=workers, help=text)
     add("--plot", metavar="FILE", help="also plot the result: .png, .pdf or .svg")
     add("--json", action="store_true", help="print JSON instead of the table")
-    text = "start again instead of continuing an interrupted run"
-    add("--restart", action="store_true", help=text)
+    add_restart(parser)
     add_quiet(parser)
     add_data(parser, labels=labels)
+
+
+def add_restart(parser: argparse._ActionsContainer) -> None:
+    """Add --restart, which all commands with checkpoints have."""
+    text = "start again instead of continuing an interrupted run"
+    add = partial(parser.add_argument, dest="resume", action="store_const")
+    add("--restart", const=False, help=text)
+    add("--resume", const=True, help=argparse.SUPPRESS)  # that is the default
 
 
 class ProgressLines:
@@ -48,75 +60,78 @@ class ProgressLines:
             print(self._line(record), file=sys.stderr, flush=True)
 
 
-def progress_options(args: argparse.Namespace, line: Line) -> dict[str, Any]:
-    """Return ``progress`` and ``callback`` of a fit: a bar on terminals, lines elsewhere."""
-    on_terminal = sys.stderr.isatty()
-    callback = None if on_terminal or args.quiet else ProgressLines(line)
-    return {"progress": on_terminal and not args.quiet, "callback": callback}
-
-
-class SearchFiles(NamedTuple):
-    """The files that a search writes."""
+class Files(NamedTuple):
+    """The files that a run writes."""
 
     output: Path
-    checkpoint: Path  # of a search that has not finished
+    checkpoint: Path  # of a run that has not finished
+    is_resumed: bool  # whether the run continues from the checkpoint
     picture: Path | None
     result: Path | None
-    is_resumed: bool  # whether the search continues from the checkpoint
+    report: Path | None
 
 
-def checked_files(args: argparse.Namespace, kind: Kind, ending: str) -> SearchFiles:
+def checked_files(args: argparse.Namespace, kind: Kind, ending: str) -> Files:
     """Check the names of all files before any work; ``ending`` is that of the default output."""
     taken: list[str | Path | None] = [args.data, args.row_names, args.column_names]
 
-    def name(path: str | Path, kind: Kind, *, may_exist: bool = False) -> Path:
+    def name(path: str | Path | None, kind: Kind, *, may_exist: bool = False) -> Any:
+        if path is None:
+            return None
         taken.append(check_output(args, kind, path, *taken, may_exist=may_exist))
-        return Path(path)
+        return taken[-1]
 
     wanted = f"{stem_of(args.data)}{ending}" if args.output is None else args.output
-    checkpoint = Path(f"{wanted}.checkpoint")
-    output = name(wanted, kind, may_exist=args.restart or checkpoint.exists())
-    taken.append(check_writable(checkpoint, *taken))
-    picture = None if args.plot is None else name(args.plot, PICTURE)
-    wanted = getattr(args, "result", None)
-    result = None if wanted is None else name(wanted, RUNS)
+    checkpoint = Path(getattr(args, "checkpoint", None) or f"{wanted}.checkpoint")
+    output = name(wanted, kind, may_exist=args.resume is False or checkpoint.exists())
+    name(checkpoint, CHECKPOINT, may_exist=True)
+    picture, result, report = (
+        name(getattr(args, option, None), kind)
+        for option, kind in (("plot", PICTURE), ("result", RUNS), ("report", PAGE))
+    )
     if picture is not None:
         from klnmf.plots.style import pyplot
 
         pyplot().switch_backend("Agg")  # fails before any work if matplotlib is missing
-    is_resumed = checkpoint.exists() and not args.restart
+    is_resumed = checkpoint.exists() and args.resume is not False
     if is_resumed:
         say(args, f"continuing from {checkpoint}; add --restart to start again instead")
-    return SearchFiles(output, checkpoint, picture, result, is_resumed)
+    return Files(output, checkpoint, is_resumed, picture, result, report)
 
 
 @contextmanager
-def search_options(
-    args: argparse.Namespace, files: SearchFiles, line: Line
-) -> Iterator[dict[str, Any]]:
-    """Yield the arguments that all searches take; an error of the checkpoint says what to do."""
+def run_options(
+    args: argparse.Namespace, files: Files, line: Line, **others: Any
+) -> Iterator[RunOptions]:
+    """Yield the options of a run: its checkpoint, and a bar on terminals or lines elsewhere.
+
+    An error of the checkpoint says what to do.
+    """
+    from klnmf.estimators.run_options import RunOptions
     from klnmf.saved.container import SavedFileError
 
+    on_terminal = sys.stderr.isatty()
     try:
-        yield {
-            "n_jobs": args.n_jobs,
-            "random_state": args.random_state,
-            "checkpoint": files.checkpoint,
-            "resume": files.is_resumed,
-            **progress_options(args, line),
-        }
+        yield RunOptions(
+            checkpoint=files.checkpoint,
+            resume=files.is_resumed,
+            progress=on_terminal and not args.quiet,
+            callback=None if on_terminal or args.quiet else ProgressLines(line),
+            **others,
+        )
     except SavedFileError as error:
         if not files.is_resumed:
             raise
-        raise CommandError(f"{one_line(error)} Add --restart to start again.") from error
+        problem = one_line(error)
+        hint = "" if "--restart" in problem else " Add --restart to start again."
+        raise CommandError(f"{problem}{hint}") from error
 
 
-def interrupted(checkpoint: Path | None, after: str = "", *more: str) -> int:
-    """Say how to continue, with ``more`` on the command line; returns the exit code."""
+def interrupted(args: argparse.Namespace, checkpoint: Path, after: str = "") -> int:
+    """Say how to continue, and return the exit code."""
     print(f"\nInterrupted{after}.", file=sys.stderr)
-    if checkpoint is not None and checkpoint.exists():
-        words = [word for word in sys.argv[1:] if word not in ("--resume", "--restart")]
-        command = shlex.join(["klnmf", *words, *more])
+    if checkpoint.exists():
+        command = shlex.join(["klnmf", *args.words])
         print(f"The progress is in {checkpoint}. To continue:\n  {command}", file=sys.stderr)
     return INTERRUPTED
 

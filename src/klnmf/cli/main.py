@@ -27,12 +27,11 @@ from klnmf.support.option_names import spelled_by
 # Libraries are imported inside of functions there, so that --help does not wait for them.
 COMMANDS = (
     *("rank", "fit", "consensus", "transform", "topics", "name", "evaluate", "report"),
-    *("convert", "prepare", "info", "demo", "completion"),
+    *("convert", "prepare", "info"),
 )
 
 _EPILOG = """\
 examples:
-  klnmf demo                                          topics of an embedded corpus
   klnmf rank counts.npz                               how many components?
   klnmf fit counts.npz -r 20 -o model.klnmf           20 components of a sparse matrix
   klnmf fit letters/ -r 10 --min-df 3 --report r.html words of a folder of .txt files, with a report
@@ -84,6 +83,8 @@ def main(arguments: list[str] | None = None) -> int:
         if getattr(sys, name) is None:  # closed, as by `2>&-`
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115, open until the process ends
     args = build_parser(version("klnmf")).parse_args(arguments)
+    words = sys.argv[1:] if arguments is None else arguments
+    args.words = [word for word in words if word not in ("--resume", "--restart")]
     with warnings_in_one_line(), notes_of_readers(args), spelled_by(spelling_of(args.parser)):
         try:
             with redirect_stdout(cast("IO[str]", StandardOutput(sys.stdout))):

@@ -9,8 +9,7 @@ import numpy as np
 
 from klnmf.cli.data import OpenedTable
 from klnmf.cli.messages import CommandError, say
-from klnmf.cli.metadata import READING_OPTIONS, stored_reading
-from klnmf.cli.numbers import numbers_of
+from klnmf.cli.options import numbers_of
 from klnmf.data.validation import empty_samples_message, warn_caller
 from klnmf.estimators.kl_nmf import load_model
 from klnmf.named_features import (
@@ -21,11 +20,11 @@ from klnmf.named_features import (
     with_zeros,
 )
 from klnmf.readers import CountTable
-from klnmf.readers.counting import VECTORIZER_OPTIONS
 from klnmf.readers.formats import chosen_format
-from klnmf.readers.stop_words import is_available
 from klnmf.saved.columns import EXCERPT
 from klnmf.saved.models import SavedModel
+from klnmf.texts.counting import VECTORIZER_OPTIONS
+from klnmf.texts.stop_words import is_available
 
 # Options that define the features: where the text is found, what a word is, which genes are read.
 # Options that leave out words do not matter: the model has its list of words.
@@ -41,15 +40,27 @@ def read_model(path: str) -> SavedModel:
         return load_model(path)
     except ValueError as error:
         raise CommandError(
-            f"{error} MODEL must be a file written by `klnmf fit` or `klnmf consensus`."
+            f"{error} MODEL must be a file written by `klnmf fit` or `klnmf consensus`; it comes "
+            "before DATA."
         ) from error
 
 
 def take_options(args: argparse.Namespace, saved: SavedModel) -> None:
     """Read DATA with the options that define the features of a model, unless others were given."""
     path = Path(os.path.expanduser(args.data))
-    _refuse_other_words(saved)
-    stored = {name: v for name, v in stored_reading(saved.metadata).items() if name in _KEPT}
+    how = saved.metadata.get("reading")  # of a strange file, it may be anything
+    reading = how if isinstance(how, dict) else {}
+    other = VECTORIZER_OPTIONS.difference(args.reading).intersection(reading)
+    if other:  # as a `TopicModel` may have them
+        raise CommandError(
+            f"the words of the model were counted with {', '.join(sorted(other))}, for which there "
+            "is no option here. Use klnmf.TopicModel.load in Python."
+        )
+    stored = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in reading.items()
+        if name in _KEPT and _is_plain(value)
+    }
     if not is_available(stored.get("stop_words")):  # a file that is no longer there
         del stored["stop_words"]
     if args.layout or args.columns:  # a table of counts
@@ -60,17 +71,9 @@ def take_options(args: argparse.Namespace, saved: SavedModel) -> None:
         setattr(args, name, stored[name])
 
 
-def _refuse_other_words(saved: SavedModel) -> None:
-    """Refuse words that no option of the command line finds, as a `TopicModel` may have."""
-    reading = saved.metadata.get("reading")
-    other = VECTORIZER_OPTIONS.difference(READING_OPTIONS).intersection(
-        reading if isinstance(reading, dict) else ()
-    )
-    if other:
-        raise CommandError(
-            f"the words of the model were counted with {', '.join(sorted(other))}, for which there "
-            "is no option here. Use klnmf.TopicModel.load in Python."
-        )
+def _is_plain(value: Any) -> bool:
+    entries = value if isinstance(value, list) else [value]
+    return all(isinstance(entry, str | bool | int | float) for entry in entries)
 
 
 def represent(args: argparse.Namespace, saved: SavedModel, table: CountTable | OpenedTable) -> Any:

@@ -1,30 +1,141 @@
-"""Options that several commands share."""
+"""Options that several commands share, and the types of their values."""
 
 import argparse
+from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
-from klnmf.cli.option_values import (
-    column_names,
-    delimiter,
-    encoding,
-    natural,
-    ngrams,
-    nonnegative,
-    rank,
-    seed,
-    share_of_features,
-    share_or_count,
-    workers,
-)
+from klnmf.cli.messages import CommandError
 
 FORMATS = (
     *("npz", "mtx", "10x", "10x-h5", "h5ad", "loom", "csv", "tsv", "parquet"),
-    *("uci", "svmlight", "texts", "jsonl", "prepared"),
+    *("uci", "texts", "jsonl", "prepared"),
 )
 FORMS = ("NFC", "NFKC", "NFD", "NFKD")
 STARTS = ("samples", "random", "nndsvd")
 DTYPES = ("float32", "float64")
+PENALTIES = ("l1_W", "l2_W", "l1_H", "l2_H")
+# Weights and exposures, and what each of them has a number for.
+NUMBERS = {"sample_weight": "sample", "feature_weight": "feature", "exposure": "sample"}
+
+# ---- values --------------------------------------------------------------------------------------
+# What a value means to the library is checked there. Here are numbers, so that a wrong one is
+# refused before any file is read, and values that are written otherwise than in Python.
+
+Number = TypeVar("Number", int, float)
+Parse = TypeVar("Parse", bound=Callable[[str], Any])
+_KINDS = {int: "a whole number", float: "a number"}
+
+
+def shown_as(metavar: str) -> Callable[[Parse], Parse]:
+    """Give a type of options the name that its values have in --help."""
+
+    def named(parse: Parse) -> Parse:
+        parse.metavar = metavar  # type: ignore[attr-defined]
+        return parse
+
+    return named
+
+
+def _checked(
+    kind: type[Number], metavar: str, wanted: str, is_right: Callable[[Number], bool]
+) -> Callable[[str], Number]:
+    """Make the type of an option: a number for which a condition holds."""
+
+    @shown_as(metavar)
+    def checked(text: str) -> Number:
+        try:
+            value = kind(text)
+        except ValueError:
+            problem = f"must be {_KINDS[kind]}, got {text!r}"
+            raise argparse.ArgumentTypeError(problem) from None
+        if not is_right(value):
+            raise argparse.ArgumentTypeError(f"must be {wanted}, got {text}")
+        return value
+
+    return checked
+
+
+_INFINITY = float("inf")
+_LARGEST_SEED = (1 << 32) - 1
+_WORKERS = "from 1 to 1024, or negative (-1: all CPUs, -2: all but one)"
+
+natural = _checked(int, "N", "1 or more", lambda value: value >= 1)
+rank = _checked(int, "R", "1 or more", lambda value: value >= 1)
+several = _checked(int, "N", "2 or more", lambda value: value >= 2)
+none_or_several = _checked(int, "N", "0, or 2 or more", lambda n: n == 0 or n >= 2)
+seed = _checked(int, "SEED", f"from 0 to {_LARGEST_SEED}", lambda n: 0 <= n <= _LARGEST_SEED)
+workers = _checked(int, "N", _WORKERS, lambda value: value != 0 and value <= 1024)
+positive = _checked(float, "X", "a positive number", lambda value: 0 < value < _INFINITY)
+nonnegative = _checked(float, "X", "0 or more", lambda value: 0 <= value < _INFINITY)
+
+
+@shown_as("N")
+def share_or_count(text: str) -> float | int:
+    """Return a whole number, or a share written with a point, as in scikit-learn."""
+    try:
+        return float(text) if "." in text else int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be a number, got {text!r}") from None
+
+
+@shown_as("LIST")
+def some_ranks(text: str) -> list[int]:
+    """Return whole numbers from a list of numbers and ranges.
+
+    Examples
+    --------
+    >>> some_ranks("1-3,10")
+    [1, 2, 3, 10]
+    """
+    found: set[int] = set()
+    for part in text.split(","):
+        low, dash, high = part.partition("-")
+        try:
+            first, last = natural(low), natural(high if dash else low)
+        except argparse.ArgumentTypeError:
+            first, last = 1, 0
+        if first > last:
+            raise argparse.ArgumentTypeError(f"must be like 1-40 or 5,10,20, got {text}")
+        found.update(range(first, last + 1))
+    return sorted(found)
+
+
+@shown_as("LOW,HIGH")
+def ngrams(text: str) -> tuple[int, int]:
+    """Return one or two numbers separated by a comma: 1,2."""
+    parts = text.split(",")
+    if all(part.isdecimal() for part in parts) and len(parts) <= 2:
+        low, high = int(parts[0]), int(parts[-1])
+        if 1 <= low <= high:
+            return low, high
+    wanted = "must be like 1,2, which counts words and pairs of words"
+    raise argparse.ArgumentTypeError(f"{wanted}; got {text!r}")
+
+
+@shown_as("CHARACTER")
+def delimiter(text: str) -> str:
+    r"""Return one character; a tab may be written as \t.
+
+    Examples
+    --------
+    >>> delimiter(";"), delimiter(r"\t")
+    (';', '\t')
+    """
+    character = "\t" if text in (r"\t", "tab") else text
+    if len(character) != 1 or character in '\r\n"':
+        problem = f"must be one character such as ';' (or \\t for a tab), got {text!r}"
+        raise argparse.ArgumentTypeError(problem)
+    return character
+
+
+@shown_as("ROW,COLUMN[,COUNT]")
+def column_names(text: str) -> list[str]:
+    """Return names separated by commas."""
+    return text.split(",")
+
+
+# ---- options -------------------------------------------------------------------------------------
 
 
 def add_data(parser: argparse.ArgumentParser, *, labels: bool = True, **more: Any) -> None:
@@ -33,11 +144,12 @@ def add_data(parser: argparse.ArgumentParser, *, labels: bool = True, **more: An
         "data",
         metavar="DATA",
         help="file or folder of counts: .npz, .mtx(.gz), 10x folder, .h5ad, .loom, .csv, .tsv, "
-        ".parquet, docword.*.txt, .svmlight, folder of .txt files, .jsonl, folder written by "
+        ".parquet, docword.*.txt, folder of .txt files, .jsonl, folder written by "
         "klnmf prepare",
         **more,
     )
-    add = parser.add_argument_group("reading DATA").add_argument
+    group = parser.add_argument_group("reading DATA")
+    add = group.add_argument
     add_not = partial(add, action="store_const", const=False)
     listed = f"one of {', '.join(FORMATS)} (default: inferred from the file name)"
     add("--format", choices=FORMATS, metavar="FORMAT", help=listed)
@@ -59,7 +171,7 @@ def add_data(parser: argparse.ArgumentParser, *, labels: bool = True, **more: An
         text = f"the first {which} holds names (default: detected)"
         add(f"--{name}", action="store_const", const=True, help=text)
         add_not(f"--no-{name}", dest=name, help=f"the first {which} holds counts")
-    add("--encoding", type=encoding, help="encoding of text files (default: utf-8)")
+    add("--encoding", metavar="NAME", help="encoding of text files (default: utf-8)")
     text = "field with the text (default: text in .jsonl); reads a .csv, .tsv or .parquet as texts"
     add("--text-field", metavar="NAME", help=text)
     add("--id-field", metavar="NAME", help="field with the names of the documents")
@@ -82,9 +194,31 @@ def add_data(parser: argparse.ArgumentParser, *, labels: bool = True, **more: An
     add("--ngram-range", type=ngrams, help="count phrases of LOW to HIGH words, such as 1,2")
     add("--token-pattern", metavar="REGEX", help="regular expression that matches a word")
     add_not("--keep-case", dest="lowercase", help="do not convert to lower case")
+    parser.set_defaults(reading=[action.dest for action in group._group_actions])
 
 
-PENALTIES = ("l1_W", "l2_W", "l1_H", "l2_H")
+def add_numbers(parser: Any) -> None:
+    """Add the options that name files of weights and exposures."""
+    for name, each in NUMBERS.items():
+        text = f"text file with one number per {each}, in the order of DATA"
+        parser.add_argument(f"--{name.replace('_', '-')}", metavar="FILE", help=text)
+
+
+def read_numbers(args: argparse.Namespace) -> dict[str, Any]:
+    """Return the numbers of each file, or None where none was given."""
+    return {name: numbers_of(getattr(args, name)) for name in NUMBERS}
+
+
+def numbers_of(path: str | None) -> Any:
+    """Numbers of a text file, one per line."""
+    if path is None:
+        return None
+    import numpy as np
+
+    try:
+        return np.loadtxt(path, ndmin=1)
+    except (OSError, ValueError) as error:
+        raise CommandError(f"{path} cannot be read as one number per line: {error}") from error
 
 
 def add_penalties(parser: Any) -> None:
@@ -112,7 +246,7 @@ def add_matching(parser: argparse.ArgumentParser) -> None:
         "(default: zero for texts and triplets, else unobserved)",
     )
     needed = "smallest share of MODEL's features in DATA if absent features are unobserved"
-    add("--min-overlap", type=share_of_features, default=0.1, help=needed)
+    add("--min-overlap", type=float, metavar="SHARE", default=0.1, help=needed)
 
 
 def add_output(
@@ -135,7 +269,7 @@ def add_force(parser: argparse.ArgumentParser) -> None:
 
 def add_n_components(parser: argparse.ArgumentParser, *, default: int = 10) -> None:
     """Add -r, which is also called -k."""
-    text = "number of components"
+    text = "number of components; klnmf rank DATA shows which suits DATA"
     parser.add_argument("-r", "-k", "--n-components", type=rank, default=default, help=text)
 
 

@@ -10,23 +10,11 @@ from klnmf.support.option_names import Spelling
 
 # What other programs call our options.
 _ELSEWHERE = {
-    **dict.fromkeys(
-        ("--rank", "--k", "--components", "--topics", "--n-topics", "--num-topics"),
-        "--n-components",
-    ),
-    **dict.fromkeys(("--n-iter", "--iterations"), "--max-iter"),
-    **dict.fromkeys(("--n-jobs", "--workers", "--cores"), "--jobs"),
-    **dict.fromkeys(("--overwrite", "--yes"), "--force"),
-    **dict.fromkeys(("--out", "--outfile"), "--output"),
-    "--sep": "--delimiter",
-    "--lowercase": "--keep-case",
-    "--stopwords": "--stop-words",
+    **dict.fromkeys(("--rank", "--components", "--topics", "--n-topics"), "--n-components"),
+    **dict.fromkeys(("--n-jobs", "--workers"), "--jobs"),
     **{f"--{what}-column": f"--{what}-field" for what in ("text", "id", "label")},
+    "--overwrite": "--force",
 }
-
-
-# What Python has, and the command line has not.
-_IN_PYTHON = {"--batch-key": "klnmf.tl.nmf(adata, batch_key=...)"}
 
 
 class HelpFormatter(argparse.RawDescriptionHelpFormatter):
@@ -102,37 +90,27 @@ class Parser(argparse.ArgumentParser):
         return " ".join([self.prog, *names, "[options]"])
 
     def _suggestion(self, name: str) -> str:
-        if name in _IN_PYTHON:
-            return f"; in Python, use {_IN_PYTHON[name]}"
         existing = self._option_string_actions
         meant = _ELSEWHERE.get(name)
-        if meant not in existing:
-            meant = nearest_name(name, existing)
+        meant = meant if meant in existing else nearest_name(name, existing)
         if meant is None:
             return ""
         return f"; did you mean {' or '.join(existing[meant].option_strings)}?"
 
 
-def words_for(parser: argparse.ArgumentParser, name: str, *value: Any) -> list[str] | None:
-    """Words of the command line that give a Python argument this value; None if there are none."""
-    for action in parser._actions:
-        if action.dest != name or not action.option_strings:
-            continue
-        word = next(s for s in action.option_strings if s.startswith("--"))
-        if not value or (action.nargs == 0 and action.const == value[0]):
-            return [word]
-        if action.nargs != 0:
-            given = value[0]
-            is_list = isinstance(given, list | tuple)
-            return [word, ",".join(map(str, given)) if is_list else str(given)]
-    return None
-
-
 def spelling_of(parser: argparse.ArgumentParser) -> Spelling:
-    """How messages name options to users of this command."""
+    """How messages name options to users of this command; None: it has no such option."""
 
     def spelled(name: str, value: tuple[Any, ...]) -> str | None:
-        words = words_for(parser, name, *value)
-        return None if words is None else shlex.join(words)
+        for action in parser._actions:
+            if action.dest != name or not action.option_strings:
+                continue
+            word = next(s for s in action.option_strings if s.startswith("--"))
+            if not value or (action.nargs == 0 and action.const == value[0]):
+                return word
+            if action.nargs != 0:
+                given = value[0] if isinstance(value[0], list | tuple) else [value[0]]
+                return f"{word} {shlex.quote(','.join(map(str, given)))}"
+        return None
 
     return spelled

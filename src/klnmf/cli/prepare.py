@@ -4,8 +4,6 @@ import argparse
 
 from klnmf.cli.files import check_unused
 from klnmf.cli.messages import DONE, say
-from klnmf.cli.metadata import given_options
-from klnmf.cli.option_values import memory
 from klnmf.cli.options import DTYPES, add_data, add_output, add_quiet
 
 SUMMARY = "write a matrix that is larger than memory so that it can be fitted from disk"
@@ -21,15 +19,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     text = "folder to write; named OUT.partial until it is complete"
     add_output(parser, text, is_last=True)
-    add("--memory", type=memory, default="2G", help="memory to use, such as 512M")
+    add("--memory", metavar="SIZE", default="2G", help="memory to use, such as 512M")
     add("--dtype", choices=DTYPES, help="type of the values (default: as the data)")
     add_quiet(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Write the folder of a matrix that can be fitted from disk."""
-    from klnmf.cli.data import limits_by_default, say_limits
-    from klnmf.preparing import prepare
+    from klnmf.cli.data import given_options, limits_by_default, say_limits
+    from klnmf.readers import prepare
 
     check_unused(args, args.output)
     chosen = limits_by_default(args)

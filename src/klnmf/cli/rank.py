@@ -8,13 +8,20 @@ from klnmf.cli.long_runs import (
     add_search_options,
     checked_files,
     interrupted,
+    run_options,
     save_picture,
-    search_options,
 )
 from klnmf.cli.messages import DONE, say
-from klnmf.cli.numbers import add_numbers, read_numbers
-from klnmf.cli.option_values import several, share, some_ranks
-from klnmf.cli.options import PENALTIES, add_output, add_penalties, add_threads
+from klnmf.cli.options import (
+    PENALTIES,
+    add_numbers,
+    add_output,
+    add_penalties,
+    add_threads,
+    read_numbers,
+    several,
+    some_ranks,
+)
 
 SUMMARY = "choose the number of components by predicting held-out entries of X"
 EXAMPLES = """\
@@ -22,6 +29,8 @@ EXAMPLES = """\
   klnmf rank counts.npz --ranks 5,10,20,40 --plot rank.png
   klnmf rank big.npz -o rank.json                # run again to continue after Ctrl-C
 """
+# Options that are arguments of select_rank under the same name.
+_PARAMETERS = (*PENALTIES, "n_threads", "n_jobs", "random_state", "early_stop")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,8 +41,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--ranks", type=some_ranks, default="1-40", help=text)
     text = "number of folds of samples; each is predicted by a fit to the others"
     add("--splits", type=several, default=5, help=text)
-    text = "share of each prediction that comes from the mean of all samples (default: the best one"
-    add("--background", type=share, help=f"{text} for each rank)")
     add("--no-early-stop", dest="early_stop", action="store_false", help="try every rank")
     add_numbers(parser)
     add_penalties(parser)
@@ -50,20 +57,17 @@ def run(args: argparse.Namespace) -> int:
     known = read_numbers(args)
     table = read_data(args)
     try:
-        with search_options(args, files, line_of_search) as options:
+        with run_options(args, files, line_of_search) as run:
             selection = select_rank(
                 table.X,
                 args.ranks,
                 n_splits=args.splits,
-                background="best" if args.background is None else args.background,
-                early_stop=args.early_stop,
-                n_threads=args.n_threads,
-                **{name: getattr(args, name) for name in PENALTIES},
+                **{name: getattr(args, name) for name in _PARAMETERS},
                 **known,
-                **options,
+                run=run,
             )
     except KeyboardInterrupt:
-        return interrupted(files.checkpoint)
+        return interrupted(args, files.checkpoint)
     selection.save(files.output)
     files.checkpoint.unlink(missing_ok=True)
     print(files.output.read_text(encoding="utf-8") if args.json else selection)
@@ -74,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
 
 def line_of_search(record: dict[str, Any]) -> str:
     """Return the line that a log gets of a search."""
-    from klnmf.model_selection.progress import duration
+    from klnmf.support.progress import duration
 
     left = record["seconds_left"]
     text = "" if left is None else f", at most about {duration(left)} left"

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import shlex
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from klnmf.cli.files import PAGE, check_output, stem_of
 from klnmf.cli.messages import DONE, CommandError, say
-from klnmf.cli.metadata import columns_of, labels_of, reproduction
 from klnmf.cli.options import add_data, add_matching, add_model, add_output, add_quiet
 
 if TYPE_CHECKING:
@@ -38,60 +39,95 @@ def run(args: argparse.Namespace) -> int:
     from klnmf.cli.data import read_data
     from klnmf.cli.models import in_models_features, read_model, represent, take_options
     from klnmf.model_selection import RankSelection
-    from klnmf.report import write_report
-    from klnmf.saved.columns import EXCERPT
-    from klnmf.saved.naming import stored_component_names
 
     output = f"{stem_of(args.model)}.html" if args.output is None else args.output
-    check_output(args, PAGE, output, args.model, args.data, args.rank)
+    output = check_output(args, PAGE, output, args.model, args.data, args.rank)
     saved = read_model(args.model)
     rank = None if args.rank is None else RankSelection.load(args.rank)
     if rank is not None:
         _check_same_data(args.rank, rank, saved)
-    W, X, columns = saved.W, None, dict(saved.sample_metadata)
-    labels, sample_names = labels_of(saved.metadata, columns), saved.sample_names
+    samples, X = samples_of(saved), None
     if args.data is not None:
         take_options(args, saved)
         table = read_data(args)
         X = in_models_features(args, saved, table)
         if not _is_what_was_fitted(saved, table, X):
-            W, labels, sample_names = represent(args, saved, table), None, table.row_names
-            columns = columns_of(table)
-        labels = labels if table.labels is None else table.labels
-    if W is None:
+            samples = samples_of(table, represent(args, saved, table))
+        elif table.labels is not None:
+            samples["labels"] = table.labels
+    if samples["W"] is None:
         raise CommandError(
             f"{args.model} does not hold W, which a report needs: name the data, as in "
             f"`klnmf report {args.model} DATA`."
         )
-    excerpts = columns.pop(EXCERPT, None)
-    write_report(
-        output,
-        saved.model,
-        W,
-        X,
-        feature_names=saved.feature_names,
-        sample_names=sample_names,
-        labels=_of_right_length(labels, W.shape[0]),
-        documents=excerpts,
-        component_names=stored_component_names(saved.metadata, W.shape[1]),
-        metadata=columns,
-        vocabulary="texts" if saved.metadata.get("open_features") is True else None,
-        title=args.title,
-        parameters=_how_to_fit(args, saved),
-        rank_selection=rank,
-    )
-    say(args, f"report: {output}")
+    write_page(args, output, saved, samples, X, _how_to_fit(args, saved), rank)
     return DONE
 
 
-def _how_to_fit(args: argparse.Namespace, saved: SavedModel) -> dict[str, str]:
-    """Return what the report says on how to run the fit again, of a `TopicModel` too."""
-    if "topic_model" not in saved.metadata:
-        return reproduction(saved.metadata, saved.model)
-    from klnmf.topic_model import TopicModel
-    from klnmf.topic_model.reproduction import reproduction as of_topic_model
+def samples_of(found: SavedModel | CountTable, W: Any = None) -> dict[str, Any]:
+    """Return W and what is known of its samples, as arguments of `klnmf.report.write_report`."""
+    from klnmf.cli.data import columns_of
+    from klnmf.readers import CountTable
+    from klnmf.saved.columns import EXCERPT
 
-    return of_topic_model(TopicModel.load(args.model))
+    if isinstance(found, CountTable):
+        columns, labels, names = columns_of(found), found.labels, found.row_names
+    else:
+        W, columns, names = found.W, dict(found.sample_metadata), found.sample_names
+        labels = _labels(found.metadata, columns, None if W is None else W.shape[0])
+    documents = columns.pop(EXCERPT, None)
+    about = {"labels": labels, "documents": documents, "metadata": columns}
+    return {"W": W, "sample_names": names, **about}
+
+
+def write_page(
+    args: argparse.Namespace,
+    path: Path,
+    saved: SavedModel,
+    samples: dict[str, Any],
+    X: Any,
+    how: dict[str, Any],
+    rank: RankSelection | None = None,
+) -> None:
+    """Write the report on a saved model and these samples."""
+    from klnmf.report import write_report
+
+    write_report(
+        path,
+        saved.model,
+        X=X,
+        feature_names=saved.feature_names,
+        component_names=saved.component_names,
+        vocabulary="texts" if saved.metadata.get("open_features") is True else None,
+        title=args.title,
+        parameters=how,
+        rank_selection=rank,
+        **samples,
+    )
+    say(args, f"report: {path}")
+
+
+def _how_to_fit(args: argparse.Namespace, saved: SavedModel) -> dict[str, Any]:
+    """Return the command that made the model, or the code of a `TopicModel`."""
+    metadata = saved.metadata
+    if isinstance(metadata.get("command"), list):
+        # Words of a file that may come from a stranger: no shell takes them for other commands.
+        return {"command": shlex.join(["klnmf", *map(str, metadata["command"])])}
+    if "topic_model" not in metadata:
+        return {"input": metadata["input"]} if "input" in metadata else {}
+    from klnmf.topic_model import TopicModel
+    from klnmf.topic_model.statements import code_of_fit
+
+    return {"python": code_of_fit(TopicModel.load(args.model))}
+
+
+def _labels(metadata: dict[str, Any], columns: dict[str, Any], n_samples: int | None) -> Any:
+    """Return the labels of a model's samples. Metadata of a strange file may be anything."""
+    column = metadata.get("label_column")
+    found = columns.get(column) if isinstance(column, str) else metadata.get("labels")
+    if not isinstance(found, list) or len(found) != n_samples:
+        return None
+    return ["" if label is None else label for label in found]
 
 
 def _check_same_data(path: str, rank: RankSelection, saved: SavedModel) -> None:
@@ -115,9 +151,3 @@ def _is_what_was_fitted(saved: SavedModel, table: CountTable, X: Any) -> bool:
         None if new_names is None else list(new_names)
     )
     return saved.W is not None and fitted == found and same_names
-
-
-def _of_right_length(values: Any, n_expected: int) -> Any:
-    """Return labels or names if there are so many. Metadata of a file may be anything."""
-    is_list = hasattr(values, "__len__") and not isinstance(values, str | dict)
-    return values if is_list and len(values) == n_expected else None

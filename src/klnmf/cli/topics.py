@@ -5,9 +5,8 @@ import json
 from typing import Any
 
 from klnmf.cli.files import TOPICS, check_output, write_rows, write_text
-from klnmf.cli.messages import DONE, CommandError
-from klnmf.cli.option_values import natural
-from klnmf.cli.options import add_model, add_output
+from klnmf.cli.messages import DONE
+from klnmf.cli.options import add_model, add_output, natural
 
 SUMMARY = "show what the components of a model are about"
 EXAMPLES = """\
@@ -32,13 +31,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the top features of each component."""
     from klnmf.cli.models import read_model
-    from klnmf.saved.naming import stored_component_names
     from klnmf.topics import component_shares, format_topics, top_features
 
     form = _form(args)
     saved = read_model(args.model)
     components, names, W = saved.model.components_, saved.feature_names, saved.W
-    titles = stored_component_names(saved.metadata, components.shape[0])
+    titles = saved.component_names
     if form == ".txt":
         text = format_topics(
             components, names, n_top=args.top, by=args.by, W=W, component_names=titles
@@ -71,13 +69,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _form(args: argparse.Namespace) -> str:
-    """Return the format to write, as an ending: from the options, or from the file name."""
-    asked = ".csv" if args.csv else ".json" if args.json else None
+    """Return the format to write, as an ending: from the file name, or from the options."""
+    asked = ".csv" if args.csv else ".json" if args.json else ".txt"
     if args.output is None or args.output == "-":
-        return asked or ".txt"
+        return asked
     by_name = check_output(args, TOPICS, args.output, args.model).suffix.lower()
-    if asked and by_name not in ("", ".txt", asked) and (asked, by_name) != (".csv", ".tsv"):
-        raise CommandError(f"--{asked[1:]} cannot be used with the name {args.output}.")
-    if by_name in ("", ".txt"):
-        return asked or ".txt"
-    return by_name
+    return asked if by_name in ("", ".txt") else by_name

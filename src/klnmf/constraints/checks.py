@@ -9,7 +9,7 @@ import scipy.sparse as sp
 
 from klnmf.constraints.constraints import Constraints
 from klnmf.constraints.names import check_sample_order, feature_names_of, in_feature_order
-from klnmf.constraints.penalties import NO_PENALTIES, Penalties
+from klnmf.constraints.penalties import NO_PENALTIES, Penalties, factor_name
 from klnmf.data.canonical import canonical
 from klnmf.data.cell_weights import shape_of
 from klnmf.data.matrix_checks import checked_matrix
@@ -23,13 +23,13 @@ OF_FEATURES = ("fixed_components", "feature_weight", "missing", "zero_components
 
 def check_constraints(
     given: dict[str, Any],
-    shape: tuple[int, int],
+    shape: tuple[int, ...],
     n_components: int,
     dtype: np.dtype[Any],
     feature_names: Any = None,
     penalties: Penalties = NO_PENALTIES,
-) -> Constraints | None:
-    """Return the constraints of a fit, or say what is wrong with them; None if there are none.
+) -> Constraints:
+    """Return the constraints of a fit, or say what is wrong with them.
 
     ``given`` has ``FitConstraints`` and ``ComponentConstraints`` as they were passed. Constraints
     on features are put in the order of ``feature_names``. Weights and exposures scale penalties.
@@ -52,8 +52,10 @@ def check_constraints(
     constraints = Constraints(
         shape=shape,
         n_components=n_components,
-        sample_weight=checked_weights(given.get("sample_weight"), "sample_weight", n, dtype),
-        feature_weight=checked_weights(given.get("feature_weight"), "feature_weight", m, dtype),
+        weights=(
+            checked_weights(given.get("sample_weight"), "sample_weight", n, dtype),
+            checked_weights(given.get("feature_weight"), "feature_weight", m, dtype),
+        ),
         exposure=checked_weights(given.get("exposure"), "exposure", n, dtype),
         missing=checked_pattern(given.get("missing"), "missing", (n, m)),
         fixed=fixed,
@@ -66,7 +68,7 @@ def check_constraints(
     zeros = (_free_zeros(constraints, 0, zero_W), _free_zeros(constraints, 1, zero_H))
     constraints = dataclasses.replace(constraints, zeros=zeros)
     _check_scaled_penalties(constraints, dtype)
-    return constraints if constraints.names else None
+    return constraints
 
 
 # ---- weights and fixed entries -------------------------------------------------------------------
@@ -217,7 +219,7 @@ def _free_zeros(
     if clash.any():
         row, component = (int(part[clash][0]) for part in (entries.row, entries.col))
         names = (("zero_W", "fixed_W"), ("zero_components", "fixed_components"))[mode]
-        place = (row, component) if mode == 0 else (component, row)
+        place = (component, row) if mode else (row, component)
         raise ValueError(
             f"{names[0]} sets entry {place} to 0, but {names[1]} fixes it at "
             f"{values[row, component]:g}. Remove the entry from one of them."
@@ -235,7 +237,7 @@ def _free_zeros(
 def check_penalties(penalties: Penalties, dtype: np.dtype[Any]) -> None:
     """Refuse penalties that the arithmetic cannot hold."""
     _, high = VALUE_RANGE[dtype.name]
-    for name, value in dataclasses.asdict(penalties).items():
+    for name, value in penalties.by_name.items():
         if not value <= high:
             raise ValueError(
                 f"{option(name)} must be at most {high:g} when computing in {dtype}, got {value:g}."
@@ -245,14 +247,14 @@ def check_penalties(penalties: Penalties, dtype: np.dtype[Any]) -> None:
 def _check_scaled_penalties(constraints: Constraints, dtype: np.dtype[Any]) -> None:
     """Refuse penalties that, in the units of a fit, the arithmetic cannot hold."""
     _, high = VALUE_RANGE[dtype.name]
-    for mode, letter in enumerate("WH"):
+    for mode in range(len(constraints.shape)):
         scales, shares = constraints.scales(mode), constraints.penalty_shares(mode)
         if scales is None or shares is None:
             continue
         least, (of_l1, of_l2) = float(scales[scales > 0].min()), shares.max(axis=0)
         for name, value in (
-            (f"l1_{letter}", constraints.penalties.l1[mode] * of_l1),
-            (f"l2_{letter}", constraints.penalties.l2[mode] * of_l2),
+            (f"l1_{factor_name(mode)}", constraints.penalties.l1[mode] * of_l1),
+            (f"l2_{factor_name(mode)}", constraints.penalties.l2[mode] * of_l2),
         ):
             if not value <= high:
                 raise ValueError(

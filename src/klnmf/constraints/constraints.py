@@ -55,21 +55,36 @@ class FitConstraints(SampleConstraints, total=False):
 
 @dataclass(frozen=True)
 class Constraints:
-    """All constraints of a fit, checked; None: no such constraint.
+    """All constraints of a fit, checked; None: no such constraint. Without any, it does nothing.
 
-    Pairs are by mode: (W, H). The first columns of H may be fixed, and the last ones of W. The
-    penalties are here because weights and exposures give each row its share of them.
+    Tuples are by mode. The last columns of the first factor may be fixed, and the first ones of
+    the others. The penalties are here because weights and exposures give each row its share of
+    them.
     """
 
-    shape: tuple[int, int]
+    shape: tuple[int, ...]
     n_components: int
-    sample_weight: Array | None = None
-    feature_weight: Array | None = None
-    exposure: Array | None = None
+    weights: tuple[Array | None, ...] = ()  # of samples, of features; (): none of any mode
+    exposure: Array | None = None  # of the first mode
     missing: sp.csr_array | None = None  # its stored entries are the missing cells
-    fixed: tuple[Array | None, Array | None] = (None, None)  # n × q, m × k, in the fit's type
-    zeros: tuple[sp.csr_array | None, sp.csr_array | None] = (None, None)  # n × r, m × r
+    fixed: tuple[Array | None, ...] = ()  # n × q, m × k, in the fit's type
+    zeros: tuple[sp.csr_array | None, ...] = ()  # n × r, m × r
     penalties: Penalties = NO_PENALTIES
+
+    def __post_init__(self) -> None:
+        for name in ("weights", "fixed", "zeros"):
+            if not getattr(self, name):
+                object.__setattr__(self, name, (None,) * len(self.shape))
+
+    @property
+    def sample_weight(self) -> Array | None:
+        """Weights of the first mode."""
+        return self.weights[0]
+
+    @property
+    def feature_weight(self) -> Array | None:
+        """Weights of the second mode."""
+        return self.weights[1]
 
     @property
     def names(self) -> list[str]:
@@ -87,6 +102,28 @@ class Constraints:
         return [name for name, value in given.items() if value is not None]
 
     @property
+    def names_on_rows(self) -> list[str]:
+        """Those that change single row problems, which not every rule of a back-end respects.
+
+        Weights and exposures alone are a change of variables; under penalties, rows differ.
+        """
+        of_W, of_H = self.penalties.penalised_modes
+        as_variables = {"sample_weight": of_W, "exposure": of_W, "feature_weight": of_H}
+        return [
+            f"{name} under penalties" if name in as_variables else name
+            for name in self.names
+            if as_variables.get(name, True)
+        ]
+
+    @property
+    def has_known_entries(self) -> bool:
+        """Whether some entries of the factors are given: fixed, or 0."""
+        return any(self._has_known_entries(mode) for mode in range(len(self.shape)))
+
+    def _has_known_entries(self, mode: int) -> bool:
+        return self.fixed[mode] is not None or self.zeros[mode] is not None
+
+    @property
     def has_zeros(self) -> bool:
         """Whether entries must be 0, so that it matters which component is which."""
         return any(part is not None for part in self.zeros)
@@ -95,11 +132,13 @@ class Constraints:
 
     def scales(self, mode: int) -> Array | None:
         """Factor from a row of W or H to that of W' or H'; None: they are the same."""
-        if mode == 1:
-            return self.feature_weight
-        if self.sample_weight is None or self.exposure is None:
-            return self.exposure if self.sample_weight is None else self.sample_weight
-        return self.sample_weight * self.exposure
+        weight, exposure = self.weights[mode], self._exposure(mode)
+        if weight is None or exposure is None:
+            return exposure if weight is None else weight
+        return weight * exposure
+
+    def _exposure(self, mode: int) -> Array | None:
+        return None if mode else self.exposure
 
     def is_frozen(self, mode: int) -> Array:
         """By component, whether its column of the factor of this mode is fixed."""
@@ -111,7 +150,7 @@ class Constraints:
     def _fixed_columns(self, mode: int) -> slice:
         fixed = self.fixed[mode]
         n_fixed = 0 if fixed is None else fixed.shape[1]
-        first = self.n_components - n_fixed if mode == 0 else 0
+        first = 0 if mode else self.n_components - n_fixed
         return slice(first, first + n_fixed)
 
     def penalty_shares(self, mode: int) -> Array | None:
@@ -120,8 +159,7 @@ class Constraints:
         A sample of weight w counts as w samples do, with its penalty: in terms of W' = w e W,
         w l1 W = (l1 / e) W' and w l2 W² = l2 / (w e²) W'². For features likewise, with e = 1.
         """
-        weight = (self.sample_weight, self.feature_weight)[mode]
-        exposure = self.exposure if mode == 0 else None
+        weight, exposure = self.weights[mode], self._exposure(mode)
         if weight is None and exposure is None:
             return None
         ones = np.ones(self.shape[mode])
@@ -133,8 +171,11 @@ class Constraints:
     def in_fit(self, mode: int, factor: Array) -> Array:
         """Return a factor in the user's units as the fit has it, with its constraints."""
         scales = self.scales(mode)
-        scaled = factor.copy() if scales is None else factor * scales[:, None]
-        return self.imposed_on(mode, scaled.astype(factor.dtype, copy=False))
+        if scales is not None:
+            factor = (factor * scales[:, None]).astype(factor.dtype, copy=False)
+        elif self._has_known_entries(mode):
+            factor = factor.copy()
+        return self.imposed_on(mode, factor)
 
     def imposed_on(self, mode: int, factor: Array) -> Array:
         """Set fixed entries and zeros of a factor in the fit's units, in place; returns it."""
@@ -164,25 +205,27 @@ class Constraints:
 
     def cell_weights(self, mode: int) -> CellWeights | None:
         """How the cells of X enter, by the rows of a mode; None: unchanged."""
-        if self.sample_weight is None and self.feature_weight is None and self.missing is None:
+        of_rows, others = self.weights[mode], self.weights[:mode] + self.weights[mode + 1 :]
+        if of_rows is None and not any(other is not None for other in (*others, self.missing)):
             return None
-        weights = (self.sample_weight, self.feature_weight)
-        missing = self.missing
-        if missing is not None:
-            missing = Pattern.of(missing if mode == 0 else sp.csr_array(missing.T))
-        return CellWeights(weights[mode], weights[1 - mode], missing)
+        (of_columns,) = others  # of a matrix
+        return CellWeights(of_rows, of_columns, self._missing(mode))
+
+    def _missing(self, mode: int) -> Pattern | None:
+        """Missing cells by the rows of a mode."""
+        if self.missing is None:
+            return None
+        return Pattern.of(sp.csr_array(self.missing.T) if mode else self.missing)
 
     def row_constraints(self, mode: int) -> RowConstraints | None:
         """Return the constraints on the row problems of a mode."""
-        zeros, missing = self.zeros[mode], self.missing
+        zeros = self.zeros[mode]
         penalty_shares = None
         if self.penalties.penalised_modes[mode]:
             penalty_shares = self.penalty_shares(mode)
-        if missing is not None and mode == 1:
-            missing = sp.csr_array(missing.T)
         frozen = self.is_frozen(mode)
         constraints = RowConstraints(
-            missing=None if missing is None else Pattern.of(missing),
+            missing=self._missing(mode),
             barred=None if zeros is None else Pattern.of(zeros, np.int32),
             penalty_shares=penalty_shares,
             l1=self.penalties.l1[mode],
@@ -192,54 +235,50 @@ class Constraints:
 
     def part(self, rows: Array) -> Constraints:
         """Return the constraints on some samples."""
-
-        def taken(values: Any) -> Any:
-            return None if values is None else values[rows]
-
         return replace(
-            self,
-            shape=(len(rows), self.shape[1]),
-            sample_weight=taken(self.sample_weight),
-            exposure=taken(self.exposure),
-            missing=taken(self.missing),
-            fixed=(taken(self.fixed[0]), self.fixed[1]),
-            zeros=(taken(self.zeros[0]), self.zeros[1]),
+            self._taken(0, rows), exposure=None if self.exposure is None else self.exposure[rows]
         )
 
     def of_features(self, columns: Array) -> Constraints:
         """Return the constraints on some features; ``columns`` are rising."""
-        fixed, zeros = (
-            None if part[1] is None else part[1][columns] for part in (self.fixed, self.zeros)
-        )
-        weight = None if self.feature_weight is None else self.feature_weight[columns]
+        return self._taken(1, columns)
+
+    def _taken(self, mode: int, rows: Array) -> Constraints:
+        """Return the constraints on some rows of a mode, but for the exposure."""
+
+        def taken(parts: tuple[Any, ...]) -> tuple[Any, ...]:
+            part = parts[mode]
+            return (*parts[:mode], None if part is None else part[rows], *parts[mode + 1 :])
+
+        missing, cells = self.missing, (*[slice(None)] * mode, rows)
         return replace(
             self,
-            shape=(self.shape[0], len(columns)),
-            feature_weight=weight,
-            missing=None if self.missing is None else self.missing[:, columns],
-            fixed=(self.fixed[0], fixed),
-            zeros=(self.zeros[0], zeros),
+            shape=(*self.shape[:mode], len(rows), *self.shape[mode + 1 :]),
+            weights=taken(self.weights),
+            missing=None if missing is None else missing[cells],
+            fixed=taken(self.fixed),
+            zeros=taken(self.zeros),
         )
 
-    def of_rows(self, rows: Array) -> Constraints:
-        """Return the constraints on some samples, with weight 1."""
-        return replace(self.part(rows), sample_weight=None)
+    def with_sample_weight(self, weight: Array | None) -> Constraints:
+        """Return the same constraints with other weights of the samples."""
+        return replace(self, weights=(weight, *self.weights[1:]))
 
     @property
-    def checksum(self) -> int:
-        """Checksum of all constraints but the penalties, which tells fits apart."""
+    def checksum(self) -> int | None:
+        """Checksum of all constraints but the penalties, which tells fits apart; None: of none."""
+        if not self.names:
+            return None
         patterns = [
             part
             for cells in (self.missing, *self.zeros)
             for part in ((None, None) if cells is None else (cells.indptr, cells.indices))
         ]
-        weights = (self.sample_weight, self.feature_weight, self.exposure)
-        return checksum_of(*weights, *self.fixed, *patterns)
+        return checksum_of(*self.weights, self.exposure, *self.fixed, *patterns)
 
     def allowed(self, mode: int) -> Array | None:
         """By row and component, whether an entry may be positive; None: all of them may."""
-        fixed, zeros = self.fixed[mode], self.zeros[mode]
-        if fixed is None and zeros is None:
+        if not self._has_known_entries(mode):
             return None
         allowed = np.ones((self.shape[mode], self.n_components), dtype=bool)
         return self.imposed_on(mode, allowed)

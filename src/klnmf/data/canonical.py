@@ -1,12 +1,20 @@
 """Compressed rows: their one canonical form, and some of their entries or rows."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
 from klnmf.data.passes import columns_rise
 from klnmf.support.array_types import Array
+
+
+class Entries(NamedTuple):
+    """Some entries of a matrix, in any order; rows and columns are numbered from 0."""
+
+    rows: Array
+    columns: Array
+    values: Array
 
 
 def canonical(X: sp.csr_array, n_threads: int = 1) -> sp.csr_array:

@@ -1,8 +1,8 @@
 """Samples with so many counts that one of them outweighs a whole component.
 
 However many components such a sample has for itself alone, their sum is one row: a single component
-with the sample's own profile fits it exactly (docs/maths.md). So starts give it one, and swaps see
-it, whatever rows they draw. Whether one is wanted, only the user knows: a fit warns.
+with the sample's own profile fits it exactly (docs/maths/local_optima.md). So starts give it one,
+and swaps see it, whatever rows they draw. Whether one is wanted, only the user knows: a fit warns.
 """
 
 from typing import Any
@@ -11,8 +11,8 @@ import numpy as np
 
 from klnmf.data.validation import EXAMPLES, row_called, warn_caller
 from klnmf.support.array_types import Array
+from klnmf.support.descriptions import percentage
 from klnmf.support.option_names import option, options_in_use
-from klnmf.support.percentages import percentage
 
 # Among few samples, some have more counts than a component on average: that alone is nothing odd.
 _TIMES_MEAN = 5.0

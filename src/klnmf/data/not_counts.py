@@ -9,8 +9,6 @@ transformations that leave a trace in every sample and change the meaning of a f
 - logarithms log(1 + x), base e, 2 or 10, of whole numbers or of either kind above.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 
 from klnmf.data.sparse_data import RowView
@@ -43,21 +41,6 @@ class NotCountsWarning(UserWarning):
 
     ``warnings.simplefilter("ignore", klnmf.NotCountsWarning)`` turns it off.
     """
-
-
-class _Samples(NamedTuple):
-    """Positive values of some rows."""
-
-    values: Array  # float64
-    starts: Array  # of each row; none is empty
-
-    def per_row(self, reduce: np.ufunc) -> Array:
-        result: Array = reduce.reduceat(self.values, self.starts)
-        return result
-
-    def spread(self, of_rows: Array) -> Array:
-        """Return a number for each row, repeated for its values."""
-        return np.repeat(of_rows, np.diff(np.append(self.starts, len(self.values))))
 
 
 def warn_if_not_counts(view: RowView) -> None:
@@ -98,17 +81,17 @@ def transformation_of(view: RowView) -> str | None:
     >>> transformation_of(view_of(sp.csr_array(1e6 * shares)))
     'looks normalised: every sample sums to 1e+06, as in CPM, TPM or proportions'
     """
-    samples = _some_samples(view)
-    if len(samples.starts) < _LEAST_ROWS or len(samples.values) < _LEAST_VALUES:
+    values, starts = _some_values(view)
+    if len(starts) < _LEAST_ROWS or len(values) < _LEAST_VALUES:
         return None
-    values = samples.values
     if np.mean(values == np.floor(values)) > _WHOLE_SHARE_OF_COUNTS:
         return None
     with np.errstate(over="ignore"):  # unchecked data may have huge values
-        return _scaling(samples) or _logarithm(samples)
+        return _found_in(values, starts)
 
 
-def _some_samples(view: RowView) -> _Samples:
+def _some_values(view: RowView) -> tuple[Array, Array]:
+    """Positive values of some rows, in float64, and where each row begins; none is empty."""
     n_looked_at = min(_MOST_ROWS, view.n_rows)
     rows = np.linspace(0, view.n_rows - 1, n_looked_at).astype(np.int64)
     lengths = view.indptr[rows + 1] - view.indptr[rows]
@@ -117,34 +100,30 @@ def _some_samples(view: RowView) -> _Samples:
     indptr, _, values = view.take_rows(rows[::every])
     is_positive = values > 0  # unchecked data may have stored zeros
     ends = np.concatenate([[0], np.cumsum(is_positive)])[indptr]
-    starts = ends[:-1][np.diff(ends) > 0]
-    return _Samples(values[is_positive].astype(np.float64), starts)
+    return values[is_positive].astype(np.float64), ends[:-1][np.diff(ends) > 0]
 
 
-def _scaling(samples: _Samples) -> str | None:
-    sums = samples.per_row(np.add)
+def _found_in(values: Array, starts: Array) -> str | None:
+    sums, squares = np.add.reduceat(values, starts), np.add.reduceat(values**2, starts)
     if _are_the_same(sums):
         found = f"every sample sums to {sums.mean():.4g}"
         return f"looks normalised: {found}, as in CPM, TPM or proportions"
-    squares = samples._replace(values=samples.values**2).per_row(np.add)
     if _are_the_same(squares):
         found = f"every sample has the Euclidean length {np.sqrt(squares.mean()):.4g}"
         return f"looks weighted: {found}, as in tf-idf weights"
-    units = samples.per_row(np.minimum)
-    # A factor that all samples have in common changes nothing but the scale of the components.
-    is_shared = _near_whole(units / units.min())
-    if _are_multiples_of_units(samples) and is_shared.sum() < _SHARE_NEAR_WHOLE * len(is_shared):
+    if _are_multiples(values, starts):
+        units = np.minimum.reduceat(values, starts)
+        # A factor that all samples have in common changes nothing but the scale of the components.
+        is_shared = _near_whole(units / units.min())
+        if is_shared.sum() >= _SHARE_NEAR_WHOLE * len(is_shared):
+            return None
         found = "the values of each sample are whole numbers times a factor"
         return f"looks normalised: {found} that differs between samples"
-    return None
-
-
-def _logarithm(samples: _Samples) -> str | None:
-    if samples.values.max() > _LARGEST_LOGARITHM or _are_multiples_of_units(samples):
+    if values.max() > _LARGEST_LOGARITHM:
         return None
     for name, base in (("log", np.e), ("log2", 2.0), ("log10", 10.0)):
-        before = samples._replace(values=np.expm1(np.log(base) * samples.values))
-        if _are_the_same(before.per_row(np.add)) or _are_multiples_of_units(before):
+        before = np.expm1(np.log(base) * values)
+        if _are_the_same(np.add.reduceat(before, starts)) or _are_multiples(before, starts):
             found = f"the values are {name}(1 + x) of counts"
             return f"looks log-transformed: {found} or of normalised counts"
     return None
@@ -154,9 +133,10 @@ def _are_the_same(sums: Array) -> bool:
     return bool(np.ptp(sums) <= _SAME_SUM * sums.max())
 
 
-def _are_multiples_of_units(samples: _Samples) -> bool:
+def _are_multiples(values: Array, starts: Array) -> bool:
     """Whether the values of a row are multiples of its smallest one, which was a count of 1."""
-    near = _near_whole(samples.values / samples.spread(samples.per_row(np.minimum)))
+    units = np.minimum.reduceat(values, starts)
+    near = _near_whole(values / np.repeat(units, np.diff(starts, append=len(values))))
     return len(near) >= _LEAST_VALUES and bool(near.mean() >= _SHARE_NEAR_WHOLE)
 
 

@@ -93,7 +93,7 @@ class ObservedData(CountData):
 
     def view(self, mode: int) -> ObservedView:
         """See :class:`CountData`."""
-        return self._by_rows if mode == 0 else self._by_columns
+        return self._by_columns if mode else self._by_rows
 
 
 class ValueFacts:

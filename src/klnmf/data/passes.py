@@ -9,7 +9,7 @@ from klnmf import _core
 from klnmf.support.array_types import Array
 
 
-class ValueFacts(NamedTuple):
+class ValueSummary(NamedTuple):
     """What the checks ask about all values; where some are not finite, only that holds."""
 
     smallest: float
@@ -18,13 +18,13 @@ class ValueFacts(NamedTuple):
     are_finite: bool
 
 
-def value_facts(values: Array, n_threads: int = 1) -> ValueFacts:
+def value_summary(values: Array, n_threads: int = 1) -> ValueSummary:
     """Return the facts about values of type float32 or float64, in one pass.
 
-    >>> value_facts(np.array([2.0, 1.0]))
-    ValueFacts(smallest=1.0, largest=2.0, total=3.0, are_finite=True)
+    >>> value_summary(np.array([2.0, 1.0]))
+    ValueSummary(smallest=1.0, largest=2.0, total=3.0, are_finite=True)
     """
-    return ValueFacts(*_core.value_facts(np.ascontiguousarray(values), n_threads))
+    return ValueSummary(*_core.value_facts(np.ascontiguousarray(values), n_threads))
 
 
 def is_exact_in_float32(values: Array, n_threads: int = 1) -> bool:

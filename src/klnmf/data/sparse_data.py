@@ -199,8 +199,8 @@ class DataConstraints(Protocol):
     """What data need of the constraints of a fit, see ``klnmf.constraints``."""
 
     @property
-    def checksum(self) -> int:
-        """Checksum of all constraints."""
+    def checksum(self) -> int | None:
+        """Checksum of all constraints; None: there are none."""
 
     def cell_weights(self, mode: int) -> CellWeights | None:
         """How the cells of X enter, by the rows of a mode; None: unchanged."""
@@ -209,8 +209,8 @@ class DataConstraints(Protocol):
         """Return the constraints on the row problems of a mode."""
 
 
-# From shape and type of the data to the constraints, or None if there are none.
-FindConstraints = Callable[[tuple[int, int], np.dtype[Any]], DataConstraints | None]
+# From shape and type of the data to the constraints.
+FindConstraints = Callable[[tuple[int, ...], np.dtype[Any]], DataConstraints]
 
 
 class FitInput(ABC):
@@ -224,9 +224,9 @@ class FitInput(ABC):
 class CountData(FitInput):
     """X as solvers see it, by modes."""
 
-    shape: tuple[int, int]
+    shape: tuple[int, ...]
     dtype: np.dtype[Any]
-    constraints: DataConstraints | None = None
+    constraints: DataConstraints | None = None  # None: these are not the data of a fit
 
     @abstractmethod
     def view(self, mode: int) -> RowView:
@@ -277,12 +277,12 @@ class CountData(FitInput):
 
     def prepare(self) -> None:
         """Compute now what would otherwise be computed at the first use."""
-        _ = (self.view(1), self.total, self.divergence_constant)
+        _ = ([self.view(mode) for mode in range(len(self.shape))], self.total)
+        _ = self.divergence_constant
 
     def with_constraints(self, find: FindConstraints) -> CountData:
         """See :class:`FitInput`."""
-        constraints = find(self.shape, self.dtype)
-        return self if constraints is None else self.constrained(constraints)
+        return self.constrained(find(self.shape, self.dtype))
 
     def constrained(self, constraints: DataConstraints) -> CountData:
         """Return the data as a fit with these constraints sees them."""
@@ -311,7 +311,7 @@ class InMemoryData(CountData):
 
     def view(self, mode: int) -> InMemoryView:
         """See :class:`CountData`."""
-        return self._by_rows if mode == 0 else self._by_columns
+        return self._by_columns if mode else self._by_rows
 
     def constrained(self, constraints: DataConstraints) -> InMemoryData:
         """See :class:`CountData`."""
@@ -319,7 +319,7 @@ class InMemoryData(CountData):
         if weights is not None:
             X = weights.applied_to(X)
             check_values(X.data)
-        of_rows = [constraints.row_constraints(mode) for mode in (0, 1)]
+        of_rows = [constraints.row_constraints(mode) for mode in range(len(self.shape))]
         data = InMemoryData(X, of_rows, self._by_rows.n_threads)
         data.constraints = constraints
         return data

@@ -14,12 +14,11 @@ from sklearn.utils.validation import validate_data
 from klnmf.data.canonical import canonical, selected
 from klnmf.data.cell_weights import without_cells
 from klnmf.data.matrix_checks import checked_matrix, native_numbers
-from klnmf.data.passes import value_facts
+from klnmf.data.passes import value_summary
 from klnmf.data.transposed import misplaced_names
 from klnmf.support.array_types import Array
 from klnmf.support.descriptions import described
 from klnmf.support.option_names import option
-from klnmf.support.words_for_cells import worded
 
 EXACT_IN_FLOAT32 = 2**24  # integers below this are
 EXAMPLES = 5  # rows that a message names
@@ -50,7 +49,7 @@ def warn_caller(message: str, category: type[Warning]) -> None:
         if package not in ("klnmf", "sklearn"):
             break
         frame, level = frame.f_back, level + 1
-    warnings.warn(worded(message), category, stacklevel=level)
+    warnings.warn(message, category, stacklevel=level)
 
 
 class TransposedWarning(UserWarning):
@@ -152,7 +151,7 @@ def _reject_negative(X: sp.csr_array, name: str, first_row: int) -> None:
 def check_values(values: Array, n_threads: int = 1) -> None:
     """Refuse positive values that the arithmetic cannot hold."""
     if values.size:
-        facts = value_facts(values, n_threads)
+        facts = value_summary(values, n_threads)
         check_value_range(facts.smallest, facts.largest, facts.total, values.dtype)
 
 
@@ -294,7 +293,7 @@ def _is_sound(values: Array, n_threads: int) -> bool:
     """Whether one pass saw that all values are finite and not negative."""
     if values.dtype not in (np.float32, np.float64):
         return False
-    facts = value_facts(values, n_threads)
+    facts = value_summary(values, n_threads)
     return facts.are_finite and facts.smallest >= 0
 
 

@@ -69,6 +69,8 @@ def _advice(name: str, taken: list[str]) -> str:
     meant = next((each for each in _COUNTS if each in taken), None)
     if name in _NUMBERS and meant is not None:
         return f"Use {meant}."
+    if name in RUN_OPTIONS and "run" in taken:
+        return f"Use run=klnmf.RunOptions({name}=...)."
     if name in PLACES:
         return f"Use {PLACES[name]}."
     names = f"By name it takes {', '.join(taken)}."

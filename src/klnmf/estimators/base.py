@@ -2,6 +2,7 @@
 
 import copy
 from contextlib import closing
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from numbers import Real
@@ -11,22 +12,21 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils._param_validation import Interval
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from klnmf.backends import backend_named, make_backend
+from klnmf.backends import BACKENDS, backend_named, make_backend
+from klnmf.backends.base import Backend, RowModel
 from klnmf.constraints.checks import check_constraints, check_penalties
 from klnmf.constraints.constraints import Constraints, FitConstraints, SampleConstraints
-from klnmf.constraints.names import check_sample_order
 from klnmf.constraints.penalties import Penalties
-from klnmf.data.matrix_checks import checked_matrix, is_dask_array
-from klnmf.data.on_disk.matrix import OnDiskMatrix
-from klnmf.data.sparse_data import CountData, FindConstraints, FitInput, InMemoryData
+from klnmf.data.matrix_checks import checked_matrix
+from klnmf.data.sparse_data import CountData, InMemoryData
 from klnmf.data.validation import checked_input
 from klnmf.estimators.arguments import ChecksParameters, check_arguments
-from klnmf.estimators.counts_input import TakesCounts
-from klnmf.estimators.held_out import Likelihood, held_out_likelihood, observed_blocks
+from klnmf.estimators.checked_counts import CheckedCounts, checked_counts
+from klnmf.estimators.held_out import Likelihood, held_out_likelihood
 from klnmf.solvers.base import Problem
-from klnmf.solvers.row_solve import RowSolve, solved_rows
+from klnmf.solvers.row_solve import row_solve_of, solved_rows
 from klnmf.support.array_types import Array
 from klnmf.support.descriptions import described
 
@@ -37,22 +37,12 @@ if find_spec("sklearn.callback"):
     import_module("sklearn.callback")
 
 TRANSFORM_ARGUMENTS = tuple(SampleConstraints.__annotations__)
-FIT_ARGUMENTS = (*TRANSFORM_ARGUMENTS, "sample_weight")
+FIT_ARGUMENTS = tuple(FitConstraints.__annotations__)
 # More than any matrix has rows or columns.
 MOST_COMPONENTS = 2**31 - 1
 
 
-class _FloatInterval(Interval):
-    """An interval without integers that are too large for a float."""
-
-    def __contains__(self, value: Any) -> bool:
-        try:
-            return bool(super().__contains__(float(value)))
-        except OverflowError:
-            return False
-
-
-FLOAT_FROM_ZERO = _FloatInterval(Real, 0, None, closed="left")
+FLOAT_FROM_ZERO = Interval(Real, 0, None, closed="left")
 
 
 def check_fitted(model: Any) -> None:
@@ -65,14 +55,18 @@ def check_fitted(model: Any) -> None:
     check_is_fitted(model, "components_")
 
 
-class FactorModel(TakesCounts, ClassNamePrefixFeaturesOutMixin, TransformerMixin, ChecksParameters):
+class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ChecksParameters):
     """An estimator with ``components_``: it has transform, inverse_transform and score.
 
     Its parameters include ``n_components``, ``tol``, ``dtype``, ``sparse_output``, ``backend`` and
     ``n_threads``.
     """
 
+    n_components: int
     tol: float
+    dtype: Any
+    backend: str
+    n_threads: int | None
     sparse_output: bool
     components_: Any
     n_components_: int
@@ -106,13 +100,11 @@ class FactorModel(TakesCounts, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         """
         check_is_fitted(self, "components_")
         check_arguments(constraints, "transform", TRANSFORM_ARGUMENTS)
-        if is_dask_array(X):
-            validate_data(self, X, reset=False, skip_check_array=True)
-            return self._transformed_blocks(X, {**constraints})
-        check_sample_order({**constraints}, X)
-        cells = self._missing_cells(X, constraints.get("missing"))
-        given = {**constraints, "missing": cells}
-        return self._as_output(self._transformed(self._data(X, cells, reset=False), given))
+        checked = self._checked(X, {**constraints})
+        if isinstance(checked.data, CountData):
+            return self._as_output(self._transformed(checked.data, checked.given))
+        find = partial(self._constraints_on, checked.given)
+        return checked.data.transformed(self._row_model(), find)
 
     def inverse_transform(self, X: Any) -> Any:
         """Return the estimated rates W Hᵀ as a dense array.
@@ -161,15 +153,17 @@ class FactorModel(TakesCounts, ClassNamePrefixFeaturesOutMixin, TransformerMixin
     def score(self, X: Any, y: Any = None, **constraints: Unpack[FitConstraints]) -> float:
         """Return the held-out log-likelihood of new samples: higher is better.
 
-        The features are dealt into five groups, always the same. For each group, W is estimated
+        The features are dealt into ten groups, always the same. For each group, W is estimated
         from the other features, with the components fixed, and predicts the counts of the group.
         The score is the mean Poisson log-likelihood of a sample, in which every entry was predicted
         without being seen. A part of each sample's rate follows the sums of the features in the
         fit, so that a count that no component allows does not make the score minus infinity; the
-        size of this part is the one of nine values from 0.001 to 0.7 with the highest score.
+        size of this part is the one of nine values from 0.001 to 0.7 with the highest score. This
+        is the prediction that `klnmf.model_selection.select_rank` compares ranks by. The order of
+        models does not depend on the unit of the counts.
 
         Components that fit noise score lower, also if the counts vary more than Poisson counts do
-        (docs/maths.md, section 13). This assumes that the features of a sample are independent
+        (docs/maths/held_out.md). This assumes that the features of a sample are independent
         given its rates, and that the model has not seen these samples.
 
         Parameters
@@ -207,18 +201,28 @@ class FactorModel(TakesCounts, ClassNamePrefixFeaturesOutMixin, TransformerMixin
                 "passes it on with sklearn.set_config(enable_metadata_routing=True) and "
                 "set_fit_request(missing=True).set_score_request(missing=True)."
             )
-        check_sample_order({**given}, X)
-        cells = self._missing_cells(X, missing)
-        if isinstance(X, OnDiskMatrix):
-            self._data(X, reset=False)  # for its checks
-            blocks, counts = observed_blocks(X, cells), X
-        else:
-            counts = self._check(X, cells, reset=False, takes_missing=True)
-            blocks = iter([counts])
-        known = self._constraints_on(counts.shape, counts.dtype, {**given, "missing": cells})
-        if known is None:
-            known = Constraints(counts.shape, self.n_components_, penalties=self._penalties())
-        return held_out_likelihood(self, blocks, known)
+        checked = self._checked(X, {**given}, backends=())
+        data = checked.data
+        assert isinstance(data, CountData)
+        known = self._constraints_on(checked.given, data.shape, data.dtype)
+        return held_out_likelihood(self, data, known)
+
+    def _checked(self, X: Any, given: dict[str, Any], **options: Any) -> CheckedCounts:
+        """Return X and what is known about its samples, by default as ``transform`` takes them."""
+        options = {
+            "reset": False,
+            "dtype": self.dtype,
+            "penalties": self._penalties(),
+            "n_threads": self.n_threads,
+            "backends": tuple(BACKENDS),
+            "takes_files": True,
+        } | options
+        return checked_counts(X, given, type(self).__name__, model=self, **options)
+
+    def _in_memory(self, X: Any, given: dict[str, Any], **options: Any) -> CheckedCounts:
+        """X in memory, checked, without missing cells."""
+        fewer = {"backends": (), "takes_files": False, "takes_missing": False}
+        return self._checked(X, given, **fewer, **options)
 
     def _checked_W(self, W: Any) -> Array:  # noqa: N802
         """Return the representation of some samples as an ndarray."""
@@ -242,63 +246,42 @@ class FactorModel(TakesCounts, ClassNamePrefixFeaturesOutMixin, TransformerMixin
     def _penalties(self) -> Penalties:
         return Penalties()
 
-    def _problem(self, data: FitInput, find_constraints: FindConstraints) -> Problem:
-        penalties = self._penalties()
-        constrained = data.with_constraints(find_constraints)
-        backend = make_backend(self.backend, constrained, self.n_threads)
-        try:
-            check_penalties(penalties, backend.data.dtype)
-        except ValueError:
-            backend.close()
-            raise
-        return Problem(backend, penalties)
-
-    def _row_solve(self) -> RowSolve:
-        # Tighter than the fit: fit + transform and fit_transform agree where one solution is best.
-        return RowSolve(tolerance=min(1e-5, max(0.01 * self.tol, 1e-7)))
-
     def _transformed(self, data: CountData, given: Any) -> Array:
         """W of data with constraints."""
-        constraints = self._constraints_on(data.shape, data.dtype, given)
-        return self._solve_W(data, self._H(), constraints)
+        constrained = data.with_constraints(partial(self._constraints_on, given))
+        return self._solved(make_backend(self.backend, constrained, self.n_threads), self._H())
 
-    def _transformed_blocks(self, X: Any, given: dict[str, Any]) -> Any:
-        from klnmf.backends.dask.blocks import constraints_on_driver, transformed_blocks
-
-        given = constraints_on_driver(given, X)
-        # Not the type of one block: integers would have one or the other by their size.
-        is_integer = X.dtype.kind in "biu"
-        dtype = np.dtype(self.dtype or (self.components_.dtype if is_integer else X.dtype))
-        constraints = None
-        if self.n_fixed_W_ or any(value is not None for value in given.values()):
-            constraints = self._constraints_on((X.shape[0], X.shape[1]), dtype, given)
-        return transformed_blocks(self._row_model(), X, dtype, constraints)
-
-    def _row_model(self) -> Any:
+    def _row_model(self) -> RowModel:
         """Return what workers need to transform blocks of rows."""
-        from klnmf.backends.dask.blocks import RowModel
-
         single: Any = copy.copy(self)
-        single.backend, single.n_threads, single.run, single._saved_state = "cpu", 1, None, None
+        single.n_threads, single.run, single._saved_state = 1, None, None
         return RowModel(
             name=type(self).__name__,
             n_components=self.n_components_,
+            dtype=self.components_.dtype,
             is_sparse=self.sparse_output,
             transform=single._transformed_rows,
             in_user_units=single._fitted_rows,
         )
 
-    def _transformed_rows(self, data: CountData, constraints: Constraints | None) -> Any:
-        if constraints is None:
-            return self._as_output(self._transformed(data, {}))
-        return self._as_output(self._solve_W(data, self._H(), constraints))
+    def _transformed_rows(self, data: CountData, constraints: Constraints) -> Any:
+        return self._as_output(self._solve_W(data.view(0).as_csr(), self._H(), constraints))
 
     def _fitted_rows(self, W: Array, data: CountData | None, constraints: Constraints) -> Any:
-        return self._as_output(self._W_in_user_units(W, data, constraints))
+        """W of a fit as it is returned; rows of samples of weight 0 are solved for."""
+        W = constraints.original(0, W)
+        if constraints.sample_weight is not None and not constraints.sample_weight.all():
+            assert data is not None
+            unseen = np.flatnonzero(constraints.sample_weight == 0)
+            indptr, indices, values = data.view(0).take_rows(unseen)
+            rows = sp.csr_array((values, indices, indptr), shape=(len(unseen), data.shape[1]))
+            of_rows = constraints.part(unseen).with_sample_weight(None)
+            W[unseen] = self._solve_W(rows, self._H(), of_rows)
+        return self._as_output(W)
 
     def _constraints_on(
-        self, shape: tuple[int, int], dtype: np.dtype[Any], given: Any
-    ) -> Constraints | None:
+        self, given: Any, shape: tuple[int, ...], dtype: np.dtype[Any]
+    ) -> Constraints:
         fixed_W = given.get("fixed_W")
         n_given = 0 if fixed_W is None else np.shape(fixed_W)[1] if np.ndim(fixed_W) == 2 else 1
         if n_given != self.n_fixed_W_:
@@ -307,40 +290,22 @@ class FactorModel(TakesCounts, ClassNamePrefixFeaturesOutMixin, TransformerMixin
                 "samples. Pass fixed_W with the same columns as in fit."
             )
         given = {**given, "feature_weight": self.feature_weight_}
+        check_penalties(self._penalties(), dtype)
         size = (shape, self.n_components_, dtype)
         return check_constraints(given, *size, penalties=self._penalties())
 
-    def _solve_W(  # noqa: N802
-        self, X: sp.csr_array | CountData, H: Array, constraints: Constraints | None = None
-    ) -> Array:
-        if constraints is None and (self.n_fixed_W_ or self.feature_weight_ is not None):
-            raise ValueError(
-                "The model was fitted with fixed_W or feature_weight, which are not supported "
-                "here. transform supports both."
-            )
-        data = X if isinstance(X, CountData) else InMemoryData(X)
-        problem = self._problem(data, lambda *_: constraints)
-        H = H if constraints is None else constraints.in_fit(1, H)
-        with closing(problem.backend) as backend:
-            factors = [None, backend.upload(H)]
-            W = backend.download(solved_rows(problem, 0, factors, self._row_solve()))
-        return W if constraints is None else constraints.original(0, W)
+    def _solve_W(self, X: sp.csr_array, H: Array, constraints: Constraints) -> Array:  # noqa: N802
+        """W of counts in memory, in this process."""
+        data = InMemoryData(X).constrained(constraints)
+        return self._solved(backend_named(self.backend).local(data, self.n_threads), H)
 
-    def _W_in_user_units(  # noqa: N802
-        self, W: Array, data: CountData | None, constraints: Constraints
-    ) -> Array:
-        """W of a fit in the user's units; rows of samples of weight 0 are solved for."""
-        W = constraints.original(0, W)
-        if constraints.sample_weight is None or constraints.sample_weight.all():
-            return W
-        assert data is not None
-        unseen = np.flatnonzero(constraints.sample_weight == 0)
-        indptr, indices, values = data.view(0).take_rows(unseen)
-        rows = sp.csr_array((values, indices, indptr), shape=(len(unseen), data.shape[1]))
-        here = copy.copy(self)  # a cluster is not worth it
-        here.backend = "cpu" if self.backend == "dask" else self.backend
-        W[unseen] = here._solve_W(rows, self._H(), constraints.of_rows(unseen))
-        return W
+    def _solved(self, backend: Backend, H: Array) -> Array:
+        problem = Problem(backend, self._penalties())
+        constraints = problem.constraints
+        with closing(backend):
+            factors = [None, backend.upload(constraints.in_fit(1, H), 1)]
+            W = backend.download(solved_rows(problem, 0, factors, row_solve_of(self.tol)))
+        return constraints.original(0, W)
 
     def _H(self) -> Array:  # noqa: N802
         components: Any = checked_matrix(self.components_, "components_")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from contextlib import closing
 from pathlib import Path
@@ -11,21 +10,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from klnmf.backends import ClusterLostError, backend_named
-from klnmf.constraints.checks import check_constraints, warn_if_one_sided
-from klnmf.constraints.constraints import ComponentConstraints, Constraints
+from klnmf.backends import Backend, ClusterLostError, backend_named
+from klnmf.backends.base import LazyInput
+from klnmf.constraints.checks import warn_if_one_sided
+from klnmf.constraints.constraints import ComponentConstraints
 from klnmf.constraints.explained_cells import check_explained
-from klnmf.constraints.names import check_sample_order, names_seen_in_fit
-from klnmf.data.matrix_checks import is_dask_array
-from klnmf.data.sparse_data import CountData, FindConstraints
-from klnmf.data.validation import warn_caller
-from klnmf.estimators.counts_input import warn_of_data
+from klnmf.data.sparse_data import CountData
+from klnmf.data.validation import check_start, warn_caller
+from klnmf.estimators.checked_counts import warn_of_data
 from klnmf.estimators.run_options import RunOptions, checked_run_options
 from klnmf.saved.checkpoints import Checkpoint, fit_identity, should_resume
-from klnmf.solvers import Solver, make_solver
+from klnmf.solvers import SOLVERS, Solver
 from klnmf.solvers.base import Problem, State, relative_gain
 from klnmf.solvers.loop import CallbackStop, MaxIterations, Record, Run, SmallGap, Solution
+from klnmf.solvers.row_solve import row_solve_of
 from klnmf.solvers.start import start_state
+from klnmf.support.array_types import Array
 from klnmf.support.number_checks import seed_of
 from klnmf.support.option_names import option
 from klnmf.support.progress import ProgressBar
@@ -41,10 +41,64 @@ TRIAL_ITERATIONS = 20
 def fit_model(model: KLNMF, X: Any, W: Any, H: Any, given: Any, *, wants_W: bool) -> Any:
     """Fit, set the fitted attributes and return W if it is wanted; ``given`` are constraints."""
     options = checked_run_options(model.run)
+    solver = SOLVERS[model.solver]() if isinstance(model.solver, str) else model.solver
+    r = model.n_components
+
+    def backend(*known: Any) -> type[Backend]:
+        """Return the back-end that has what the solver needs; what it lacks is said first."""
+        return backend_named(model.backend, solver.needs(r, *known))
+
+    if not backend().keeps_factors and model.warm_start:
+        raise ValueError(
+            f"warm_start=True and backend={model.backend!r} cannot be used together: the workers "
+            "keep nothing after a fit. To continue a fit later, pass "
+            f"run={option('checkpoint', 'PATH')}."
+        )
+    given = given | {name: getattr(model, name) for name in ComponentConstraints.__annotations__}
+    checked = model._checked(X, given, reset=True, backends=(model.backend,))
+    data = checked.of_fit(r, backend)
+    known = (data.dtype, data.constraints) if isinstance(data, CountData) else ()
     try:
-        return _fit(model, options, X, W, H, given, wants_W)
+        problem = Problem(backend(*known)(data, model.n_threads), checked.penalties)
+        with closing(problem.backend):
+            _check_problem(X, problem, r)
+            run, solution = _run(model, options, problem, solver, _starts(problem, r, W, H))
+            if not wants_W:
+                return None
+            W = _downloaded(checked.data, run, solution.factors[0])
     except ClusterLostError as error:
         raise ClusterLostError(f"{error} {_way_back(options.checkpoint)}") from error
+    if isinstance(checked.data, CountData):
+        return model._fitted_rows(W, checked.data, problem.constraints)
+    return checked.data.output(model._row_model(), W, problem.constraints)
+
+
+def _starts(problem: Problem, n_components: int, W: Any, H: Any) -> list[Array | None]:
+    """Return what a fit starts from, by mode, as n × r and m × r."""
+    (n, m), dtype = problem.backend.data.shape, problem.backend.data.dtype
+    return [
+        None if W is None else check_start(W, "W", (n, n_components), dtype),
+        None if H is None else check_start(H, "H", (n_components, m), dtype).T,
+    ]
+
+
+def _check_problem(X: Any, problem: Problem, n_components: int) -> None:
+    """Refuse cells that nothing can explain, and warn of what few people want."""
+    constraints, seen = problem.constraints, problem.backend.data
+    check_explained(constraints, seen)
+    if not (constraints.is_frozen(0) | constraints.is_frozen(1)).all():
+        warn_if_one_sided(problem.penalties)  # a component that is free can be rescaled
+    warn_of_data(X, seen.view(0), n_components, constraints)
+
+
+def _downloaded(data: CountData | LazyInput, run: Run, W: Any) -> Any:
+    """W of a fit, no longer on the back-end."""
+    if not isinstance(data, CountData):
+        return data.factor_of_fit(run.problem.backend, W)
+    downloaded = run.problem.backend.download(W)
+    if any(downloaded is factor for factor in run.state.factors):
+        downloaded = downloaded.copy()  # a fit that continues from the state must not change it
+    return downloaded
 
 
 def _way_back(checkpoint: str | os.PathLike[str] | None) -> str:
@@ -59,67 +113,11 @@ def _way_back(checkpoint: str | os.PathLike[str] | None) -> str:
     )
 
 
-def _fit(
-    model: KLNMF, options: RunOptions, X: Any, W: Any, H: Any, given: Any, wants_W: bool
-) -> Any:
-    solver = make_solver(model.solver)
-    solver.check_backend(backend_named(model.backend))
-    if model.warm_start and model.backend == "dask":
-        raise ValueError(
-            "warm_start=True and backend='dask' cannot be used together: the workers keep nothing "
-            f"after a fit. To continue a fit later, pass run={option('checkpoint', 'PATH')}."
-        )
-    given = given | {name: getattr(model, name) for name in ComponentConstraints.__annotations__}
-    check_sample_order(given, X)
-    if is_dask_array(X):
-        from klnmf.backends.dask.blocks import constraints_on_driver
-
-        given = constraints_on_driver(given, X)
-    missing = model._missing_cells(X, given.get("missing"), reset=True)
-    if missing is not None and missing.nnz == math.prod(missing.shape):
-        raise ValueError("missing covers every cell of X: nothing would be left to fit.")
-    data = model._fit_input(X, missing)
-    problem = model._problem(data, _finder(model, {**given, "missing": missing}, solver))
-    constraints, seen = problem.constraints, problem.backend.data
-    with closing(problem.backend):
-        if constraints is not None:
-            check_explained(constraints, seen)
-        if constraints is None or not (constraints.is_frozen(0) | constraints.is_frozen(1)).all():
-            warn_if_one_sided(problem.penalties)  # a component that is free can be rescaled
-        warn_of_data(X, seen.view(0), model.n_components, constraints)
-        run, solution = _run(model, options, problem, solver, W, H)
-        W = _downloaded(X, run, solution.factors[0]) if wants_W else None
-    if W is None:
-        return None
-    if is_dask_array(X):
-        from klnmf.backends.dask.blocks import output_blocks
-
-        return output_blocks(model._row_model(), X, W, constraints)
-    if constraints is not None:
-        assert isinstance(data, CountData)
-        W = model._W_in_user_units(W, data, constraints)
-    return model._as_output(W)
-
-
-def _finder(model: KLNMF, given: Any, solver: Solver) -> FindConstraints:
-    """Return the function that checks constraints once shape and type of X are known."""
-    names, penalties = names_seen_in_fit(model), model._penalties()
-
-    def found(shape: tuple[int, int], dtype: np.dtype[Any]) -> Constraints | None:
-        size = (shape, model.n_components, dtype)
-        constraints = check_constraints(given, *size, names, penalties)
-        if constraints is not None:
-            solver.check_constraints(constraints)
-        return constraints
-
-    return found
-
-
 def _run(
-    model: KLNMF, options: RunOptions, problem: Problem, solver: Solver, W: Any, H: Any
+    model: KLNMF, options: RunOptions, problem: Problem, solver: Solver, given: list[Array | None]
 ) -> tuple[Run, Solution]:
     """Solve from the start, from a checkpoint or from the last fit, and set what is fitted."""
-    run, checkpoint = _begin_run(model, options, problem, solver, W, H)
+    run, checkpoint = _begin_run(model, options, problem, solver, given)
     n_done = len(run.history) - run.n_untold
     with ProgressBar(options.progress, model.tol, model.max_iter, n_done) as bar:
 
@@ -128,7 +126,7 @@ def _run(
             # A copy, so that whatever the callback does to it leaves history_ alone.
             return options.callback is not None and bool(options.callback(dict(record)))
 
-        row_solve = model._row_solve()
+        row_solve = row_solve_of(model.tol)
         limit = MaxIterations(run.state.iteration - len(run.history) + model.max_iter)
         try:
             stopped_by = run.until(CallbackStop(on_record), SmallGap(model.tol, row_solve), limit)
@@ -152,7 +150,7 @@ def _run(
 def _keep(model: KLNMF, run: Run, solution: Solution) -> None:
     """Set the fitted attributes, and the state to continue from with ``warm_start``."""
     (H,), constraints = run.problem.download(solution.factors[1:]), run.problem.constraints
-    components = np.array((H if constraints is None else constraints.original(1, H)).T, order="C")
+    components = np.array(constraints.original(1, H).T, order="C")
     model._set_fitted(
         model._as_output(components),
         run.history,
@@ -160,9 +158,9 @@ def _keep(model: KLNMF, run: Run, solution: Solution) -> None:
         optimality_gap=solution.evaluation.optimality_gap,
         kkt_residual=solution.evaluation.kkt_residual,
         converged=solution.converged,
-        constraint_names=[] if constraints is None else constraints.names,
-        n_fixed_W=0 if constraints is None else int(constraints.is_frozen(0).sum()),
-        feature_weight=None if constraints is None else constraints.feature_weight,
+        constraint_names=constraints.names,
+        n_fixed_W=int(constraints.is_frozen(0).sum()),
+        feature_weight=constraints.feature_weight,
         W_sums=run.problem.backend.column_sums(solution.factors[0]),
         data_checksum=run.problem.backend.data.sums_checksum,
     )
@@ -170,25 +168,13 @@ def _keep(model: KLNMF, run: Run, solution: Solution) -> None:
         model._saved_state = (_continuation_key(model, run.problem, run.solver), run.state)
 
 
-def _downloaded(X: Any, run: Run, W: Any) -> Any:
-    """W of a fit, no longer on the back-end: a Dask array for a Dask array."""
-    if is_dask_array(X):
-        from klnmf.backends.dask.blocks import blocks_of_factor
-
-        return blocks_of_factor(run.problem.backend, W, X)
-    downloaded = run.problem.backend.download(W)
-    if any(downloaded is factor for factor in run.state.factors):
-        downloaded = downloaded.copy()  # a fit that continues from the state must not change it
-    return downloaded
-
-
 # ---- the run: from a start, from the last fit, or from a checkpoint ------------------------------
 
 
 def _begin_run(
-    model: KLNMF, options: RunOptions, problem: Problem, solver: Solver, W: Any, H: Any
+    model: KLNMF, options: RunOptions, problem: Problem, solver: Solver, given: list[Array | None]
 ) -> tuple[Run, Checkpoint | None]:
-    """Return the run of a fit that starts at W and H if given, and the checkpoint to write to."""
+    """Return the run of a fit, from the factors that are given, and its checkpoint."""
     path = None if options.checkpoint is None else Path(options.checkpoint)
     is_resumed = should_resume(path, options.resume)
     if path is not None and model.warm_start:
@@ -197,34 +183,37 @@ def _begin_run(
             "both from the first and from the file. To continue a finished fit, leave out "
             "warm_start and increase max_iter."
         )
-    state = _warm_state(model, problem, solver, W, H)
+    is_new = any(factor is not None for factor in given)
+    state = None if is_new else _warm_state(model, problem, solver)
     if state is not None:
         # A fit does at least one iteration, however good the last one was.
         return Run(problem, solver, state, next_check=state.iteration + 1), None
     seed = seed_of(model.random_state)
     if path is None:
-        return _new_run(model, problem, solver, seed, W, H), None
+        return _new_run(model, problem, solver, seed, given), None
     parameters: dict[str, Any] = {"n_components": int(model.n_components), "init": model.init}
     if model.n_init > 1:
         parameters["n_init"] = int(model.n_init)
     checkpoint = Checkpoint(
         path=path,
         every=options.checkpoint_every,
-        identity=fit_identity(problem, solver, parameters, W, H),
+        identity=fit_identity(problem, solver, parameters, given),
         seed=None if model.random_state is None else seed,
         max_iter=model.max_iter,
         tol=model.tol,
     )
     if is_resumed:
         return checkpoint.resumed(problem, solver), checkpoint
-    run = _new_run(model, problem, solver, seed, W, H)
+    run = _new_run(model, problem, solver, seed, given)
     run.before_iteration = checkpoint.write_if_due
     return run, checkpoint
 
 
-def _new_run(model: KLNMF, problem: Problem, solver: Solver, seed: int, W: Any, H: Any) -> Run:
+def _new_run(
+    model: KLNMF, problem: Problem, solver: Solver, seed: int, given: list[Array | None]
+) -> Run:
     """Return a new run, or the best of ``n_init`` runs after a few iterations."""
-    run = _fresh_run(model, problem, solver, seed, W, H)
+    run = _fresh_run(model, problem, solver, seed, given)
     if model.n_init == 1 or not run.state.was_drawn:
         return run
     enough = MaxIterations(min(TRIAL_ITERATIONS, model.max_iter))
@@ -233,7 +222,7 @@ def _new_run(model: KLNMF, problem: Problem, solver: Solver, seed: int, W: Any, 
     for trial in range(1, model.n_init):
         # The first run has the seed of a fit without trials; the other seeds derive from it.
         its_seed = int(np.random.default_rng([seed, trial]).integers(np.iinfo(np.int32).max))
-        other = _fresh_run(model, problem, solver, its_seed, W, H)
+        other = _fresh_run(model, problem, solver, its_seed, given)
         other.until(enough)
         run, other = (other, run) if other.state.objective < run.state.objective else (run, other)
         seconds_of_others += other.state.seconds
@@ -244,17 +233,20 @@ def _new_run(model: KLNMF, problem: Problem, solver: Solver, seed: int, W: Any, 
     return run
 
 
-def _fresh_run(model: KLNMF, problem: Problem, solver: Solver, seed: int, W: Any, H: Any) -> Run:
-    if W is None and H is None and model.warm_start and hasattr(model, "components_"):
-        fits = model.components_.shape == (model.n_components, problem.backend.data.shape[1])
-        H = model.components_ if fits else None
-    state = start_state(problem, model.n_components, model.init, seed, W, H)
+def _fresh_run(
+    model: KLNMF, problem: Problem, solver: Solver, seed: int, given: list[Array | None]
+) -> Run:
+    r, has_components = model.n_components, model.warm_start and hasattr(model, "components_")
+    if has_components and all(factor is None for factor in given):
+        fits = model.components_.shape == (r, problem.backend.data.shape[1])
+        given = _starts(problem, r, None, model.components_ if fits else None)
+    state = start_state(problem, r, model.init, seed, given)
     return Run.started(problem, solver, state)
 
 
-def _warm_state(model: KLNMF, problem: Problem, solver: Solver, W: Any, H: Any) -> State | None:
+def _warm_state(model: KLNMF, problem: Problem, solver: Solver) -> State | None:
     """State of the last fit, if this one is its continuation."""
-    if not model.warm_start or W is not None or H is not None:
+    if not model.warm_start:
         return None
     saved = model._saved_state
     if saved is None or saved[0] != _continuation_key(model, problem, solver):
@@ -268,10 +260,8 @@ def _warm_state(model: KLNMF, problem: Problem, solver: Solver, W: Any, H: Any) 
 
 def _continuation_key(model: KLNMF, problem: Problem, solver: Solver) -> tuple[Any, ...]:
     """Return what must be the same for a fit to go on from the state of the last one."""
-    penalties = (model.l1_W, model.l2_W, model.l1_H, model.l2_H)
-    constraints = None if problem.constraints is None else problem.constraints.checksum
-    fingerprint = problem.backend.data.fingerprint
-    return (fingerprint, model.n_components, repr(solver), penalties, constraints)
+    fingerprint, constraints = problem.backend.data.fingerprint, problem.constraints.checksum
+    return (fingerprint, model.n_components, repr(solver), problem.penalties, constraints)
 
 
 def _warn_not_converged(history: list[Record], gap: float, max_iter: int, tol: float) -> None:

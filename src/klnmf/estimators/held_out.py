@@ -1,194 +1,180 @@
-"""The score of a model on new samples: each feature is predicted from the others.
+"""The held-out prediction of counts, by which `score` and `select_rank` compare models.
 
 The features are dealt into groups at random. For each group, W is solved for from the features of
-the other groups, with the components fixed, and says which counts to expect in the group. So every
-cell is predicted once, by a W that has not seen it. This is bi-cross-validation (Owen and Perry
-2009) with H from the samples of the fit. Where the noise of a sample's features is independent,
-nothing else is assumed about it: components that fit noise predict worse, also if the counts vary
-more than Poisson counts. (Both halves of a count that is split in two would share that excess.)
+the other groups, with H fixed, and says which counts to expect in the group. H is from other
+samples, so every cell is predicted once, from data that do not include it, neither a part of its
+count nor its noise. This is bi-cross-validation (Owen and Perry 2009; docs/maths/held_out.md).
+Nothing is assumed about the noise except that cells are independent given the rates: components
+that fit noise predict worse, also if counts vary more than Poisson counts.
+
+A maximum likelihood fit has rates of 0 for features that it has not seen, and a count there would
+have an infinite deviance. So a share ε of each sample's rate is spread over the features in
+proportion to the data of the fit, whose column sums are M,
+
+    μ_ij = (1 − ε) y_ij + (ε t_i + ε₀ u) q_j,    t_i = Σ_j y_ij,
+    q_j = (M_j + u) / Σ_l (M_l + u),
+
+with u the median of the nonzeros, 1 for sparse counts: another unit of the counts changes nothing.
+ε₀ = 0.001 is for samples of which nothing is known (t_i = 0): it costs them the same under all
+models.
+
+Any fixed ε would influence the choice of the rank: larger models need a larger ε, especially if
+there are few counts, because ε also takes W of a sample, which few counts determine badly, towards
+the mean of all samples. So ε is chosen for each model by the held-out deviance itself. It is at
+most 0.7: near 1, all models would be nearly equal to the one with one component, and chance
+differences would count as gains.
 """
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.special import gammaln
+from scipy.special import gammaln, xlogy
 
 from klnmf.constraints.constraints import Constraints
 from klnmf.data.canonical import row_numbers
-from klnmf.data.cell_weights import without_cells
+from klnmf.data.sparse_data import CountData
 from klnmf.data.sums import ROWS_PER_SUM
+from klnmf.estimators.checked_counts import ConstrainedCounts
+from klnmf.solvers.row_solve import RowSolve, row_solve_of, solved_rows
 from klnmf.support.array_types import Array, FloatArray
 
 if TYPE_CHECKING:
-    from klnmf.data.on_disk.matrix import OnDiskMatrix
     from klnmf.estimators.base import FactorModel
 
-N_GROUPS = 5
-# All models are scored with the same groups.
-GROUPS_SEED = 0
-# Shares ε of a sample's rate that follow the margins of the fit; the best one is taken. Not nearer
-# to 1, where all models would be nearly equal to the one with one component.
+# More groups leave more of a sample to solve for its W, and take more time.
+FEATURE_GROUPS = 10
+# `score` has the same groups for all models.
+GROUPS_OF_SCORES = 0
 BACKGROUNDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 0.7)
+UNKNOWN = 0.001  # ε₀
+# Samples from whose nonzeros the unit is taken.
+SAMPLES_FOR_UNIT = 4096
+# Sum of a component, in units of the smallest float, below which W could overflow.
+VANISHED = 1e8
 
 
-class Likelihood(NamedTuple):
-    """How likely new samples are, each feature predicted from those of the other groups."""
-
-    per_sample: float  # weighted mean Poisson log-likelihood of a sample
-    log_shares: float  # Σ w_i v_j X_ij log p_ij, with p_ij the share of feature j in a sample
-    background: float  # ε, the share of the margins in the rates
-    n_features: int  # features with a weight above 0
-    n_counts: float  # Σ w_i v_j X_ij
+def groups_of_features(n_features: int, seed: int) -> list[Array]:
+    """Draw the groups of features; their sizes differ by 1 at most."""
+    generator = np.random.default_rng([seed, 2])
+    numbers = generator.permutation(np.arange(n_features) % FEATURE_GROUPS)
+    return [np.flatnonzero(numbers == g) for g in range(min(FEATURE_GROUPS, n_features))]
 
 
-def held_out_likelihood(
-    model: FactorModel, blocks: Iterable[sp.csr_array], constraints: Constraints
-) -> Likelihood:
-    """Predict each group of features from the others; return how likely their counts are.
+def unit_of(counts: ConstrainedCounts) -> float:
+    """Return u: one count, or what comes closest to it in other data."""
+    first = counts.equally_weighted.part(np.arange(min(counts.X.shape[0], SAMPLES_FOR_UNIT)))
+    values = first.data.view(0).values
+    return float(np.median(values)) if len(values) else 1.0
 
-    The rates are μ_ij = (1 − ε) y_ij + ε (t_i + 1) q_j, with y_i = e_i W_i Hᵀ for the W of the
-    group of j, t_i = Σ_j y_ij, and the shares q of the features in the fit, with one count added to
-    each. A maximum likelihood fit has rates of 0 for what it has not seen, and any fixed ε would
-    decide between ranks, because larger models need a larger one. So ε is the one of nine values
-    with the highest likelihood, for each model.
 
-    ``blocks`` are the samples in order, in blocks of multiples of 4096 rows, with 0 in missing
-    cells; only one of them is in memory at a time.
+def feature_shares(margins: Array, unit: float) -> FloatArray:
+    """Return q, the share of each feature in the data of the fit, with one unit added to each."""
+    return np.asarray((margins + unit) / (margins.sum() + unit * len(margins)))
+
+
+class Predicted(NamedTuple):
+    """Held-out predictions of all cells of some samples, as deviances of their counts."""
+
+    deviances: FloatArray  # 2 Σ_j [x_ij log(x_ij / μ_ij) − x_ij + μ_ij], by background and sample
+    masses: FloatArray  # Σ_j μ_ij, by background and sample
+    log_totals: FloatArray  # by sample Σ_j x_ij log Σ_l μ_il, all of them by the W of j's group
+
+
+@dataclass(frozen=True)
+class Predictor:
+    """A model that predicts groups of features of new samples from the others.
+
+    H, and all counts, are in the units of a fit: weighted by feature.
     """
-    if model.backend == "dask":  # a cluster is not worth it
-        model = copy.copy(model)
-        model.backend = "cpu"
-    prediction = _Prediction(model, constraints)
-    sums, start = _Sums(np.zeros(len(BACKGROUNDS)), np.zeros(len(BACKGROUNDS)), 0.0, 0.0), 0
-    for block in blocks:
-        for first in range(0, block.shape[0], ROWS_PER_SUM):
-            counts = block[first : first + ROWS_PER_SUM]
-            rows = np.arange(start, start + counts.shape[0])
-            start += counts.shape[0]
-            sums = sums.plus(prediction.of_rows(counts, rows))
-    best = int(np.argmax(sums.log_likelihoods))
-    weight = constraints.sample_weight
-    n_samples = start if weight is None else float(weight.sum())
-    return Likelihood(
-        float((sums.log_likelihoods[best] - sums.constant) / n_samples),
-        float(sums.log_shares[best]),
-        BACKGROUNDS[best],
-        prediction.n_features,
-        sums.n_counts,
-    )
+
+    H: Array
+    shares: FloatArray  # q
+    unit: float  # u
+    groups: list[Array]
+    backgrounds: Sequence[float]  # ε
+    row_solve: RowSolve
+    n_threads: int | None
+    backend: str = "auto"
+
+    def predicted(self, counts: ConstrainedCounts) -> Predicted:
+        """Predict the counts of samples; weights of samples are not looked at."""
+        counts, n = counts.equally_weighted, counts.X.shape[0]
+        deviances, masses = np.zeros((2, len(self.backgrounds), n))
+        log_totals = np.zeros(n)
+        for features in self.groups:
+            W = self.W_without(counts, features).astype(np.float64)
+            cells = HeldOutCells.of(counts.of_features(features).data)
+            totals = _total_rates(W, self.H)
+            of_group = self._of_group(cells, W, totals, features)
+            deviances += of_group[0]
+            masses += of_group[1]
+            sums = np.bincount(cells.rows, weights=cells.x, minlength=n)
+            log_totals += sums * np.log(totals + UNKNOWN * self.unit)
+        return Predicted(deviances, masses, log_totals)
+
+    def W_without(self, counts: ConstrainedCounts, features: Array) -> Array:  # noqa: N802
+        """W of samples from the other features."""
+        r = self.H.shape[1]
+        others = np.setdiff1d(np.arange(len(self.H)), features, assume_unique=True)
+        if not len(others):
+            return np.zeros((counts.X.shape[0], r))
+        problem = counts.of_features(others).problem(r, self.n_threads, self.backend)
+        known = np.ascontiguousarray(self.H[others])
+        # Of a component that has all but vanished from these features, any amount may be in a
+        # sample: none is.
+        vanished = VANISHED * np.finfo(known.dtype).tiny
+        known[:, known.sum(axis=0, dtype=np.float64) < vanished] = 0
+        known = problem.backend.upload(known, 1)
+        return problem.backend.download(solved_rows(problem, 0, [None, known], self.row_solve))
+
+    def _of_group(
+        self, cells: HeldOutCells, W: FloatArray, totals: FloatArray, features: Array
+    ) -> tuple[FloatArray, FloatArray]:
+        """Deviances and masses of the cells of some features, by background and sample."""
+        x, rows, columns, missing = cells
+        H, q = self.H[features], self.shares[features]
+        y, y_missing = rates_of_cells(W, H, rows, columns), rates_of_cells(W, H, *missing)
+        of_group = _total_rates(W, H)
+        deviances, masses = np.empty((2, len(self.backgrounds), len(W)))
+        for deviance, mass, background in zip(deviances, masses, self.backgrounds, strict=True):
+            spread = background * totals + UNKNOWN * self.unit
+            mu = (1.0 - background) * y + spread[rows] * q[columns]
+            mass[:] = (1.0 - background) * of_group + spread * q.sum()
+            if len(y_missing):
+                unseen = (1.0 - background) * y_missing + spread[missing[0]] * q[missing[1]]
+                mass -= np.bincount(missing[0], weights=unseen, minlength=len(W))
+            deviance[:] = np.bincount(rows, weights=xlogy(x, x / mu) - x, minlength=len(W))
+            deviance += mass
+        return 2.0 * deviances, masses
 
 
-class _Sums(NamedTuple):
-    """Sums over some samples; arrays have an entry for each background."""
+class HeldOutCells(NamedTuple):
+    """All cells of some samples and features, except for missing ones."""
 
-    log_likelihoods: FloatArray  # Σ w_i v_j [X_ij log μ_ij − μ_ij]
-    log_shares: FloatArray  # Σ w_i v_j X_ij log(μ_ij / Σ_j μ_ij), all of them by the W of one group
-    constant: float  # Σ w_i v_j log Γ(X_ij + 1)
-    n_counts: float
+    x: FloatArray  # the nonzeros, and
+    rows: Array  # where they are
+    columns: Array
+    missing: tuple[Array, Array]  # rows and columns of the missing cells
 
-    def plus(self, more: _Sums) -> _Sums:
-        """Return the sums with those over other samples added."""
-        return _Sums(
-            self.log_likelihoods + more.log_likelihoods,
-            self.log_shares + more.log_shares,
-            self.constant + more.constant,
-            self.n_counts + more.n_counts,
+    @classmethod
+    def of(cls, data: CountData) -> HeldOutCells:
+        """Return the cells of data as a fit sees them."""
+        view = data.view(0).whole()
+        constraints = view.row_constraints
+        pattern = None if constraints is None else constraints.missing
+        none = np.zeros(0, dtype=np.int64)
+        missing = (
+            (none, none) if pattern is None else (row_numbers(pattern.starts), pattern.columns)
         )
+        return cls(view.values.astype(np.float64), row_numbers(view.indptr), view.indices, missing)
 
 
-class _Prediction:
-    """A model, and the groups of features that it predicts."""
-
-    def __init__(self, model: FactorModel, constraints: Constraints) -> None:
-        self._model, self._constraints = model, constraints
-        self._H = model._H()
-        self._H64 = self._H.astype(np.float64)
-        m = len(self._H)
-        weights = constraints.feature_weight
-        self._weights = np.ones(m) if weights is None else weights
-        self._is_counted = (self._weights > 0).astype(np.float64)
-        self.n_features = int(self._is_counted.sum())
-        self._groups = np.random.default_rng(GROUPS_SEED).permutation(m) % N_GROUPS
-        self._groups[self._is_counted == 0] = -1
-        margins = (expected_margins(model) + 1.0) * self._is_counted
-        self._shares = margins / margins.sum()
-
-    def of_rows(self, X: sp.csr_array, rows: Array) -> _Sums:
-        """Return the sums over some samples."""
-        constraints = self._constraints.of_rows(rows)
-        missing = constraints.missing
-        n, every = len(rows), self._constraints.sample_weight
-        sample_weights = np.ones(n) if every is None else every[rows]
-        kept = self._is_counted[X.indices] > 0
-        of_row, columns = row_numbers(X.indptr)[kept], X.indices[kept]
-        x = X.data[kept].astype(np.float64)
-        # Of each count: what the model and the background expect there, and in the whole sample.
-        expected, in_sample = np.zeros((2, len(x))), np.zeros((2, len(x)))
-        hidden_masses = np.zeros((2, n))  # Σ_j v_j μ_ij, of the model and of the background
-        sums = np.einsum("j,jk->k", self._is_counted, self._H64)
-        for group in range(N_GROUPS):
-            hidden = self._groups == group
-            if not hidden.any():
-                continue
-            visible = np.where(hidden, 0.0, self._weights)
-            known = replace(constraints, feature_weight=visible)
-            W = self._model._solve_W(X, self._H, known).astype(np.float64)
-            if constraints.exposure is not None:
-                W *= constraints.exposure[:, None]
-            totals = np.einsum("ik,k->i", W, sums) + 1.0
-            inside = hidden[columns]
-            its_rows, its_columns = of_row[inside], columns[inside]
-            expected[0, inside] = products(W, self._H64, its_rows, its_columns)
-            expected[1, inside] = totals[its_rows] * self._shares[its_columns]
-            in_sample[:, inside] = self._masses(W, totals, self._is_counted, missing)[:, its_rows]
-            hidden_masses += self._masses(W, totals, hidden * self._weights, missing)
-        weights = sample_weights[of_row] * self._weights[columns]
-        log_likelihoods, log_shares = np.zeros((2, len(BACKGROUNDS)))
-        for number, share in enumerate(BACKGROUNDS):
-            mixture = np.array([1.0 - share, share])
-            log_rates = np.log(np.einsum("s,sp->p", mixture, expected))
-            log_totals = np.log(np.einsum("s,sp->p", mixture, in_sample))
-            masses = np.einsum("s,si,i->", mixture, hidden_masses, sample_weights)
-            log_likelihoods[number] = np.sum(weights * x * log_rates) - masses
-            log_shares[number] = np.sum(weights * x * (log_rates - log_totals))
-        constant = float(np.sum(weights * gammaln(x + 1.0)))
-        return _Sums(log_likelihoods, log_shares, constant, float(np.sum(weights * x)))
-
-    def _masses(
-        self, W: Array, totals: Array, weights: Array, missing: sp.csr_array | None
-    ) -> FloatArray:
-        """Σ_j weights_j y_ij and Σ_j weights_j (t_i + 1) q_j, over cells that are not missing."""
-        of_model = np.einsum("ik,k->i", W, np.einsum("j,jk->k", weights, self._H64))
-        of_shares = np.full(len(W), float(np.sum(weights * self._shares)))
-        if missing is not None:
-            cells = missing.astype(np.float64)
-            of_model -= np.einsum("ik,ik->i", W, cells @ (self._H64 * weights[:, None]))
-            of_shares -= cells @ (self._shares * weights)
-        return np.maximum([of_model, totals * of_shares], 0.0)
-
-
-def expected_margins(model: FactorModel) -> FloatArray:
-    """Return the expected counts of each feature in the data of the fit: Σ_i w_i e_i (W Hᵀ)_ij.
-
-    At the optimum of a fit without penalties or missing cells they are the sums of the columns of
-    X. A model that was made from components alone has every component in equal parts, and one
-    count for each feature on average.
-    """
-    H = model._H().astype(np.float64)
-    sums = model.W_sums_
-    if sums is None:
-        lengths = H.sum(axis=0)
-        sums = len(H) / (H.shape[1] * np.where(lengths > 0, lengths, np.inf))
-    return np.asarray(np.einsum("jk,k->j", H, sums))
-
-
-def products(W: Array, H: Array, rows: Array, columns: Array) -> FloatArray:
+def rates_of_cells(W: Array, H: Array, rows: Array, columns: Array) -> FloatArray:
     """(W Hᵀ)_ij at some cells, in float64; nothing of size cells × r."""
     y = np.zeros(len(rows))
     for w, h in zip(W.T.astype(np.float64), H.T.astype(np.float64), strict=True):
@@ -196,10 +182,91 @@ def products(W: Array, H: Array, rows: Array, columns: Array) -> FloatArray:
     return y
 
 
-def observed_blocks(X: OnDiskMatrix, missing: sp.csr_array | None) -> Iterator[sp.csr_array]:
-    """Blocks of rows of a matrix on disk, with 0 in the missing cells."""
-    start = 0
-    for block in X.row_blocks():
-        stop = start + block.shape[0]
-        yield block if missing is None else without_cells(block, missing[start:stop])
-        start = stop
+def _total_rates(W: FloatArray, H: Array) -> FloatArray:
+    """Σ_j (W Hᵀ)_ij; not by BLAS, whose threads sum in varying order."""
+    return np.asarray(np.einsum("ik,k->i", W, H.sum(axis=0, dtype=np.float64)))
+
+
+# ---- the score of a model ------------------------------------------------------------------------
+
+
+class Likelihood(NamedTuple):
+    """How likely new samples are, each feature predicted from those of the other groups."""
+
+    per_sample: float  # weighted mean Poisson log-likelihood of a sample
+    log_shares: float  # Σ w_i v_j X_ij log p_ij, with p_ij the share of feature j in a sample
+    background: float  # ε
+    n_features: int  # features with a weight above 0
+    n_counts: float  # Σ w_i v_j X_ij
+
+
+def held_out_likelihood(model: FactorModel, data: CountData, known: Constraints) -> Likelihood:
+    """Predict each group of features from the others; return how likely their counts are.
+
+    The constraints are those of ``transform`` with weights of the samples. One block of rows is in
+    memory at a time.
+    """
+    n, m = data.shape
+    v = np.ones(m) if known.feature_weight is None else known.feature_weight
+    counted = np.flatnonzero(v)
+    H = known.in_fit(1, model._H())[counted]
+
+    def samples(first: int, n_rows: int) -> ConstrainedCounts:
+        rows = np.arange(first, min(first + n_rows, n))
+        indptr, indices, values = data.view(0).take_rows(rows)
+        X = sp.csr_array((values, indices, indptr), shape=(len(rows), m))
+        block = ConstrainedCounts(X, known.part(rows), model._penalties())
+        return block if len(counted) == m else block.of_features(counted)
+
+    unit = unit_of(samples(0, SAMPLES_FOR_UNIT))
+    predictor = Predictor(
+        H,
+        feature_shares(expected_margins(H, model.W_sums_, unit), unit),
+        unit,
+        groups_of_features(len(counted), GROUPS_OF_SCORES),
+        BACKGROUNDS,
+        row_solve_of(model.tol),
+        model.n_threads,
+        model.backend,
+    )
+    deviances, log_rates = np.zeros((2, len(BACKGROUNDS)))
+    constant = log_totals = n_counts = n_samples = 0.0
+    n_rows = max(ROWS_PER_SUM, m // 8)  # every block takes some passes over H
+    for first in range(0, n, n_rows):
+        block = samples(first, n_rows)
+        w, found = block.sample_weights, predictor.predicted(block)
+        x, rows, columns, _ = HeldOutCells.of(block.equally_weighted.data)
+        weights, of_counts = v[counted][columns], x / v[counted][columns]
+        # Σ_j x log μ = Σ_j (x log x − x) + Σ_j μ − deviance / 2, in the units of a fit.
+        saturated = np.bincount(rows, weights=xlogy(x, x) - x, minlength=len(w))
+        log_rates += np.sum(w * (saturated + found.masses - found.deviances / 2), axis=1)
+        deviances += np.sum(w * found.deviances, axis=1)
+        log_totals += float(np.sum(w * found.log_totals))
+        # In the units of the counts, log-likelihood = Σ_j v_j [x log x − x − log Γ(x + 1)] −
+        # deviance / 2.
+        best_possible = xlogy(of_counts, of_counts) - of_counts - gammaln(of_counts + 1.0)
+        constant += float(np.sum(w[rows] * weights * best_possible))
+        n_counts += float(np.sum(w[rows] * x))
+        n_samples += float(w.sum())
+    best = int(np.argmin(deviances))
+    return Likelihood(
+        float((constant - deviances[best] / 2) / n_samples),
+        float(log_rates[best] - log_totals),
+        BACKGROUNDS[best],
+        len(counted),
+        n_counts,
+    )
+
+
+def expected_margins(H: Array, W_sums: Array | None, unit: float = 1.0) -> FloatArray:
+    """Return the expected counts of each feature in the data of the fit: Σ_i w_i e_i (W Hᵀ)_ij.
+
+    At the optimum of a fit without penalties or missing cells they are the sums of the columns of
+    X. A model that was made from components alone has every component in equal parts, and one
+    unit for each feature on average.
+    """
+    H, sums = H.astype(np.float64), W_sums
+    if sums is None:
+        lengths = H.sum(axis=0)
+        sums = unit * len(H) / (H.shape[1] * np.where(lengths > 0, lengths, np.inf))
+    return np.asarray(np.einsum("jk,k->j", H, sums))

@@ -1,7 +1,10 @@
 """`KLNMF`: parameters, fitted attributes and methods."""
 
+import math
 import os
+from collections.abc import Iterable, Mapping, Sequence
 from numbers import Integral
+from pathlib import Path
 from typing import Any, ClassVar, Self, Unpack
 
 import numpy as np
@@ -9,19 +12,32 @@ from sklearn.base import _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from klnmf.backends import BACKENDS
+from klnmf.constraints.checks import checked_weights
 from klnmf.constraints.constraints import FitConstraints
+from klnmf.constraints.names import in_feature_order
 from klnmf.constraints.penalties import Penalties
 from klnmf.estimators.arguments import check_arguments, explains_misplaced, set_checked_params
-from klnmf.estimators.base import FIT_ARGUMENTS, FLOAT_FROM_ZERO, MOST_COMPONENTS
-from klnmf.estimators.fitted import FittedModel
+from klnmf.estimators.base import FIT_ARGUMENTS, FLOAT_FROM_ZERO, MOST_COMPONENTS, FactorModel
+from klnmf.estimators.fitted import (
+    checked_feature_names,
+    checked_history,
+    checked_sums,
+    components_as_given,
+    fit_in_html,
+)
 from klnmf.estimators.fitting import fit_model
 from klnmf.estimators.run_options import RunOptions
-from klnmf.saved.models import SavedModel, SavedToFiles, read_model
+from klnmf.saved.container import write_container
+from klnmf.saved.models import SavedModel, packed_model, read_model
 from klnmf.solvers import SOLVERS, Solver
-from klnmf.starts.initialization import STARTS
+from klnmf.solvers.base import State
+from klnmf.solvers.initialization import STARTS
+from klnmf.solvers.loop import Record
+from klnmf.support.descriptions import listed
+from klnmf.support.result_tables import ShownBelowDiagram
 
 
-class KLNMF(SavedToFiles, FittedModel):
+class KLNMF(ShownBelowDiagram, FactorModel):
     """Nonnegative matrix factorisation of sparse counts under the Kullback-Leibler divergence.
 
     Finds nonnegative W (samples) and H (features) with X ≈ W Hᵀ by minimising
@@ -122,9 +138,9 @@ class KLNMF(SavedToFiles, FittedModel):
     optimality_gap_ : float
         Bound on what another W for the returned H, or another H for the returned W, could gain, as
         a share of the objective: :func:`~klnmf.objective.optimality_gap`, or a sharper bound where
-        rounding keeps the objective from falling (docs/maths.md). Infinite if a count has rate 0;
-        it may also be large, or infinite, if X is fitted so exactly that both are rounding (see
-        ``tol``). NaN if unknown.
+        rounding keeps the objective from falling (docs/maths/stopping.md). Infinite if a count has
+        rate 0; it may also be large, or infinite, if X is fitted so exactly that both are rounding
+        (see ``tol``). NaN if unknown.
     kkt_residual_ : float
         Largest violation of the optimality conditions at the returned W and H; 0 is a stationary
         point. One entry may decide it, so it does not stop a fit. NaN if unknown.
@@ -184,6 +200,15 @@ class KLNMF(SavedToFiles, FittedModel):
         "backend": [StrOptions({"auto", *BACKENDS})],
         "run": [None, RunOptions],
     }
+
+    n_iter_: int
+    divergence_: float
+    optimality_gap_: float
+    kkt_residual_: float
+    converged_: bool
+    history_: list[Record]
+    feature_names_in_: Any
+    _saved_state: tuple[Any, State] | None = None  # of the last fit, if that had warm_start=True
 
     # What scikit-learn's metadata routing may pass on, which the signature does not show.
     __metadata_request__fit: ClassVar[dict[str, None]] = dict.fromkeys(FIT_ARGUMENTS)
@@ -333,8 +358,8 @@ class KLNMF(SavedToFiles, FittedModel):
         -------
         ndarray or CSR array of shape (n_samples, n_components)
             W, solved for as by ``transform``, which returns the same W where only one is best
-            (docs/maths.md). For a Dask array, a Dask array with blocks of the same rows, on the
-            workers of your cluster, or in this process if the fit started a cluster.
+            (docs/maths/stopping.md). For a Dask array, a Dask array with blocks of the same rows,
+            on the workers of your cluster, or in this process if the fit started a cluster.
         """
         check_arguments(constraints, "fit_transform", FIT_ARGUMENTS)
         return fit_model(self, X, W, H, constraints, wants_W=True)
@@ -346,8 +371,179 @@ class KLNMF(SavedToFiles, FittedModel):
         set_checked_params(self, **params)
         return self
 
+    @classmethod
+    def from_components(
+        cls,
+        components: Any,
+        *,
+        feature_names: Iterable[str] | None = None,
+        divergence: float = math.nan,
+        optimality_gap: float = math.nan,
+        kkt_residual: float = math.nan,
+        converged: bool | None = None,
+        history: Sequence[Record] = (),
+        constraint_names: Sequence[str] = (),
+        n_fixed_W: int = 0,
+        W_sums: Any = None,
+        data_checksum: int | None = None,
+        **parameters: Any,
+    ) -> Self:
+        """Return a fitted model with these components.
+
+        It has the methods of a model after ``fit``: ``transform``, ``score``, ``save``. Attributes
+        that are not given are NaN, None or empty.
+
+        Parameters
+        ----------
+        components : {array-like, sparse} of shape (n_components, n_features)
+            Nonnegative numbers: ``components_``, which is a copy.
+        feature_names : sequence of str, default=None
+            Names of the features: ``feature_names_in_``.
+        divergence, optimality_gap, kkt_residual : float, default=NaN
+            ``divergence_``, ``optimality_gap_`` and ``kkt_residual_``; NaN if unknown.
+        converged : bool, default=None
+            ``converged_``; None compares ``optimality_gap`` with ``tol``.
+        history : sequence of dict, default=()
+            Records of the iterations, with all that a fit records: ``history_``, and their number
+            ``n_iter_``.
+        constraint_names, n_fixed_W, data_checksum : sequence of str, int, int or None
+            ``constraint_names_``, ``n_fixed_W_`` and ``data_checksum_``; nothing by default.
+        W_sums : array-like of shape (n_components,), default=None
+            ``W_sums_``. If unknown, ``score`` takes all components to occur equally often.
+        **parameters
+            Parameters of the constructor. ``n_components`` is the number of rows by default, and
+            ``feature_weight`` becomes ``feature_weight_``.
+
+        Returns
+        -------
+        KLNMF
+
+        Examples
+        --------
+        >>> from klnmf import KLNMF
+        >>> model = KLNMF.from_components([[0.75, 0.25, 0], [0, 0.5, 0.5]])
+        >>> [round(float(count)) for count in model.transform([[9, 7, 4]])[0]]
+        [12, 8]
+        """
+        components = components_as_given(components)
+        n_components, n_features = components.shape
+        names = checked_feature_names(feature_names, n_features)
+        if not 0 <= n_fixed_W <= n_components:
+            raise ValueError(f"n_fixed_W must be from 0 to {n_components}, got {n_fixed_W}.")
+        model = cls(**{"n_components": n_components, **parameters})
+        model._validate_params()
+        if model.n_components != n_components:
+            raise ValueError(
+                f"n_components={model.n_components}, but components has {n_components} rows. "
+                "Leave n_components out."
+            )
+        if names is not None:
+            model.feature_names_in_ = names
+        weights = in_feature_order(model.feature_weight, "feature_weight", names)
+        model._set_fitted(
+            model._as_output(components.copy()),  # the caller may change the array later
+            checked_history(history),
+            divergence=divergence,
+            optimality_gap=optimality_gap,
+            kkt_residual=kkt_residual,
+            converged=bool(optimality_gap <= model.tol) if converged is None else converged,
+            constraint_names=listed(constraint_names, "constraint_names"),
+            n_fixed_W=n_fixed_W,
+            feature_weight=checked_weights(weights, "feature_weight", n_features, components.dtype),
+            W_sums=checked_sums(W_sums, n_components),
+            data_checksum=data_checksum,
+        )
+        return model
+
+    def save(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        W: Any = None,
+        sample_names: Sequence[str] | None = None,
+        feature_names: Sequence[str] | None = None,
+        sample_metadata: Mapping[str, Sequence[Any]] | None = None,
+        metadata: dict[str, Any] | None = None,
+    ) -> None:
+        """Save the fitted model to a file, in klnmf's open format (docs/format.md).
+
+        The file contains the parameters, the components and the other fitted attributes, but no
+        code. An existing file is replaced only when the new one is complete. X, the run options, a
+        ``random_state`` that is a RandomState instance and the state for ``warm_start=True`` are
+        not saved: a loaded model continues from its components.
+
+        Parameters
+        ----------
+        path : str or path
+            File to write, usually with the ending ``.klnmf``.
+        W : {ndarray, sparse matrix or array} of shape (n_samples, n_components), default=None
+            W to save with the model.
+        sample_names, feature_names : sequence of str, default=None
+            Names to save with the model; ``feature_names_in_`` is always saved.
+        sample_metadata : mapping of str to sequence, default=None
+            Columns with a value for each sample: numbers, strings or dates (which become text).
+        metadata : dict, default=None
+            Anything that JSON can represent, for example a description of the data.
+
+        See Also
+        --------
+        klnmf.load_model : Load all of it.
+
+        Examples
+        --------
+        >>> import os, tempfile
+        >>> from klnmf import KLNMF
+        >>> from klnmf.simulate import simulate_counts
+        >>> X = simulate_counts(60, 40, 3, random_state=0).X
+        >>> model = KLNMF(3, random_state=0).fit(X)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = os.path.join(folder, "counts.klnmf")
+        ...     model.save(path)
+        ...     loaded = KLNMF.load(path)
+        >>> bool((loaded.transform(X) == model.transform(X)).all())
+        True
+        """
+        content = packed_model(self, W, sample_names, feature_names, sample_metadata, metadata)
+        write_container(Path(path), content)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Load a model from a file written by ``save``; it gives exactly the same results.
+
+        Files from untrusted sources are safe to load: no code in them is run, and a damaged or
+        forged file gives an error.
+
+        Parameters
+        ----------
+        path : str or path
+            The file.
+
+        Returns
+        -------
+        KLNMF
+
+        Raises
+        ------
+        klnmf.saved.SavedFileError
+            If the file is damaged, from a newer version, or not a model. It is a ValueError.
+
+        See Also
+        --------
+        klnmf.load_model : Also returns W, names and metadata.
+        """
+        model: Self = read_model(path, cls).model
+        return model
+
     def _penalties(self) -> Penalties:
-        return Penalties(*map(float, (self.l1_W, self.l2_W, self.l1_H, self.l2_H)))
+        return Penalties.of_matrix(*map(float, (self.l1_W, self.l2_W, self.l1_H, self.l2_H)))
+
+    def _set_fitted(self, components: Any, history: list[Record], **others: Any) -> None:
+        """Set all fitted attributes except for the names of the features."""
+        self._set_attributes(components, history=history, n_iter=len(history), **others)
+        self._saved_state = None
+
+    def _fitted_in_html(self) -> str:
+        return fit_in_html(self) if hasattr(self, "components_") else ""
 
 
 def load_model(path: str | os.PathLike[str]) -> SavedModel:

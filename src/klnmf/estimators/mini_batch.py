@@ -9,16 +9,12 @@ import scipy.sparse as sp
 from sklearn.base import _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from klnmf.backends import BACKENDS
-from klnmf.constraints.checks import checked_weights
-from klnmf.constraints.constraints import Constraints
-from klnmf.constraints.names import check_sample_order, in_feature_order, names_seen_in_fit
-from klnmf.data.not_counts import warn_if_not_counts
-from klnmf.data.sparse_data import InMemoryData, counts_checksum, view_of
-from klnmf.data.validation import check_counts, warn_of_many_components
+from klnmf.backends import BACKENDS, CLUSTERS
+from klnmf.data.sparse_data import InMemoryData, counts_checksum
+from klnmf.data.validation import warn_of_many_components
 from klnmf.estimators.arguments import check_arguments, explains_misplaced
 from klnmf.estimators.base import FIT_ARGUMENTS, FLOAT_FROM_ZERO, MOST_COMPONENTS, FactorModel
-from klnmf.estimators.counts_input import warn_of_data
+from klnmf.estimators.checked_counts import ConstrainedCounts, warn_of_data
 from klnmf.solvers.online import Batch, OnlineMemory
 from klnmf.support.array_types import Array
 from klnmf.support.number_checks import seed_of
@@ -144,7 +140,7 @@ class MiniBatchKLNMF(FactorModel):
         "n_threads": [None, Integral],
         "dtype": "no_validation",  # checked with a better message
         "sparse_output": ["boolean"],
-        "backend": [StrOptions({"auto", *BACKENDS} - {"dask"})],
+        "backend": [StrOptions({"auto", *BACKENDS} - CLUSTERS)],
     }
 
     # What scikit-learn's metadata routing may pass on, which the signature does not show.
@@ -243,22 +239,13 @@ class MiniBatchKLNMF(FactorModel):
         self
         """
         is_first = not hasattr(self, "_memory")
-        memory = None if is_first else self._memory
-        counts = check_counts(
-            X,
-            dtype=self.dtype if memory is None else memory.shares.dtype,
-            name=type(self).__name__,
-            model=self,
-            reset=is_first,
-            ensure_min_samples=0,
+        dtype = self.dtype if is_first or self._memory is None else self._memory.shares.dtype
+        given = self._taken(
+            X, constraints, "partial_fit", reset=is_first, dtype=dtype, min_samples=0
         )
-        if is_first:
-            self._forget_everything()
-            self._set_feature_weight(counts)
-            warn_if_not_counts(view_of(counts))
-            if counts.nnz:
-                warn_of_many_components(self.n_components, counts.shape)
-        counts = self._weighted(X, counts, constraints, "partial_fit")
+        memory, counts = self._memory, given.data.view(0).as_csr()
+        if is_first and counts.nnz:
+            warn_of_many_components(self.n_components, counts.shape)
         started = time.perf_counter()
         divergence = 0.0
         if counts.nnz:
@@ -276,15 +263,10 @@ class MiniBatchKLNMF(FactorModel):
 
     def _fit(self, X: Any, constraints: BatchConstraints) -> sp.csr_array:
         """Learn from X, set the fitted attributes, and return the counts."""
-        unweighted = self._check(X, reset=True)
-        self._forget_everything()
-        self._set_feature_weight(unweighted)
-        counts = self._weighted(X, unweighted, constraints, "fit")
-        weight = self._weights_of_samples(unweighted, constraints)
-        known = Constraints(counts.shape, self.n_components, sample_weight=weight)
-        warn_of_data(X, view_of(counts), self.n_components, known)
-        is_weighted = counts is not unweighted
-        checksum = InMemoryData(counts).sums_checksum if is_weighted else counts_checksum(counts)
+        given = self._taken(X, constraints, "fit", reset=True)
+        warn_of_data(X, given.data.view(0), self.n_components, given.constraints)
+        counts, is_weighted = given.data.view(0).as_csr(), bool(given.constraints.names)
+        checksum = given.data.sums_checksum if is_weighted else counts_checksum(counts)
         started = time.perf_counter()
         seed = seed_of(self.random_state)
         rows = np.random.default_rng(seed).permutation(np.flatnonzero(np.diff(counts.indptr)))
@@ -313,23 +295,12 @@ class MiniBatchKLNMF(FactorModel):
             lowest = min(lowest, divergence)
             if self.max_no_improvement is not None and n_stale >= self.max_no_improvement:
                 break
-        return unweighted
+        return given.X
 
-    def _set_feature_weight(self, counts: sp.csr_array) -> None:
-        given = in_feature_order(self.feature_weight, "feature_weight", names_seen_in_fit(self))
-        self.feature_weight_ = checked_weights(
-            given, "feature_weight", counts.shape[1], counts.dtype
-        )
-        self.constraint_names_ = [] if self.feature_weight_ is None else ["feature_weight"]
-
-    def _weights_of_samples(self, counts: sp.csr_array, given: BatchConstraints) -> Any:
-        weight = given.get("sample_weight")
-        return checked_weights(weight, "sample_weight", counts.shape[0], counts.dtype)
-
-    def _weighted(
-        self, X: Any, counts: sp.csr_array, given: BatchConstraints, function: str
-    ) -> sp.csr_array:
-        """Return w_i v_j x_ij: Σ w_i v_j KL(x_ij, y_ij) is the divergence of these."""
+    def _taken(
+        self, X: Any, given: BatchConstraints, function: str, *, reset: bool, **options: Any
+    ) -> ConstrainedCounts:
+        """X with its weights: Σ w_i v_j KL(x_ij, y_ij) is the divergence of w_i v_j x_ij."""
         for name in given:
             if name in FIT_ARGUMENTS and name != "sample_weight":
                 reason = "each update of H would need it for all batches; use KLNMF"
@@ -337,19 +308,17 @@ class MiniBatchKLNMF(FactorModel):
                     reason = "it does not change the components; pass it to transform and score"
                 raise TypeError(f"MiniBatchKLNMF.{function} does not take {name!r}: {reason}.")
         check_arguments(given, function, BatchConstraints.__annotations__)
-        check_sample_order({**given}, X)
-        weight = self._weights_of_samples(counts, given)
-        if weight is not None and "sample_weight" not in self.constraint_names_:
+        weight = self.feature_weight if reset else self.feature_weight_
+        known = {**given, "feature_weight": weight}
+        found = self._in_memory(X, known, reset=reset, **options).in_memory(self.n_components)
+        names = found.constraints.names
+        if reset:
+            self._forget_everything()
+            self.constraint_names_ = names
+            self.feature_weight_ = found.constraints.feature_weight
+        elif "sample_weight" in set(names) - set(self.constraint_names_):
             self.constraint_names_ = ["sample_weight", *self.constraint_names_]
-        if weight is None and self.feature_weight_ is None:
-            return counts
-        known = Constraints(
-            counts.shape,
-            self.n_components,
-            sample_weight=weight,
-            feature_weight=self.feature_weight_,
-        )
-        return InMemoryData(counts).constrained(known).view(0).as_csr()
+        return found
 
     def _begin(self, counts: sp.csr_array, seed: int) -> OnlineMemory:
         return OnlineMemory.begin(counts, self.n_components, seed, self.backend, self.n_threads)

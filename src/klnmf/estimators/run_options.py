@@ -9,13 +9,16 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from klnmf.estimators.arguments import ChecksParameters
 from klnmf.solvers.loop import Record
+from klnmf.support.descriptions import described
 
 
 class RunOptions(ChecksParameters):
-    """How :class:`~klnmf.KLNMF` runs a fit: checkpoints, progress bar and callback.
+    """How long work is run: checkpoints, progress bar and callback.
 
-    Pass it as ``KLNMF(run=RunOptions(...))``. It has ``get_params`` and ``set_params``, so that
-    ``model.set_params(run__checkpoint="other.checkpoint")`` works too. Model files do not hold it.
+    Pass it as ``KLNMF(run=RunOptions(...))``; `klnmf.model_selection.select_rank` and ``consensus``
+    take it too, and `klnmf.uncertainty.bootstrap` its ``progress``. It has ``get_params`` and
+    ``set_params``, so that ``model.set_params(run__checkpoint="other.checkpoint")`` works too.
+    Model files do not hold it.
 
     Parameters
     ----------
@@ -36,6 +39,7 @@ class RunOptions(ChecksParameters):
         few seconds.
     callback : callable, default=None
         Called with each record of ``history_``; the fit stops when it returns a true value.
+        Functions that do several fits call it after each, with records of their own.
 
     Examples
     --------
@@ -71,8 +75,20 @@ class RunOptions(ChecksParameters):
         self.callback = callback
 
 
-def checked_run_options(run: RunOptions | None) -> RunOptions:
-    """Return valid options: those given, or the defaults."""
-    options = RunOptions() if run is None else run
+def checked_run_options(run: RunOptions | None, function: str = "", *taken: str) -> RunOptions:
+    """Return valid options: those given, or the defaults.
+
+    Of a function that has use for a few of them, the others are refused by name.
+    """
+    defaults = RunOptions()
+    options = defaults if run is None else run
+    if not isinstance(options, RunOptions):
+        raise TypeError(f"run must be a klnmf.RunOptions or None; got {described(run)}.")
     options._validate_params()
+    for name, value in options.get_params().items():
+        if taken and name not in taken and value != getattr(defaults, name):
+            raise ValueError(
+                f"{function} has no use for RunOptions({name}=...): of these options it takes "
+                f"{', '.join(taken)}."
+            )
     return options

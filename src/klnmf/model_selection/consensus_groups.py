@@ -21,7 +21,7 @@ class Figures(NamedTuple):
     stability: FloatArray  # mean cosine similarity of the runs' components with it
 
 
-class Groups(NamedTuple):
+class RunGroups(NamedTuple):
     """Components of the runs, in groups."""
 
     labels: npt.NDArray[np.int64]  # of each component of the runs; −1: left out
@@ -49,7 +49,9 @@ class Groups(NamedTuple):
         return Figures(*figures)
 
 
-def grouped(spectra: Array, n_runs: int, threshold: float, seed: int, n_given: int = 0) -> Groups:
+def grouped_runs(
+    spectra: Array, n_runs: int, threshold: float, seed: int, n_given: int = 0
+) -> RunGroups:
     """Group the components of all runs, each of length 1, without those that lie alone.
 
     The last ``n_given`` of each run belong to given columns of W: these are groups as they are.
@@ -65,19 +67,12 @@ def grouped(spectra: Array, n_runs: int, threshold: float, seed: int, n_given: i
     silhouettes = np.where(place < n_groups, 0.0, np.nan)
     medians = None
     if len(kept) >= n_groups:
-        clusters = clustered(spectra[kept], between[np.ix_(kept, kept)], n_groups, seed)
-        labels[kept], silhouettes[kept] = clusters.labels, clusters.silhouettes
-        given = [_median(spectra[place == k]) for k in range(n_groups, of_run)]
-        medians = np.vstack([clusters.medians, *given])
-    return Groups(labels, silhouettes, to_neighbours, medians, len(kept) + n_given * n_runs)
-
-
-class Clusters(NamedTuple):
-    """Groups of components."""
-
-    labels: npt.NDArray[np.int64]  # one per component
-    silhouettes: FloatArray  # one per component
-    medians: FloatArray  # n_clusters × n_features, rows summing to 1
+        labels[kept] = KMeans(n_groups, n_init=10, random_state=seed).fit(spectra[kept]).labels_
+        if 1 < n_groups < len(kept):
+            of_kept = between[np.ix_(kept, kept)]
+            silhouettes[kept] = silhouette_samples(of_kept, labels[kept], metric="precomputed")
+        medians = np.array([_median(spectra[labels == k]) for k in range(of_run)])
+    return RunGroups(labels, silhouettes, to_neighbours, medians, len(kept) + n_given * n_runs)
 
 
 def distances(components: Array) -> FloatArray:
@@ -95,17 +90,6 @@ def mean_distance_to_neighbours(between: FloatArray, n_runs: int) -> FloatArray:
         return np.zeros(len(between))
     nearest = np.partition(between, n_neighbours, axis=1)[:, : n_neighbours + 1]
     return np.asarray(nearest.sum(axis=1) / n_neighbours)  # its distance to itself is 0
-
-
-def clustered(components: Array, between: FloatArray, n_clusters: int, seed: int) -> Clusters:
-    """Group components of length 1, with the distances ``between`` them, by k-means."""
-    means = KMeans(n_clusters, n_init=10, random_state=seed).fit(components)
-    labels = means.labels_.astype(np.int64)
-    silhouettes = np.zeros(len(labels))
-    if 1 < n_clusters < len(labels):
-        silhouettes = silhouette_samples(between, labels, metric="precomputed")
-    medians = [_median(components[labels == cluster]) for cluster in range(n_clusters)]
-    return Clusters(labels, silhouettes, np.array(medians))
 
 
 def _median(components: Array) -> FloatArray:

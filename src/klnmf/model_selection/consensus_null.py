@@ -25,7 +25,7 @@ class NullCounts(NamedTuple):
 
 
 def null_counts(
-    X: sp.csr_array, n_components: int, constraints: Constraints | None, seed: int, n_threads: int
+    X: sp.csr_array, n_components: int, constraints: Constraints, seed: int, n_threads: int
 ) -> NullCounts:
     """Draw counts whose means are the best ones of rank 1, with the dispersion of X.
 
@@ -34,18 +34,14 @@ def null_counts(
     varies no more than that. Components of fixed columns of W stay beside the one of rank 1. There
     are no zeros; missing cells are 0.
     """
-    given: dict[str, Any] = {}
-    feature_weight, n_given = None, 0
-    if constraints is not None:
-        names = ("sample_weight", "exposure", "missing")
-        given = {name: getattr(constraints, name) for name in names}
-        given["fixed_W"] = constraints.fixed[0]
-        feature_weight, n_given = constraints.feature_weight, int(constraints.is_frozen(0).sum())
+    names = ("sample_weight", "exposure", "missing")
+    given: dict[str, Any] = {name: getattr(constraints, name) for name in names}
+    given["fixed_W"] = constraints.fixed[0]
 
     def model(rank: int) -> KLNMF:
         return KLNMF(
             rank,
-            feature_weight=feature_weight,
+            feature_weight=constraints.feature_weight,
             tol=1e-3,
             random_state=seed,
             n_threads=n_threads,
@@ -55,13 +51,13 @@ def null_counts(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the consensus has warned of X; some gap is good enough
         found = dispersion(model(n_components).fit(X, **given), X, **given)
-        margins = model(1 + n_given)
+        margins = model(1 + int(constraints.is_frozen(0).sum()))
         W = margins.fit_transform(X, **given).astype(np.float64)
-        if constraints is not None and constraints.exposure is not None:
+        if constraints.exposure is not None:
             W *= constraints.exposure[:, None]
         generator = np.random.default_rng([seed, 1])
         drawn = draw_counts(W, margins.components_, generator, dispersion=found.by_feature)
         counts = check_counts(drawn, dtype=X.dtype)
-    if constraints is not None and constraints.missing is not None:
+    if constraints.missing is not None:
         counts = without_cells(counts, constraints.missing)
     return NullCounts(counts, found.common)

@@ -282,7 +282,11 @@ class Consensus(ShownAsTable):
             raise SavedFileError(f"{path} cannot be read: {error}") from error
 
     def plot(self, ax: Any = None) -> Any:
-        """Plot the similarity of the runs' components with `klnmf.plots.plot_consensus`.
+        """Plot the similarity of the components of all runs, sorted by consensus component.
+
+        Dark squares on the diagonal are components that the runs agree on, which noise can be too:
+        see the null of `klnmf.model_selection.consensus`. Components that were left out come last.
+        The bar on the left shows the consensus component of each row.
 
         Parameters
         ----------
@@ -293,9 +297,9 @@ class Consensus(ShownAsTable):
         -------
         matplotlib Axes
         """
-        from klnmf.plots import plot_consensus
+        from klnmf.plots.heat_maps import draw_consensus
 
-        return plot_consensus(self, ax)
+        return draw_consensus(self, ax)
 
     def _shown(self) -> ResultTable:
         """Return the figures of each component, and what they mean."""

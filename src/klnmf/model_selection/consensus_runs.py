@@ -1,7 +1,7 @@
 """`consensus`: find the components that many runs agree on."""
 
-import os
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,32 +11,28 @@ from threadpoolctl import threadpool_limits
 
 from klnmf.backends import make_backend
 from klnmf.backends.cpu import effective_threads
-from klnmf.constraints.checks import check_constraints, missing_cells
-from klnmf.constraints.constraints import Constraints
-from klnmf.constraints.names import check_sample_order, feature_names_of
+from klnmf.constraints.names import feature_names_of
 from klnmf.constraints.penalties import Penalties
-from klnmf.data.not_counts import warn_if_not_counts
-from klnmf.data.sparse_data import InMemoryData, RowView, view_of
-from klnmf.data.validation import check_counts, is_integer_valued
+from klnmf.data.validation import is_integer_valued
 from klnmf.estimators.arguments import check_arguments, explains_misplaced
-from klnmf.estimators.counts_input import warn_of_data
-from klnmf.model_selection.checkpoints import Fit, Runs, RunsFile
-from klnmf.model_selection.consensus_groups import grouped
+from klnmf.estimators.checked_counts import ConstrainedCounts, checked_counts, warn_of_data
+from klnmf.estimators.run_options import RunOptions, checked_run_options
+from klnmf.model_selection.consensus_groups import grouped_runs
 from klnmf.model_selection.consensus_null import null_counts
 from klnmf.model_selection.consensus_result import Consensus, NullAgreement
 from klnmf.model_selection.growth import column_sums, descended
-from klnmf.model_selection.progress import RunsProgress
+from klnmf.model_selection.work_files import EndOfRun, Ends, Runs, RunsFile
 from klnmf.saved.periodic_file import data_identity
 from klnmf.solvers.base import Problem
 from klnmf.solvers.coordinate_descent import SparseCoordinateDescent
+from klnmf.solvers.initialization import STARTS, cover_columns
 from klnmf.solvers.loop import MaxIterations, Run, SmallGain
 from klnmf.solvers.row_solve import RowSolve, solved_rows
 from klnmf.solvers.start import start_state
-from klnmf.starts.initialization import STARTS, cover_columns
 from klnmf.support.array_types import Array, FloatArray
 from klnmf.support.number_checks import checked_positive, checked_whole
 from klnmf.support.option_names import option
-from klnmf.support.progress import is_bar_wanted
+from klnmf.support.progress import WorkProgress
 from klnmf.support.threads import run_in_threads
 from klnmf.topics.checks import checked_choice, checked_names
 
@@ -69,16 +65,12 @@ def consensus(
     density_threshold: float = 0.5,
     refit: str = "W",
     init: str = "samples",
-    enough: float = 1e-4,
+    tol: float = 1e-4,
     max_iter: int = 300,
     dtype: Any = np.float32,
     n_jobs: int | None = None,
     random_state: int | np.random.RandomState | None = None,
-    progress: str | bool = "auto",
-    callback: Callable[[dict[str, Any]], Any] | None = None,
-    checkpoint: str | os.PathLike[str] | None = None,
-    checkpoint_every: float = 60.0,
-    resume: str | bool = "auto",
+    run: RunOptions | None = None,
     **constraints: Any,
 ) -> Consensus:
     """Find the components that fits from many starts agree on, as in cNMF.
@@ -117,7 +109,7 @@ def consensus(
         the data better, but may move them away from the medians (default of ``klnmf consensus``).
     init : {"samples", "random", "nndsvd"}, default="samples"
         Kind of start, see `klnmf.KLNMF`.
-    enough : float, default=1e-4
+    tol : float, default=1e-4
         A run stops when an iteration improves the objective by less than this fraction.
     max_iter : int, default=300
         Maximum number of iterations of a run.
@@ -128,16 +120,12 @@ def consensus(
         on it.
     random_state : int, RandomState instance or None, default=None
         Seed of the starts and of k-means.
-    progress : {"auto"} or bool, default="auto"
-        Show a progress bar. "auto" shows it on a terminal only.
-    callback : callable, default=None
-        Called after each run with a dict: run, is_null (whether it is one on the null), objective,
-        n_done, n_runs (both with those on the null), seconds_left.
-    checkpoint : str or path, default=None
-        File to save the finished runs to. If the function is interrupted, call it again with the
-        same arguments to resume; the result is the same. ``n_runs`` may be larger than before.
-    checkpoint_every, resume : float, {"auto"} or bool
-        As in `select_rank`.
+    run : RunOptions, default=None
+        Checkpoint, progress bar and callback, see `klnmf.RunOptions`. The checkpoint holds the
+        finished runs: if the function is interrupted, call it again with the same arguments to
+        resume; the result is the same. ``n_runs`` may be larger than before. The callback is called
+        after each run with a dict: run, is_null (whether it is one on the null), objective, n_done,
+        n_runs (both with those on the null), seconds_left.
     **constraints
         ``sample_weight``, ``feature_weight``, ``exposure``, ``missing`` and ``fixed_W`` of every
         run, as in `klnmf.KLNMF` and its ``fit``. The components of fixed columns of W are the last
@@ -170,112 +158,112 @@ def consensus(
     max_iter = checked_whole("max_iter", max_iter)
     n_runs = checked_whole("n_runs", n_runs, least=2)
     threshold = checked_positive("density_threshold", density_threshold)
-    enough = checked_positive("enough", enough)
+    tol = checked_positive("tol", tol)
     checked_choice(refit, "refit", ("W", "both"))
     checked_choice(init, "init", tuple(STARTS))
     jobs = effective_threads(n_jobs, "n_jobs")
-    counts, known = _checked_data(X, constraints, n_components, dtype)
-    names = _checked_names(feature_names, X, counts.shape[1])
-    n_given = 0 if known is None else int(known.is_frozen(0).sum())
+    counts = _checked_data(X, constraints, n_components, dtype)
+    known, n_given = counts.constraints, counts.n_fixed
+    names = _checked_names(feature_names, X, counts.X.shape[1])
     if n_given >= n_components:
         raise ValueError(
             f"All {n_components} components have fixed columns of W, so there are none to agree "
             f"on. n_components counts them too: pass more than {n_given}."
         )
-    n_null = _checked_null_runs(n_null_runs, n_runs, counts)
-    is_bar_wanted(progress)  # an invalid value is an error before any work
-    file = RunsFile(checkpoint, checkpoint_every, resume)
+    n_null = _checked_null_runs(n_null_runs, n_runs, counts.X)
+    options = checked_run_options(run)
+    file = RunsFile(options)
     seed = file.seed(random_state)
-    problem = _problem(counts, known, 1)
+    problem = counts.problem(n_components, 1)
     identity = data_identity(problem.backend.data) | {
         "n_components": n_components,
         "init": init,
-        "enough": enough,
+        "enough": tol,  # as older versions call it
         "max_iter": max_iter,
     }
-    if known is not None:
+    if known.names:
         identity |= {"constraints": known.names, "checksum of constraints": known.checksum}
     runs = file.resumed(Runs(identity, seed, {}, {}), seed)
 
-    def done_runs(problem: Problem, done: dict[int, Fit], n_wanted: int, is_null: bool) -> Array:
+    def done_runs(problem: Problem, done: Ends, n_wanted: int, is_null: bool) -> Array:
         """Do the runs that are not done yet; return the objectives of all."""
         todo = [run for run in range(n_wanted) if run not in done]
 
-        def fit(run: int) -> Fit:
+        def fit(run: int) -> EndOfRun:
             seeds = [seed, run, 1] if is_null else [seed, run]
-            return restarted(problem, n_components, init, enough, max_iter, seeds)
+            return restarted(problem, n_components, init, tol, max_iter, seeds)
 
-        def finished(run: int, fit: Fit) -> None:
+        def finished(run: int, fit: EndOfRun) -> None:
             done[run] = fit
             file.write_if_due(runs)
-            bar.update(run, fit.objective, is_null)
+            tell(run, fit.objective, is_null)
 
         with file.kept(runs):
             problem.backend.data.prepare()  # here, not in several threads at once
             run_in_threads(fit, todo, min(jobs, n_wanted), finished)
         return np.array([done[run].objective for run in range(n_wanted)])
 
-    def spectra(done: dict[int, Fit], n_wanted: int) -> Array:
+    def spectra(done: Ends, n_wanted: int) -> Array:
         return np.concatenate([done[run].components for run in range(n_wanted)])
 
     n_before = len(set(runs.fits) & {*range(n_runs)}) + len(set(runs.null_fits) & {*range(n_null)})
+    n_all, started = n_runs + n_null, time.monotonic()
+
+    def tell(run: int, objective: float, is_null: bool) -> None:
+        n_done = sum(each < n_runs for each in runs.fits)
+        n_done += sum(each < n_null for each in runs.null_fits)
+        seconds = (time.monotonic() - started) / (n_done - n_before)
+        record = {"run": run, "is_null": is_null, "objective": objective, "n_done": n_done}
+        bar.update(record | {"n_runs": n_all, "seconds_left": seconds * (n_all - n_done)}, n_all)
+
     # One limit around all threads, because each thread would set and reset it for the others.
     with (
-        RunsProgress(progress, n_runs + n_null, n_before, callback) as bar,
+        WorkProgress(options, "consensus", "run", n_before, n_all) as bar,
         threadpool_limits(1),
     ):
         objectives = done_runs(problem, runs.fits, n_runs, is_null=False)
         wide = Problem(make_backend("auto", problem.backend.data, jobs), Penalties())
         # The weight of a sample does not change its own row of W, except that 0 would hide it.
         by_row = wide
-        if known is not None and known.sample_weight is not None:
-            by_row = _problem(counts, replace(known, sample_weight=None), jobs)
+        if known.sample_weight is not None:
+            by_row = counts.equally_weighted.problem(n_components, jobs)
         of_runs = spectra(runs.fits, n_runs)
         found = _agreed(wide, by_row, of_runs, objectives, threshold, refit, seed)
         found = replace(found, feature_names=names)
         if not n_null:
             return found
-        null = null_counts(counts, n_components, known, seed, jobs)
+        null = null_counts(counts.X, n_components, known, seed, jobs)
         if null.X.nnz == 0:
             return found
-        done_runs(_problem(null.X, known, 1), runs.null_fits, n_null, is_null=True)
-        of_null = spectra(runs.null_fits, n_null)
-        groups = grouped(of_null, n_null, threshold, seed, n_given)
+        of_null = replace(counts, X=null.X).problem(n_components, 1)
+        done_runs(of_null, runs.null_fits, n_null, is_null=True)
+        null_spectra = spectra(runs.null_fits, n_null)
+        groups = grouped_runs(null_spectra, n_null, threshold, seed, n_given)
         medians = np.zeros((n_components, 1)) if groups.medians is None else groups.medians
-        figures = groups.figures(of_null, medians, n_null)
+        figures = groups.figures(null_spectra, medians, n_null)
         agreement = NullAgreement(
             **{name: -np.sort(-figure) for name, figure in figures._asdict().items()},
             n_runs=n_null,
             dispersion=null.dispersion,
-            n_left_out=len(of_null) - groups.n_kept,
+            n_left_out=len(null_spectra) - groups.n_kept,
         )
         return replace(found, null=agreement)
 
 
 def _checked_data(
     X: Any, given: dict[str, Any], n_components: int, dtype: Any
-) -> tuple[sp.csr_array, Constraints | None]:
+) -> ConstrainedCounts:
     """Return the counts and what is known about them."""
     given = {name: value for name, value in given.items() if value is not None}
     for name in given:
         if name in REFUSED:
             raise ValueError(f"consensus does not take {name}: it {REFUSED[name]}.")
-    check_arguments(given, "consensus", TAKEN)
-    check_sample_order(given, X)
-    missing = None
-    if "missing" in given:
-        missing = missing_cells(X, given["missing"])
-        given = given | {"missing": missing}
-    counts = check_counts(X, dtype=dtype, name="consensus", takes_missing=True, missing=missing)
-    known = check_constraints(given, counts.shape, n_components, counts.dtype, feature_names_of(X))
-    seen: RowView = view_of(counts)
-    if known is not None:
-        seen = InMemoryData(counts).with_constraints(lambda *_: known).view(0)
-    if seen.nnz == 0:
+    check_arguments(given, "consensus", (*TAKEN, "run"))
+    counts = checked_counts(X, given, "consensus", dtype=dtype).in_memory(n_components)
+    if counts.data.nnz == 0:
         raise ValueError("All values of X are zero, so there are no components to find.")
-    warn_of_data(X, seen, n_components, known)
-    warn_if_not_counts(view_of(counts))
-    return counts, known
+    warn_of_data(X, counts.data.view(0), n_components, counts.constraints)
+    return counts
 
 
 def _checked_names(given: Sequence[str] | None, X: Any, n_features: int) -> Array | None:
@@ -301,26 +289,19 @@ def _checked_null_runs(given: int | None, n_runs: int, counts: sp.csr_array) -> 
     return n_null
 
 
-def _problem(counts: sp.csr_array, known: Constraints | None, n_threads: int) -> Problem:
-    data = InMemoryData(counts).with_constraints(lambda *_: known)
-    return Problem(make_backend("auto", data, n_threads), Penalties())
-
-
 def restarted(
-    problem: Problem, n_components: int, init: str, enough: float, max_iter: int, seed: list[int]
-) -> Fit:
-    """Fit from a new start until an iteration gains less than ``enough`` of the objective."""
+    problem: Problem, n_components: int, init: str, tol: float, max_iter: int, seed: list[int]
+) -> EndOfRun:
+    """Fit from a new start until an iteration gains less than ``tol`` of the objective."""
     state_seed = int(np.random.default_rng(seed).integers(2**31 - 1))
     state = start_state(problem, n_components, init, state_seed)
     run = Run.started(problem, SparseCoordinateDescent(), state)
-    run.until(SmallGain(enough), MaxIterations(max_iter))
-    H = problem.backend.download(state.factors[1])
-    if problem.constraints is not None:
-        H = problem.constraints.original(1, H)
+    run.until(SmallGain(tol), MaxIterations(max_iter))
+    H = problem.constraints.original(1, problem.backend.download(state.factors[1]))
     components = np.array(H.T, dtype=np.float32, order="C")
     lengths = np.linalg.norm(components, axis=1, keepdims=True)
     components /= np.where(lengths > 0, lengths, 1)
-    return Fit(components, float(state.objective))
+    return EndOfRun(components, float(state.objective))
 
 
 def _agreed(
@@ -335,8 +316,8 @@ def _agreed(
     """Return the consensus of runs; W is solved for in ``by_row``, where all samples weigh 1."""
     n_runs, known = len(objectives), problem.constraints
     n_components = len(spectra) // n_runs
-    is_given = np.zeros(n_components, bool) if known is None else known.is_frozen(0)
-    groups = grouped(spectra, n_runs, threshold, seed, int(is_given.sum()))
+    is_given = known.is_frozen(0)
+    groups = grouped_runs(spectra, n_runs, threshold, seed, int(is_given.sum()))
     if groups.medians is None:
         raise ValueError(
             f"The runs do not agree: with {option('density_threshold', threshold)}, only "
@@ -349,9 +330,7 @@ def _agreed(
     labels = np.where(groups.labels < 0, -1, np.argsort(order)[groups.labels])
     W, components = W[:, order], np.ascontiguousarray(H[:, order].T)
     figures = groups._replace(labels=labels).figures(spectra, components, n_runs)
-    factors = [W, components.T]
-    if known is not None:
-        factors = [known.in_fit(mode, factor) for mode, factor in enumerate(factors)]
+    factors = [known.in_fit(mode, factor) for mode, factor in enumerate((W, components.T))]
     evaluation = problem.evaluate(problem.upload(factors))
     return Consensus(
         components=components,
@@ -366,8 +345,8 @@ def _agreed(
         neighbour_distance=groups.neighbour_distance,
         density_threshold=threshold,
         W_sums=factors[0].sum(axis=0),
-        feature_weight=None if known is None else known.feature_weight,
-        constraint_names=() if known is None else tuple(known.names),
+        feature_weight=known.feature_weight,
+        constraint_names=tuple(known.names),
         n_fixed_W=int(is_given.sum()),
     )
 
@@ -379,23 +358,19 @@ def _refitted(
     data, known = problem.backend.data, problem.constraints
     H = np.ascontiguousarray(medians.T, dtype=data.dtype)
     if is_given.any():  # at first they make up a tenth of all counts
-        totals = np.asarray(known.fixed[0] if known is not None else 0.0).sum(axis=0)
+        totals = np.asarray(known.fixed[0]).sum(axis=0)
         H[:, is_given] *= 0.1 * data.total / (len(totals) * np.maximum(totals, 1e-30))
-    H = H if known is None else known.in_fit(1, H)
+    H = known.in_fit(1, H)
     # No median may have a feature that each run has in another component.
     cover_columns(H, data.view(1))
     if refit == "both" or is_given.any():
         (_, H), _ = descended(problem, (_solved_W(problem, H), H), seed, swap_failures=0)
-    W = _solved_W(by_row, H)
-    if known is not None:
-        H = known.original(1, H)
-    if by_row.constraints is not None:
-        W = by_row.constraints.original(0, W)
-    W, H = W.astype(np.float64), H.astype(np.float64)
+    W = by_row.constraints.original(0, _solved_W(by_row, H)).astype(np.float64)
+    H = known.original(1, H).astype(np.float64)
     scales = np.where(is_given, 1.0, column_sums(H))
     return W * scales, H / scales
 
 
 def _solved_W(problem: Problem, H: Array) -> Array:  # noqa: N802
-    factors = [None, problem.backend.upload(H)]
+    factors = [None, problem.backend.upload(H, 1)]
     return problem.backend.download(solved_rows(problem, 0, factors, ROW_SOLVE))

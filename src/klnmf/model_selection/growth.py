@@ -106,6 +106,12 @@ def _sampled(sample: Sample, factors: Factors, scales: Array) -> Factors:
     return sampled_W, H[sample.columns].astype(np.float64) / scales
 
 
+class _Continuation(SparseCoordinateDescent):
+    """From factors that are fitted already: no opening, not on a sample either."""
+
+    opening = 0
+
+
 def descended(
     problem: Problem,
     factors: Factors,
@@ -115,8 +121,8 @@ def descended(
     swap_failures: int = SWAP_FAILURES,
 ) -> tuple[Factors, float]:
     """Improve factors until they hardly move; returns the new ones and their objective."""
-    solver = SparseCoordinateDescent(opening=0, swap_failures=swap_failures)
-    # Iteration 0 would be one without extrapolation, after an opening that a warm start skips.
+    solver = _Continuation(swap_failures)
+    # Iteration 0 would be one without extrapolation, after an opening.
     state = State(problem.upload(factors), seed, iteration=1, was_drawn=True)
     run = Run.started(problem, solver, state)
     run.until(SmallGain(ENOUGH), MaxIterations(state.iteration + max_iter))

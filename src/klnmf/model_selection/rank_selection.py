@@ -111,7 +111,11 @@ class RankSelection(ShownAsTable):
         return {"rank": self.ranks, **columns, "is_best": self.ranks == self.best_rank}
 
     def plot(self, ax: Any = None) -> Any:
-        """Plot deviance and stability by rank with `klnmf.plots.plot_rank_selection`.
+        """Plot the held-out deviance with its standard errors, and the stability, against rank.
+
+        The deviance is the mean per sample above the lowest one; bars are one standard error of
+        this difference. The stability (right axis) is the similarity of the components of two
+        folds. A line marks the chosen rank, and a larger square the rank for reading.
 
         Parameters
         ----------
@@ -121,10 +125,11 @@ class RankSelection(ShownAsTable):
         Returns
         -------
         matplotlib Axes
+            Those of the deviance. Those of the stability lie over them.
         """
-        from klnmf.plots import plot_rank_selection
+        from klnmf.plots.history import draw_rank_selection
 
-        return plot_rank_selection(self, ax)
+        return draw_rank_selection(self, ax)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Save the result to a JSON file for `load`.

@@ -22,8 +22,9 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from klnmf.estimators.checked_counts import ConstrainedCounts
 from klnmf.model_selection.growth import Factors
-from klnmf.model_selection.hold_out import ConstrainedCounts, Fold, fold_of_samples
+from klnmf.model_selection.hold_out import Fold, fold_of_samples
 from klnmf.support.array_types import Array, FloatArray
 from klnmf.topics import match_components
 
@@ -130,6 +131,34 @@ class Search:
     def splits_to_do(self) -> list[int]:
         """Folds that are not yet fitted with this rank."""
         return [split for split in range(self.plan.n_splits) if split not in self.current]
+
+    def seconds_left(self, jobs: int) -> float | None:
+        """Seconds to the end of all ranks, as if the time of a fit grew with its rank.
+
+        None before the first measurement: rank 1 has a closed form and says nothing.
+        """
+        done = list(zip(self.plan.ranks, self.seconds, strict=False))
+        if self.back is None:
+            done += [(self.rank, np.array([step.seconds])) for step in self.current.values()]
+        measured = [(rank * len(times), times.sum()) for rank, times in done if rank > 1]
+        if not self.ranks_ahead:
+            return 0.0
+        if not measured:
+            return None
+        of_ranks, seconds = np.sum(measured, axis=0)
+        return float(sum(self.ranks_ahead) * seconds / of_ranks / min(jobs, self.plan.n_splits))
+
+    def record(self, rank: int, split: int, step: Step, jobs: int) -> dict[str, Any]:
+        """Return what a callback is told of a step."""
+        return {
+            "rank": rank,
+            "split": split,
+            "deviance": float(step.deviances.mean(axis=1).min()),
+            "seconds": step.seconds,
+            "seconds_left": self.seconds_left(jobs),
+            "n_done": self.n_fits,
+            "n_fits": self.n_fits + len(self.ranks_ahead),
+        }
 
     def step(self, split: int) -> Step:
         """Fit one fold with this rank; the search is not changed, so threads can do several."""

@@ -1,7 +1,6 @@
 """`select_rank`: choose the number of components."""
 
-import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from numbers import Integral
 from typing import Any
@@ -10,32 +9,23 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from klnmf.backends.cpu import effective_threads
-from klnmf.constraints.checks import (
-    check_constraints,
-    check_penalties,
-    missing_cells,
-    warn_if_one_sided,
-)
+from klnmf.constraints.checks import warn_if_one_sided
 from klnmf.constraints.constraints import ComponentConstraints, FitConstraints
 from klnmf.constraints.explained_cells import check_explained
-from klnmf.constraints.names import check_sample_order, feature_names_of
 from klnmf.constraints.penalties import Penalties
-from klnmf.data.not_counts import warn_if_not_counts
-from klnmf.data.sparse_data import view_of
-from klnmf.data.validation import EXACT_IN_FLOAT32, check_counts, is_integer_valued
+from klnmf.data.sparse_data import InMemoryData, view_of
+from klnmf.data.validation import EXACT_IN_FLOAT32, is_integer_valued
 from klnmf.estimators.arguments import check_arguments, explains_misplaced
+from klnmf.estimators.checked_counts import ConstrainedCounts, checked_counts
 from klnmf.estimators.held_out import BACKGROUNDS
-from klnmf.model_selection.checkpoints import SearchFile
-from klnmf.model_selection.hold_out import ConstrainedCounts
-from klnmf.model_selection.progress import SearchProgress
+from klnmf.estimators.run_options import RunOptions, checked_run_options
 from klnmf.model_selection.rank_selection import RankSelection, stable_rank
 from klnmf.model_selection.search import Plan, Search, Step, is_small
+from klnmf.model_selection.work_files import SearchFile
 from klnmf.support.descriptions import described
-from klnmf.support.number_checks import checked_fraction, checked_nonnegative, checked_whole
-from klnmf.support.progress import is_bar_wanted
+from klnmf.support.number_checks import checked_nonnegative, checked_whole
+from klnmf.support.progress import WorkProgress
 from klnmf.support.threads import run_in_threads
-
-Record = dict[str, Any]
 
 CONSTRAINTS = (*FitConstraints.__annotations__, *ComponentConstraints.__annotations__)
 
@@ -46,7 +36,6 @@ def select_rank(
     ranks: Iterable[int] = range(1, 41),
     *,
     n_splits: int = 5,
-    background: str | float = "best",
     early_stop: bool = True,
     l1_W: float = 0.0,
     l2_W: float = 0.0,
@@ -55,11 +44,7 @@ def select_rank(
     n_jobs: int | None = None,
     n_threads: int | None = None,
     random_state: int | np.random.RandomState | None = None,
-    progress: str | bool = "auto",
-    callback: Callable[[Record], Any] | None = None,
-    checkpoint: str | os.PathLike[str] | None = None,
-    checkpoint_every: float = 60.0,
-    resume: str | bool = "auto",
+    run: RunOptions | None = None,
     **constraints: Any,
 ) -> RankSelection:
     """Choose the number of components by how well the model predicts held-out entries of X.
@@ -75,8 +60,12 @@ def select_rank(
     Each fit starts from the one of the previous rank. Components are then merged again, down to the
     smallest rank, and each rank keeps the better fit. The score of a rank is the mean Poisson
     deviance of the predictions: too few components miss structure, too many fit noise, and both
-    predict worse. The chosen rank is the smallest one whose deviance is within one standard error
-    of the lowest one: the standard error of the difference, over samples or over folds, whichever
+    predict worse. A share of each sample's rate is spread over all features, in proportion to how
+    often they occur, which keeps the deviance finite where an estimated rate is 0: for each rank
+    the one of nine values from 0.001 to 0.7 with the lowest deviance.
+
+    The chosen rank is the smallest one whose deviance is within one standard error of the lowest
+    one: the standard error of the difference, over samples or over folds, whichever
     is larger.
 
     Parameters
@@ -87,11 +76,6 @@ def select_rank(
         Ranks to try. The time grows with the largest one. Steps larger than 1 are allowed.
     n_splits : int, default=5
         Number of folds, at least 2; each sample is a fold if there are fewer samples.
-    background : "best" or float, default="best"
-        Share of each sample's rate that is spread over all features, in proportion to how often
-        they occur. It keeps the deviance finite where an estimated rate is 0. "best" takes the one
-        of nine values from 0.001 to 0.7 with the lowest deviance, for each rank. The smaller a
-        single value for all ranks, the fewer components are chosen.
     early_stop : bool, default=True
         Stop when three ranks in a row are worse than the best by more than two standard errors.
     l1_W, l2_W, l1_H, l2_H : float, default=0
@@ -103,19 +87,11 @@ def select_rank(
         Threads of each fit. None divides the available CPUs among the jobs.
     random_state : int, RandomState instance or None, default=None
         Seed of the folds, groups and fits.
-    progress : {"auto"} or bool, default="auto"
-        Show a progress bar with the predicted time left. "auto" shows it on a terminal only.
-    callback : callable, default=None
-        Called after each fit with a dict: rank, split, deviance, seconds, seconds_left (for all
-        ranks, without early stopping; None if not yet known), n_done, n_fits.
-    checkpoint : str or path, default=None
-        File to save the progress of the search to. If the search is interrupted, call the function
-        again with the same arguments to resume it; the result is the same.
-    checkpoint_every : float, default=60.0
-        Seconds between checkpoints; 0 writes one after each fit.
-    resume : {"auto"} or bool, default="auto"
-        Whether to resume from ``checkpoint``. "auto" resumes if the file exists, True raises an
-        error if it does not, False starts again and overwrites the file.
+    run : RunOptions, default=None
+        Checkpoint, progress bar and callback, see `klnmf.RunOptions`. If a search with a checkpoint
+        is interrupted, call the function again with the same arguments to resume it; the result is
+        the same. The callback is called after each fit with a dict: rank, split, deviance, seconds,
+        seconds_left (for all ranks, without early stopping; None if not yet known), n_done, n_fits.
     **constraints
         Constraints of the fits, as in `klnmf.KLNMF` and its ``fit``: ``sample_weight``,
         ``feature_weight`` (the deviances have these weights too), ``exposure``, ``missing`` (such
@@ -154,7 +130,7 @@ def select_rank(
     ['background', 'deviance', 'difference', 'is_best', 'rank', 'seconds', 'stability',
     'standard_error']
     """
-    given = _checked_counts(X, constraints, Penalties(l1_W, l2_W, l1_H, l2_H))
+    given = _constrained_counts(X, constraints, Penalties.of_matrix(l1_W, l2_W, l1_H, l2_H))
     counts = _without_weight_0(given)
     n_splits = min(checked_whole("n_splits", n_splits, least=2), counts.X.shape[0])
     jobs = effective_threads(n_jobs, "n_jobs")
@@ -162,13 +138,13 @@ def select_rank(
         jobs = min(jobs, n_splits) if is_small(counts.X, n_splits) else 1
     cpus = effective_threads(None)
     threads = effective_threads(n_threads) if n_threads is not None else max(1, cpus // jobs)
-    is_bar_wanted(progress)  # an invalid value is an error before any work
-    file = SearchFile(checkpoint, checkpoint_every, resume)
+    options = checked_run_options(run)
+    file = SearchFile(options)
     plan = Plan(
         counts,
         _checked_ranks(ranks, counts),
         n_splits,
-        _checked_backgrounds(background),
+        BACKGROUNDS,
         file.seed(random_state),
         threads,
     )
@@ -178,13 +154,15 @@ def select_rank(
         rank = search.rank
         search.accept(split, step)
         file.write_if_due(search)
-        bar.update(search, rank, split, step)
+        record = search.record(rank, split, step, jobs)
+        bar.update(record, record["n_fits"], f"rank {rank}, ")
 
+    n_all = search.n_fits + len(search.ranks_ahead)
     # A threaded BLAS sums in varying order. The limit is process-wide, and the fits set and reset
     # it too. Set here, concurrent fits find and leave it as it is.
     with (
         file.kept(search),
-        SearchProgress(progress, search, callback, jobs) as bar,
+        WorkProgress(options, "rank", "fit", search.n_fits, n_all) as bar,
         threadpool_limits(1, "blas"),
     ):
         while search.goes_on(early_stop):
@@ -216,47 +194,35 @@ def _result(search: Search, shape: tuple[int, int]) -> RankSelection:
     )
 
 
-def _checked_counts(X: Any, given: dict[str, Any], penalties: Penalties) -> ConstrainedCounts:
+def _constrained_counts(X: Any, given: dict[str, Any], penalties: Penalties) -> ConstrainedCounts:
     """Return the counts, constraints and penalties, or say what is wrong with them."""
     name = "select_rank"
-    check_arguments(given, name, CONSTRAINTS)
+    check_arguments(given, name, (*CONSTRAINTS, "run"))
     for refused in ("zero_components", "zero_W"):
         if given.get(refused) is not None:
             raise ValueError(
                 f"{name} does not support {refused}: it says which entries of each component are "
                 "0, so it belongs to one rank, and other ranks have other components. Leave it out."
             )
-    for penalty, value in vars(penalties).items():
+    for penalty, value in penalties.by_name.items():
         checked_nonnegative(penalty, value)
-    check_sample_order(given, X)
-    missing = given.get("missing")
-    if missing is not None:
-        missing = missing_cells(X, missing)
-    options: dict[str, Any] = {"estimator": name, "ensure_min_samples": 2, "missing": missing}
-    counts = check_counts(X, name=name, takes_missing=True, **options)
-    warn_if_not_counts(view_of(counts))
+    checked = checked_counts(X, given, name, penalties=penalties, min_samples=2)
+    counts = checked.X
     if is_integer_valued(counts) and counts.data.max(initial=0) < EXACT_IN_FLOAT32:
-        counts = counts.astype(np.float32)
-    check_penalties(penalties, counts.dtype)
-    n_components = sum(np.shape(counts))  # more than can be fixed
-    size = (counts.shape, n_components, counts.dtype)
-    names = feature_names_of(X)
-    constraints = check_constraints(given | {"missing": missing}, *size, names, penalties)
-    found = ConstrainedCounts(counts, constraints, penalties)
+        checked = replace(checked, data=InMemoryData(counts.astype(np.float32)))
+    found = checked.in_memory(sum(counts.shape))  # more than can be fixed
     if not found.n_fixed:
         warn_if_one_sided(penalties)
-    return found
+    return found.of_rank(max(1, found.n_fixed))
 
 
 def _without_weight_0(found: ConstrainedCounts) -> ConstrainedCounts:
     """Return the samples and features that have a weight."""
-    constraints = found.constraints
-    if constraints is not None:
-        of_samples, of_features = constraints.sample_weight, constraints.feature_weight
-        if of_samples is not None:
-            found = found.part(np.flatnonzero(of_samples))
-        if of_features is not None:
-            found = found.of_features(np.flatnonzero(of_features))
+    of_samples, of_features = found.constraints.weights
+    if of_samples is not None:
+        found = found.part(np.flatnonzero(of_samples))
+    if of_features is not None:
+        found = found.of_features(np.flatnonzero(of_features))
     if found.data.nnz == 0:
         raise ValueError("All values of X are zero, so there is no rank to choose.")
     if found.X.shape[0] < 2:
@@ -274,17 +240,6 @@ def _checked_ranks(ranks: Iterable[int], counts: ConstrainedCounts) -> tuple[int
             f"ranks begin with {chosen[0]}, but {counts.n_fixed} components are fixed, and ranks "
             f"include them. Pass ranks of at least {counts.n_fixed}."
         )
-    if chosen[0] == counts.n_fixed and counts.constraints is not None:
-        constraints = replace(counts.constraints, n_components=chosen[0])
-        check_explained(constraints, counts.data)
+    if chosen[0] == counts.n_fixed:
+        check_explained(counts.of_rank(chosen[0]).constraints, counts.data)
     return chosen
-
-
-def _checked_backgrounds(background: Any) -> tuple[float, ...]:
-    if background == "best":
-        return BACKGROUNDS
-    if isinstance(background, str):
-        raise ValueError(
-            f'background must be "best" or between 0 and 1; got {described(background)}.'
-        )
-    return (checked_fraction("background", background),)

@@ -1,8 +1,7 @@
-"""Heat maps: components against components, and components against labels."""
+"""Heat maps: components against components, and runs against runs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,31 +11,28 @@ from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import squareform
 
 from klnmf.plots.style import (
-    HEAT_COLOURS,
+    AREA_COLOURS,
     axes_or_new,
     component_labels,
     label_ticks,
-    percent,
     title,
 )
 from klnmf.support.array_types import FloatArray
-from klnmf.topics import component_similarity, mean_shares
+from klnmf.topics import component_similarity
 from klnmf.topics.checks import Names
-from klnmf.topics.matching import Similarity
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _NUMBERED = 12  # larger tables show no numbers in their cells
+_MOST_RUNS = 2000  # components of all runs in the plot of a consensus
 
 
 def plot_component_similarity(
     components: Any,
     other: Any = None,
-    similarity: Similarity = "cosine",
     *,
     feature_names: Names | None = None,
-    other_feature_names: Names | None = None,
     component_names: Names | None = None,
     ax: Axes | None = None,
 ) -> Axes:
@@ -48,11 +44,10 @@ def plot_component_similarity(
 
     Parameters
     ----------
-    components, other, similarity
+    components, other
         As in `klnmf.topics.component_similarity`.
-    feature_names, other_feature_names : sequence of str, optional
-        Names of the features, to label the rows with the three leading ones. With both,
-        the features of the two models are matched by name.
+    feature_names : sequence of str, optional
+        Names of the features, to label the rows with the three leading ones.
     component_names : sequence of str, optional
         Names of the components, instead of their features.
     ax : matplotlib Axes, optional
@@ -69,99 +64,53 @@ def plot_component_similarity(
     >>> [label.get_text() for label in ax.get_xticklabels()]
     ['1', '0']
     """
-    both_named = other_feature_names is not None
-    values = component_similarity(
-        components,
-        other,
-        similarity,
-        feature_names=feature_names if both_named else None,
-        other_feature_names=other_feature_names,
-    )
+    values = component_similarity(components, other)
     if other is None:
         rows = columns = _side_by_side(values)
     else:
         rows, columns = _matched_first(values)
-    names = component_labels(components, feature_names, component_names)
-    height, width = (1.0 + 0.22 * n for n in values.shape)
-    ax = axes_or_new(ax, max(4.0, width + 0.07 * max(map(len, names))), max(3.0, height))
-    _draw(
-        ax,
-        values[np.ix_(rows, columns)],
-        [names[k] for k in rows],
-        [str(k) for k in columns],
-        largest=1.0,
-        number=lambda value: f"{value:.2f}".lstrip("0") or "0",
-        meaning=f"{similarity} similarity" if similarity == "cosine" else "Hellinger similarity",
-    )
+    values = values[np.ix_(rows, columns)]
+    labels = component_labels(components, feature_names, component_names)
+    names = [labels[k] for k in rows]
+    width = 1.6 + 0.25 * len(columns) + 0.07 * max(map(len, names))
+    ax = axes_or_new(ax, max(4.5, width), max(3.0, 1.2 + 0.22 * len(rows)))
+    _heat(ax, values, "cosine similarity")
+    label_ticks(ax, "x", [str(k) for k in columns])
+    label_ticks(ax, "y", names)
+    if max(values.shape) <= _NUMBERED:
+        for (row, column), value in np.ndenumerate(values):
+            text, colour = f"{value:.2f}".lstrip("0") or "0", "white" if value > 0.55 else "0.15"
+            ax.text(column, row, text, ha="center", va="center", fontsize=7, color=colour)
     ax.set_ylabel("component")
     ax.set_xlabel("component" if other is None else "component of the other model")
     title(ax, "Similarity of components")
     return ax
 
 
-def plot_components_by_label(
-    W: Any,
-    components: Any,
-    labels: Any,
-    feature_names: Names | None = None,
-    *,
-    component_names: Names | None = None,
-    ax: Axes | None = None,
-) -> Axes:
-    """Plot the mean share of each component in the samples of each label.
-
-    Components are sorted by the label in which their share is largest: those of one label only are
-    near the diagonal. Each column adds up to 100 %. Colours follow the square root of the share, so
-    that small shares are visible.
-
-    Parameters
-    ----------
-    W, components
-        As in `klnmf.topics.mean_shares`, which gives the numbers.
-    labels : sequence of shape (n_samples,)
-        Label of each sample: its groups there.
-    feature_names : sequence of str, optional
-        Names of the features, to label each component with the three leading ones.
-    component_names : sequence of str, optional
-        Names of the components, instead of their features.
-    ax : matplotlib Axes, optional
-        Axes to plot on. By default, those of a new figure.
-
-    Returns
-    -------
-    matplotlib Axes
-
-    Examples
-    --------
-    >>> from klnmf.plots import plot_components_by_label
-    >>> W = [[1.0, 3.0], [2.0, 0.0]]
-    >>> ax = plot_components_by_label(W, [[1.0, 0.0], [0.0, 1.0]], ["sea", "land"])
-    >>> [label.get_text() for label in ax.get_xticklabels()]
-    ['sea', 'land']
-    """
-    means = mean_shares(W, components, labels)
-    filled = means.n_samples > 0
-    table = means.shares[filled].T  # components × labels
-    names = component_labels(components, feature_names, component_names)
-    rows = np.lexsort((-table.max(axis=1), table.argmax(axis=1)))
-    texts = [name for name, is_filled in zip(means.group_names, filled, strict=True) if is_filled]
-    label_width, label_height = (0.07 * max(map(len, side)) for side in (names, texts))
-    width, height = 1.6 + 0.25 * len(texts), 1.0 + 0.2 * len(names)
-    ax = axes_or_new(ax, max(4.5, width + label_width), max(3.0, height + label_height))
-    _draw(
-        ax,
-        table[rows],
-        [names[k] for k in rows],
-        texts,
-        largest=float(table.max(initial=0.0)) or 1.0,
-        number=lambda value: f"{100 * value:.0f}",
-        meaning="mean share in the samples",
-        gamma=0.5,
-        tick=percent,
-    )
-    ax.set_ylabel("component")
-    ax.set_xlabel("label")
-    title(ax, "Components by label")
+def draw_consensus(result: Any, ax: Axes | None) -> Axes:
+    """Draw what `klnmf.model_selection.Consensus.plot` describes."""
+    last = len(result.components)
+    labels = np.where(np.asarray(result.labels) < 0, last, result.labels)
+    # Left-out components last; within a group, those closest to their neighbours first.
+    order = np.lexsort((result.neighbour_distance, labels))
+    if len(order) > _MOST_RUNS:
+        order = order[np.linspace(0, len(order) - 1, _MOST_RUNS).astype(int)]
+    spectra = result.spectra[order]
+    ax = axes_or_new(ax, 5.6, 4.8)
+    _heat(ax, np.clip(spectra @ spectra.T, 0.0, 1.0), "cosine similarity")
+    groups, starts = np.unique(labels[order], return_index=True)
+    ends = np.append(starts[1:], len(order))
+    for group, start, end in zip(groups, starts, ends, strict=True):
+        colour = "0.75" if group == last else AREA_COLOURS[int(group) % len(AREA_COLOURS)]
+        ax.axhspan(start - 0.5, end - 0.5, xmin=-0.045, xmax=-0.01, color=colour, clip_on=False)
+    names = ["left out" if group == last else str(group) for group in groups]
+    ax.set_yticks((starts + ends - 1) / 2, names)
+    ax.tick_params(axis="y", length=0, pad=18)
+    ax.set_xticks([])
+    ax.set_xlim(-0.5, len(order) - 0.5)
+    ax.set_xlabel("components of all runs")
+    ax.set_ylabel("consensus component")
+    title(ax, f"Agreement of {len(result.run_objectives)} starts on {last} components")
     return ax
 
 
@@ -185,33 +134,13 @@ def _matched_first(values: FloatArray) -> tuple[npt.NDArray[np.intp], npt.NDArra
     return rows, columns
 
 
-def _draw(
-    ax: Axes,
-    values: FloatArray,
-    row_names: Sequence[str],
-    column_names: Sequence[str],
-    *,
-    largest: float,
-    number: Callable[[float], str],
-    meaning: str,
-    gamma: float = 1.0,
-    tick: Callable[[float, Any], str] | None = None,
-) -> None:
-    """Plot a table with its colour bar, and with numbers in the cells if it is small."""
-    from matplotlib.colors import PowerNorm
-    from matplotlib.ticker import FuncFormatter
-
-    scale = PowerNorm(gamma, vmin=0.0, vmax=largest)
-    image = ax.imshow(values, cmap=HEAT_COLOURS, norm=scale, aspect="auto")
-    form = FuncFormatter(tick) if tick is not None else None
-    bar = ax.figure.colorbar(image, ax=ax, pad=0.02, aspect=25, format=form)
+def _heat(ax: Axes, values: FloatArray, meaning: str) -> None:
+    """Plot a table in colours with their bar. White is 0 and darker is more, in print too."""
+    image = ax.imshow(
+        values, cmap="Blues", vmin=0.0, vmax=1.0, aspect="auto", interpolation="nearest"
+    )
+    bar = ax.figure.colorbar(image, ax=ax, pad=0.02, aspect=25)
     bar.set_label(meaning, fontsize=8)
     bar.outline.set_visible(False)
     bar.ax.tick_params(labelsize=8)
-    label_ticks(ax, "x", column_names)
-    label_ticks(ax, "y", row_names)
     ax.spines[:].set_visible(False)
-    if max(values.shape) <= _NUMBERED:
-        for (row, column), value in np.ndenumerate(values):
-            colour = "white" if scale(value) > 0.55 else "0.15"
-            ax.text(column, row, number(value), ha="center", va="center", fontsize=7, color=colour)

@@ -13,7 +13,9 @@ from klnmf.plots.style import (
     axes_or_new,
     checked_result,
     label_ticks,
+    legend_beside,
     light_frame,
+    note,
     panel_titles,
     percent,
     selected_components,
@@ -88,27 +90,31 @@ def plot_mean_shares(
     if select is None:
         shown = _largest(shares, means.n_samples[filled])
     ax = axes_or_new(ax, 8.0 if means.is_ordered else max(5.0, 3.0 + 0.6 * filled.size), 4.0)
+    places: Any = means.groups[filled] if means.is_ordered else np.arange(filled.size)
+    if means.groups.dtype.kind == "M":
+        places = places.astype("datetime64[s]")  # matplotlib knows no multiples of units
     for at, k in enumerate(shown):
         again, colour = divmod(at, len(LINE_COLOURS))
-        looks: Any = {"color": LINE_COLOURS[colour], "label": names[k], "marker": "os"[again % 2]}
-        values = shares[:, k], lower[:, k], upper[:, k]
+        looks: Any = {"color": LINE_COLOURS[colour], "marker": "os"[again % 2]}
+        x, dashes = places, ("-", "--")[again % 2]
+        if not means.is_ordered:  # side by side
+            x, dashes = places + _SPREAD * ((at + 0.5) / len(shown) - 0.5), ""
+        ax.plot(x, shares[:, k], linestyle=dashes, markersize=3.5, label=names[k], **looks)
+        ax.vlines(x, lower[:, k], upper[:, k], color=looks["color"], alpha=0.6, linewidth=1.2)
         if means.is_ordered:
-            _draw_line(ax, means.groups[filled], *values, looks=looks)
-        else:
-            shift = _SPREAD * ((at + 0.5) / len(shown) - 0.5)
-            _draw_points(ax, np.arange(filled.size) + shift, *values, looks=looks)
+            looks = {"color": looks["color"], "alpha": 0.15, "linewidth": 0.0}
+            ax.fill_between(x, lower[:, k], upper[:, k], **looks)
     ax.set_ylim(bottom=0.0)
     ax.yaxis.set_major_formatter(percent)
     ax.set_ylabel("mean share")
-    light_frame(ax, with_grid=True)
+    light_frame(ax)
     rest = np.delete(shares, shown, axis=1)
     signs, texts = ax.get_legend_handles_labels()
     if rest.size:
         signs += ax.plot([], [], " ")  # none
         texts += [_what_is_left_out(rest)]
-    looks = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.02)}
-    ax.legend(signs, texts, frameon=False, fontsize=8, **looks)
-    title(ax, f"Mean shares with {100 * means.confidence_level:g}% intervals")
+    legend_beside(ax, signs, texts)
+    title(ax, f"Mean shares with {100 * means.level:g}% intervals")
     if means.groups.dtype.kind == "M":  # short labels, which do not run into each other
         dates = require("matplotlib.dates", "A plot", "plots")
         locator = dates.AutoDateLocator(maxticks=9)
@@ -116,8 +122,7 @@ def plot_mean_shares(
         ax.xaxis.set_major_formatter(dates.ConciseDateFormatter(locator))
     elif not means.is_ordered:  # in the width that the legend leaves
         label_ticks(ax, "x", [shortened(means.group_names[group]) for group in filled])
-    if notes:
-        ax.set_title("; ".join(notes), loc="right", fontsize=8, color="0.4")
+    note(ax, "; ".join(notes))
     return ax
 
 
@@ -141,29 +146,3 @@ def _what_is_left_out(shares: FloatArray) -> str:
         return f"1 other: up to\n{most} of a group"
     together = percent(shares.sum(axis=1).max())
     return f"{n_others} others: each up to\n{most}, together up to\n{together} of a group"
-
-
-def _draw_line(
-    ax: Axes, at: Any, shares: FloatArray, lower: FloatArray, upper: FloatArray, looks: Any
-) -> None:
-    """Draw a line through the means with a band, which is a bar beside a group without interval."""
-    if at.dtype.kind == "M":
-        at = at.astype("datetime64[s]")  # matplotlib knows no multiples of units
-    dashes = "-" if looks["marker"] == "o" else "--"
-    ax.plot(at, shares, dashes, markersize=3.5, linewidth=1.6, **looks)
-    ax.fill_between(at, lower, upper, color=looks["color"], alpha=0.15, linewidth=0.0)
-    known = ~np.isnan(lower)
-    # A band between two groups has no width at a single one.
-    alone = known & ~np.append(False, known[:-1]) & ~np.append(known[1:], False)
-    if alone.any():
-        ax.vlines(at[alone], lower[alone], upper[alone], color=looks["color"], alpha=0.5)
-
-
-def _draw_points(
-    ax: Axes, at: Any, shares: FloatArray, lower: FloatArray, upper: FloatArray, looks: Any
-) -> None:
-    """Draw points with bars."""
-    bars = np.nan_to_num(np.stack([shares - lower, upper - shares]))
-    ax.errorbar(
-        at, shares, yerr=bars, linestyle="", markersize=4, elinewidth=1.2, capsize=2, **looks
-    )

@@ -139,32 +139,20 @@ def _bars(ax: Axes, shares: FloatArray, limits: FloatArray | None) -> None:
     ax.tick_params(axis="x", length=0)
     ax.grid(True, axis="y", color="0.92", linewidth=0.6)
     ax.set_axisbelow(True)
-    for side in ("left", "right", "top", "bottom"):
-        ax.spines[side].set(color="0.7", linewidth=0.6)
+    ax.spines[:].set(color="0.7", linewidth=0.6)
 
 
 def _name_substitutions(ax: Axes) -> None:
     """Write the substitution over each block."""
     for block, name in enumerate(SUBSTITUTIONS):
         middle = (block + 0.5) * _PER_BLOCK - 0.5
-        ax.annotate(
-            name,
-            (middle, 1.08),
-            xycoords=ax.get_xaxis_transform(),
-            xytext=(0, 2),
-            textcoords="offset points",
-            ha="center",
-            va="bottom",
-            fontsize=8.5,
-            fontweight="bold",
-            annotation_clip=False,
-        )
+        looks: Any = {"ha": "center", "va": "bottom", "fontsize": 8.5, "fontweight": "bold"}
+        ax.text(middle, 1.11, name, transform=ax.get_xaxis_transform(), **looks)
 
 
 def _name_contexts(ax: Axes) -> None:
     """Write the three bases under each bar."""
     contexts = [name[0] + name[2] + name[-1] for name in SBS96]
     ax.set_xticks(np.arange(len(SBS96)), contexts)
-    ax.tick_params(axis="x", labelbottom=True, labelrotation=90, labelsize=5, pad=1)
-    for label in ax.get_xticklabels():
-        label.set_fontfamily("monospace")
+    looks: Any = {"labelrotation": 90, "labelsize": 5, "labelfontfamily": "monospace"}
+    ax.tick_params(axis="x", labelbottom=True, pad=1, **looks)

@@ -25,7 +25,6 @@ AREA_COLOURS = (
     "#999933",
 )
 REST_COLOURS = ("#dcdcdc", "#c8c8c8")
-HEAT_COLOURS = "Blues"  # white for 0 and darker for more, also in print without colour
 
 _LONGEST_NAME = 22
 # Font size in points, and the height of a line and the width of a letter relative to it.
@@ -103,8 +102,6 @@ def component_labels(
     components: Any,
     feature_names: Names | None,
     component_names: Names | None = None,
-    *,
-    numbered: bool = True,
 ) -> list[str]:
     """Label each component with its number and its name, or else its leading features."""
     n_components = checked_components(components).shape[0]
@@ -115,7 +112,7 @@ def component_labels(
         names = name_components(components, feature_names)
     else:
         return [str(k) for k in range(n_components)]
-    return [f"{k}  {name}" for k, name in enumerate(names)] if numbered else names
+    return [f"{k}  {name}" for k, name in enumerate(names)]
 
 
 def panel_titles(n_components: int, component_names: Names | None) -> list[str]:
@@ -131,17 +128,27 @@ def shortened(name: str) -> str:
     return name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 1] + "…"
 
 
-def light_frame(ax: Axes, *, with_grid: bool = False) -> None:
-    """Keep only the left and the lower side of the frame, with or without horizontal lines."""
+def light_frame(ax: Axes) -> None:
+    """Keep only the left and the lower side of the frame, with horizontal lines."""
     ax.spines[["top", "right"]].set_visible(False)
-    if with_grid:
-        ax.grid(True, axis="y", color="0.9", linewidth=0.8)
-        ax.set_axisbelow(True)
+    ax.grid(True, axis="y", color="0.9", linewidth=0.8)
+    ax.set_axisbelow(True)
+
+
+def legend_beside(ax: Axes, *entries: Any, **looks: Any) -> None:
+    """Put the legend beside the plot, not over it: curves may fill the whole height."""
+    looks |= {"loc": "upper left", "bbox_to_anchor": (1.0, 1.02)}
+    ax.legend(*entries, frameon=False, fontsize=8, **looks)
 
 
 def title(ax: Axes, text: str, size: float = 10.0) -> None:
     """Put a title on the left."""
     ax.set_title(text, loc="left", fontsize=size, fontweight="bold")
+
+
+def note(ax: Axes, text: str) -> None:
+    """Put a remark on the right above the plot."""
+    ax.set_title(text, loc="right", fontsize=8, color="0.4")
 
 
 def percent(share: float, _: Any = None) -> str:

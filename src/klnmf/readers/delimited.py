@@ -15,9 +15,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from klnmf.readers.cells import as_cell, from_cell, write_lines
-from klnmf.readers.diagnosis import shown
-from klnmf.readers.format import StreamedFormat
+from klnmf.data.canonical import Entries
+from klnmf.data.matrix_checks import first_wrong, is_count
+from klnmf.data.streams import CountStream, Outline
+from klnmf.readers.format import Format
 from klnmf.readers.layouts import (
     are_plain,
     beginning,
@@ -29,8 +30,7 @@ from klnmf.readers.layouts import (
     number_of,
     repeated_names,
 )
-from klnmf.readers.streams import Block, CountStream, Outline
-from klnmf.readers.table import CountTable, first_wrong, is_count
+from klnmf.readers.table import CountTable
 from klnmf.readers.triplets import (
     Numbering,
     check_layout,
@@ -41,6 +41,8 @@ from klnmf.readers.triplets import (
 from klnmf.signatures import standard_type
 from klnmf.support.input_files import ReadError, text_blocks
 from klnmf.support.option_names import option
+from klnmf.support.printable_text import shown
+from klnmf.support.spreadsheet_cells import as_cell, from_cell, write_lines
 from klnmf.support.whole_files import packed_if_named_so
 
 Record = tuple[int, list[str]]
@@ -51,7 +53,7 @@ _ENTRIES = 1 << 16
 _ZEROS = frozenset(("0", "0.0"))
 
 
-class Csv(StreamedFormat):
+class Csv(Format):
     """Comma-separated text: a table of counts, or lines of row, column and count."""
 
     name = "csv"
@@ -159,7 +161,7 @@ def _triplets(
     wanted: list[int],
     rows: Numbering,
     columns: Numbering,
-) -> Iterator[Block]:
+) -> Iterator[Entries]:
     """Blocks of triplets; if one has an error, the file is read again line by line."""
     name_of = cache(from_cell)
     reader, skipped = lines(), int(has_header)
@@ -180,7 +182,7 @@ def _triplets(
                     raise ValueError("not a count")
                 row_of, column_of = (map(name_of, found[j]) for j in wanted[:2])
                 places = np.array(rows.numbers(row_of)), np.array(columns.numbers(column_of))
-                yield Block(*places, counts)
+                yield Entries(*places, counts)
             skipped = 0 if full else skipped
     except ReadError:
         raise
@@ -225,7 +227,7 @@ class _Table:
         about = {"row_names": names, "column_names": self.column_names}
         return Outline((self.n_rows, self.width - self.offset), about)
 
-    def _blocks(self, records: Iterator[Record]) -> Iterator[Block]:
+    def _blocks(self, records: Iterator[Record]) -> Iterator[Entries]:
         header = next(records)[1] if self.has_header else None
         columns, counts, lengths = array("i"), array("d"), array("q")
         for line, fields in records:
@@ -243,9 +245,9 @@ class _Table:
             raise ReadError(self.path, "there is a header and nothing below it: no counts.")
         yield self._block(columns, counts, lengths)
 
-    def _block(self, columns: Any, counts: Any, lengths: Any) -> Block:
+    def _block(self, columns: Any, counts: Any, lengths: Any) -> Entries:
         rows = np.repeat(np.arange(self.n_rows - len(lengths), self.n_rows), lengths)
-        return Block(rows, np.array(columns), np.array(counts))
+        return Entries(rows, np.array(columns), np.array(counts))
 
     def _begin(self, header: list[str] | None, fields: list[str], line: int) -> None:
         """Find the names of the columns, from the header and the first line of counts."""

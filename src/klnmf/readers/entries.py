@@ -1,8 +1,8 @@
 """Matrices in text, one entry per line: Matrix Market, and UCI's docword.
 
 Every line is checked against the grammar of its format before SciPy converts it to numbers: SciPy
-reads ``1,5`` as 1, skips what follows a number, and crashes at a NUL. If a block is wrong,
-`klnmf.readers.diagnosis` finds the line.
+reads ``1,5`` as 1, skips what follows a number, and crashes at a NUL. If a block is wrong, its
+lines are gone through one by one to name the first that is.
 """
 
 import io
@@ -10,35 +10,22 @@ import re
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
 import scipy.io
 
-from klnmf.readers.diagnosis import (
-    FIELDS,
-    check_entries,
-    check_size,
-    check_values,
-    fields,
-    shown,
-    sizes_in,
-)
-from klnmf.readers.streams import Block
-from klnmf.readers.table import first_wrong
-from klnmf.support.array_types import Array
-from klnmf.support.input_files import (
-    ReadError,
-    byte_lines,
-    line_blocks,
-    open_binary,
-    parsed_by_others,
-)
+from klnmf.data.canonical import Entries
+from klnmf.data.matrix_checks import first_wrong, is_count
+from klnmf.support.input_files import DAMAGED, ReadError, byte_lines, line_blocks, open_binary
+from klnmf.support.printable_text import shown
 
 # Bytes of a text that are made into numbers at a time.
 _TEXT = 1 << 22
+_FIELDS = ("integer", "unsigned-integer", "real", "double", "pattern")
+# Rows or columns that any file may claim, and how many it may claim per entry beyond that.
+_PLAUSIBLE_SIZE, _PLAUSIBLE_EMPTY = 10_000_000, 100
 
 # At most 18 digits: 64 bits hold them. Nothing is gone back over (``++``), so that the time is that
 # of one pass, whatever the text.
@@ -55,7 +42,7 @@ _LINES = {
 }
 _BLANK_LINES = re.compile(rb"^[ \t\r]*+\n", re.MULTILINE)
 _PLUS = re.compile(rb"(?<=[ \t])\+")
-_VALUES = re.compile(rb"(?:[ \t\r\n]*+%b(?=[ \t\r\n]|\Z))*+[ \t\r\n]*+" % _REAL)
+_NUMBER = re.compile(rb"%b|[+-]?(?i:nan|inf|infinity)" % _REAL)
 
 
 @dataclass
@@ -65,125 +52,138 @@ class EntryFile:
     path: Path
     n_lines: int  # of the head
     shape: tuple[int, int]
-    n_entries: int | None  # None: as many as there are
+    n_entries: int
     width: int  # numbers per line: 2 if each line counts 1
     is_whole: bool  # whether counts must be whole numbers
     is_symmetric: bool = False  # whether entries off the diagonal stand for two
     is_rising: bool = False  # whether rows come in order
-    kind: str = "Matrix Market"
-    explain = staticmethod(check_entries)  # raises the error of the first wrong line
 
-    def blocks(self) -> Iterator[Block]:
+    def blocks(self) -> Iterator[Entries]:
         """All entries, some at a time; a ReadError names the first line that is wrong."""
-        problem = f"it cannot be read as {self.kind}"
-        with parsed_by_others(self.path, problem, self._explain), open_binary(self.path) as stream:
+        line, done, last = self.n_lines, 0, 0
+        with open_binary(self.path) as stream:
+            for text in self._texts(stream):
+                try:
+                    block = self._parsed(text, last)
+                    if done + len(block.rows) > self.n_entries:
+                        raise ValueError("more entries than announced")
+                except (ValueError, OverflowError) as error:
+                    self._check_lines(text, line, done, last)
+                    raise ReadError(self.path, f"it cannot be read: {error}") from error
+                line, done = line + text.count(b"\n"), done + len(block.rows)
+                last = block.rows[-1] if len(block.rows) else last
+                yield _with_mirror_images(block) if self.is_symmetric else block
+        if done < self.n_entries:
+            found = f"the file ends here with {done:,} of {self.n_entries:,} entries"
+            raise ReadError(self.path, f"{found}: it is cut off.", line)
+
+    def _texts(self, stream: BinaryIO) -> Iterator[bytes]:
+        """Whole lines after the head, some at a time."""
+        try:
             for _ in range(self.n_lines):
                 stream.readline()
-            yield from self.parsed(stream)
+            for text in line_blocks(stream, _TEXT):
+                yield text if text.endswith(b"\n") else text + b"\n"
+        except DAMAGED as error:
+            problem = f"the compressed data are damaged or cut off: {error}."
+            raise ReadError(self.path, f"{problem} Get the file again.") from error
 
-    def parsed(self, stream: BinaryIO) -> Iterator[Block]:
-        """Entries of a stream that is past the head; any error if they are wrong."""
-        done, last = 0, 0
-        for text in line_blocks(stream, _TEXT):
-            block, n_found = self._parsed(text, done)
-            done += n_found
-            _check_counts(block.counts, self.is_whole)
-            if self.n_entries is not None and done > self.n_entries:
-                break
-            if self.is_rising and len(block.rows):
-                if block.rows[0] < last or (np.diff(block.rows) < 0).any():
-                    raise ValueError("rows must rise")
-                last = block.rows[-1]
-            yield _with_mirror_images(block) if self.is_symmetric else block
-        if self.n_entries not in (None, done):
-            raise ValueError(f"{done:,} entries or more where {self.n_entries:,} were expected")
-
-    def _parsed(self, text: bytes, done: int) -> tuple[Block, int]:
-        """Entries of whole lines, and how many there are; ``done`` came before."""
-        text = text if text.endswith(b"\n") else text + b"\n"
+    def _parsed(self, text: bytes, last: int) -> Entries:
+        """Entries of whole lines, none of which comes before the row ``last`` if rows rise."""
         if not self._is_right(text):
             text = _BLANK_LINES.sub(b"", text)
             if not self._is_right(text):
                 raise ValueError(f"a line does not have {self.width} numbers")
         if b"+" in text:  # which SciPy does not know before a number
             text = _PLUS.sub(b"", text)
-        kind, n_lines = b"pattern" if self.width == 2 else b"real", text.count(b"\n")
-        sizes = (kind, *self.shape, n_lines)
+        kind = b"pattern" if self.width == 2 else b"real"
+        sizes = (kind, *self.shape, text.count(b"\n"))
         head = b"%%%%MatrixMarket matrix coordinate %b general\n%d %d %d\n" % sizes
         found = scipy.io.mmread(io.BytesIO(head + text))  # which checks rows and columns
-        return Block(found.row, found.col, found.data), n_lines
+        rows, counts = found.row, found.data
+        if first_wrong(counts) is not None or (self.is_whole and (counts != np.rint(counts)).any()):
+            raise ValueError("a value is not a count")
+        if self.is_rising and len(rows) and (rows[0] < last or (np.diff(rows) < 0).any()):
+            raise ValueError("rows must rise")
+        return Entries(rows, found.col, counts)
 
     def _is_right(self, text: bytes) -> bool:
         return any(lines.fullmatch(text) for lines in _LINES[self.width])
 
-    def _explain(self, path: Path) -> None:
-        with closing(byte_lines(path)) as lines:
-            self.explain(path, islice(lines, self.n_lines, None), self)
+    def _check_lines(self, text: bytes, line: int, done: int, last: int) -> None:
+        """Raise the error of the first wrong line; ``done`` entries and ``line`` lines are past."""
+        last += 1  # in files they are numbered from 1
+        for number, content in enumerate(text.split(b"\n"), line + 1):
+            numbers = _fields(content)
+            if not numbers:
+                continue
+            if len(numbers) != self.width:
+                problem = f"expected {self.width} numbers, found {shown(content)}."
+                raise ReadError(self.path, problem, number)
+            places = _sizes_in(self.path, b" ".join(numbers[:2]), number, 2, "row and column")
+            for index, largest, what in zip(places, self.shape, ("row", "column"), strict=True):
+                if not 1 <= index <= largest:
+                    problem = f"{what} {index} is not from 1 to {largest}."
+                    raise ReadError(self.path, problem, number)
+            if self.is_rising and places[0] < last:
+                problem = f"document {places[0]} comes after {last}; documents must be in order."
+                raise ReadError(self.path, problem, number)
+            if self.width == 3:
+                self._check_count(numbers[2], number)
+            last, done = places[0], done + 1
+            if done > self.n_entries:
+                problem = f"the file announces {self.n_entries:,} entries but has more."
+                raise ReadError(self.path, problem, number)
+
+    def _check_count(self, field: bytes, line: int) -> None:
+        value = float(field) if _NUMBER.fullmatch(field) else None
+        if value is None or (self.is_whole and is_count(value) and not value.is_integer()):
+            problem = f"is not a {'whole ' * self.is_whole}number; a count was expected."
+            raise ReadError(self.path, f"{shown(field)} {problem}", line)
+        if not is_count(value):
+            problem = f"{shown(field)}: counts are finite numbers of 0 or more."
+            raise ReadError(self.path, problem, line)
 
 
-class ArrayFile(EntryFile):
-    """A Matrix Market file of all values, column after column; the nonzeros are its entries."""
-
-    explain = staticmethod(check_values)
-
-    def _parsed(self, text: bytes, done: int) -> tuple[Block, int]:
-        if not _VALUES.fullmatch(text):
-            raise ValueError("a value is not a number")
-        values = np.array(text.split(), dtype=np.float64)
-        nonzero = np.flatnonzero(values)
-        columns, rows = np.divmod(nonzero + done, max(self.shape[0], 1))
-        return Block(rows, columns, values[nonzero]), len(values)
-
-
-def _check_counts(values: Array, is_whole: bool) -> None:
-    if first_wrong(values) is not None:
-        raise ValueError("a value is not a count")
-    if is_whole and not (values == np.rint(values)).all():
-        raise ValueError("a value is not a whole number")
-
-
-def _with_mirror_images(block: Block) -> Block:
+def _with_mirror_images(block: Entries) -> Entries:
     off = block.rows != block.columns
     rows, columns, counts = (part[off] for part in block)
     both = zip(block, (columns, rows, counts), strict=True)
-    return Block(*map(np.concatenate, both))
+    return Entries(*map(np.concatenate, both))
+
+
+def _fields(line: bytes) -> list[bytes]:
+    """Split a line at blanks; bytes.split knows more kinds of them than the formats do."""
+    return re.findall(rb"[^ \t\r\n]+", line)
 
 
 # ---- heads ---------------------------------------------------------------------------------------
 
 
 def matrix_market(path: Path) -> EntryFile:
-    """Matrix Market file, coordinate or array."""
+    """Matrix Market file with one entry per line."""
     with closing(byte_lines(path)) as lines:
         number, banner = next(lines, (1, b""))
-        rest = (line for line in lines if fields(line[1]) and line[1][:1] != b"%")
+        rest = (line for line in lines if _fields(line[1]) and line[1][:1] != b"%")
         n_lines, line = next(rest, (number + 1, b""))
     words = banner.decode("latin-1").lower().split()
     if len(words) != 5 or words[:2] != ["%%matrixmarket", "matrix"]:
         expected = '"%%MatrixMarket matrix coordinate integer general"'
         problem = f"expected the first line of a Matrix Market file, such as {expected}"
         raise ReadError(path, f"{problem}; found {shown(banner)}.", number)
-    layout, field, symmetry = words[2:]
-    for word, allowed in (
-        (layout, ("coordinate", "array")),
-        (field, FIELDS),
-        (symmetry, ("general", "symmetric")),
-    ):
+    symmetries = ("general", "symmetric")
+    for word, allowed in zip(words[2:], (("coordinate",), _FIELDS, symmetries), strict=True):
         if word not in allowed:
-            raise ReadError(path, f"{word!r} is not one of {', '.join(allowed)}.", number)
-    sizes = sizes_in(path, line, n_lines, 3 if layout == "coordinate" else 2, "sizes")
-    shape, is_whole = (sizes[0], sizes[1]), field.endswith("integer")
-    if symmetry == "symmetric" and (layout == "array" or sizes[0] != sizes[1]):
-        problem = f"a matrix of {sizes[0]} × {sizes[1]} cannot be {layout} {symmetry}."
+            way_out = "scipy.io.mmwrite(path, scipy.sparse.coo_array(X))"
+            problem = f"{word!r} is not one of {', '.join(allowed)}. Write it again with {way_out}."
+            raise ReadError(path, problem, number)
+    sizes, is_symmetric = _sizes_in(path, line, n_lines, 3, "sizes"), words[4] == "symmetric"
+    if is_symmetric and sizes[0] != sizes[1]:
+        problem = f"a matrix of {sizes[0]} × {sizes[1]} cannot be symmetric."
         raise ReadError(path, problem, n_lines)
-    if layout == "array":
-        if field == "pattern":
-            raise ReadError(path, "a matrix cannot be array pattern: it would have no values.", 1)
-        return ArrayFile(path, n_lines, shape, sizes[0] * sizes[1], 1, is_whole)
     check_size(path, sizes, n_lines)
-    width = 2 if field == "pattern" else 3
-    is_symmetric = symmetry == "symmetric"
-    return EntryFile(path, n_lines, shape, sizes[2], width, is_whole, is_symmetric)
+    width, is_whole = 2 if words[3] == "pattern" else 3, words[3].endswith("integer")
+    return EntryFile(path, n_lines, (sizes[0], sizes[1]), sizes[2], width, is_whole, is_symmetric)
 
 
 def docword(path: Path) -> EntryFile:
@@ -192,7 +192,24 @@ def docword(path: Path) -> EntryFile:
     with closing(byte_lines(path)) as lines:
         for expected in "D (documents)", "W (words)", "NNZ (lines that follow)":
             number, line = next(lines, (len(sizes) + 1, b""))
-            sizes += sizes_in(path, line, number, 1, expected)
+            sizes += _sizes_in(path, line, number, 1, expected)
     check_size(path, sizes, 3)
-    kind = "a docword file"
-    return EntryFile(path, 3, (sizes[0], sizes[1]), sizes[2], 3, True, is_rising=True, kind=kind)
+    return EntryFile(path, 3, (sizes[0], sizes[1]), sizes[2], 3, True, is_rising=True)
+
+
+def _sizes_in(path: Path, line: bytes, number: int, width: int, what: str) -> list[int]:
+    """Whole numbers of a line, as many as ``width``, of at most 18 digits each."""
+    found = _fields(line)
+    if len(found) != width or not all(field.isdigit() and len(field) <= 18 for field in found):
+        numbers = "a whole number" if width == 1 else f"{width} whole numbers"
+        raise ReadError(path, f"expected {numbers}: {what}; found {shown(line)}.", number)
+    return [int(field) for field in found]
+
+
+def check_size(path: Path, sizes: list[int], line: int | None = None) -> None:
+    """Refuse far more rows or columns than entries: even empty rows take memory."""
+    n_rows, n_columns, n_entries = sizes
+    if max(n_rows, n_columns) > max(_PLAUSIBLE_SIZE, _PLAUSIBLE_EMPTY * n_entries):
+        claim = f"{n_rows:,} rows and {n_columns:,} columns for {n_entries:,} entries"
+        problem = "nearly all of them would be empty. Are these the right sizes?"
+        raise ReadError(path, f"the file claims {claim}: {problem}", line)

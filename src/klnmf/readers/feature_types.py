@@ -11,8 +11,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from klnmf.readers.streams import Block, CountStream, Outline
-from klnmf.readers.table import LOGGER
+from klnmf.data.canonical import Entries
+from klnmf.data.names import LOGGER
+from klnmf.data.streams import CountStream, Outline
 from klnmf.support.input_files import ReadError
 from klnmf.support.option_names import option
 
@@ -73,12 +74,12 @@ def of_type(
 
 
 def _with_columns(cells: CountStream, kept: npt.NDArray[np.intp]) -> CountStream:
-    def blocks(limit: int) -> Iterator[Block]:
+    def blocks(limit: int) -> Iterator[Entries]:
         place = np.full(cells.outline().shape[1], -1)
         place[kept] = np.arange(len(kept))
         for rows, features, counts in cells.blocks(limit):
             chosen = place[features] >= 0
-            yield Block(rows[chosen], place[features[chosen]], counts[chosen])
+            yield Entries(rows[chosen], place[features[chosen]], counts[chosen])
 
     def outline() -> Outline:
         shape, about, dtype = cells.outline()

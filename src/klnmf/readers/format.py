@@ -1,22 +1,23 @@
 """What a file format is: a class that reads, streams and writes counts."""
 
 import inspect
-from abc import ABC, abstractmethod
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
-from klnmf.readers.streams import CountStream, stream_of_table
-from klnmf.readers.table import CountTable
+from klnmf.data.streams import CountStream, collected, stream_of_matrix
+from klnmf.readers.table import CountTable, table_of_file
+
+# Entries per block when a whole file is read.
+_ENTRIES = 1 << 18
 
 
-class Format(ABC):
+class Format:
     """A file format.
 
-    To add one, write a subclass and put it into the table in ``readers/formats.py``. The
-    keyword-only arguments of `read` (or, in a `StreamedFormat`, of `stream`) are its options. Here
-    ``*_`` lets type checkers accept any of them.
+    To add one, write a subclass with `stream`, or with `read` if it cannot be read in blocks, and
+    put it into the table in ``readers/formats.py``. The keyword-only arguments of that method are
+    its options. Here ``*_`` lets type checkers accept any of them.
     """
 
     name: ClassVar[str]  # what users call it
@@ -30,13 +31,16 @@ class Format(ABC):
         name = name.removesuffix(".gz") if self.may_be_packed else name
         return name.endswith(self.endings)
 
-    @abstractmethod
     def read(self, path: Path, *_: Any, **options: Any) -> CountTable:
         """Read all counts into memory, with their names."""
+        stream = self.stream(path, **options)
+        matrix = collected(stream.blocks(_ENTRIES), lambda: stream.outline().shape, stream.in_order)
+        return table_of_file(path, matrix, **stream.outline().about, hint=stream.hint)
 
     def stream(self, path: Path, *_: Any, **options: Any) -> CountStream:
-        """Read counts in blocks. Formats without blocks read the whole file for the first one."""
-        return stream_of_table(partial(self.read, path, **options))
+        """Read counts in blocks. Formats without blocks read the whole file at once."""
+        table = self.read(path, **options)
+        return stream_of_matrix(table.X, table.about)
 
     def write(self, table: CountTable, path: Path) -> None:
         """Write counts to a new file; ``path`` has one of the endings."""
@@ -54,24 +58,7 @@ class Format(ABC):
     @property
     def options(self) -> set[str]:
         """Names of the options."""
-        return keywords(self.read)
-
-
-class StreamedFormat(Format):
-    """A format whose files are read in blocks, also into memory."""
-
-    @abstractmethod
-    def stream(self, path: Path, *_: Any, **options: Any) -> CountStream:
-        """Read counts in blocks."""
-
-    def read(self, path: Path, *_: Any, **options: Any) -> CountTable:
-        """Read all counts into memory, with their names."""
-        return self.stream(path, **options).table(path)
-
-    @property
-    def options(self) -> set[str]:
-        """Names of the options."""
-        return keywords(self.stream)
+        return keywords(self.read) | keywords(self.stream)
 
 
 def keywords(function: Callable[..., Any]) -> set[str]:

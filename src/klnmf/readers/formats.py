@@ -6,24 +6,31 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from klnmf.data.names import unique_features
 from klnmf.data.validation import warn_if_transposed
 from klnmf.readers.delimited import Csv, Tsv
-from klnmf.readers.documents import Documents, TextFormat
 from klnmf.readers.format import Format
 from klnmf.readers.hdf5 import H5ad, Loom
-from klnmf.readers.matrix_files import Mtx, Npz, Svmlight, Uci
-from klnmf.readers.on_disk import Prepared
+from klnmf.readers.matrix_files import Mtx, Npz, Prepared, Uci
 from klnmf.readers.parquet import Parquet
-from klnmf.readers.pruning import PRUNING_OPTIONS, check_pruning, pruned
-from klnmf.readers.table import CountTable, unique_features
+from klnmf.readers.table import CountTable, pruned
 from klnmf.readers.tenx import TenX, TenXH5
-from klnmf.readers.text_files import CsvTexts, Jsonl, ParquetTexts, Texts, TsvTexts
+from klnmf.readers.text_formats import (
+    CsvTexts,
+    Jsonl,
+    ParquetTexts,
+    TextFormat,
+    Texts,
+    TsvTexts,
+)
 from klnmf.signatures import has_types_in_rows, say_turned
 from klnmf.support.descriptions import described
 from klnmf.support.input_files import ReadError, not_there
 from klnmf.support.nearest_names import did_you_mean
 from klnmf.support.option_names import option, options_in_use
 from klnmf.support.whole_files import naming, replacing
+from klnmf.texts.documents import Documents
+from klnmf.texts.pruning import PRUNING_OPTIONS, check_pruning
 
 PathLike = str | os.PathLike[str]
 # A path has the first format that matches it.
@@ -31,7 +38,7 @@ FORMATS: dict[str, Format] = {
     format.name: format
     for format in (
         *(Prepared(), TenX(), Texts(), Uci()),
-        *(Npz(), Mtx(), TenXH5(), H5ad(), Loom(), Csv(), Tsv(), Parquet(), Svmlight(), Jsonl()),
+        *(Npz(), Mtx(), TenXH5(), H5ad(), Loom(), Csv(), Tsv(), Parquet(), Jsonl()),
     )
 }
 # How tables are read if the field with the text is named.
@@ -68,7 +75,6 @@ def read_counts(
     ``"tsv"``       .tsv, .tab, .all, or .txt with tabs: a table, or lines of row, column, count
     ``"parquet"``   .parquet: a table, or columns of row, column, count
     ``"uci"``       docword.NAME.txt, with vocab.NAME.txt beside it
-    ``"svmlight"``  .svmlight, .libsvm or .svm; labels are kept
     ``"texts"``     folder of .txt files
     ``"jsonl"``     .jsonl or .ndjson, one document per line
                     (csv, tsv and parquet are texts if ``text_field`` is given)
@@ -93,10 +99,9 @@ def read_counts(
     **options
         Options of the format:
 
-        - npz, mtx, uci, svmlight: ``row_names``, ``column_names``, files with one name per line. By
+        - npz, mtx, uci: ``row_names``, ``column_names``, files with one name per line. By
           default NAME.rows.txt and NAME.columns.txt (or NAME.vocab.txt) beside the matrix, if they
           exist. Labels of the samples are read from NAME.labels.txt.
-        - svmlight: ``zero_based`` and ``n_features``, as in scikit-learn's `load_svmlight_file`.
         - 10x, 10x-h5, h5ad: ``feature_type``, the type of features to read, such as "Antibody
           Capture", or "all". By default it is "Gene Expression" where the file has several types.
         - 10x, 10x-h5: ``feature_names``, "name" (default) or "id".

@@ -8,13 +8,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
+from klnmf.data.canonical import Entries
 from klnmf.data.matrix_checks import native_numbers
+from klnmf.data.streams import CountStream, Outline, compressed_blocks, compressed_stream
 from klnmf.readers.feature_types import FEATURE_TYPES, of_type
-from klnmf.readers.format import StreamedFormat
-from klnmf.readers.hdf5_items import Group, StoredArray, check_nonzeros, opened
-from klnmf.readers.streams import Block, CountStream, Outline, compressed_blocks, compressed_stream
+from klnmf.readers.format import Format
+from klnmf.readers.hdf5_items import Group, StoredArray, opened
 from klnmf.readers.table import CountTable
-from klnmf.support.input_files import ReadError, check_unpacked
+from klnmf.support.input_files import ReadError
 from klnmf.support.option_names import option
 from klnmf.support.optional_packages import require
 
@@ -25,7 +26,7 @@ _LOOM_CELLS = ("CellID", "obs_names", "cell_names", "barcode")
 _LOOM_GENES = ("Gene", "var_names", "gene_names", "Accession")
 # Column of ``var`` in which scanpy keeps the ids of genes.
 GENE_IDS = "gene_ids"
-_SPARSE = {"csr_matrix": "csr", "csc_matrix": "csc", "csr": "csr", "csc": "csc"}
+_SPARSE = {"csr_matrix": "csr", "csc_matrix": "csc"}
 
 
 # ---- matrices ------------------------------------------------------------------------------------
@@ -41,7 +42,7 @@ class Compressed(NamedTuple):
     indices: StoredArray
     indptr: StoredArray
 
-    def blocks(self, limit: int) -> Iterator[Block]:
+    def blocks(self, limit: int) -> Iterator[Entries]:
         """Entries by rows; those of a CSC matrix are by rows of its transpose."""
         shape = self.shape if self.form == "csr" else self.shape[::-1]
         path, place, ends = self.group.path, self.group.place, self.indptr[:]
@@ -58,7 +59,6 @@ def compressed(group: Group, form: str, shape: tuple[int, int]) -> Compressed:
     indices.check_numbers(1, "iu")
     data = group.array("data", indices.shape)
     data.check_numbers(1)
-    check_nonzeros(len(indices), indices, data)
     indptr = group.array("indptr", (shape[0 if form == "csr" else 1] + 1,))
     indptr.check_numbers(1, "iu")
     return Compressed(group, form, shape, data, indices, indptr)
@@ -74,7 +74,7 @@ def stored_stream(
     )
     shape, path, place = (stored.shape[0], stored.shape[1]), item.path, item.place
 
-    def blocks(limit: int) -> Iterator[Block]:
+    def blocks(limit: int) -> Iterator[Entries]:
         with opened(path) as file:
             if is_dense:
                 yield from _dense_blocks(file.array(place, shape))
@@ -85,28 +85,25 @@ def stored_stream(
     return compressed_stream(blocks, Outline(shape, about, dtype), form, hint)
 
 
-def _dense_blocks(array: StoredArray) -> Iterator[Block]:
+def _dense_blocks(array: StoredArray) -> Iterator[Entries]:
     """Nonzeros of a dense array, row after row; each stored piece of it is unpacked once."""
     n_rows, n_columns = array.shape
     if not n_rows or not n_columns:
         return
     height, width = _tile(n_columns, array.chunks)
-    n_nonzeros = 0
     for top in range(0, n_rows, height):
         tiles = [_nonzeros(array, top, left, height, width) for left in range(0, n_columns, width)]
-        block = Block(*map(np.concatenate, zip(*tiles, strict=True)))
-        n_nonzeros += len(block.rows)
-        check_nonzeros(n_nonzeros, array)
+        block = Entries(*map(np.concatenate, zip(*tiles, strict=True)))
         if len(tiles) > 1:
             order = np.argsort(block.rows, kind="stable")
-            block = Block(*(part[order] for part in block))
+            block = Entries(*(part[order] for part in block))
         yield block
 
 
-def _nonzeros(array: StoredArray, top: int, left: int, height: int, width: int) -> Block:
+def _nonzeros(array: StoredArray, top: int, left: int, height: int, width: int) -> Entries:
     tile = native_numbers(array[top : top + height, left : left + width])
     rows, columns = np.nonzero(tile)
-    return Block(rows + top, columns + left, tile[rows, columns])
+    return Entries(rows + top, columns + left, tile[rows, columns])
 
 
 def _tile(n_columns: int, chunk: tuple[int, ...]) -> tuple[int, int]:
@@ -136,7 +133,7 @@ class H5adParts(NamedTuple):
         return f" Other matrices of this file: {', '.join(self.others)}; for example {example}."
 
 
-class H5ad(StreamedFormat):
+class H5ad(Format):
     """AnnData file: ``X``, one of its layers, or ``raw``."""
 
     name = "h5ad"
@@ -196,7 +193,7 @@ def h5ad_parts(path: Path, layer: str | None, labels: str | None) -> Iterator[H5
             there = ", ".join(places) or "no matrix"
             raise ReadError(path, f"it has no {asked!r}. It has: {there}.")
         others = [name for name in places if name != asked]
-        obs, var = file.item("obs"), (raw if holder is raw else file).item("var")
+        obs, var = _frame(file, "obs"), _frame(raw if holder is raw else file, "var")
         rows, columns = _index(obs), _index(var)
         names = {
             "row_names": rows,
@@ -220,10 +217,10 @@ def _matrix(holder: Group, name: str, shape: tuple[int, int]) -> StoredArray | C
         if dense.shape != shape:
             raise _other_shape(dense, dense.shape, shape)
         return dense
-    kind = group.text("encoding-type") or group.text("h5sparse_format")
+    kind = group.text("encoding-type")
     if kind not in _SPARSE:
         raise group.refuse(f"has the type {kind!r}; expected a dense or sparse matrix.")
-    said = group.shape_in("shape") or group.shape_in("h5sparse_shape")
+    said = group.shape_in("shape")
     if said != shape:
         raise _other_shape(group, said, shape)
     return compressed(group, _SPARSE[kind], shape)
@@ -233,27 +230,31 @@ def _other_shape(item: StoredArray | Group, said: Any, shape: tuple[int, int]) -
     return item.refuse(f"has the shape {said}; there are names of {shape[0]:,} × {shape[1]:,}.")
 
 
-def _columns(frame: StoredArray | Group) -> list[str]:
-    """Names of the columns that can be read, which those of old versions cannot."""
-    if isinstance(frame, StoredArray):  # one compound data set, before anndata 0.7
-        return []
+def _frame(holder: Any, name: str) -> Group:
+    """Fetch a data frame: a group with an array for each column."""
+    frame: Group | StoredArray = holder.item(name)
+    if isinstance(frame, StoredArray):
+        problem = "is not a data frame as anndata writes it since version 0.7 (2020). Read the "
+        raise frame.refuse(f"{problem}file with anndata, and write it again.")
+    return frame
+
+
+def _columns(frame: Group) -> list[str]:
+    """Names of the columns."""
     return [n for n in frame.names() if n not in (frame.text("_index"), "__categories")]
 
 
-def _index(frame: StoredArray | Group) -> list[str]:
+def _index(frame: Group) -> list[str]:
     """Names of the rows of a data frame."""
-    if isinstance(frame, StoredArray):
-        frame.check_stored()
-        return frame.strings()
     name = frame.text("_index")
     if name is None:
         raise frame.refuse("has no attribute '_index', which says where the names are.")
     return _values(frame, name)
 
 
-def _column(frame: StoredArray | Group, name: str) -> list[str]:
+def _column(frame: Group, name: str) -> list[str]:
     there = _columns(frame)
-    if isinstance(frame, StoredArray) or name not in there:
+    if name not in there:
         raise frame.refuse(f"has no column {name!r}. It has: {', '.join(there) or 'none'}.")
     return _values(frame, name)
 
@@ -275,21 +276,16 @@ def _values(frame: Group, name: str) -> list[str]:
 
 
 def _decoded(codes: StoredArray, categories: StoredArray) -> list[str]:
-    codes.check_list()
     numbers, texts = codes.numbers("iu").astype(np.int64), categories.strings()
     if len(numbers) and numbers.max() >= len(texts):
         raise codes.refuse(f"holds codes of more than {len(texts):,} categories.")
-    # A long text with many codes: names that must differ, or are written, need all of its copies.
-    lengths = np.array([*map(len, texts), 0])  # the last is for what is missing
-    n_bytes = int(lengths[np.maximum(numbers, -1)].sum())
-    check_unpacked(codes.path, codes.path.stat().st_size, n_bytes)
     return ["nan" if code < 0 else texts[code] for code in numbers]
 
 
 # ---- loom ----------------------------------------------------------------------------------------
 
 
-class Loom(StreamedFormat):
+class Loom(Format):
     """Loom file, which holds genes × cells; what is returned is cells × genes."""
 
     name = "loom"

@@ -16,25 +16,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from klnmf.readers.hdf5_heaps import check_heaps
 from klnmf.support.caching import cached_property
-from klnmf.support.input_files import ReadError, check_unpacked
+from klnmf.support.input_files import ReadError
 from klnmf.support.optional_packages import require
 
 # An array may be this large whatever the file holds: what was never written reads as zeros.
 _SMALL = 1 << 26
 # The most that gzip packs into a byte, and a little.
 _BEST_COMPRESSION = 1100
-# Nonzeros that a file may have whatever it holds, and the most that it packs into a byte: counts
-# and their places are not as even as zeros are.
-_FEW_NONZEROS = 1 << 24
-_NONZEROS_PER_BYTE = 100
-# HDF5 holds a chunk in memory as a whole.
-_LARGEST_CHUNK = 1 << 30
-# Strings that are read at a time. Many may share one place in the file, so that the length of all
-# of them is checked after each block.
-_STRINGS = 256
-_SOFT_LINKS = 8
 # What h5py raises for files that are damaged.
 _DAMAGED = (OSError, RuntimeError, ValueError, TypeError, LookupError, OverflowError)
 
@@ -49,7 +38,6 @@ def opened(path: Path) -> Iterator[Group]:
         raise ReadError(path, f"this is not an HDF5 file, or it is cut off: {error}") from error
     with file:
         try:
-            check_heaps(path, file.id.get_create_plist().get_sizes()[1])
             yield Group(path, "", file)
         except ReadError:
             raise
@@ -69,7 +57,7 @@ class _Item:
 
     def text(self, attribute: str) -> str | None:
         """Return an attribute that must be a string, or None if it is absent."""
-        value = self._attribute(attribute)
+        value = self._found.attrs.get(attribute)
         value = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
         if value is not None and not isinstance(value, str):
             raise self.refuse(f"has an attribute {attribute!r} that is not a text.")
@@ -77,22 +65,13 @@ class _Item:
 
     def shape_in(self, attribute: str) -> tuple[int, int] | None:
         """Return an attribute that holds numbers of rows and columns, or None if it is absent."""
-        value = self._attribute(attribute)
+        value = self._found.attrs.get(attribute)
         if value is None:
             return None
         sizes = np.asarray(value)
         if sizes.shape != (2,) or sizes.dtype.kind not in "iu" or (sizes < 0).any():
             raise self.refuse(f"has an attribute {attribute!r} that is not rows and columns.")
         return int(sizes[0]), int(sizes[1])
-
-    def _attribute(self, name: str) -> Any:
-        attributes = self._found.attrs
-        if name not in attributes:
-            return None
-        shape = attributes.get_id(name).shape
-        if shape is None or math.prod(shape) > 2:
-            raise self.refuse(f"has an attribute {name!r} of the shape {shape}.")
-        return attributes[name]
 
 
 class Group(_Item):
@@ -104,13 +83,15 @@ class Group(_Item):
 
     def __contains__(self, name: str) -> bool:
         """Whether there is anything of this name; AnnData stores None as an array without shape."""
-        return _has(self._found, name) and not _is_null(self._found, name)
+        return name in self._found and getattr(self._found[name], "shape", ()) is not None
 
     def item(self, name: str) -> Group | StoredArray:
-        """Fetch what has this name; it must lie in this file."""
+        """Fetch what has this name."""
         h5py = require("h5py", "Reading HDF5 files")
         place = f"{self.place}/{name}" if self.place else name
-        found = self._followed(name)
+        if name not in self._found:
+            raise ReadError(self.path, f"it has no {place!r}.")
+        found = self._found[name]
         if isinstance(found, h5py.Dataset):
             return StoredArray(self.path, place, found)
         if isinstance(found, h5py.Group):
@@ -125,39 +106,13 @@ class Group(_Item):
         return found
 
     def array(self, name: str, shape: tuple[int, ...] | None = None) -> StoredArray:
-        """Fetch an array, of this shape or else as large as what is stored of it may be."""
+        """Fetch an array, of this shape if one is given."""
         found = self.item(name)
         if not isinstance(found, StoredArray):
             raise found.refuse("is a group where an array was expected.")
-        if shape is None:
-            found.check_stored()
-        elif found.shape != shape:
+        if shape not in (None, found.shape):
             raise found.refuse(f"has the shape {found.shape}; expected {shape}.")
         return found
-
-    def _followed(self, name: str) -> Any:
-        """Item behind hard and soft links; what leads to another file is refused."""
-        h5py = require("h5py", "Reading HDF5 files")
-        parent, parts, n_links = self._found, name.split("/"), 0
-        while parts:
-            part = parts.pop(0)
-            where = f"{parent.name}/{part}".strip("/")
-            if not isinstance(parent, h5py.Group) or not _has(parent, part):
-                raise ReadError(self.path, f"it has no {where!r}.")
-            link = parent.get(part, getlink=True)
-            if isinstance(link, h5py.ExternalLink):
-                other = f"another file ({link.filename})"
-                problem = f"{where} is a link to {other}, which is not followed."
-                raise ReadError(self.path, f"{problem} Copy the data into this file.")
-            if not isinstance(link, h5py.SoftLink):
-                parent = parent[part]
-                continue
-            n_links += 1
-            if n_links > _SOFT_LINKS:
-                raise ReadError(self.path, f"{where} is a link that leads nowhere.")
-            parent = parent.file if link.path.startswith("/") else parent
-            parts = [p for p in link.path.split("/") if p not in ("", ".")] + parts
-        return parent
 
 
 class StoredArray(_Item):
@@ -167,7 +122,7 @@ class StoredArray(_Item):
         super().__init__(path, place, found)
         if found.shape is None:
             raise self.refuse("holds nothing.")
-        self._check_is_here()
+        self._check_stored()
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -184,11 +139,6 @@ class StoredArray(_Item):
     def chunks(self) -> tuple[int, ...]:
         """Shape of the pieces that can be read without touching others."""
         return tuple(self._found.chunks or (1,) * len(self.shape))
-
-    @cached_property
-    def stored(self) -> int:
-        """Bytes that it takes in the file."""
-        return min(int(self._found.id.get_storage_size()), self.path.stat().st_size)
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -211,56 +161,30 @@ class StoredArray(_Item):
             raise self.refuse(f"has the shape {self.shape}; expected {n_dimensions} dimensions.")
 
     def strings(self) -> list[str]:
-        """All of it as names; of a table, the first column."""
-        source, dtype = self._found, self.dtype
-        if dtype.names is not None:
-            source, dtype = source.fields(dtype.names[0]), dtype[0]
-        h5py = require("h5py", "Reading HDF5 files")
-        kind = h5py.check_string_dtype(dtype)
-        if dtype.kind not in "biufS" and kind is None:
-            raise self.refuse(f"holds entries of the type {dtype}; expected names.")
-        self.check_list()
-        n_bytes = self.path.stat().st_size
-        if dtype.kind == "S":
-            check_unpacked(self.path, n_bytes, len(self) * dtype.itemsize)
-        room = n_bytes if dtype.kind == "O" else math.inf
-        names: list[str] = []
-        for start in range(0, len(self), _STRINGS):
-            block = [_text(value) for value in source[start : start + _STRINGS]]
-            room -= sum(map(len, block))
-            if room < 0:
-                raise self.refuse("holds more text than the whole file: the file is damaged.")
-            names += block
-        return names
-
-    def check_list(self) -> None:
-        """Refuse anything but a list with one entry for a sample or feature."""
+        """All of it as names."""
         if len(self.shape) != 1:
             raise self.refuse(f"has the shape {self.shape}; expected a list.")
-        # Every sample and feature has a name and a place in the matrix, which take some bytes.
-        if len(self) > self.path.stat().st_size:
-            raise self.refuse(
-                f"claims {len(self):,} entries, more than the file has bytes: the file is "
-                "incomplete or damaged."
-            )
+        if require("h5py", "Reading HDF5 files").check_string_dtype(self.dtype) is not None:
+            return list(self._found.asstr(errors="replace")[:])
+        if self.dtype.kind not in "biuf":
+            raise self.refuse(f"holds entries of the type {self.dtype}; expected names.")
+        return [str(value) for value in self[:]]
 
-    def check_stored(self) -> None:
-        """Refuse an array that is far larger than what is stored of it can be."""
-        size = math.prod(max(1, n) for n in self.shape) * self.dtype.itemsize
-        if size > max(_SMALL, _BEST_COMPRESSION * self.stored):
-            shape = " × ".join(f"{n:,}" for n in self.shape)
-            raise self.refuse(
-                f"claims {shape} entries ({size:,} bytes), but {self.stored:,} bytes are stored: "
-                "the file is incomplete or damaged."
-            )
-
-    def _check_is_here(self) -> None:
-        """Refuse entries that are in other files, and those that nothing here can unpack."""
+    def _check_stored(self) -> None:
+        """Refuse an array that is far larger than what is stored of it can be, or is elsewhere."""
         h5z = require("h5py", "Reading HDF5 files").h5z
+        size = math.prod(max(1, n) for n in self.shape) * self.dtype.itemsize
+        stored = min(int(self._found.id.get_storage_size()), self.path.stat().st_size)
         creation = self._found.id.get_create_plist()
         if creation.get_external_count() or self._found.is_virtual:
+            # Where the other files are missing, HDF5 reads zeros.
+            problem = "is stored in other files, which are not read. Copy the data into this file."
+            raise self.refuse(problem)
+        if size > max(_SMALL, _BEST_COMPRESSION * stored):
+            shape = " × ".join(f"{n:,}" for n in self.shape)
             raise self.refuse(
-                "is stored in other files, which are not read. Copy the data into this file."
+                f"claims {shape} entries ({size:,} bytes), but {stored:,} bytes are stored: the "
+                "file is incomplete or damaged."
             )
         for number in range(creation.get_nfilters()):
             code, _, _, name = creation.get_filter(number)
@@ -271,37 +195,3 @@ class StoredArray(_Item):
                     "If the package hdf5plugin has it, import hdf5plugin first; or write the file "
                     "again with gzip."
                 )
-        if self._found.chunks is not None:
-            chunk = math.prod(self._found.chunks) * self.dtype.itemsize
-            if chunk > _LARGEST_CHUNK:
-                raise self.refuse(
-                    f"is stored in pieces of {chunk:,} bytes; up to {_LARGEST_CHUNK:,} are read. "
-                    "Write the file again with smaller chunks."
-                )
-
-
-def check_nonzeros(number: int, *arrays: StoredArray) -> None:
-    """Refuse more nonzeros than these arrays can hold in the bytes that are stored."""
-    stored = sum(array.stored for array in arrays)
-    if number > max(_FEW_NONZEROS, _NONZEROS_PER_BYTE * stored):
-        raise arrays[0].refuse(
-            f"has at least {number:,} nonzeros, but {stored:,} bytes are stored: the file is "
-            "incomplete or damaged."
-        )
-
-
-def _has(group: Any, name: str) -> bool:
-    """Whether a group has a link of this name, wherever that leads; "." is the group itself."""
-    return name not in ("", ".") and name in group
-
-
-def _is_null(group: Any, name: str) -> bool:
-    h5py = require("h5py", "Reading HDF5 files")
-    if not isinstance(group.get(name, getlink=True), h5py.HardLink):
-        return False  # where it leads is looked at when it is fetched
-    found = group[name]
-    return isinstance(found, h5py.Dataset) and found.shape is None
-
-
-def _text(value: Any) -> str:
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)

@@ -1,4 +1,4 @@
-"""Matrices without names inside the file: .npz, .mtx, svmlight and UCI's docword.
+"""Matrices without names inside the file: .npz, .mtx and UCI's docword; and prepared folders.
 
 Names are in files beside the matrix, one per line: ``NAME.rows.txt``, ``NAME.columns.txt`` (or
 ``NAME.vocab.txt``) and ``NAME.labels.txt`` for ``NAME.npz``, ``NAME.mtx`` and so on. Each of them
@@ -12,28 +12,34 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, BinaryIO
+from typing import Any
 
 import numpy as np
-import numpy.lib.format as npy
 import scipy.io
 import scipy.sparse as sp
 
+from klnmf.data.canonical import Entries
 from klnmf.data.matrix_checks import csr_from_parts
-from klnmf.readers.diagnosis import check_size, explain_svmlight
-from klnmf.readers.entries import EntryFile, docword, matrix_market
-from klnmf.readers.format import Format, StreamedFormat
-from klnmf.readers.streams import Block, CountStream, Outline, compressed_blocks, compressed_stream
-from klnmf.readers.table import CountTable, first_wrong, table_of_file
+from klnmf.data.names import one_per_line
+from klnmf.data.streams import (
+    CountStream,
+    Outline,
+    compressed_blocks,
+    compressed_stream,
+    stream_of_matrix,
+)
+from klnmf.readers.entries import EntryFile, check_size, docword, matrix_market
+from klnmf.readers.format import Format
+from klnmf.readers.table import CountTable, table_of_file
+from klnmf.support.array_types import Array
 from klnmf.support.input_files import (
     ReadError,
     base_name,
-    byte_lines,
     check_unpacked,
-    open_binary,
     parsed_by_others,
     read_names,
 )
+from klnmf.support.npy_headers import read_npy_header
 from klnmf.support.option_names import option
 from klnmf.support.whole_files import packed_if_named_so
 
@@ -44,8 +50,6 @@ BESIDE = {
     "column_names": (".columns.txt", ".vocab.txt"),
     "labels": (".labels.txt",),
 }
-# Arrays of a sparse matrix in a .npz file; which of them there are depends on its format.
-SPARSE_PARTS = ("data", "indices", "indptr", "offsets", "coords", "row", "col")
 _NOT_SPARSE = "this is not a matrix that scipy.sparse.save_npz wrote"
 
 
@@ -110,17 +114,6 @@ class NamedBeside(Format):
         return CountStream(lambda limit: file.blocks(), outline, in_order=file.is_rising)
 
 
-def one_per_line(names: Any, what: str, way_out: str = ", or write .h5ad or .parquet") -> bytes:
-    """Content of a file of names."""
-    for name in names:
-        if "\n" in name or "\r" in name:
-            raise ValueError(
-                f"{what} has {name!r}, and a name cannot have a line end in a file of one name "
-                f"per line. Change the name{way_out}."
-            )
-    return "".join(f"{name}\n" for name in names).encode()
-
-
 # ---- .npz ----------------------------------------------------------------------------------------
 
 
@@ -130,31 +123,16 @@ class Npz(NamedBeside):
     name = "npz"
     endings = (".npz",)
 
-    def read(
-        self, path: Path, *, row_names: Given = None, column_names: Given = None
-    ) -> CountTable:
-        """Read a matrix of any sparse format that SciPy has."""
-        with opened_npz(path) as archive:
-            kind, shape = npz_header(path, archive)
-            parts = {name: archive[name] for name in archive.files if name in SPARSE_PARTS}
-        try:
-            matrix = csr_from_parts(kind, parts, shape, "the matrix")
-        except (TypeError, ValueError) as error:
-            raise ReadError(path, str(error)) from error
-        names = self.names_beside(path, matrix.shape, row_names, column_names)
-        return table_of_file(path, matrix, **names)
-
     def stream(
         self, path: Path, *, row_names: Given = None, column_names: Given = None
     ) -> CountStream:
-        """Read a CSR or CSC matrix in blocks, and others whole."""
-        with opened_npz(path) as archive:
-            kind, shape = npz_header(path, archive)
-            dtype, _ = npy_header(archive, "data")
-        if kind not in ("csr", "csc"):
-            return super().stream(path, row_names=row_names, column_names=column_names)
-        if dtype.kind not in "biuf":
-            raise ReadError(path, f"Counts must be real numbers; got the type {dtype}.")
+        """Read a CSR or CSC matrix in blocks, and a COO matrix whole."""
+        with _opened_npz(path) as archive:
+            kind, shape, dtype = _npz_header(path, archive)
+            if kind == "coo":
+                names = self.names_beside(path, shape, row_names, column_names)
+                parts = {name: _array(archive, name) for name in ("data", "row", "col")}
+                return stream_of_matrix(csr_from_parts(kind, parts, shape, "the matrix"), names)
         names = self.names_beside(path, shape, row_names, column_names)
         blocks = partial(_npz_blocks, path, kind, shape)
         return compressed_stream(blocks, Outline(shape, names, dtype), kind)
@@ -165,96 +143,71 @@ class Npz(NamedBeside):
             sp.save_npz(stream, table.X)
 
 
-def _npz_blocks(path: Path, form: str, shape: tuple[int, int], limit: int) -> Iterator[Block]:
+def _npz_blocks(path: Path, form: str, shape: tuple[int, int], limit: int) -> Iterator[Entries]:
     """Blocks of a CSR matrix, or of a CSC matrix taken as its transpose."""
     shape = shape if form == "csr" else shape[::-1]
-    with opened_npz(path) as archive, ExitStack() as stack:
-        indptr = archive["indptr"]
-        members = [
-            stack.enter_context(archive.zip.open(f"{name}.npy")) for name in ("indices", "data")
-        ]
-        (index_type, n_indices), (dtype, n_values) = map(read_npy_header, members)
-        if len(n_indices) != 1 or n_indices != n_values:
-            raise ReadError(path, f"indices have the shape {n_indices}, and values {n_values}.")
+    with _opened_npz(path) as archive, ExitStack() as stack:
+        indptr = _array(archive, "indptr")
+        members = [stack.enter_context(archive.open(f"{name}.npy")) for name in ("indices", "data")]
+        heads = [read_npy_header(member) for member in members]
+        if len(heads[0][1]) != 1 or heads[0][1] != heads[1][1]:
+            problem = f"indices have the shape {heads[0][1]}, and values {heads[1][1]}."
+            raise ReadError(path, problem)
 
         def take(first: int, last: int) -> Any:
-            for member, kind in zip(members, (index_type, dtype), strict=True):
-                yield np.frombuffer(member.read((last - first) * kind.itemsize), kind)
+            for member, (dtype, _, _) in zip(members, heads, strict=True):
+                yield np.frombuffer(member.read((last - first) * dtype.itemsize), dtype)
 
         yield from compressed_blocks(path, shape, indptr, take, limit, form=form)
 
 
 @contextmanager
-def opened_npz(path: Path) -> Iterator[Any]:
+def _opened_npz(path: Path) -> Iterator[zipfile.ZipFile]:
     """Archive of NumPy's arrays; whatever goes wrong while it is open is an error of the file."""
-    problem = f"{_NOT_SPARSE}, or it is cut off"
-    with parsed_by_others(path, problem), path.open("rb") as stream:
-        _check_archive(path, stream)
-        with np.load(stream, allow_pickle=False) as archive:
-            yield archive
+    with (
+        parsed_by_others(path, f"{_NOT_SPARSE}, or it is cut off"),
+        zipfile.ZipFile(path) as archive,
+    ):
+        unpacked = sum(entry.file_size for entry in archive.infolist())
+        check_unpacked(path, path.stat().st_size, unpacked)
+        yield archive
 
 
-def npz_header(path: Path, archive: Any) -> tuple[str, tuple[int, int]]:
-    """Format and shape of a matrix that ``scipy.sparse.save_npz`` wrote."""
-    names = getattr(archive, "files", [])  # it is one array where the file is a .npy
-    if not {"format", "shape"} <= set(names):
-        shapes = {name: npy_header(archive, name)[1] for name in names[:3]}
-        held = ", ".join(f"{name} of shape {shape}" for name, shape in shapes.items())
-        problem = f"{_NOT_SPARSE}, but NumPy's arrays ({held or 'none'}). Save a two-dimensional X "
+def _npz_header(path: Path, archive: zipfile.ZipFile) -> tuple[str, tuple[int, int], np.dtype[Any]]:
+    """Format, shape and type of a matrix that ``scipy.sparse.save_npz`` wrote."""
+    names = {name.removesuffix(".npy") for name in archive.namelist()}
+    if not {"format", "shape", "data"} <= names:
+        held = ", ".join(sorted(names)[:5]) or "none"
+        problem = f"{_NOT_SPARSE}, but NumPy's arrays ({held}). Save a two-dimensional X "
         problem += "with scipy.sparse.save_npz(path, scipy.sparse.csr_array(X))."
         raise ReadError(path, problem)
-    kind, shape = archive["format"], archive["shape"]
-    is_valid = kind.shape == () and kind.dtype.kind in "SU" and shape.dtype.kind in "iu"
-    if kind.dtype.itemsize > 64:
-        raise ReadError(path, f"the format of the matrix has {kind.dtype.itemsize:,} bytes.")
-    if not is_valid or (shape < 0).any():
-        raise ReadError(path, f"the format {kind} or the shape {shape} of the matrix is not valid.")
-    if shape.shape != (2,):
-        found = f"its shape is {tuple(shape.ravel().tolist())}"
-        raise ReadError(path, f"{found}; counts have two dimensions, samples × features.")
-    n_rows, n_columns = (int(size) for size in shape)
-    check_size(path, [n_rows, n_columns, math.prod(npy_header(archive, "data")[1])])
-    return str(kind.astype("U")), (n_rows, n_columns)
+    kind = str(_array(archive, "format").astype("U"))
+    if kind not in ("csr", "csc", "coo"):
+        problem = f"the matrix has the sparse format {kind[:10]!r}; expected csr, csc or coo."
+        raise ReadError(path, f"{problem} Save scipy.sparse.csr_array(X).")
+    shape = tuple(_array(archive, "shape").tolist())
+    if len(shape) != 2 or not all(isinstance(size, int) and size >= 0 for size in shape):
+        raise ReadError(path, f"its shape is {shape}; counts have two dimensions.")
+    with archive.open("data.npy") as member:
+        dtype, lengths, _ = read_npy_header(member)
+    if dtype.kind not in "biuf":
+        raise ReadError(path, f"Counts must be real numbers; got the type {dtype}.")
+    check_size(path, [*shape, math.prod(lengths)])
+    return kind, (shape[0], shape[1]), dtype
 
 
-def npy_header(archive: Any, name: str) -> tuple[np.dtype[Any], tuple[int, ...]]:
-    """Type and shape of an array in an archive, without its entries."""
-    with archive.zip.open(f"{name}.npy") as member:
-        return read_npy_header(member)
-
-
-def read_npy_header(member: IO[bytes]) -> tuple[np.dtype[Any], tuple[int, ...]]:
-    """Type and shape of an array of an archive; what follows are its entries."""
-    version = npy.read_magic(member)
-    read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
-    shape, _, dtype = read(member)
-    if dtype.hasobject:
-        raise ValueError("it holds Python objects")
-    return dtype, shape
-
-
-def _check_archive(path: Path, stream: BinaryIO) -> None:
-    """Refuse arrays that are not as large as they claim: NumPy asks for all that memory."""
-    unpacked = 0
-    with zipfile.ZipFile(stream) as archive:
-        for entry in archive.infolist():
-            if entry.filename.removesuffix(".npy") not in ("format", "shape", *SPARSE_PARTS):
-                continue  # it is not read
-            with archive.open(entry) as member:
-                dtype, shape = read_npy_header(member)
-                expected = member.tell() + math.prod(shape) * dtype.itemsize
-            if entry.file_size != expected:
-                raise ValueError(f"{entry.filename} does not have the size that its head claims")
-            unpacked += entry.file_size
-    check_unpacked(path, path.stat().st_size, unpacked)
-    stream.seek(0)
+def _array(archive: zipfile.ZipFile, name: str) -> Array:
+    """One array, of the size of its member; another size than its head says is a ValueError."""
+    with archive.open(f"{name}.npy") as member:
+        dtype, shape, _ = read_npy_header(member)
+        return np.frombuffer(member.read(), dtype).reshape(shape)
 
 
 # ---- text ----------------------------------------------------------------------------------------
 
 
-class Mtx(StreamedFormat, NamedBeside):
-    """Matrix Market file, coordinate or array."""
+class Mtx(NamedBeside):
+    """Matrix Market file with one entry per line."""
 
     name = "mtx"
     endings = (".mtx",)
@@ -272,7 +225,7 @@ class Mtx(StreamedFormat, NamedBeside):
             scipy.io.mmwrite(stream, table.X, symmetry="general")
 
 
-class Uci(StreamedFormat, NamedBeside):
+class Uci(NamedBeside):
     """UCI's ``docword.NAME.txt`` with ``vocab.NAME.txt`` beside it."""
 
     name = "uci"
@@ -305,34 +258,20 @@ def _vocabulary_of(path: Path) -> Path:
     return words
 
 
-class Svmlight(NamedBeside):
-    """Lines of ``label index:count index:count ...``, as scikit-learn reads them."""
+class Prepared(Format):
+    """Folder that ``klnmf prepare`` wrote."""
 
-    name = "svmlight"
-    endings = (".svmlight", ".libsvm", ".svm")
-    may_be_packed = True
+    name = "prepared"
+    is_folder = True
 
-    def read(
-        self,
-        path: Path,
-        *,
-        row_names: Given = None,
-        column_names: Given = None,
-        zero_based: bool | str = "auto",
-        n_features: int | None = None,
-    ) -> CountTable:
-        """Read the whole file, labels included."""
-        from sklearn.datasets import load_svmlight_file
+    def matches(self, path: Path) -> bool:
+        """Whether the folder has the first files of a prepared matrix."""
+        return (path / "header.json").is_file() and (path / "rows.indptr.npy").is_file()
 
-        name_file = self.file_beside(path, "column_names", column_names)
-        if n_features is None and name_file is not None and name_file.is_file():
-            # Features that no sample has are in the names alone.
-            n_features = sum(1 for _ in byte_lines(name_file))
-        problem = "scikit-learn cannot read it as svmlight"
-        with parsed_by_others(path, problem, explain_svmlight), open_binary(path) as stream:
-            X, labels = load_svmlight_file(stream, n_features=n_features, zero_based=zero_based)
-        if first_wrong(X.data) is not None:
-            explain_svmlight(path)
-        check_size(path, [*X.shape, X.nnz])
-        names = self.names_beside(path, X.shape, row_names, column_names)
-        return table_of_file(path, X, **({"labels": [f"{n:.12g}" for n in labels]} | names))
+    def read(self, path: Path) -> CountTable:
+        """Read all of it, after its checksums."""
+        from klnmf.data.on_disk.matrix import open_matrix
+
+        matrix = open_matrix(path)
+        names = (matrix.row_names, matrix.column_names, matrix.labels)
+        return table_of_file(path, matrix.as_csr().copy(), *names, matrix.open_features)

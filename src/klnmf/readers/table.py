@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-import logging
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 
 from klnmf.data.canonical import canonical, type_of_sums
-from klnmf.data.matrix_checks import checked_matrix
+from klnmf.data.matrix_checks import checked_matrix, refuse_wrong_counts
+from klnmf.data.names import as_names
 from klnmf.support.array_types import Array
 from klnmf.support.descriptions import described
 from klnmf.support.input_files import ReadError
+from klnmf.support.option_names import option
+from klnmf.texts.pruning import kept_features
+from klnmf.texts.stop_words import stop_words_of
 
-Names = Sequence[str] | npt.NDArray[Any] | None
 AbsentFeatures = Literal["unobserved", "zero"]
-
-# Warns of what readers changed or left out; Python shows it by default.
-LOGGER = logging.getLogger("klnmf.readers")
 
 
 @dataclass(eq=False, repr=False)
@@ -173,61 +170,21 @@ def table_of_file(path: Path, *arguments: Any, hint: str = "", **named: Any) -> 
         raise ReadError(path, f"{error}{hint}") from error
 
 
-def unique_features(given: Sequence[str] | Array, whose: str) -> Array:
-    """Make names of features unique: repeated ones get -1, -2, ..., and a warning says so.
-
-    The first of each keeps its name, and no name that is there is given to another: the names are
-    those of ``AnnData.var_names_make_unique``.
-
-    >>> unique_features(["a", "a", "b"], "counts.mtx").tolist()
-    ['a', 'a-1', 'b']
-    """
-    names: Array = np.asarray(given, dtype=object)
-    taken, seen, repeats = set(names), set[str](), Counter[str]()
-    unique, example = names.copy(), ""
-    for position, name in enumerate(names):
-        if name not in seen:
-            seen.add(name)
-            continue
-        while unique[position] in taken:
-            repeats[name] += 1
-            unique[position] = f"{name}-{repeats[name]}"
-        taken.add(unique[position])
-        example = example or f"a second {name!r} is now {unique[position]!r}"
-    if example:
-        n_changed = int((unique != names).sum())
-        message = "%s: %s repeated feature names were made unique (%s)"
-        LOGGER.warning(message, whose, f"{n_changed:,}", example)
-    return unique
-
-
-def refuse_wrong_counts(
-    csr: sp.csr_array, row_names: Any = None, column_names: Any = None, first_row: int = 0
-) -> None:
-    """Raise a ValueError that says where the first value is that is not a count."""
-    wrong = first_wrong(csr.data)
-    if wrong is None:
-        return
-    row = int(np.searchsorted(csr.indptr, wrong, side="right")) - 1 + first_row
-    raise ValueError(
-        f"row {_place(row, row_names)}, column {_place(int(csr.indices[wrong]), column_names)} "
-        f"holds {csr.data[wrong]}; counts are finite numbers of 0 or more."
-    )
-
-
-def first_wrong(values: Array) -> int | None:
-    """Position of the first value that is no count: negative, infinite or not a number."""
-    if values.dtype.kind in {"b", "u"} or not values.size:
-        return None
-    # NaN fails every comparison.
-    if values.min() >= 0 and values.max() < np.inf:
-        return None
-    return int(np.flatnonzero(~((values >= 0) & (values < np.inf)))[0])
-
-
-def is_count(value: float) -> bool:
-    """Whether a number is 0 or more, finite, and not NaN."""
-    return 0.0 <= value < float("inf")
+def pruned(path: Path, table: CountTable, *, stop_words: Any = None, **limits: Any) -> CountTable:
+    """Table of the features that are kept, in their order; ``limits`` as in `kept_features`."""
+    if stop_words is None and not limits:
+        return table
+    n, m = table.shape
+    named = np.ones(m, dtype=bool)
+    if stop_words is not None:
+        if table.column_names is None:
+            problem = "the features have no names, so that stop words cannot be found among them."
+            raise ReadError(path, f"{problem} Add {option('column_names', 'FILE')}.")
+        unwanted = {word.lower() for word in stop_words_of(stop_words)}
+        named = np.array([name.lower() not in unwanted for name in table.column_names], dtype=bool)
+    n_samples, totals = np.bincount(table.X.indices, minlength=m), table.X.sum(axis=0)
+    kept = kept_features(path, n, n_samples, totals, named, **limits)
+    return table if kept.all() else table.with_features(np.flatnonzero(kept))
 
 
 def _narrowest(values: Array) -> np.dtype[Any]:
@@ -245,21 +202,3 @@ def _shape(matrix: Any) -> tuple[int, int]:
     if len(shape) != 2:
         raise ValueError(f"Counts must have two dimensions, samples × features; got {shape}.")
     return int(shape[0]), int(shape[1])
-
-
-def as_names(names: Names, expected: int, what: str, of_what: str) -> Array | None:
-    """Return names as an array of str objects; refuse a wrong number of them."""
-    if names is None:
-        return None
-    if isinstance(names, str):
-        raise ValueError(f"{what} must be a sequence with a name for each {of_what}; got a str.")
-    if len(names) != expected:
-        raise ValueError(f"{what} has {len(names):,} names for {expected:,} {of_what}s.")
-    # Objects, as scikit-learn has them: one long name would widen every entry of a str array.
-    array = np.empty(expected, dtype=object)
-    array[:] = [str(name) for name in names]
-    return array
-
-
-def _place(position: int, names: Array | None) -> str:
-    return str(position) if names is None else f"{position} ({names[position]!r})"

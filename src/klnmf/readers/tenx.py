@@ -6,12 +6,12 @@ Both hold features × cells; what is returned is cells × features.
 from dataclasses import replace
 from pathlib import Path
 
+from klnmf.data.streams import CountStream, Outline, swapped
 from klnmf.readers.entries import matrix_market
 from klnmf.readers.feature_types import of_type
-from klnmf.readers.format import StreamedFormat
+from klnmf.readers.format import Format
 from klnmf.readers.hdf5 import compressed, stored_stream
 from klnmf.readers.hdf5_items import Group, opened
-from klnmf.readers.streams import CountStream, Outline, swapped
 from klnmf.support.descriptions import described
 from klnmf.support.input_files import ReadError, check_number_of_names, text_lines
 from klnmf.support.option_names import option
@@ -31,7 +31,7 @@ def companion(matrix: Path, kinds: tuple[str, ...]) -> Path | None:
     return next((file for file in files if file.is_file()), None)
 
 
-class TenX(StreamedFormat):
+class TenX(Format):
     """Folder with matrix.mtx, barcodes.tsv and features.tsv (or genes.tsv), packed or not."""
 
     name = "10x"
@@ -70,7 +70,7 @@ class TenX(StreamedFormat):
         return _with_features(path, cells, columns, feature_names, feature_type)
 
 
-class TenXH5(StreamedFormat):
+class TenXH5(Format):
     """HDF5 file of Cell Ranger, of version 3 and later or of version 2 (one genome)."""
 
     name = "10x-h5"

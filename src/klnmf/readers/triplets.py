@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from klnmf.readers.streams import CountStream, Outline
+from klnmf.data.streams import CountStream, Outline
 from klnmf.readers.table import CountTable
 from klnmf.support.descriptions import described
 from klnmf.support.input_files import ReadError

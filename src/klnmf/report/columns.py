@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from klnmf.report.plain_text import plain_text
+from klnmf.report.vocabulary import plain_text
 from klnmf.support.array_types import Array
-from klnmf.support.missing_values import is_missing
+from klnmf.support.number_checks import is_missing
 from klnmf.topics.grouping import Period, suitable_periods
 from klnmf.topics.shares_by_group import MeanShares, mean_shares
 
@@ -46,24 +46,19 @@ def shares_by_column(
 
 
 def _packed(name: str, every: Period | None, means: MeanShares) -> dict[str, Any]:
-    """Return a column for the page. Shares are in ten-thousandths; a missing one is None."""
+    """Return a column for the page. Shares are in ten-thousandths."""
     filled = np.flatnonzero(means.n_samples > 0)
     return {
         "name": name,
         "every": every,
         "ordered": means.is_ordered,
-        "at": _positions(means)[filled].tolist(),
+        "at": _positions(means)[filled],
         "groups": [plain_text(means.group_names[group], LONGEST_GROUP) for group in filled],
-        "n": means.n_samples[filled].tolist(),
+        "n": means.n_samples[filled],
         "missing": means.n_missing,
-        **{
-            end: [_ten_thousandths(row) for row in values[filled].T]
-            for end, values in (
-                ("share", means.shares),
-                ("lower", means.lower),
-                ("upper", means.upper),
-            )
-        },
+        "share": np.round(10_000 * means.shares[filled].T),
+        "lower": np.round(10_000 * means.lower[filled].T),
+        "upper": np.round(10_000 * means.upper[filled].T),
     }
 
 
@@ -72,7 +67,3 @@ def _positions(means: MeanShares) -> Array:
     if means.groups.dtype.kind == "M":
         return np.asarray(means.groups.astype("datetime64[D]").astype(np.int64))
     return means.groups if means.is_ordered else np.arange(len(means.groups))
-
-
-def _ten_thousandths(values: Array) -> list[int | None]:
-    return [None if np.isnan(value) else round(10_000 * float(value)) for value in values]

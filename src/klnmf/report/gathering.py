@@ -1,6 +1,5 @@
 """What the page shows about a model, with bounds on its size."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,39 +8,36 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from klnmf.constraints.names import names_seen_in_fit
 from klnmf.data.validation import check_counts
 from klnmf.report.columns import shares_by_column
-from klnmf.report.measures import (
-    effective_words,
-    exclusivity,
-    given_feature,
-    topic_positions,
-    typical_samples,
+from klnmf.report.measures import given_feature, typical_samples
+from klnmf.report.vocabulary import Terms, plain_text
+from klnmf.support.array_types import Array, FloatArray
+from klnmf.support.number_checks import is_missing
+from klnmf.topics import (
+    Probabilities,
+    intertopic_coordinates,
+    name_components,
+    plsi_probabilities,
 )
-from klnmf.report.plain_text import plain_text
-from klnmf.report.vocabulary import Terms, terms_of
-from klnmf.report.word_index import word_index
-from klnmf.support.array_types import Array
-from klnmf.support.descriptions import described as in_words
-from klnmf.support.missing_values import is_missing
-from klnmf.topics import Probabilities, name_components, plsi_probabilities
-from klnmf.topics import coherence as coherence_in
-from klnmf.topics.checks import checked_components, checked_names, checked_representation, dense
+from klnmf.topics.checks import checked_components, checked_representation, dense
 from klnmf.topics.features import RANKING, leading_features
-from klnmf.topics.grouping import groups_of
+from klnmf.topics.grouping import by_largest_component, drawn_from_groups, grouped
 
 # Bounds that keep the page below 3 MB for up to some hundred topics.
 MOST_SAMPLES = 600
 MOST_GROUPS = 24
 FEWEST_OF_A_GROUP = 12
-MOST_RECORDS = 300
 MOST_SHARES = 40  # of one sample
 SMALLEST_SHARE = 0.002
 LONGEST_WORD = 60
 LONGEST_NAME = 80
 LONGEST_EXCERPT = 160
 NO_LABEL = "(no label)"
+MOST_BYTES_OF_WORDS = 1_800_000  # enough for about 50,000 English ones
+MOST_TOPICS_OF_A_WORD = 3
+SMALLEST_SHARE_OF_A_WORD = 0.02  # of a topic in it
+_BYTES_OF_NUMBERS = 27  # of a word: quotes, commas, rarity, and topics below 1,000
 
 
 @dataclass(frozen=True)
@@ -62,21 +58,8 @@ class Described:
     terms: Terms
 
 
-def checked(
-    model: Any,
-    W: Any,
-    X: Any,
-    *,
-    feature_names: Any,
-    sample_names: Any,
-    labels: Any,
-    documents: Any,
-    component_names: Any,
-    coherence: Any,
-    metadata: Any,
-    vocabulary: Any,
-) -> Described:
-    """Check the arguments of the report against each other."""
+def checked_factors(model: Any, W: Any, X: Any) -> tuple[Array, Array, sp.csr_array | None]:
+    """Return components, W and X of a fitted model, if they fit together."""
     for attribute in ("components_", "history_"):
         if not hasattr(model, attribute):
             raise ValueError(
@@ -84,66 +67,50 @@ def checked(
                 "Call fit or fit_transform of a KLNMF first."
             )
     components = dense(checked_components(model.components_))
-    n_components, n_features = components.shape
-    W = dense(checked_representation(W, n_components))
+    W = dense(checked_representation(W, len(components)))
     if len(W) == 0:
         raise ValueError("W has no rows; a report needs at least one sample.")
     if X is not None:
         X = check_counts(X, name="write_report")
-        if X.shape != (len(W), n_features):
+        expected = (len(W), components.shape[1])
+        if X.shape != expected:
             raise ValueError(
-                f"X must have shape {(len(W), n_features)}, as W and the model do; got shape "
-                f"{X.shape}."
+                f"X must have shape {expected}, as W and the model do; got shape {X.shape}."
             )
-    if feature_names is None:
-        feature_names = names_seen_in_fit(model)
-    terms = terms_of(vocabulary, has_documents=documents is not None)
-    if documents is not None:
-        _check_length("documents", documents, len(W))
-    columns = dict(metadata or {})
-    for name, column in columns.items():
-        _check_length(f"metadata[{name!r}]", column, len(W))
-    if labels is not None:
-        columns |= {"label": labels}
-    if coherence is not None:
-        _check_length("coherence", coherence, n_components, "components")
-    elif X is not None and terms.component == "topic":
-        coherence = coherence_in(components, X, "npmi")
-    if component_names is not None:
-        component_names = checked_names(component_names, n_components, "component")
-    return Described(
-        model=model,
-        components=components,
-        W=W,
-        X=X,
-        words=_names(feature_names, n_features, "feature", terms.feature),
-        samples=_names(sample_names, len(W), "sample", terms.sample),
-        labels=None if labels is None else _labels(labels, len(W)),
-        documents=documents,
-        component_names=component_names,
-        coherence=None if coherence is None else [float(value) for value in coherence],
-        metadata={plain_text(name, LONGEST_NAME): values for name, values in columns.items()},
-        terms=terms,
-    )
+    return components, W, X
+
+
+def check_length(argument: str, values: Any, expected: int, things: str = "samples") -> None:
+    """Refuse what is not a sequence of the expected length; None is not given."""
+    if values is None:
+        return
+    if isinstance(values, str | bytes) or not hasattr(values, "__len__"):
+        raise TypeError(f"{argument} must be a sequence with one entry per {things[:-1]}.")
+    if len(values) != expected:
+        raise ValueError(f"{argument} has {len(values)} entries for {expected} {things}.")
+
+
+def cut_labels(labels: Any) -> list[str] | None:
+    """Labels as they are shown."""
+    if labels is None:
+        return None
+    return [NO_LABEL if is_missing(x) else plain_text(x, LONGEST_NAME) for x in labels]
 
 
 def payload(described: Described, rank_selection: Any = None) -> dict[str, Any]:
-    """Return what the scripts of the page draw, as plain lists and numbers for JSON."""
+    """Return what the scripts of the page draw."""
     probabilities = plsi_probabilities(described.W, described.components)
     n_components = len(described.components)
     n_words = min(30, max(10, 3000 // n_components))
     typical = typical_samples(probabilities, 5 if n_components <= 100 else 3, described.documents)
     drawn = _drawn_samples(described, probabilities)
     listed = np.unique(np.concatenate([*(members for _, _, members in drawn), *typical]))
-    place = {int(sample): at for at, sample in enumerate(listed)}
     words, topics = _topics(described, probabilities, n_words)
     columns, left_out = shares_by_column(described.W, described.components, described.metadata)
     for topic in topics:
         best = typical[topic["id"]]
-        shares = probabilities.component_given_sample[best, topic["id"]]
-        topic["typical"] = [
-            [place[int(i)], _per_mille(s)] for i, s in zip(best, shares, strict=True)
-        ]
+        shares = _thousandths(probabilities.component_given_sample[best, topic["id"]])
+        topic["typical"] = np.column_stack([np.searchsorted(listed, best), shares])
     return {
         "terms": described.terms._asdict(),
         **words,
@@ -152,30 +119,12 @@ def payload(described: Described, rank_selection: Any = None) -> dict[str, Any]:
         "left_out": left_out,
         "samples": _samples(described, probabilities, listed, np.unique(np.concatenate(typical))),
         "groups": [
-            {"name": name, "count": count, "samples": [place[int(i)] for i in members]}
+            {"name": name, "count": count, "samples": np.searchsorted(listed, members)}
             for name, count, members in drawn
         ],
         "labelled": described.labels is not None,
-        "history": _history(described.model),
-        "tol": float(described.model.tol),
         "most_words": n_words,
-        "rank": None if rank_selection is None else _rank(rank_selection),
-    }
-
-
-def _rank(selection: Any) -> dict[str, Any]:
-    """Return what the chart of the ranks shows."""
-    if not hasattr(selection, "table"):
-        raise TypeError(
-            f"rank_selection must be what select_rank returns; got {in_words(selection)}."
-        )
-    table = selection.table()
-    return {
-        "ranks": table["rank"].tolist(),
-        "difference": [float(f"{value:.5g}") for value in table["difference"]],
-        "error": [float(f"{value:.5g}") for value in table["standard_error"]],
-        "stability": [_finite(x) for x in table["stability"]],
-        "best": int(selection.best_rank),
+        "rank": None if rank_selection is None else rank_selection.table(),
     }
 
 
@@ -194,36 +143,72 @@ def _topics(
         np.array(list(dict.fromkeys([*first, *second])), dtype=np.intp)
         for first, second in zip(typical, heaviest, strict=True)
     ]
-    leading = np.unique(np.concatenate(kept))
-    index = word_index(
-        probabilities, leading, lambda j: plain_text(described.words[j], LONGEST_WORD)
-    )
-    place = np.empty(len(described.words), dtype=np.intp)
-    place[index.columns] = np.arange(index.columns.size)
-    positions = topic_positions(probabilities.feature_given_component)
+    of_word = given_feature(probabilities)
+    words = [plain_text(word, LONGEST_WORD) for word in described.words]
+    index, listed = _word_index(probabilities, of_word, np.unique(np.concatenate(kept)), words)
+    place = np.empty(len(words), dtype=np.intp)
+    place[listed] = np.arange(listed.size)
+    positions = np.nan_to_num(intertopic_coordinates(probabilities.feature_given_component))
     largest = probabilities.component_given_sample.argmax(axis=1)[probabilities.sample > 0.0]
     largest_in = np.bincount(largest, minlength=len(kept))
-    breadth, alone = effective_words(probabilities), exclusivity(probabilities)
-    of_word = given_feature(probabilities)
     names = _topic_names(described)
-    coherence = [_finite(x) for x in described.coherence or [math.nan] * len(names)]
+    coherence = described.coherence or [np.nan] * len(names)
     topics = [
         {
             "id": int(k),
             "name": names[k],
-            "size": _rounded(probabilities.component[k]),
-            "leading": int(largest_in[k]),
-            "breadth": _rounded(breadth[k]),
-            "exclusivity": _rounded(alone[k]),
+            "size": probabilities.component[k],
+            "leading": largest_in[k],
             "coherence": coherence[k],
-            "position": [_rounded(at) for at in positions[k]],
-            "words": place[kept[k]].tolist(),
-            "p": [_rounded(p) for p in probabilities.feature_given_component[k, kept[k]]],
-            "of_word": [_rounded(share) for share in of_word[k, kept[k]]],
+            "position": positions[k],
+            "words": place[kept[k]],
+            "p": probabilities.feature_given_component[k, kept[k]],
+            "of_word": of_word[k, kept[k]],
         }
         for k in np.argsort(-probabilities.component, kind="stable")
     ]
-    return index.entries, topics
+    return index, topics
+
+
+def _word_index(
+    probabilities: Probabilities,
+    of_word: FloatArray,
+    leading: npt.NDArray[np.intp],
+    names: list[str],
+) -> tuple[dict[str, Any], npt.NDArray[np.intp]]:
+    """List the leading words and, as far as there is space, all others, the most frequent first.
+
+    Each has −100 log p(word), and its topics with p(topic | word) in thousandths, in turn. Also
+    return the columns of the words, the most frequent first.
+    """
+    overall = probabilities.component @ probabilities.feature_given_component
+    frequent = np.argsort(-overall, kind="stable")
+    frequent = frequent[overall[frequent] > 0.0]
+    order = np.concatenate([leading, frequent[~np.isin(frequent, leading)]])
+    n_bytes = np.cumsum([len(names[j].encode()) + _BYTES_OF_NUMBERS for j in order])
+    columns = order[: max(leading.size, int(np.searchsorted(n_bytes, MOST_BYTES_OF_WORDS)))]
+    columns = columns[np.lexsort((columns, -overall[columns]))]
+    shares = of_word[:, columns]
+    first = np.argsort(-shares, axis=0, kind="stable")[:MOST_TOPICS_OF_A_WORD]
+    thousandths = np.round(1000.0 * np.take_along_axis(shares, first, axis=0)).astype(np.intp)
+    with np.errstate(divide="ignore"):
+        rarity = np.minimum(np.round(-100.0 * np.log(overall[columns])), 99999).astype(int)
+    index = {
+        "words": [names[j] for j in columns],
+        "n_words": len(order),
+        "rarity": rarity,
+        "word_topics": [_packed_topics(*each) for each in zip(first.T, thousandths.T, strict=True)],
+    }
+    return index, columns
+
+
+def _packed_topics(
+    topics: npt.NDArray[np.intp], shares: npt.NDArray[np.intp]
+) -> npt.NDArray[np.intp]:
+    """Topics of a word and their shares in thousandths in turn, without small ones."""
+    kept = shares >= 1000.0 * SMALLEST_SHARE_OF_A_WORD
+    kept[0] = shares[0] > 0
+    return np.column_stack([topics[kept], shares[kept]]).ravel()
 
 
 def _topic_names(described: Described) -> list[str]:
@@ -242,33 +227,25 @@ def _drawn_samples(
 ) -> list[tuple[str, int, npt.NDArray[np.intp]]]:
     """Name, size and drawn samples of each group: all of a small group, random ones of others."""
     nonempty = np.flatnonzero(probabilities.sample > 0.0)
-    members = {"": nonempty} if described.labels is None else _grouped(described.labels, nonempty)
-    n_samples = sum(len(group) for group in members.values())
-    fewest = min(FEWEST_OF_A_GROUP, MOST_SAMPLES // max(len(members), 1))
-    share = min(1.0, (MOST_SAMPLES - fewest * len(members)) / max(n_samples, 1))
-    rank = np.argsort(np.argsort(-probabilities.component, kind="stable"))
-    generator = np.random.default_rng(0)
-    groups = []
-    for name, group in members.items():
-        n_drawn = min(len(group), fewest + int(share * len(group)))
-        drawn = np.sort(generator.choice(group, n_drawn, replace=False))
-        shares = probabilities.component_given_sample[drawn]
-        largest = shares.argmax(axis=1)
-        order = np.lexsort((-shares.max(axis=1), rank[largest]))
-        groups.append((name, len(group), drawn[order]))
-    return groups
-
-
-def _grouped(labels: list[str], nonempty: npt.NDArray[np.intp]) -> dict[str, Array]:
-    """Group samples by label, in order of appearance; the rarest of too many labels are merged."""
-    names, member = groups_of([labels[i] for i in nonempty], len(nonempty))
-    found = {str(name): nonempty[member == k] for k, name in enumerate(names)}
-    if len(found) > MOST_GROUPS:
-        frequent = sorted(found, key=lambda label: -len(found[label]))[: MOST_GROUPS - 1]
-        rest = [label for label in found if label not in frequent]
-        merged = np.concatenate([found.pop(label) for label in rest])
-        found[f"other labels ({len(rest)})"] = merged
-    return found
+    labels = described.labels or ["all"] * len(described.W)
+    groups, member = grouped([labels[i] for i in nonempty], len(nonempty))
+    names = [str(group) for group in groups]
+    sizes = np.bincount(member, minlength=len(names))
+    if len(names) > MOST_GROUPS:  # the rarest are merged
+        frequent = np.sort(np.argsort(-sizes, kind="stable")[: MOST_GROUPS - 1])
+        rest = f"other labels ({len(names) - frequent.size})"
+        names = [*(names[group] for group in frequent), rest]
+        merged = np.full(len(groups), frequent.size)
+        merged[frequent] = np.arange(frequent.size)
+        member = merged[member]
+        sizes = np.bincount(member)
+    drawn = drawn_from_groups(member, MOST_SAMPLES, FEWEST_OF_A_GROUP)
+    shares = probabilities.component_given_sample[nonempty[drawn]]
+    drawn = drawn[by_largest_component(shares, member[drawn])]
+    return [
+        (name, int(sizes[group]), nonempty[drawn[member[drawn] == group]])
+        for group, name in enumerate(names)
+    ]
 
 
 def _samples(
@@ -287,7 +264,7 @@ def _samples(
     return {
         "names": [plain_text(described.samples[i], LONGEST_NAME) for i in listed],
         "labels": [] if labels is None else [labels[i] for i in listed],
-        "totals": [_rounded(totals[i]) for i in listed],
+        "totals": totals[listed],
         "shares": [_packed_shares(probabilities.component_given_sample[i]) for i in listed],
         "excerpts": {}
         if texts is None
@@ -295,71 +272,17 @@ def _samples(
     }
 
 
-def _packed_shares(shares: Array) -> list[int]:
+def _packed_shares(shares: Array) -> Array:
     """Topic and share in thousandths in turn, largest share first, without negligible ones."""
     order = np.argsort(-shares, kind="stable")[:MOST_SHARES]
     kept = order[shares[order] >= SMALLEST_SHARE]
-    return [number for k in kept for number in (int(k), _per_mille(shares[k]))]
+    return np.column_stack([kept, _thousandths(shares[kept])]).ravel()
+
+
+def _thousandths(shares: Array) -> npt.NDArray[np.intp]:
+    return np.round(1000.0 * shares).astype(np.intp)
 
 
 def _excerpt(text: Any) -> str:
     """Beginning of a document, on one line."""
     return plain_text(" ".join(str(text)[: 8 * LONGEST_EXCERPT].split()), LONGEST_EXCERPT)
-
-
-# ---- convergence ---------------------------------------------------------------------------------
-
-
-def _history(model: Any) -> dict[str, list[float | None]]:
-    """Thin out the curves of the fit; None is what a logarithmic axis cannot show."""
-    history = model.history_
-    last = history[-1]["objective"] if history else 0.0
-    chosen = np.unique(np.linspace(0, len(history) - 1, MOST_RECORDS).round().astype(int))
-    records = [history[i] for i in chosen] if history else []
-    return {
-        "seconds": [_rounded(record["seconds"]) for record in records],
-        "gap": [_positive(record.get("optimality_gap", np.nan)) for record in records],
-        "excess": [
-            _positive((record["objective"] - last) / (abs(last) or 1.0)) for record in records
-        ],
-        "final": [_positive(model.optimality_gap_)],
-    }
-
-
-# ---- checks and numbers --------------------------------------------------------------------------
-
-
-def _check_length(argument: str, values: Any, expected: int, things: str = "samples") -> None:
-    if isinstance(values, str | bytes) or not hasattr(values, "__len__"):
-        raise TypeError(f"{argument} must be a sequence with one entry per {things[:-1]}.")
-    if len(values) != expected:
-        raise ValueError(f"{argument} has {len(values)} entries for {expected} {things}.")
-
-
-def _names(names: Any, expected: int, of_what: str, term: str) -> list[str]:
-    """Return the names that were given, or the page's term with a number."""
-    if names is None:
-        return [f"{term} {i}" for i in range(expected)]
-    return checked_names(names, expected, of_what)
-
-
-def _labels(labels: Any, expected: int) -> list[str]:
-    _check_length("labels", labels, expected)
-    return [NO_LABEL if is_missing(x) else plain_text(x, LONGEST_NAME) for x in labels]
-
-
-def _rounded(value: float) -> float:
-    """Round to six digits, more than the page shows."""
-    return float(f"{float(value):.6g}")
-
-
-def _finite(value: float) -> float | None:
-    return _rounded(value) if np.isfinite(value) else None
-
-
-def _positive(value: float) -> float | None:
-    return _rounded(value) if np.isfinite(value) and value > 0.0 else None
-
-
-def _per_mille(share: float) -> int:
-    return round(1000.0 * float(share))

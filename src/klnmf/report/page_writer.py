@@ -3,26 +3,30 @@
 import base64
 import hashlib
 import json
+import math
 import os
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
+from klnmf.constraints.names import names_seen_in_fit
 from klnmf.report import gathering, reproduce, summary
-from klnmf.report.plain_text import plain_text
-from klnmf.report.vocabulary import Vocabulary, counted
+from klnmf.report.gathering import check_length
+from klnmf.report.vocabulary import Vocabulary, counted, plain_text, terms_of
 from klnmf.support.descriptions import described as in_words
 from klnmf.support.optional_packages import require
 from klnmf.support.whole_files import writing
-from klnmf.topics.checks import Names
+from klnmf.topics import coherence as coherence_in
+from klnmf.topics.checks import Names, checked_names
 
 # Joined in this order to one script.
 _SCRIPTS = (
     *("elements", "selection", "cards", "map", "structure", "columns"),
-    *("convergence", "rank", "tables", "search", "start"),
+    *("rank", "tables", "search", "start"),
 )
 # Characters that could end the element that holds the data, or a line of JavaScript.
 _ESCAPES = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&\u2028\u2029"}
@@ -92,8 +96,8 @@ def write_report(
         Title of the report.
     parameters : mapping of str to object, optional
         What else is needed to run the fit again, such as how the counts were made. It is shown with
-        the parameters of the model. ``"input"`` is the file name of the data. ``"python"`` and
-        ``"command"`` are shown in place of the code and the command that fit a `KLNMF`.
+        the code that fits the model. ``"python"`` or ``"command"``, other code or the command that
+        made the model, is shown in its place.
     rank_selection : RankSelection, optional
         Result of `klnmf.model_selection.select_rank`, for a section on the number of
         components.
@@ -127,43 +131,65 @@ def write_report(
     report.html <!doctype html>
     """
     environment = _environment()
-    described = gathering.checked(
-        model,
-        W,
-        X,
-        feature_names=feature_names,
-        sample_names=sample_names,
-        labels=labels,
+    components, W, X = gathering.checked_factors(model, W, X)
+    n_samples, (n_components, n_features) = len(W), components.shape
+    terms = terms_of(vocabulary, has_documents=documents is not None)
+    columns: dict[str, Any] = dict(metadata or {})
+    for name, column in columns.items():
+        check_length(f"metadata[{name!r}]", column, n_samples)
+    check_length("documents", documents, n_samples)
+    check_length("labels", labels, n_samples)
+    check_length("coherence", coherence, n_components, "components")
+    if labels is not None:
+        columns |= {"label": labels}
+    if coherence is None and X is not None and terms.component == "topic":
+        coherence = coherence_in(components, X, "npmi")
+    if feature_names is None:
+        feature_names = names_seen_in_fit(model)
+    if component_names is not None:
+        component_names = checked_names(component_names, n_components, "component")
+    described = gathering.Described(
+        model=model,
+        components=components,
+        W=W,
+        X=X,
+        words=_names(feature_names, n_features, "feature", terms.feature),
+        samples=_names(sample_names, n_samples, "sample", terms.sample),
+        labels=gathering.cut_labels(labels),
         documents=documents,
         component_names=component_names,
-        coherence=coherence,
-        metadata=metadata,
-        vocabulary=vocabulary,
+        coherence=None if coherence is None else [float(value) for value in coherence],
+        metadata={plain_text(name, gathering.LONGEST_NAME): x for name, x in columns.items()},
+        terms=terms,
     )
     if parameters is not None and not isinstance(parameters, Mapping):
         raise TypeError(f"parameters must be a dict; got {in_words(parameters)}.")
+    if rank_selection is not None and not hasattr(rank_selection, "table"):
+        given = in_words(rank_selection)
+        raise TypeError(f"rank_selection must be what select_rank returns; got {given}.")
     if title is not None and not isinstance(title, str):
         raise TypeError(f"title must be a str; got {in_words(title)}.")
     extra = {plain_text(key): plain_text(value) for key, value in (parameters or {}).items()}
+    command = extra.pop("command", None)
+    snippet = extra.pop("python", None)
+    if command is None and snippet is None:
+        snippet = reproduce.python_snippet(model, extra)
     contents = gathering.payload(described, rank_selection)
     style, script = _asset("report.css"), _joined_scripts()
-    n_components = len(described.components)
     html = environment.from_string(_asset("report.html.j2")).render(
-        title=plain_text(title or counted(n_components, described.terms.component)),
-        terms=described.terms,
+        title=plain_text(title or counted(n_components, terms.component)),
+        terms=terms,
         columns=bool(contents["columns"]),
-        has_coherence=any(topic["coherence"] is not None for topic in contents["topics"]),
+        has_coherence=bool(np.isfinite(described.coherence or [np.nan]).any()),
         verdict=summary.verdict(described),
-        tiles=summary.fit_tiles(described),
-        matrix_rows=summary.matrix_rows(described),
-        sample_rows=summary.sample_rows(described),
+        data_rows=summary.data_rows(described),
         version_rows=summary.version_rows(),
-        snippet=reproduce.python_snippet(model, extra),
-        command=reproduce.command_line(model, extra),
+        snippet=snippet,
+        command=command,
         rank=None if rank_selection is None else summary.rank_facts(described, rank_selection),
         has_seed=getattr(model, "random_state", None) is not None,
-        n_samples=len(described.W),
-        n_features=described.components.shape[1],
+        n_samples=n_samples,
+        n_features=n_features,
         n_components=n_components,
         style=style,
         script=script,
@@ -187,8 +213,35 @@ def embedded_json(value: Any) -> str:
     >>> print(embedded_json(["</script>"]))
     ["\u003c/script\u003e"]
     """
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    plain = _plain(value)
+    text = json.dumps(plain, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return text.translate(_ESCAPES)
+
+
+def _plain(value: Any) -> Any:
+    """Arrays as lists, numbers with six digits, more than the page shows; None if not finite.
+
+    >>> _plain({"totals": np.array([1234567.0, 1 / 3, np.nan])})
+    {'totals': [1234567, 0.333333, None]}
+    """
+    if isinstance(value, Mapping):
+        return {key: _plain(part) for key, part in value.items()}
+    if isinstance(value, np.ndarray | np.generic):
+        return _plain(value.tolist())
+    if isinstance(value, list):
+        return [_plain(part) for part in value]
+    if not isinstance(value, float):
+        return value
+    if value.is_integer():
+        return int(value)
+    return float(f"{value:.6g}") if math.isfinite(value) else None
+
+
+def _names(names: Any, expected: int, of_what: str, term: str) -> list[str]:
+    """Return the names that were given, or the page's term with a number."""
+    if names is None:
+        return [f"{term} {i}" for i in range(expected)]
+    return checked_names(names, expected, of_what)
 
 
 def _environment() -> Any:

@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from klnmf.estimators.fitted import ROUNDING, bound_in_words
+from klnmf.objective import kl_divergence
 from klnmf.report.gathering import Described
-from klnmf.report.measures import one_topic_divergence
 from klnmf.report.vocabulary import counted
-from klnmf.support.percentages import percentage
+from klnmf.support.descriptions import percentage
+from klnmf.support.result_tables import ResultTable
 
 _PACKAGES = ("klnmf", "numpy", "scipy", "scikit-learn")
 
@@ -26,19 +27,12 @@ class Verdict(NamedTuple):
     sentence: str
 
 
-class Tile(NamedTuple):
-    """A number with its name and something to compare it with."""
-
-    label: str
-    value: str
-    remark: str
-
-
 def verdict(described: Described) -> Verdict:
     """Say whether the fit converged, what that means, and what to do if it did not."""
     model, components = described.model, f"{described.terms.component}s"
     iterations = counted(model.n_iter_, "iteration")
     seconds, gap = _seconds(model), _gap_in_words(model, components)
+    gap += _divergence_in_words(described)
     if model.converged_:
         return Verdict(
             True,
@@ -61,8 +55,8 @@ def verdict(described: Described) -> Verdict:
     else:
         reason = f"It reached max_iter = {model.max_iter} and stopped "
         advice = (
-            "Increase max_iter, or continue this fit with warm_start=True. If the curves below are "
-            "flat enough for you, increase tol."
+            "Increase max_iter, or continue this fit with warm_start=True. If this is close enough "
+            "for you, increase tol."
         )
     return Verdict(
         False,
@@ -89,24 +83,15 @@ def _gap_in_words(model: Any, components: str) -> str:
     return f"{changing} cannot lower the objective by more than {bound}."
 
 
-def fit_tiles(described: Described) -> list[Tile]:
-    """List the numbers of the fit."""
-    model = described.model
-    divergence = "of X from W Hᵀ"
-    explained = _explained(described)
+def _divergence_in_words(described: Described) -> str:
+    """Say what the divergence is and, if it is known, what one component would leave."""
+    value, explained = described.model.divergence_, _explained(described)
+    if not math.isfinite(value):
+        return ""
+    less = ""
     if explained is not None:
-        divergence = f"{_percent(explained)} less than with one {described.terms.component}"
-    n_components, n_features = described.components.shape
-    return [
-        Tile("KL divergence", _count(model.divergence_), divergence),
-        Tile(
-            "Optimality gap", bound_in_words(model) or "unknown", f"tol = {percentage(model.tol)}"
-        ),
-        Tile("Iterations", _count(model.n_iter_), f"maximum {_count(model.max_iter)}"),
-        Tile("Time", _seconds(model), "solver time"),
-        Tile("Zeros in W", _zeros(described.W), f"{_count(len(described.W))} × {n_components}"),
-        Tile("Zeros in H", _zeros(described.components), f"{_count(n_features)} × {n_components}"),
-    ]
+        less = f", {_percent(explained)} less than with one {described.terms.component}"
+    return f" The KL divergence is {_count(value)}{less}."
 
 
 class RankFacts(NamedTuple):
@@ -114,12 +99,11 @@ class RankFacts(NamedTuple):
 
     agrees: bool  # whether the model has a rank that was chosen
     heading: str
-    sentences: list[str]
-    rows: list[tuple[str, str, str, str]]
+    table: ResultTable
 
 
 def rank_facts(described: Described, selection: Any) -> RankFacts:
-    """Return what a rank selection found, in words and as a table."""
+    """Return what a rank selection found, in words and as its own table."""
     best, n_components = selection.best_rank, len(described.components)
     agrees = n_components in (best, selection.stable_rank)
     heading = f"Held-out counts suggest {counted(best, described.terms.component)}"
@@ -127,23 +111,11 @@ def rank_facts(described: Described, selection: Any) -> RankFacts:
         heading += f", and {selection.stable_rank} for reading"
     if not agrees:
         heading += f"; this model has {n_components}"
-    table = selection.table()
-    names = ("rank", "deviance", "difference", "standard_error", "stability")
-    columns = (table[name] for name in names)
-    rows = [
-        (
-            str(rank),
-            f"{deviance:.5g}",
-            f"{difference:.3g} ± {error:.2g}",
-            "–" if math.isnan(stability) else f"{stability:.3f}",
-        )
-        for rank, deviance, difference, error, stability in zip(*columns, strict=True)
-    ]
-    return RankFacts(agrees, heading, selection.remarks(), rows)
+    return RankFacts(agrees, heading, selection._shown())
 
 
-def matrix_rows(described: Described) -> list[tuple[str, str]]:
-    """Shape and sparsity of the data; only the shape if X was not given."""
+def data_rows(described: Described) -> list[tuple[str, str]]:
+    """Shape, sparsity and counts of the data; only the shape if X was not given."""
     n_samples, n_features = len(described.W), described.components.shape[1]
     sample, feature, _ = described.terms
     shape = f"{_count(n_samples)} × {_count(n_features)}"
@@ -151,28 +123,18 @@ def matrix_rows(described: Described) -> list[tuple[str, str]]:
     X = described.X
     if X is None:
         return [*rows, ("Counts", "not included in this report")]
-    empty = n_samples - np.count_nonzero(np.diff(X.indptr))
+    sums, distinct = np.asarray(X.sum(axis=1, dtype=np.float64)).ravel(), np.diff(X.indptr)
     used = np.count_nonzero(np.bincount(X.indices, minlength=n_features))
     return [
         *rows,
         ("Nonzeros", _count(X.nnz)),
         ("Zeros", _percent(1.0 - X.nnz / (n_samples * n_features), digits=2)),
-        ("Sum of all counts", _count(float(X.sum(dtype=np.float64)))),
-        (f"Empty {sample}s", _count(int(empty))),
+        ("Sum of all counts", _count(float(sums.sum()))),
+        (f"Counts per {sample} (median)", _count(float(np.median(sums)))),
+        (f"Distinct {feature}s per {sample} (median)", _count(float(np.median(distinct)))),
+        (f"Empty {sample}s", _count(int(np.count_nonzero(distinct == 0)))),
         (f"{feature}s that never occur".capitalize(), _count(n_features - int(used))),
     ]
-
-
-def sample_rows(described: Described) -> list[tuple[str, str]]:
-    """Quartiles of the row sums; nothing if X was not given."""
-    if described.X is None:
-        return []
-    sums = np.asarray(described.X.sum(axis=1, dtype=np.float64)).ravel()
-    names = ("Smallest", "Lower quartile", "Median", "Upper quartile", "Largest")
-    quartiles = np.quantile(sums, [0.0, 0.25, 0.5, 0.75, 1.0])
-    rows = [(name, _count(float(q))) for name, q in zip(names, quartiles, strict=True)]
-    different = float(np.median(np.diff(described.X.indptr)))
-    return [*rows, (f"Distinct {described.terms.feature}s (median)", _count(different))]
 
 
 def version_rows() -> list[tuple[str, str]]:
@@ -190,13 +152,10 @@ def _explained(described: Described) -> float | None:
     """Share by which the divergence is below that of one topic; None without the fitted data."""
     if described.X is None or described.X.nnz == 0:
         return None
-    single = one_topic_divergence(described.X)
+    rows, columns = (described.X.sum(axis=axis, dtype=np.float64) for axis in (1, 0))
+    single = kl_divergence(described.X, rows[:, None], columns[None] / columns.sum())
     below = 1.0 - described.model.divergence_ / single if single > 0.0 else -1.0
     return below if 0.0 <= below <= 1.0 else None
-
-
-def _zeros(factor: Any) -> str:
-    return _percent(float(np.mean(factor == 0)))
 
 
 def _count(value: float) -> str:
@@ -216,6 +175,4 @@ def _seconds(model: Any) -> str:
     value = float(model.history_[-1]["seconds"]) if model.history_ else math.nan
     if not math.isfinite(value):
         return "unknown time"
-    if value >= 120.0:
-        return f"{value / 60.0:.1f} min"
-    return f"{value:.3g} s" if value < 100.0 else f"{value:.0f} s"
+    return f"{value:.3g} s" if value < 100.0 else f"{value:,.0f} s"

@@ -1,6 +1,6 @@
-"""The words of the page: one set for texts, another for other counts."""
+"""The words of the page, one set for texts and another for other counts, and how it writes them."""
 
-from typing import Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from klnmf.topics.checks import checked_choice
 
@@ -36,3 +36,13 @@ def counted(number: int, term: str) -> str:
     ('1 topic', '1,200 words')
     """
     return f"{number:,} {term}{'' if number == 1 else 's'}"
+
+
+def plain_text(value: Any, longest: int | None = None) -> str:
+    """Return text without lone surrogates and NUL, which no file can hold, and not too long.
+
+    >>> plain_text("north of the river", longest=6)
+    'north…'
+    """
+    text = str(value).encode("utf-8", "replace").decode("utf-8").replace("\0", "�")
+    return text if longest is None or len(text) <= longest else text[: longest - 1] + "…"

@@ -1,58 +1,69 @@
 """Checkpoints of fits, from which a fit continues to exactly the same result."""
 
-import math
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from klnmf.data.validation import check_start
+from klnmf.constraints.penalties import factor_name
 from klnmf.saved.arrays import FLOATS, array_named, is_factor, pack_history, unpack_history
 from klnmf.saved.container import Container, SavedFileError
 from klnmf.saved.fields import Fields, number_from_json, number_to_json
 from klnmf.saved.periodic_file import PeriodicFile, data_identity
 from klnmf.solvers import Solver
-from klnmf.solvers.base import Met, Problem, State, factor_name
+from klnmf.solvers.base import Met, Problem, State
 from klnmf.solvers.loop import Run, record_fields
 from klnmf.solvers.memory import StoredMemory
 from klnmf.support.array_types import Array
 from klnmf.support.number_checks import checked_flag
 from klnmf.support.option_names import option
 
+# Checkpoints name the solver with settings that are constants now, so that older ones go on.
+NAMES_IN_FILES = {
+    "SparseCoordinateDescent(swap_failures=3)": (
+        "SparseCoordinateDescent(opening=3, sweeps=2, narrow_gain=0.0001, swap_gain=0.0003, "
+        "swap_descents=10, swap_failures=3, extrapolation=ExtrapolationWeights(first=0.5, "
+        "largest=0.99, growth=1.05, shrinkage=0.75))"
+    ),
+    "PaperCoordinateDescent(break_test='absolute')": (
+        "PaperCoordinateDescent(break_test='absolute', epsilon=1e-10, relative_change=0.1)"
+    ),
+    "DenseCyclicDescent()": "DenseCyclicDescent(relative_change=0.5, floor=1e-15)",
+}
+
 
 def fit_identity(
-    problem: Problem, solver: Solver, parameters: dict[str, Any], W: Any, H: Any
+    problem: Problem,
+    solver: Solver,
+    parameters: dict[str, Any],
+    given: Sequence[Array | None] = (None, None),
 ) -> dict[str, Any]:
     """Return everything that decides the result of each iteration, except for the seed.
 
-    ``parameters`` are those of the estimator that the problem and the solver do not contain.
+    ``parameters`` are those of the estimator that the problem and the solver do not contain, and
+    ``given`` are the factors of the start, by mode; those of components enter as ``components_``.
     """
-    data, constraints = problem.backend.data, problem.constraints
-    (n, m), dtype = data.shape, np.dtype(data.dtype)
-    r = parameters["n_components"]
+    data, checksum = problem.backend.data, problem.constraints.checksum
     starts = {
-        name: None if start is None else _checksum(check_start(start, name, shape, dtype))
-        for name, start, shape in (("W", W, (n, r)), ("H", H, (r, m)))
+        factor_name(mode): None if start is None else _checksum(start.T if mode else start)
+        for mode, start in enumerate(given)
     }
     return {
         **data_identity(data),
         "checksums of the start": starts,
-        "solver": repr(solver),
+        "solver": NAMES_IN_FILES.get(repr(solver), repr(solver)),
         "backend": problem.backend.name,
-        **vars(problem.penalties),
+        **problem.penalties.by_name,
         **parameters,
-        **({} if constraints is None else {"checksum of what is known": constraints.checksum}),
+        **({} if checksum is None else {"checksum of what is known": checksum}),
     }
 
 
 def _checksum(array: Array) -> int:
     return zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
-
-
-# Largest relative difference between two evaluations of an objective; rounding is far below.
-SAME_OBJECTIVE = 1e-5
 
 
 @dataclass
@@ -111,7 +122,11 @@ class Checkpoint(PeriodicFile[Run]):
         way_out = f"start again with {option('resume', False)}, which overwrites it"
         with self.reading(self.identity, self.seed, way_out) as (content, arrays):
             state = _state(content, arrays, problem, solver)
-            _check_objective(problem, solver, state)
+            found = problem.objective(state.factors) if state.iteration else state.objective
+            scale = problem.backend.data.total + abs(state.objective)
+            is_same = abs(found - state.objective) <= 1e-5 * scale < np.inf  # rounding is far below
+            if state.iteration and found != state.objective and not is_same:
+                raise SavedFileError("its factors have another objective: it was changed.")
             history = unpack_history(arrays, content.members.get("history"))
             iterations = [record["iteration"] for record in history]
             if any(record.keys() != record_fields(len(state.factors)) for record in history[:1]):
@@ -133,34 +148,18 @@ class Checkpoint(PeriodicFile[Run]):
             return run
 
 
-def _check_objective(problem: Problem, solver: Solver, state: State) -> None:
-    """Refuse factors whose objective is not the one in the file, whatever its checksums say."""
-    if state.iteration == 0:
-        return  # a start has no objective yet; it may be infinite
-    found = problem.objective(state.factors)
-    if solver.never_rises and not math.isfinite(found):
-        raise SavedFileError("its factors do not belong to these data: the objective is infinite.")
-    if found == state.objective:
-        return  # both may be infinite
-    scale = problem.backend.data.total + abs(state.objective)
-    if not abs(found - state.objective) <= SAME_OBJECTIVE * scale < np.inf:
-        raise SavedFileError(
-            f"the objective of its factors is {found:g}, but the file says {state.objective:g}: it "
-            "was changed."
-        )
-
-
 def _state(content: Fields, arrays: dict[str, Array], problem: Problem, solver: Solver) -> State:
     """Return the checked state of a fit of this problem."""
     _check_factors(arrays, problem, content.fields("identity").whole("n_components"))
+    modes = range(len(problem.backend.data.shape))
     restored = {
-        name: problem.backend.upload(array, array.dtype)
+        name: problem.backend.upload(array, _mode_of(name, modes), array.dtype)
         for name, array in arrays.items()
         if name != "history"
     }
     stored = content.fields("state")
     state = State(
-        factors=[restored[factor_name(mode)] for mode in range(len(problem.backend.data.shape))],
+        factors=[restored[factor_name(mode)] for mode in modes],
         seed=stored.whole("seed"),
         iteration=stored.whole("iteration"),
         objective=stored.number("objective"),
@@ -181,6 +180,16 @@ def _state(content: Fields, arrays: dict[str, Array], problem: Problem, solver: 
     )
     solver.restore_memory(problem, state, stored_memory)
     return state
+
+
+def _mode_of(name: str, modes: range) -> int:
+    """Mode of an array in a file: names end with that of a factor, or it belongs to the rows of X.
+
+    >>> names = "factor_2", "memory.previous_H", "memory.previous_factor_2", "memory.product"
+    >>> [_mode_of(name, range(3)) for name in names]
+    [2, 1, 2, 0]
+    """
+    return next((mode for mode in modes if f"_{name}".endswith(f"_{factor_name(mode)}")), 0)
 
 
 def _check_factors(arrays: dict[str, Array], problem: Problem, n_components: int) -> None:

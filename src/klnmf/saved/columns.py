@@ -11,7 +11,7 @@ from klnmf.saved.arrays import array_named, pack_names, unpack_names
 from klnmf.saved.container import SavedFileError
 from klnmf.saved.fields import Fields, shortened
 from klnmf.support.array_types import Array
-from klnmf.support.missing_values import is_missing
+from klnmf.support.number_checks import is_missing
 
 NAME = "sample_metadata"
 EXCERPT = "excerpt"  # the column with the beginnings of documents

@@ -5,21 +5,22 @@ no more memory is allocated than the file has bytes.
 """
 
 import hashlib
+import io
 import json
 import math
 import os
-import re
 import struct
 import zipfile
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import numpy.lib.format as npy
 
 from klnmf.support.array_types import Array
+from klnmf.support.npy_headers import read_npy_header
 from klnmf.support.option_names import option
 from klnmf.support.untrusted_json import parse_json
 from klnmf.support.whole_files import writing
@@ -28,7 +29,7 @@ FORMAT = "klnmf"
 VERSION = 1  # this version and all earlier ones can be read
 HEADER = "header.json"
 HEADER_LIMIT = 1 << 22  # bytes; long lists of names and numbers are stored as arrays
-NPY_HEADER_LIMIT = 10_000
+LONGEST_HEAD = 10_000  # of an array
 CHUNK = 1 << 20
 DTYPES = {"<f4", "<f8", "<i4", "<i8", "|u1"}
 
@@ -86,35 +87,26 @@ def _entry(name: str) -> zipfile.ZipInfo:
     return entry
 
 
-class _Hashed:
-    """A stream that computes a checksum of everything read or written."""
-
-    def __init__(self, stream: IO[bytes]) -> None:
-        self.stream, self.checksum = stream, hashlib.sha256()
-
-    def write(self, data: Any) -> None:
-        self.checksum.update(data)
-        self.stream.write(data)
-
-    def read(self, size: int) -> bytes:
-        data = self.stream.read(size)
-        self.checksum.update(data)
-        return data
-
-
 def _write_array(archive: zipfile.ZipFile, name: str, array: Array) -> str:
     """Write one array; returns its checksum."""
     array = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
     if array.dtype.str not in DTYPES:
         raise TypeError(f"{name} has the type {array.dtype}, which cannot be saved.")
-    is_large = array.nbytes > zipfile.ZIP64_LIMIT - NPY_HEADER_LIMIT
+    is_large = array.nbytes > zipfile.ZIP64_LIMIT - LONGEST_HEAD
+    head = io.BytesIO()
+    npy.write_array_header_1_0(head, npy.header_data_from_array_1_0(array))
+    entries = array.reshape(-1).view(np.uint8).data
     with archive.open(_entry(f"{name}.npy"), "w", force_zip64=is_large) as stream:
-        hashed = _Hashed(stream)
-        npy.write_array_header_1_0(hashed, npy.header_data_from_array_1_0(array))
-        data = array.reshape(-1).view(np.uint8).data
-        for start in range(0, len(data), CHUNK):
-            hashed.write(data[start : start + CHUNK])
-    return hashed.checksum.hexdigest()
+        stream.write(head.getvalue())
+        stream.write(entries)
+    return _checksum(head.getvalue(), entries)
+
+
+def _checksum(head: bytes, entries: Any) -> str:
+    """Return the checksum of a member."""
+    checksum = hashlib.sha256(head)
+    checksum.update(entries)
+    return checksum.hexdigest()
 
 
 # ---- reading -------------------------------------------------------------------------------------
@@ -215,52 +207,24 @@ def _wrong_kind(found: Any, wanted: str) -> str:
     return f"it holds a {found!r}, not a {wanted!r}."
 
 
-# Header of an .npy file, without other types or Fortran order. NumPy's reader is more permissive.
-_NPY_HEADER = re.compile(
-    rb"\{\s*'descr':\s*'([<|][fiu][148])',\s*'fortran_order':\s*False,"
-    rb"\s*'shape':\s*\(([0-9, ]*)\),?\s*\}\s*"
-)
-
-
 def _read_array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> tuple[Array, str]:
     """Read an array of the size of its member, and its checksum."""
     with archive.open(entry) as stream:
-        hashed = _Hashed(stream)
-        dtype, shape, n_read = _read_npy_header(hashed, entry.filename)
-        n_bytes = math.prod(shape) * dtype.itemsize
-        if n_bytes != entry.file_size - n_read:
+        dtype, shape, is_fortran = read_npy_header(stream)
+        if dtype.str not in DTYPES or is_fortran:
+            raise SavedFileError(f"{entry.filename} has a type or order that klnmf does not read.")
+        n_read, n_bytes = stream.tell(), math.prod(shape) * dtype.itemsize
+        if n_read + n_bytes != entry.file_size:
             raise SavedFileError(
                 f"{entry.filename} claims the shape {shape}, {n_bytes:,} bytes, but has "
                 f"{entry.file_size - n_read:,}."
             )
-        array = np.empty(n_bytes // dtype.itemsize, dtype)
-        target = array.view(np.uint8)
-        done = 0
-        while done < n_bytes:
-            piece = hashed.read(min(CHUNK, n_bytes - done))
-            if not piece:
-                raise EOFError(f"{entry.filename} ends too early")
-            target[done : done + len(piece)] = np.frombuffer(piece, np.uint8)
-            done += len(piece)
-        if hashed.read(1):  # at the end, zipfile compares its own checksum
-            raise SavedFileError(f"{entry.filename} is longer than it says.")
+        stream.seek(0)
+        head = stream.read(n_read)
+        array = np.empty(shape, dtype)
+        target = array.reshape(-1).view(np.uint8).data
+        for start in range(0, n_bytes, CHUNK):
+            piece = target[start : start + CHUNK]
+            piece[:] = stream.read(len(piece))  # an error if there are fewer
     native = array.astype(dtype.newbyteorder("="), copy=False)
-    return native.reshape(shape), hashed.checksum.hexdigest()
-
-
-def _read_npy_header(stream: _Hashed, name: str) -> tuple[np.dtype[Any], tuple[int, ...], int]:
-    """Read the type and shape of an array, and the length of this header in bytes."""
-    start = stream.read(8)
-    length_format = {b"\x93NUMPY\x01\x00": "<H", b"\x93NUMPY\x02\x00": "<I"}.get(start)
-    if length_format is None:
-        raise SavedFileError(f"{name} is not an array in NumPy's format 1.0 or 2.0.")
-    length_bytes = stream.read(struct.calcsize(length_format))
-    (length,) = struct.unpack(length_format, length_bytes)
-    if length > NPY_HEADER_LIMIT:
-        raise SavedFileError(f"{name} has a header of {length:,} bytes.")
-    found = _NPY_HEADER.fullmatch(stream.read(length))
-    if found is None or found[1].decode() not in DTYPES:
-        raise SavedFileError(f"{name} has a type that klnmf does not read.")
-    sizes = [size for size in found[2].decode().split(",") if size.strip()]
-    shape = tuple(int(size) for size in sizes)
-    return np.dtype(found[1].decode()), shape, 8 + len(length_bytes) + length
+    return native, _checksum(head, target)

@@ -1,11 +1,11 @@
-"""Model files: `KLNMF.save` and `KLNMF.load`."""
+"""Model files: what `KLNMF.save` writes and `KLNMF.load` reads."""
 
 import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -17,7 +17,7 @@ from klnmf.data.matrix_checks import checked_matrix
 from klnmf.data.validation import checked_input
 from klnmf.saved import arrays as packed
 from klnmf.saved.columns import pack_columns, unpack_columns
-from klnmf.saved.container import Container, SavedFileError, read_container, write_container
+from klnmf.saved.container import Container, SavedFileError, read_container
 from klnmf.saved.fields import Fields, number_to_json, shortened
 from klnmf.saved.parameters import parameters_from_json, parameters_to_json
 from klnmf.support.array_types import Array
@@ -58,6 +58,17 @@ class SavedModel:
     not_stored: list[str]
     klnmf_version: str
 
+    @property
+    def component_names(self) -> list[str] | None:
+        """Names of the components, if there are valid ones in the metadata."""
+        names, n_components = self.metadata.get("component_names"), self.model.n_components_
+        if not isinstance(names, list) or len(names) != n_components:
+            return None
+        if not all(isinstance(name, str) for name in names):
+            return None
+        # JSON can hold half a surrogate pair, which nothing can print.
+        return [name.encode("utf-8", "replace").decode("utf-8") for name in names]
+
     def __repr__(self) -> str:
         """Name what the file holds; names and metadata have an entry for each sample."""
         held = [] if self.W is None else [f"W of shape {self.W.shape}"]
@@ -74,93 +85,10 @@ class SavedModel:
         return getattr(self.model, name)
 
 
-class SavedToFiles:
-    """Gives an estimator ``save`` and ``load``."""
-
-    def save(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        W: Any = None,
-        sample_names: Sequence[str] | None = None,
-        feature_names: Sequence[str] | None = None,
-        sample_metadata: Mapping[str, Sequence[Any]] | None = None,
-        metadata: dict[str, Any] | None = None,
-    ) -> None:
-        """Save the fitted model to a file, in klnmf's open format (docs/format.md).
-
-        The file contains the parameters, the components and the other fitted attributes, but no
-        code. An existing file is replaced only when the new one is complete. X, the run options, a
-        ``random_state`` that is a RandomState instance and the state for ``warm_start=True`` are
-        not saved: a loaded model continues from its components.
-
-        Parameters
-        ----------
-        path : str or path
-            File to write, usually with the ending ``.klnmf``.
-        W : {ndarray, sparse matrix or array} of shape (n_samples, n_components), default=None
-            W to save with the model.
-        sample_names, feature_names : sequence of str, default=None
-            Names to save with the model; ``feature_names_in_`` is always saved.
-        sample_metadata : mapping of str to sequence, default=None
-            Columns with a value for each sample: numbers, strings or dates (which become text).
-        metadata : dict, default=None
-            Anything that JSON can represent, for example a description of the data.
-
-        See Also
-        --------
-        klnmf.load_model : Load all of it.
-
-        Examples
-        --------
-        >>> import os, tempfile
-        >>> from klnmf import KLNMF
-        >>> from klnmf.simulate import simulate_counts
-        >>> X = simulate_counts(60, 40, 3, random_state=0).X
-        >>> model = KLNMF(3, random_state=0).fit(X)
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     path = os.path.join(folder, "counts.klnmf")
-        ...     model.save(path)
-        ...     loaded = KLNMF.load(path)
-        >>> bool((loaded.transform(X) == model.transform(X)).all())
-        True
-        """
-        content = _pack(self, W, sample_names, feature_names, sample_metadata, metadata)
-        write_container(Path(path), content)
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Load a model from a file written by ``save``; it gives exactly the same results.
-
-        Files from untrusted sources are safe to load: no code in them is run, and a damaged or
-        forged file gives an error.
-
-        Parameters
-        ----------
-        path : str or path
-            The file.
-
-        Returns
-        -------
-        KLNMF
-
-        Raises
-        ------
-        klnmf.saved.SavedFileError
-            If the file is damaged, from a newer version, or not a model. It is a ValueError.
-
-        See Also
-        --------
-        klnmf.load_model : Also returns W, names and metadata.
-        """
-        model: Self = read_model(path, cls).model
-        return model
-
-
 # ---- writing -------------------------------------------------------------------------------------
 
 
-def _pack(
+def packed_model(
     model: Any,
     W: Any,
     sample_names: Sequence[str] | None,
@@ -168,6 +96,7 @@ def _pack(
     sample_metadata: Mapping[str, Sequence[Any]] | None,
     metadata: dict[str, Any] | None,
 ) -> Container:
+    """Return the content of the file of a model; the arguments are those of ``KLNMF.save``."""
     check_is_fitted(model, "components_")
     arrays: dict[str, Array] = {}
     parameters, not_stored = parameters_to_json(model.get_params(deep=False))
@@ -278,7 +207,7 @@ def read_model(path: str | os.PathLike[str], estimator: Any) -> SavedModel:
     container = read_container(Path(path), "model")
     try:
         return _unpack(container, estimator)
-    except SavedFileError as error:
+    except (TypeError, ValueError) as error:
         raise SavedFileError(
             f"{path}, written by klnmf {container.klnmf_version}, cannot be read: {error}"
         ) from error
@@ -292,7 +221,10 @@ def _unpack(container: Container, estimator: Any) -> SavedModel:
     fitted = content.fields("fitted")
     shape = (fitted.whole("n_components_"), fitted.whole("n_features_in_"))
     components = packed.unpack_matrix(arrays, "components", content.fields("components"), shape)
-    _check_scale(components)
+    low, high = COMPONENT_SUMS[components.dtype.name]
+    sums = np.asarray(components.sum(axis=1, dtype=np.float64)).ravel()
+    if not ((sums == 0) | ((sums >= low) & (sums <= high))).all():
+        raise SavedFileError(f"the sum of a component is neither 0 nor from {low:g} to {high:g}.")
     history = packed.unpack_history(arrays, content.members.get("history"))
     if len(history) != fitted.whole("n_iter_") or min(shape) < 1:
         raise SavedFileError(
@@ -303,31 +235,28 @@ def _unpack(container: Container, estimator: Any) -> SavedModel:
     if "feature_names" in content:
         feature_names = packed.unpack_names(arrays, "feature_names", shape[1])
         seen = content.fields("feature_names").take("were_seen_in_fit", bool)
-    try:
-        parameters = _parameters(content, arrays, components, estimator)
-        # It may have been set after the fit, for the next one.
-        n_components = parameters.pop("n_components", components.shape[0])
-        model = estimator.from_components(
-            components,
-            feature_names=feature_names if seen else None,
-            divergence=fitted.number("divergence_"),
-            optimality_gap=fitted.number_if_stored("optimality_gap_"),
-            kkt_residual=fitted.number("kkt_residual_"),
-            converged=fitted.take("converged_", bool),
-            history=history,
-            constraint_names=_names(fitted, "known_names_") if "known_names_" in fitted else (),
-            n_fixed_W=fitted.whole("n_fixed_W_") if "n_fixed_W_" in fitted else 0,
-            # Files of older versions do not have these.
-            W_sums=packed.array_named(arrays, "W_sums", [np.float64], 1)
-            if "W_sums" in arrays
-            else None,
-            data_checksum=fitted.whole("data_checksum_") if "data_checksum_" in fitted else None,
-            **parameters,
-        )
-        model.n_components = n_components
-        model._validate_params()
-    except (TypeError, ValueError) as error:
-        raise SavedFileError(str(error)) from error
+    parameters = _parameters(content, arrays, components, estimator)
+    # It may have been set after the fit, for the next one.
+    n_components = parameters.pop("n_components", components.shape[0])
+    model = estimator.from_components(
+        components,
+        feature_names=feature_names if seen else None,
+        divergence=fitted.number("divergence_"),
+        optimality_gap=fitted.number_if_stored("optimality_gap_"),
+        kkt_residual=fitted.number("kkt_residual_"),
+        converged=fitted.take("converged_", bool),
+        history=history,
+        constraint_names=_names(fitted, "known_names_") if "known_names_" in fitted else (),
+        n_fixed_W=fitted.whole("n_fixed_W_") if "n_fixed_W_" in fitted else 0,
+        # Files of older versions do not have these.
+        W_sums=packed.array_named(arrays, "W_sums", [np.float64], 1)
+        if "W_sums" in arrays
+        else None,
+        data_checksum=fitted.whole("data_checksum_") if "data_checksum_" in fitted else None,
+        **parameters,
+    )
+    model.n_components = n_components
+    model._validate_params()
     W, sample_names, columns = _unpack_samples(content, arrays, shape[0])
     return SavedModel(
         model=model,
@@ -346,17 +275,6 @@ def _names(fields: Fields, name: str) -> list[str]:
     if not all(isinstance(each, str) for each in names):
         raise SavedFileError(f"{fields.name}.{name} must be strings, got {shortened(names)}.")
     return names
-
-
-def _check_scale(components: Any) -> None:
-    """Refuse components that are so large or small that quotients would be infinite."""
-    low, high = COMPONENT_SUMS[components.dtype.name]
-    sums = np.asarray(components.sum(axis=1, dtype=np.float64)).ravel()
-    wrong = sums[(sums != 0) & ~((sums >= low) & (sums <= high))]
-    if len(wrong):
-        raise SavedFileError(
-            f"the sum of a component is {wrong[0]:g}; it must be 0, or from {low:g} to {high:g}."
-        )
 
 
 def _parameters(

@@ -1,7 +1,5 @@
 """Parameters of an estimator as JSON: numbers, strings, types and solvers."""
 
-import dataclasses
-from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -9,7 +7,6 @@ import numpy as np
 from klnmf.saved.container import SavedFileError
 from klnmf.saved.fields import Fields, number_from_json, number_to_json, shortened
 from klnmf.solvers import SOLVERS, Solver
-from klnmf.solvers.extrapolation import ExtrapolationWeights
 
 # Run options depend on the machine. Callbacks are code, and a fit of a loaded model must not write
 # to a path from an untrusted file.
@@ -19,13 +16,12 @@ NO_LONGER_STORED = ("progress", "checkpoint_every", "resume")
 # Constraints on the features, which are stored with the arrays of the model.
 WITH_ARRAYS = ("feature_weight", "zero_components")
 TYPES = {"float32": np.float32, "float64": np.float64}
-# Settings of a solver that are objects with settings.
-NESTED: dict[str, type] = {"extrapolation": ExtrapolationWeights}
 
 
 def parameters_to_json(parameters: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """Return the parameters for the file, and the names of those that were set but not stored."""
-    stored, left_out = {}, []
+    stored: dict[str, Any] = {}
+    left_out = []
     for name, value in parameters.items():
         if name in NEVER_STORED or isinstance(value, np.random.RandomState):
             if value is not None:
@@ -58,7 +54,8 @@ def parameters_from_json(stored: Fields) -> dict[str, Any]:
                 raise SavedFileError(f"dtype must be one of {list(TYPES)}, got {found}.")
             parameters[name] = TYPES[value["dtype"]]
         elif isinstance(value, dict) and "solver" in value:
-            parameters[name] = _solver_from_json(stored.fields(name))
+            # Older versions stored its settings too, which are constants now.
+            parameters[name] = stored.fields(name).take("solver", str)
         elif isinstance(value, dict) and "first_components" in value:
             continue  # set when the components are read
         else:
@@ -67,14 +64,9 @@ def parameters_from_json(stored: Fields) -> dict[str, Any]:
 
 
 def _plain_to_json(name: str, value: Any) -> Any:
-    if value is None or isinstance(value, bool | str):
-        return value
-    if isinstance(value, np.bool_):
-        return bool(value)
-    if isinstance(value, Integral):
-        return int(value)
-    if isinstance(value, Real):
-        return number_to_json(float(value))
+    value = value.item() if isinstance(value, np.generic) else value
+    if value is None or isinstance(value, bool | str | int | float):
+        return number_to_json(value)
     raise TypeError(f"{name}={shortened(value)} cannot be stored in a file.")
 
 
@@ -82,55 +74,11 @@ def _plain_from_json(name: str, value: Any) -> Any:
     return value if value is None or isinstance(value, str) else number_from_json(value, name)
 
 
-def _solver_to_json(solver: Solver) -> dict[str, Any]:
+def _solver_to_json(solver: Solver) -> str:
     if type(solver) is not SOLVERS.get(solver.name):
         raise TypeError(
             f"The solver {shortened(solver)} is not one of klnmf's solvers ({list(SOLVERS)}), and "
             "files contain no code, so it cannot be saved. Before saving, set solver to one of "
             "these; transform does not depend on it."
         )
-    return {"solver": solver.name, "settings": _settings_to_json(solver)}
-
-
-def _settings_to_json(settings: Any) -> dict[str, Any]:
-    stored = {}
-    for field in dataclasses.fields(settings):
-        value = getattr(settings, field.name)
-        is_nested = type(value) is NESTED.get(field.name)
-        to_json = _settings_to_json(value) if is_nested else _plain_to_json(field.name, value)
-        stored[field.name] = to_json
-    return stored
-
-
-def _solver_from_json(stored: Fields) -> Solver:
-    name = stored.take("solver", str)
-    if name not in SOLVERS:
-        raise SavedFileError(f"the solver {shortened(name)} is not one of {list(SOLVERS)}.")
-    solver: Solver = _settings_from_json(stored.fields("settings"), SOLVERS[name])
-    return solver
-
-
-def _settings_from_json(stored: Fields, kind: Any) -> Any:
-    """Return an object with settings, each of which must have the type of its default."""
-    defaults, settings = kind(), dict[str, Any]()
-    known = [field.name for field in dataclasses.fields(kind)]
-    for name, value in stored.members.items():
-        if name not in known:
-            raise SavedFileError(f"{stored.name}.{shortened(name)} is not one of {known}.")
-        if name in NESTED:
-            settings[name] = (
-                None if value is None else _settings_from_json(stored.fields(name), NESTED[name])
-            )
-            continue
-        setting, wanted = _plain_from_json(name, value), type(getattr(defaults, name))
-        if type(setting) is int and wanted is float and abs(setting) < 2**53:
-            setting = float(setting)
-        if type(setting) is not wanted:
-            raise SavedFileError(
-                f"{stored.name}.{name} must be of type {wanted.__name__}, got {shortened(value)}."
-            )
-        settings[name] = setting
-    try:
-        return kind(**settings)
-    except ValueError as error:
-        raise SavedFileError(f"{stored.name}: {error}") from error
+    return solver.name

@@ -7,7 +7,6 @@ from klnmf.solvers.multiplicative import (
     ExtrapolatedMultiplicativeUpdates,
     MultiplicativeUpdates,
 )
-from klnmf.support.descriptions import described
 
 SOLVERS: dict[str, type[Solver]] = {
     solver.name: solver
@@ -28,16 +27,4 @@ __all__ = [
     "PaperCoordinateDescent",
     "Solver",
     "SparseCoordinateDescent",
-    "make_solver",
 ]
-
-
-def make_solver(solver: str | Solver) -> Solver:
-    """Solver by name with its default settings, or the instance itself."""
-    if isinstance(solver, Solver):
-        return solver
-    if solver not in SOLVERS:
-        raise ValueError(
-            f"solver must be one of {list(SOLVERS)} or a Solver, got {described(solver)}."
-        )
-    return SOLVERS[solver]()

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from klnmf.backends import Backend
-from klnmf.backends.base import CONSTRAINED_RULES, Fixed, RowTotals, Rule, SolveRule
+from klnmf.backends.base import Fixed, Needs, RowTotals, Rule, Solve
 from klnmf.constraints.constraints import Constraints
 from klnmf.constraints.penalties import Penalties
 from klnmf.data.row_constraints import RowConstraints
@@ -20,11 +20,6 @@ from klnmf.support.array_types import Array
 PENALTIES_TO_SUBTRACT = 100.0
 # Gap of a solved row, in units of its total and of the rounding of its type.
 ROUNDING_OF_GAPS = 16
-
-
-def factor_name(mode: int) -> str:
-    """Name of a mode's factor in records and in files."""
-    return "WH"[mode] if mode < 2 else f"factor_{mode}"
 
 
 class Met(NamedTuple):
@@ -69,8 +64,8 @@ class Problem:
     penalties: Penalties
 
     def upload(self, factors: Iterable[Any]) -> list[Any]:
-        """Return factors of the back-end with the entries of NumPy arrays."""
-        return [self.backend.upload(factor) for factor in factors]
+        """Return factors of the back-end, one for each mode, with the entries of NumPy arrays."""
+        return [self.backend.upload(factor, mode) for mode, factor in enumerate(factors)]
 
     def download(self, factors: Iterable[Any]) -> list[Array]:
         """Return factors as NumPy arrays of the data's type."""
@@ -78,11 +73,13 @@ class Problem:
         return [np.asarray(self.backend.download(factor), dtype) for factor in factors]
 
     @property
-    def constraints(self) -> Constraints | None:
+    def constraints(self) -> Constraints:
         """Constraints of the fit; those on row problems are also in `RowView.row_constraints`."""
-        constraints = self.backend.data.constraints
-        assert constraints is None or isinstance(constraints, Constraints)
-        return constraints
+        data = self.backend.data
+        if data.constraints is None:
+            return Constraints(data.shape, 0)  # without fixed components, the rank has no meaning
+        assert isinstance(data.constraints, Constraints)
+        return data.constraints
 
     def _row_constraints(self, mode: int) -> RowConstraints:
         return self.backend.data.view(mode).row_constraints or RowConstraints()
@@ -90,14 +87,6 @@ class Problem:
     def is_frozen(self, mode: int, n_components: int) -> Array:
         """By component, whether a half-step of this mode leaves it as it is."""
         return self._row_constraints(mode).is_frozen(n_components)
-
-    def has_known_entries(self, n_components: int) -> bool:
-        """Whether some entries of the factors are given: fixed, or 0."""
-        return any(
-            self.is_frozen(mode, n_components).any()
-            or self._row_constraints(mode).barred is not None
-            for mode in range(len(self.backend.data.shape))
-        )
 
     def penalty(self, mode: int, factor: Any) -> float:
         """Penalty of one factor."""
@@ -147,15 +136,15 @@ class Problem:
         is_frozen = self._is_frozen_anywhere(len(masses))
         scales = [np.ones(len(masses)) for _ in factors]
         if not any(self.penalties.penalised_modes):
-            if constraints is not None and constraints.feature_weight is not None:
-                (H,) = self.download(factors[1:])
-                sums[1] = constraints.original(1, H).sum(axis=0, dtype=np.float64)
             for mode, total in enumerate(sums[1:], 1):
+                if constraints.weights[mode] is not None:
+                    (weighted,) = self.download([factors[mode]])
+                    total[:] = constraints.original(mode, weighted).sum(axis=0, dtype=np.float64)
                 total[(total <= 0.0) | is_frozen] = 1.0
                 scales[mode] /= total
                 scales[0] *= total
         order = None
-        if by_size and (constraints is None or not constraints.has_zeros):
+        if by_size and not constraints.has_zeros:
             order, free = np.arange(len(masses)), np.flatnonzero(~is_frozen)
             order[free] = free[np.argsort(-masses[free], kind="stable")]
         return [self.backend.scaled(x, s, order) for x, s in zip(factors, scales, strict=True)]
@@ -186,7 +175,7 @@ class Problem:
         for mode, factor in enumerate(factors):
             solved = [*factors]
             solved[mode] = self.backend.copy(factor, factor.dtype)
-            self.update(mode, solved, SolveRule(tolerance=0.0, rounds=20))
+            self.update(mode, solved, Solve(tolerance=0.0, rounds=20))
             there = self._evaluate(mode, solved)
             gain = objective - self._objective(mode, solved, there)
             gaps.append(max(gain, 0.0) + there.gap)
@@ -252,32 +241,20 @@ class Solver(ABC):
     """One iteration updates W, then H. Subclasses hold their settings and nothing else."""
 
     name: ClassVar[str]
-    rules: ClassVar[tuple[type, ...]]  # what it needs from a back-end
+    rules: ClassVar[frozenset[type[Rule]]]  # what it needs of a back-end
     never_rises: ClassVar[bool]  # whether the objective cannot rise, by proof
 
-    def check_backend(self, backend: Backend | type[Backend]) -> None:
-        """Raise a ValueError if the back-end lacks a rule that a fit needs."""
-        # Every fit ends with a solve for W, as in transform.
-        needed = dict.fromkeys((*self.rules, SolveRule))
-        missing = [rule.__name__ for rule in needed if rule not in backend.rules]
-        if missing:
-            raise ValueError(
-                f"solver={self.name!r} needs {', '.join(missing)}, which backend={backend.name!r} "
-                "does not have. Choose another solver or another backend."
-            )
-
-    def check_constraints(self, constraints: Constraints) -> None:
-        """Refuse constraints that this solver does not support, before any work starts."""
-        if set(self.rules) <= CONSTRAINED_RULES:
-            return
-        # Weights and exposures alone are a change of variables, which any solver supports.
-        modes = range(len(constraints.shape))
-        if any(constraints.row_constraints(mode) is not None for mode in modes):
-            is_penalised = any(constraints.penalties.penalised_modes)
-            raise ValueError(
-                f"solver={self.name!r} does not support {', '.join(constraints.names)}"
-                f"{' under penalties' if is_penalised else ''}. Choose 'srcd', 'mu' or 'bmme'."
-            )
+    def needs(
+        self, n_components: int, dtype: Any = None, constraints: Constraints | None = None
+    ) -> Needs:
+        """Return what a fit asks of a back-end; it ends with a solve for W, as in transform."""
+        return Needs(
+            solver=self.name,
+            rules=self.rules | {Solve},
+            n_components=n_components,
+            dtype=dtype,
+            constraints=() if constraints is None else tuple(constraints.names_on_rows),
+        )
 
     def prepare(self, problem: Problem, state: State) -> None:  # noqa: B027
         """Set up what the solver keeps between iterations; called once, before the first."""

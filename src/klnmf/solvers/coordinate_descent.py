@@ -2,18 +2,16 @@
 
 import math
 from dataclasses import dataclass, field, replace
-from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
 
-from klnmf.backends.base import GuardedRule, MultiplicativeRule, PaperRule, SolveRule
+from klnmf.backends.base import Improve, Multiply, PaperRule, Rule, Solve
 from klnmf.solvers.base import Problem, Solver, State, alternate, relative_gain
-from klnmf.solvers.extrapolation import ExtrapolationWeights, Momentum
+from klnmf.solvers.extrapolation import Momentum
 from klnmf.solvers.memory import StoredMemory
 from klnmf.solvers.sample_fit import drawn_rows, fitted_on_rows
 from klnmf.solvers.swaps import CANDIDATES, Swap, draw_sample, propose_swaps
-from klnmf.starts.initialization import best_scales
 from klnmf.support.array_types import Array
 from klnmf.support.descriptions import described
 
@@ -25,64 +23,58 @@ SHRINKAGE = 0.75
 class SparseCoordinateDescent(Solver):
     """Sparse randomised coordinate descent with steps that cannot overshoot.
 
-    The first iteration begins with an opening of ``opening`` over-relaxed multiplicative updates:
-    the cheapest way down while every component is in use everywhere. From then on, a half-step
-    screens the coordinates of every row by one gradient pass and sweeps over those that may move,
-    in a random order from (seed, iteration). The factor that it holds fixed is extrapolated; a pair
-    that would be worse is not kept. Under penalties on both factors each component is brought to
-    its best scale. The objective never rises.
+    The first iteration begins with an opening of over-relaxed multiplicative updates: the cheapest
+    way down while every component is in use everywhere. From then on, a half-step screens the
+    coordinates of every row by one gradient pass and sweeps over those that may move, in a random
+    order from (seed, iteration). The factor that it holds fixed is extrapolated; a pair that would
+    be worse is not kept. Under penalties on both factors each component is brought to its best
+    scale. The objective never rises.
 
-    From a start that was drawn, a fit that hardly moves any more (an iteration gains less than
-    ``swap_gain`` of the objective) tries to leave its local optimum by swaps of components, see
-    ``klnmf.solvers.swaps``: each is given up to ``swap_descents`` descents, and is undone where
-    these do not end lower. After ``swap_failures`` in a row that were no use there are no more.
-    With ``swap_on_sample``, a fit of many rows does this on a sample of them, once, and with twice
-    as many failures: see ``klnmf.solvers.sample_fit``.
+    From a start that was drawn, a fit that hardly moves any more tries to leave its local optimum
+    by swaps of components, see ``klnmf.solvers.swaps``: each is given some descents, and is undone
+    where these do not end lower. After ``swap_failures`` in a row that were no use there are no
+    more. With ``swap_on_sample``, a fit of many rows does this on a sample of them, once, and with
+    twice as many failures: see ``klnmf.solvers.sample_fit``.
 
     Double precision is for the end of a fit: from a start that was drawn, and for data that single
-    precision holds exactly, the factors are in single precision while an iteration still gains more
-    than ``narrow_gain`` of the objective (which is in double precision all the time).
+    precision holds exactly, the factors are in single precision while iterations still gain much
+    (the objective is in double precision all the time).
     """
 
     name: ClassVar[str] = "srcd"
-    rules: ClassVar[tuple[type, ...]] = (GuardedRule, MultiplicativeRule, SolveRule)
+    rules: ClassVar[frozenset[type[Rule]]] = frozenset({Improve, Multiply, Solve})
     never_rises: ClassVar[bool] = True
 
-    opening: int = 3
-    sweeps: int = 2
-    narrow_gain: float = 1e-4
-    swap_gain: float = 3e-4
-    swap_descents: int = 10
-    swap_failures: int = 3
-    extrapolation: ExtrapolationWeights | None = field(default_factory=ExtrapolationWeights)
-    # Not in the name of a fit, which is in its checkpoints: those of older versions can go on.
-    swap_on_sample: bool = field(default=True, repr=False)
+    # Measured (docs/performance_log.md); a subclass with other values is an ablation.
+    # Multiplicative updates of the opening: more of them move less than a sweep does by then.
+    opening: ClassVar[int] = 3
+    # Passes of a half-step: more of them cost more than the better objective is worth.
+    passes: ClassVar[int] = 2
+    # Single precision ends after an iteration that gained less than this share of the objective:
+    # its rounding is a hundred times smaller.
+    narrow_gain: ClassVar[float] = 1e-4
+    # Swaps are tried after an iteration that gained less than this share of the objective. Earlier,
+    # the descent still changes which components there are.
+    swap_gain: ClassVar[float] = 3e-4
+    # Descents of a trial: those that arrive do so within these.
+    swap_descents: ClassVar[int] = 10
+    momentum: ClassVar[type[Momentum]] = Momentum
 
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        for name, least in (
-            ("opening", 0),
-            ("sweeps", 1),
-            ("swap_descents", 1),
-            ("swap_failures", 0),
-        ):
-            value = getattr(self, name)
-            if not isinstance(value, Integral) or value < least:
-                raise ValueError(
-                    f"{name} must be a whole number of at least {least}, got {described(value)}."
-                )
+    # What parts of the package vary: fits of samples, and fits that go on from others.
+    swap_failures: int = 3
+    swap_on_sample: bool = field(default=True, repr=False)
 
     def prepare(self, problem: Problem, state: State) -> None:
         """See :class:`Solver`."""
         rank = state.factors[0].shape[1]
-        has_known_entries = problem.has_known_entries(rank)
+        has_known_entries = problem.constraints.has_known_entries
         # Fixed entries keep all their digits.
         if state.was_drawn and problem.backend.narrow_dtype is not None and not has_known_entries:
             state.factors = [
                 problem.backend.copy(factor, problem.backend.narrow_dtype)
                 for factor in state.factors
             ]
-        state.memory["momentum"] = Momentum(state, self._weights)
+        state.memory["momentum"] = self.momentum(state)
         # A given start is not left for another optimum. With a penalty on one factor alone there
         # is no minimiser: only the scale decides which of two results is lower. And a merge of
         # components would not keep entries that are fixed.
@@ -94,10 +86,6 @@ class SparseCoordinateDescent(Solver):
         )
         state.memory["swap_failures_left"] = self.swap_failures if may_swap else 0
         state.memory["gain"] = math.inf
-
-    @property
-    def _weights(self) -> ExtrapolationWeights:
-        return self.extrapolation or ExtrapolationWeights()
 
     def stored_memory(self, state: State) -> StoredMemory:
         """See :class:`Solver`."""
@@ -114,7 +102,7 @@ class SparseCoordinateDescent(Solver):
         if not 0 <= failures_left <= self.swap_failures:
             raise ValueError(f"{failures_left} trials of swaps are left of {self.swap_failures}")
         state.memory = {
-            "momentum": Momentum.restored(state, self._weights, stored),
+            "momentum": self.momentum.restored(state, stored),
             "swap_failures_left": failures_left,
             "gain": stored.number("gain", float),
         }
@@ -129,7 +117,7 @@ class SparseCoordinateDescent(Solver):
             # Every component is still in use in every row: a sweep over all of them would cost
             # several multiplicative updates, which move as far.
             for _ in range(self.opening):
-                alternate(problem, state, MultiplicativeRule(relaxed=1))
+                alternate(problem, state, Multiply(relaxed=1))
         if not self._iterate_narrow(problem, state):
             self._descend(problem, state, memory["momentum"])
         memory["gain"] = relative_gain(before, state.objective)
@@ -165,7 +153,7 @@ class SparseCoordinateDescent(Solver):
         """Do some descents from other factors; keep what they lead to if that is lower."""
         state.memory["momentum"].release(state)  # its memory is the trial's for now
         trial = State(factors, state.seed, state.iteration)
-        momentum = Momentum(trial, self._weights)
+        momentum = self.momentum(trial)
         _rescale_if_useful(problem, trial, momentum)
         allowed = math.inf
         for _ in range(self.swap_descents):
@@ -203,12 +191,11 @@ class SparseCoordinateDescent(Solver):
         # After the opening all components are still in use everywhere: one sweep sets most of them
         # to 0. There is no direction to follow yet.
         is_first = state.iteration == 0
-        extrapolate = self.extrapolation is not None and not is_first
-        rule = GuardedRule(
+        rule = Improve(
             order=state.order(state.factors[0].shape[1]),
-            sweeps=1 if is_first and self.opening > 0 else self.sweeps,
+            passes=1 if is_first and self.opening > 0 else self.passes,
         )
-        state.met = momentum.iterate(problem, state, rule, extrapolate)
+        state.met = momentum.iterate(problem, state, rule, extrapolate=not is_first)
         _rescale_if_useful(problem, state, momentum)
 
 
@@ -261,7 +248,7 @@ def _rescale_if_useful(problem: Problem, state: State, momentum: Momentum) -> No
     if not penalties.has_best_scale:
         return
     measured = [problem.backend.sums_and_squares(mode, x) for mode, x in enumerate(state.factors)]
-    scales = best_scales(penalties, *zip(*measured, strict=True))
+    scales = penalties.best_scales(*zip(*measured, strict=True))
     for mode in range(len(measured)):
         scales[problem.is_frozen(mode, len(scales))] = 1.0
     by_mode = (scales, 1.0 / scales)
@@ -295,12 +282,13 @@ class PaperCoordinateDescent(Solver):
     """
 
     name: ClassVar[str] = "srcd-paper"
-    rules: ClassVar[tuple[type, ...]] = (PaperRule,)
+    rules: ClassVar[frozenset[type[Rule]]] = frozenset({PaperRule})
     never_rises: ClassVar[bool] = False
 
+    epsilon: ClassVar[float] = 1e-10
+    relative_change: ClassVar[float] = 0.1
+
     break_test: str = "absolute"
-    epsilon: float = 1e-10
-    relative_change: float = 0.1
 
     def __post_init__(self) -> None:
         """Check the one setting that is a word."""

@@ -12,27 +12,18 @@ of the last: fewer values to compute, and none of the first iterations fails as 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
-from klnmf.backends.base import GuardedRule
-from klnmf.solvers.base import HalfStep, Met, Problem, State, factor_name
+from klnmf.backends.base import Improve
+from klnmf.constraints.penalties import factor_name
+from klnmf.solvers.base import HalfStep, Met, Problem, State
 from klnmf.solvers.memory import StoredMemory
 from klnmf.support.array_types import Array
 
 # An extrapolated entry keeps at least this share of its value: one that falls to 0 might be the
 # last cover of a nonzero, and an entry that wants to be 0 is set to 0 by the next half-step anyway.
 KEPT_SHARE = 0.01
-
-
-@dataclass(frozen=True)
-class ExtrapolationWeights:
-    """Weight of the last change: grows on success, shrinks on a restart."""
-
-    first: float = 0.5
-    largest: float = 0.99
-    growth: float = 1.05
-    shrinkage: float = 0.75
 
 
 class Momentum:
@@ -43,10 +34,13 @@ class Momentum:
     """
 
     NUMBERS = ("weight", "restarted", "has_failed")
+    # The weight of the last change: it grows on success, and shrinks on a restart. From 0.5 to 0.99
+    # is the usual range; a faster growth leads to more restarts than it saves iterations.
+    FIRST, LARGEST = 0.5, 0.99
+    GROWTH, SHRINKAGE = 1.05, 0.75
 
-    def __init__(self, state: State, weights: ExtrapolationWeights) -> None:
-        self.weights = weights
-        self.weight = weights.first
+    def __init__(self, state: State) -> None:
+        self.weight = self.FIRST
         self.restarted = False  # since the last iteration that went through
         self.has_failed = False  # ever
         self.release(state)
@@ -77,13 +71,11 @@ class Momentum:
         )
 
     @classmethod
-    def restored(
-        cls, state: State, weights: ExtrapolationWeights, stored: StoredMemory
-    ) -> Momentum:
+    def restored(cls, state: State, stored: StoredMemory) -> Momentum:
         """Momentum of a state whose factors are already set."""
-        momentum = cls(state, weights)
+        momentum = cls(state)
         momentum.weight = stored.number("weight", float)
-        if not 0 <= momentum.weight <= max(weights.first, weights.largest):
+        if not 0 <= momentum.weight <= max(cls.FIRST, cls.LARGEST):
             raise ValueError(f"the solver's weight is {momentum.weight}")
         momentum.restarted = stored.number("restarted", bool)
         momentum.has_failed = stored.number("has_failed", bool)
@@ -98,7 +90,7 @@ class Momentum:
         """Every array of a mode that belongs to the state, apart from the kept factor."""
         return [array for array in (self.solved[mode], self.previous[mode]) if array is not None]
 
-    def iterate(self, problem: Problem, state: State, rule: GuardedRule, extrapolate: bool) -> Met:
+    def iterate(self, problem: Problem, state: State, rule: Improve, extrapolate: bool) -> Met:
         """Solve for one factor after the other, keep what is better; returns what was met.
 
         A value in between is for the test of an extrapolated half-step only.
@@ -116,12 +108,12 @@ class Momentum:
             )
         if not self.restarted:
             # The momentum is trusted more after an iteration without a restart.
-            self.weight = min(self.weights.largest, self.weight * self.weights.growth)
+            self.weight = min(self.LARGEST, self.weight * self.GROWTH)
         self.restarted = False
         return met
 
     def half_step(
-        self, problem: Problem, state: State, mode: int, rule: GuardedRule, extrapolate: bool = True
+        self, problem: Problem, state: State, mode: int, rule: Improve, extrapolate: bool = True
     ) -> HalfStep:
         """Solve for the factor of ``mode``, keep the better factors; returns the step kept."""
         moved = self._moved_others(problem, mode) if extrapolate else {}
@@ -135,11 +127,11 @@ class Momentum:
         return step
 
     def _restart(self, state: State) -> None:
-        self.weight *= self.weights.shrinkage
+        self.weight *= self.SHRINKAGE
         self.restarted = self.has_failed = True
         self.release(state)
 
-    def _try_together(self, problem: Problem, state: State, rule: GuardedRule) -> Met | None:
+    def _try_together(self, problem: Problem, state: State, rule: Improve) -> Met | None:
         """All half-steps against moved factors; None, after a restart, if that would be worse.
 
         The same steps as calls of ``half_step`` whose results are kept untested, but for the last.
@@ -173,7 +165,7 @@ class Momentum:
         return problem.backend.extrapolated(newest, previous, self.weight, KEPT_SHARE)
 
     def _try(
-        self, problem: Problem, state: State, mode: int, rule: GuardedRule, moved: dict[int, Any]
+        self, problem: Problem, state: State, mode: int, rule: Improve, moved: dict[int, Any]
     ) -> HalfStep | None:
         """Half-step against kept and ``moved`` factors; None if those would be worse."""
         factors = [moved.get(other, factor) for other, factor in enumerate(state.factors)]

@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import math
+import signal
+import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from types import FrameType
 from typing import Any
 
 import numpy as np
 
+from klnmf.constraints.penalties import factor_name
 from klnmf.solvers.base import (
     Evaluation,
     Problem,
     Solver,
     State,
-    factor_name,
     relative_gain,
     relative_gap,
 )
 from klnmf.solvers.row_solve import RowSolve
-from klnmf.support.interrupts import held_interrupts
 
 Record = dict[str, Any]
 
@@ -228,3 +230,36 @@ class CallbackStop(StopRule):
         # A run that goes on from a file asks once more about the record that stopped it.
         run.n_untold = int(is_over)
         return is_over
+
+
+@contextmanager
+def held_interrupts() -> Iterator[None]:
+    """Delay the first Ctrl-C until the end of the block; a second one takes effect at once.
+
+    This does nothing outside the main thread, or if the user has installed a signal handler.
+
+    >>> with held_interrupts():
+    ...     sum(range(10))
+    45
+    """
+    if (
+        threading.current_thread() is not threading.main_thread()
+        or signal.getsignal(signal.SIGINT) is not signal.default_int_handler
+    ):
+        yield
+        return
+    was_pressed = False
+
+    def hold(number: int, frame: FrameType | None) -> None:
+        nonlocal was_pressed
+        if was_pressed:
+            raise KeyboardInterrupt
+        was_pressed = True
+
+    signal.signal(signal.SIGINT, hold)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if was_pressed:
+        raise KeyboardInterrupt

@@ -4,8 +4,9 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from klnmf.backends.base import MultiplicativeRule
-from klnmf.solvers.base import Met, Problem, Solver, State, alternate, factor_name
+from klnmf.backends.base import Multiply, Rule
+from klnmf.constraints.penalties import factor_name
+from klnmf.solvers.base import Met, Problem, Solver, State, alternate
 from klnmf.solvers.memory import StoredMemory
 
 
@@ -18,12 +19,12 @@ class MultiplicativeUpdates(Solver):
     """
 
     name: ClassVar[str] = "mu"
-    rules: ClassVar[tuple[type, ...]] = (MultiplicativeRule,)
+    rules: ClassVar[frozenset[type[Rule]]] = frozenset({Multiply})
     never_rises: ClassVar[bool] = True
 
     def iterate(self, problem: Problem, state: State) -> None:
         """See :class:`Solver`."""
-        alternate(problem, state, MultiplicativeRule())
+        alternate(problem, state, Multiply())
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class ExtrapolatedMultiplicativeUpdates(Solver):
     """
 
     name: ClassVar[str] = "bmme"
-    rules: ClassVar[tuple[type, ...]] = (MultiplicativeRule,)
+    rules: ClassVar[frozenset[type[Rule]]] = frozenset({Multiply})
     never_rises: ClassVar[bool] = False
 
     def prepare(self, problem: Problem, state: State) -> None:
@@ -73,7 +74,7 @@ class ExtrapolatedMultiplicativeUpdates(Solver):
             factors = list(state.factors)
             # keep = 1: only the positive part of the change is extrapolated.
             factors[mode] = problem.backend.extrapolated(factor, previous[mode], weight, keep=1.0)
-            step = problem.update(mode, factors, MultiplicativeRule())
+            step = problem.update(mode, factors, Multiply())
             state.factors, previous[mode] = factors, factor
             met.append(step.met)
         state.met = Met.worst(met)

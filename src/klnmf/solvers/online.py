@@ -4,7 +4,7 @@ For each feature j the memory holds how often it occurs (``totals``) and how the
 among the components (``shares``, rows that sum to 1), so that H_jk ∝ totals_j · shares_jk. A batch
 says for each of *its* features how its counts are best shared there; the memory moves towards that,
 by a step that shrinks with the number of batches the feature was seen in. So each feature has its
-step, and no batch touches features that are not in it. See docs/maths.md, section 10.
+step, and no batch touches features that are not in it. See docs/maths/batches.md.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from klnmf.backends import make_backend
-from klnmf.backends.base import Fixed, GuardedRule
+from klnmf.backends.base import Fixed, Improve
 from klnmf.constraints.penalties import Penalties
 from klnmf.data.sparse_data import InMemoryData, InMemoryView
 from klnmf.solvers.base import Problem
@@ -49,7 +49,7 @@ class BatchProblem(Problem):
     def fixed(self, mode: int, factors: list[Any]) -> Fixed:
         """See :class:`Problem`."""
         fixed = super().fixed(mode, factors)
-        return fixed._replace(slopes=np.ones(factors[1].shape[1])) if mode == 0 else fixed
+        return fixed if mode else fixed._replace(slopes=np.ones(factors[1].shape[1]))
 
 
 class Batch:
@@ -124,14 +124,14 @@ class OnlineMemory:
         masses = self.masses()
         self._introduce(seen, masses)
         scales = (self.totals[seen, None] / _or_one(masses)).astype(self.shares.dtype)
-        factors = [batch.W, problem.backend.upload(self.shares[seen] * scales)]
+        factors = [batch.W, problem.backend.upload(self.shares[seen] * scales, 1)]
         order = np.arange(len(masses), dtype=np.int32)
         if batch.W is None:
             batch.W = factors[0] = solved_rows(problem, 0, factors, RowSolve(TOLERANCE, rounds=1))
         divergence = problem.update(
-            0, factors, GuardedRule(order, rounds=2, tolerance=TOLERANCE)
+            0, factors, Improve(order, rounds=2, tolerance=TOLERANCE)
         ).objective
-        problem.update(1, factors, GuardedRule(order, want_value=False))
+        problem.update(1, factors, Improve(order, want_value=False))
         H = problem.backend.download(factors[1])
         self._move(seen, H * problem.backend.column_sums(batch.W).astype(H.dtype), least_step)
         self._revive_dead(batch, H)

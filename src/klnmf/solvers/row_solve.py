@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from klnmf.backends.base import SolveRule
+from klnmf.backends.base import Solve
 from klnmf.solvers.base import Problem
-from klnmf.starts.initialization import ZeroRows
+from klnmf.solvers.initialization import ZeroRows
 
 # Residual that nearly every row reaches, in units of the rounding of its type.
 ROUNDING_OF_RESIDUALS = 16
@@ -21,13 +21,21 @@ class RowSolve:
     rounds: int = 50  # steps of Newton's method at most
     relaxed: int = 6  # over-relaxed multiplicative steps before them, without a start
 
-    def rule(self, dtype: np.dtype[Any], *, cold: bool) -> SolveRule:
+    def rule(self, dtype: np.dtype[Any], *, cold: bool) -> Solve:
         """Return the rule of such a solve, with a tolerance that the type can reach.
 
         Rows that rounding keeps above their tolerance would go on until their rounds are over.
         """
         tolerance = max(self.tolerance, ROUNDING_OF_RESIDUALS * float(np.finfo(dtype).eps))
-        return SolveRule(tolerance, self.rounds, self.relaxed if cold else 0, cold)
+        return Solve(tolerance, self.rounds, self.relaxed if cold else 0, cold)
+
+
+def row_solve_of(tol: float) -> RowSolve:
+    """Return how W is solved for at the end of a fit with this tolerance, and in ``transform``.
+
+    Tighter than the fit: fit + transform and fit_transform agree where one solution is best.
+    """
+    return RowSolve(tolerance=min(1e-5, max(0.01 * tol, 1e-7)))
 
 
 def solved_rows(problem: Problem, mode: int, factors: list[Any], how: RowSolve) -> Any:
@@ -35,9 +43,9 @@ def solved_rows(problem: Problem, mode: int, factors: list[Any], how: RowSolve) 
     data, constraints = problem.backend.data, problem.constraints
     others = [factor for other, factor in enumerate(factors) if other != mode]
     start: Any = ZeroRows(data.shape[mode], others[0].shape[1], data.dtype)
-    if constraints is not None and constraints.fixed[mode] is not None:
+    if constraints.fixed[mode] is not None:
         start = constraints.imposed_on(mode, np.asarray(start))
     factors = list(factors)
-    factors[mode] = problem.backend.upload(start)
+    factors[mode] = problem.backend.upload(start, mode)
     problem.update(mode, factors, how.rule(data.dtype, cold=True))
     return factors[mode]

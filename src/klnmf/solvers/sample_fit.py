@@ -7,18 +7,18 @@ where an iteration costs little, and the iterations on all of X only have to ref
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from klnmf.backends.base import SolveRule
+from klnmf.backends.base import Solve
+from klnmf.constraints.penalties import Penalties
 from klnmf.data.dominant_samples import dominant_rows, with_dominant
 from klnmf.data.sparse_data import InMemoryData
 from klnmf.solvers.base import Problem, State
+from klnmf.solvers.initialization import ZeroRows, cover_columns
 from klnmf.solvers.loop import MaxIterations, Run, SmallGain
-from klnmf.starts.initialization import ZeroRows, cover_columns
 from klnmf.support.array_types import Array
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ LARGEST_SHARE = 1 / 2
 LEAST_IN_COLUMN = 3
 MOST_ITERATIONS = 100
 # W of all rows is refined by all the iterations that follow.
-ROUGH_SOLVE = SolveRule(tolerance=0.01, rounds=4, relaxed=6, cold=True)
+ROUGH_SOLVE = Solve(tolerance=0.01, rounds=4, relaxed=6, cold=True)
 
 
 def drawn_rows(problem: Problem, n_components: int, generator: np.random.Generator) -> Array | None:
@@ -45,7 +45,7 @@ def drawn_rows(problem: Problem, n_components: int, generator: np.random.Generat
     """
     data = problem.backend.data
     view = data.view(0)
-    if any(data.view(mode).row_constraints is not None for mode in (0, 1)):
+    if any(data.view(mode).row_constraints is not None for mode in range(len(data.shape))):
         return None
     least, most = n_components * LEAST_NONZEROS, n_components * MOST_NONZEROS
     rows = generator.permutation(np.flatnonzero(np.diff(view.indptr)))
@@ -69,11 +69,13 @@ def fitted_on_rows(
     lengths = np.bincount(indices)
     columns = np.flatnonzero(lengths >= min(LEAST_IN_COLUMN, lengths.max()))
     X = sp.csr_array(X[:, columns])
-    # The penalty of H is shared by all rows.
+    # All rows share the penalties of the other factors than W.
     share = float(X.sum(dtype=np.float64)) / data.total
-    penalties = problem.penalties
-    penalties = replace(penalties, l1_H=share * penalties.l1_H, l2_H=share * penalties.l2_H)
-    sampled = Problem(backend.local(InMemoryData(X)), penalties)
+    of_sample = (
+        (first, *(share * other for other in others))
+        for first, *others in (problem.penalties.l1, problem.penalties.l2)
+    )
+    sampled = Problem(backend.local(InMemoryData(X), backend.n_threads), Penalties(*of_sample))
     parts = zip(state.factors, (rows, columns), strict=True)
     start = sampled.upload([backend.download(factor, chosen) for factor, chosen in parts])
     run = Run.started(sampled, solver, State(start, state.seed, was_drawn=True))
@@ -82,6 +84,6 @@ def fitted_on_rows(
     H[columns] = sampled.backend.download(run.state.factors[1])
     cover_columns(H, data.view(1))
     nothing = ZeroRows(data.shape[0], H.shape[1], dtype)
-    factors = [backend.upload(nothing, dtype), backend.upload(H, dtype)]
+    factors = [backend.upload(nothing, 0, dtype), backend.upload(H, 1, dtype)]
     problem.update(0, factors, ROUGH_SOLVE)
     return factors

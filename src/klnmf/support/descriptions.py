@@ -1,9 +1,10 @@
-"""What messages say of an object that somebody passed, without asking the object itself.
+"""What messages say of shares, and of objects that somebody passed.
 
 The text of an object can be anything: pages of a table, an error, or, for a sparse matrix whose
-parts do not fit together, memory that is not its own.
+parts do not fit together, memory that is not its own. So the object itself is not asked.
 """
 
+import math
 from collections.abc import Iterable, Mapping
 from pathlib import PurePath
 from typing import Any
@@ -64,3 +65,15 @@ def listed(given: Any, name: str, wanted: str = "a list of names") -> list[Any]:
         if not isinstance(entry, str) and getattr(entry, "shape", ()) != ():
             raise TypeError(f"{name} must be {wanted}; one of them is {described(entry)}.")
     return entries
+
+
+def percentage(share: float) -> str:
+    """Return a share as a percentage with two digits, or "unknown" for NaN.
+
+    >>> percentage(0.00034), percentage(0.996), percentage(1.0), percentage(float("nan"))
+    ('0.034 %', '100 %', '100 %', 'unknown')
+    """
+    if math.isnan(share):
+        return "unknown"
+    percent = 100 * share
+    return f"{percent:.0f} %" if 99.5 <= percent < 1000 else f"{percent:.2g} %"

@@ -46,23 +46,16 @@ class ReadError(ValueError):
     """
 
     def __init__(self, path: Path, problem: str, line: int | None = None) -> None:
+        super().__init__(path, problem, line)  # what pickling keeps
         self.path, self.line = path, line
-        where = str(path) if line is None else f"{path}, line {line}"
-        super().__init__(f"{where}: {problem}")
+
+    def __str__(self) -> str:
+        path, problem, line = self.args
+        return f"{path}: {problem}" if line is None else f"{path}, line {line}: {problem}"
 
     def with_advice(self, advice: str) -> "ReadError":
         """Return the same error with one more sentence."""
-        return _rebuilt(self.path, self.line, f"{self} {advice}")
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuilt, (self.path, self.line, str(self))
-
-
-def _rebuilt(path: Path, line: int | None, message: str) -> ReadError:
-    """Error with this message, as after pickling, which the processes of a pool do."""
-    error = ReadError(path, "", line)
-    error.args = (message,)
-    return error
+        return ReadError(self.path, f"{self.args[1]} {advice}", self.line)
 
 
 @contextmanager
@@ -121,17 +114,8 @@ class _Lines(io.BufferedReader):
     def readline(self, size: int | None = -1) -> bytes:  # iteration calls it, too
         line = super().readline(LONGEST_LINE + 1 if size is None or size < 0 else size)
         if len(line) > LONGEST_LINE:
-            raise _too_long(self.path, "bytes", self._number_at(self.tell() - len(line)))
+            raise _too_long(self.path, "bytes")
         return line
-
-    def _number_at(self, place: int) -> int:
-        """Line that begins at this place, which was read before."""
-        number = 1
-        with open_binary(self.path) as stream:
-            while place > 0 and (content := stream.read(min(place, _BLOCK))):
-                number += content.count(b"\n")
-                place -= len(content)
-        return number
 
 
 class _Unpacked(gzip.GzipFile):
@@ -216,8 +200,8 @@ def _check_length(path: Path, pieces: list[str], line: int) -> None:
         raise _too_long(path, "characters", line)
 
 
-def _too_long(path: Path, unit: str, line: int) -> ReadError:
-    problem = f"the line has more than {LONGEST_LINE:,} {unit}, the most that is read."
+def _too_long(path: Path, unit: str, line: int | None = None) -> ReadError:
+    problem = f"a line has more than {LONGEST_LINE:,} {unit}, the most that is read."
     hint = "Is this a file of another format, or are its line ends missing?"
     return ReadError(path, f"{problem} {hint}", line)
 

@@ -1,4 +1,4 @@
-"""Checks of numbers and flags that users pass."""
+"""Checks of numbers, flags and other single values that users pass."""
 
 from numbers import Integral, Real
 from typing import Any
@@ -56,3 +56,19 @@ def seed_of(random_state: Any) -> int:
             f"{described(random_state)}."
         )
     return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a value is None, NaN, NaT, an empty string, or pandas' NA, which cannot be compared.
+
+    >>> [is_missing(value) for value in (None, float("nan"), " ", 0, "a", [])]
+    [True, True, True, False, False, False]
+    """
+    if isinstance(value, str):
+        return not value.strip()
+    try:
+        return value is None or bool(value != value)
+    except TypeError:  # pandas.NA
+        return True
+    except ValueError:  # several values, in an array
+        return False

@@ -1,4 +1,7 @@
-"""Text of files and users, for terminals."""
+"""Text of files and users, for terminals and messages."""
+
+# Characters of a line that a message shows.
+_SHOWN = 60
 
 
 def printable(text: str) -> str:
@@ -23,3 +26,18 @@ def escaped(text: str, kept: str = "") -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c in kept else repr(c)[1:-1] for c in text)
+
+
+def shown(content: bytes | str) -> str:
+    """Quote the beginning of a line for an error message.
+
+    Examples
+    --------
+    >>> print(shown(b"1 2 x"), shown(""))
+    '1 2 x' nothing
+    """
+    text = content if isinstance(content, str) else content.decode("utf-8", "backslashreplace")
+    text = text.rstrip("\r\n")
+    if not text:
+        return "nothing"
+    return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…")

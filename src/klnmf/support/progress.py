@@ -89,3 +89,42 @@ class ProgressBar(Bar):
         self._n_done += 1
         total = self._end.after(self._n_done, gap)
         self.advance(f"objective {objective:.6g}, gap {gap:.1e}", total)
+
+
+# tqdm assumes that all steps take equally long. This format leaves its estimate out.
+_FORMAT = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} {unit}s [{elapsed}{postfix}]"
+
+
+class WorkProgress(Bar):
+    """Shows how many fits are done and tells the callback of each."""
+
+    def __init__(self, options: Any, name: str, unit: str, n_done: int, n_all: int) -> None:
+        super().__init__(
+            options.progress,
+            total=n_all,
+            initial=n_done,
+            desc=f"klnmf {name}",
+            unit=unit,
+            bar_format=_FORMAT,
+        )
+        self._callback = options.callback
+
+    def update(self, record: dict[str, Any], n_all: int, text: str = "") -> None:
+        """Move on by one fit, of which the record has ``seconds_left``, None if not known."""
+        left = record["seconds_left"]
+        self.advance(text + ("" if left is None else f"about {duration(left)} left"), n_all)
+        if self._callback is not None:
+            self._callback(record)
+
+
+def duration(seconds: float) -> str:
+    """Write a time in words.
+
+    Examples
+    --------
+    >>> duration(8.2), duration(200), duration(9000)
+    ('8 s', '3 min', '2.5 h')
+    """
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

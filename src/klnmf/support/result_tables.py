@@ -2,11 +2,9 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from html import escape
 from typing import Any
-
-from klnmf.support.words_for_cells import for_cells
 
 # Grey and green that are visible on light and on dark ground; text keeps the notebook's colour.
 _LINE = "border-bottom: 1px solid rgba(128, 128, 128, 0.35)"
@@ -74,31 +72,18 @@ class ResultTable:
 class ShownAsTable(ABC):
     """Gives a result its ``print``, ``repr`` and notebook form from one table."""
 
-    _is_of_cells = False  # whether titles and notes are in the words of klnmf.tl
-
     @abstractmethod
     def _shown(self) -> ResultTable:
         """Return the table."""
 
     def __str__(self) -> str:
         """Return the table as text."""
-        return self._table_in_words().text()
+        return self._shown().text()
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return self._table_in_words().html()
-
-    def _table_in_words(self) -> ResultTable:
-        table = self._shown()
-        if not self._is_of_cells:
-            return table
-        return replace(
-            table,
-            columns=[replace(column, title=for_cells(column.title)) for column in table.columns],
-            notes=[for_cells(note) for note in table.notes],
-            heading=for_cells(table.heading),
-        )
+        return self._shown().html()
 
 
 class ShownBelowDiagram(ABC):

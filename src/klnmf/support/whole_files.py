@@ -3,24 +3,28 @@
 A file is written under a temporary name in the same folder, ``.RANDOM.CHECKSUM.part.END``, with a
 checksum of its own name and the end of it (the whole of a long name would make one that is too
 long), brought to the disk, and renamed. Whatever happens, the old file or the new one is there. A
-process that is killed leaves its temporary file behind; the next one that writes a file of this
-name removes it. A lock tells such leftovers from the file of a writer that is still at work: the
-system releases it with the process.
+process that is killed leaves its temporary file behind; whoever writes a file of this name more
+than an hour later removes it.
 """
 
 import gzip
 import os
 import re
 import secrets
+import time
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, BinaryIO, cast
 
-from klnmf.support.file_locks import OPEN_FILES_MOVE, lock, remove_unless_locked
-
+_HAS_FLOCK = True
+try:
+    import fcntl
+except ModuleNotFoundError:  # Windows
+    _HAS_FLOCK = False
 _END = 12  # characters of a name that hold every ending that writers go by, such as .parquet.gz
+_HOUR = 3600.0  # seconds
 
 
 @contextmanager
@@ -41,21 +45,17 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         raise OSError(problem)
     with naming(given):
         _remove_leftovers(path)
-        descriptor: int | None
-        part, descriptor = _new_part(path)
+        part = path.with_name(f".{secrets.token_hex(4)}{_part_ending(path.name)}")
+        part.touch(exist_ok=False)
         try:
             with naming(given, instead_of=part):
                 yield part
-                os.fsync(descriptor)  # of the file, also if another descriptor wrote to it
-                if not OPEN_FILES_MOVE:
-                    os.close(descriptor)
-                    descriptor = None
+                _sync(part, os.O_RDWR)
                 os.replace(part, path)
         finally:
-            if descriptor is not None:
-                os.close(descriptor)
             part.unlink(missing_ok=True)
-        _sync_folder(path.parent)
+        with suppress(OSError):  # not every file system can do that for a folder
+            _sync(path.parent, os.O_RDONLY)
 
 
 def link_target(path: str | os.PathLike[str]) -> Path:
@@ -97,17 +97,6 @@ def naming(path: Path, instead_of: Path | None = None) -> Iterator[None]:
         raise OSError(error.errno, os.strerror(error.errno), str(path)) from error
 
 
-def _new_part(path: Path) -> tuple[Path, int]:
-    """Temporary file of our own, locked while the descriptor is open."""
-    while True:
-        part = path.with_name(f".{secrets.token_hex(4)}{_part_ending(path.name)}")
-        descriptor = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
-        lock(descriptor)  # another writer may hold it, to remove it
-        if os.fstat(descriptor).st_nlink:
-            return part, descriptor
-        os.close(descriptor)  # another writer found it before it was locked, and removed it
-
-
 def _part_ending(name: str) -> str:
     """Return what the temporary names for a name have in common."""
     return f".{zlib.crc32(os.fsencode(name)):08x}.part.{name[-_END:]}"
@@ -117,17 +106,45 @@ def _remove_leftovers(path: Path) -> None:
     """Remove the temporary files that dead writers of ``path`` have left."""
     pattern = re.compile(rf"\.[0-9a-f]{{8}}{re.escape(_part_ending(path.name))}", re.DOTALL)
     with os.scandir(path.parent) as entries:
-        parts = [e.path for e in entries if pattern.fullmatch(e.name) and e.is_file()]
+        parts = [entry for entry in entries if pattern.fullmatch(entry.name) and entry.is_file()]
     for part in parts:
-        with suppress(OSError):  # it is gone, or being written, or cannot be locked
-            remove_unless_locked(part)
+        with suppress(OSError):  # it is gone, or cannot be removed
+            if time.time() - part.stat().st_mtime > _HOUR:
+                os.unlink(part)
 
 
-def _sync_folder(folder: Path) -> None:
-    """Bring the new name to the disk."""
-    with suppress(OSError):  # not every file system can do that for a folder
+def _sync(path: Path, how: int) -> None:
+    """Bring a file, or the names in a folder, to the disk."""
+    descriptor = os.open(path, how)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def locked_folder(folder: Path) -> Iterator[None]:
+    """Hold a folder, also while it is renamed; BlockingIOError if it is held already.
+
+    The system gives it up with the process. Windows has no ``flock``, but a file that is open there
+    cannot be removed: an open file beside the folder is the lock.
+    """
+    if _HAS_FLOCK:
         descriptor = os.open(folder, os.O_RDONLY)
         try:
-            os.fsync(descriptor)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield
         finally:
             os.close(descriptor)
+        return
+    beside = folder.with_name(f"{folder.name}.lock")
+    try:
+        beside.unlink(missing_ok=True)
+        descriptor = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_EXCL)
+    except (PermissionError, FileExistsError) as error:
+        raise BlockingIOError(f"{folder} is held by another process.") from error
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+        beside.unlink(missing_ok=True)

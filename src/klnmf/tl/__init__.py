@@ -8,13 +8,11 @@
 >>> tl.project(new_cells, adata)  # doctest: +SKIP
 """
 
-from klnmf.tl.factorisation import nmf
-from klnmf.tl.fields import fitted_model
+from klnmf.tl.factorisation import nmf, project
+from klnmf.tl.fields import fitted_model, result
 from klnmf.tl.inference import bootstrap, differential
-from klnmf.tl.programs import name_programs, summary, top_genes
+from klnmf.tl.programs import name_programs, top_genes
 from klnmf.tl.selection import consensus, select_rank
-from klnmf.tl.stored_results import result
-from klnmf.tl.transfer import project
 
 __all__ = [
     "bootstrap",
@@ -26,6 +24,5 @@ __all__ = [
     "project",
     "result",
     "select_rank",
-    "summary",
     "top_genes",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,6 @@ from klnmf.data.sparse_data import view_of
 from klnmf.support.array_types import Array
 from klnmf.support.descriptions import described
 from klnmf.support.optional_packages import require
-from klnmf.support.words_for_cells import words_for_cells
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -38,14 +37,16 @@ def check_is_anndata(adata: Any, name: str = "adata") -> None:
 
 
 @contextmanager
-def as_of_cells() -> Iterator[None]:
-    """Call the library with checked counts of an AnnData; it speaks as klnmf.tl does."""
-    with warnings.catch_warnings(), words_for_cells():
-        warnings.simplefilter("ignore", NotCountsWarning)  # given before, with the layers
+def checked_before() -> Iterator[None]:
+    """Call the library with counts whose warnings were given before, with the layers."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NotCountsWarning)
         yield
 
 
-def read_counts(adata: AnnData, layer: str | None, columns: Array | None = None) -> sp.csr_array:
+def counts_of_layer(
+    adata: AnnData, layer: str | None, columns: Array | None = None
+) -> sp.csr_array:
     """Read X, a layer or raw, or these genes of it, as a CSR array; from disk in blocks of rows.
 
     Only a CSC matrix on disk is read as a whole.
@@ -53,28 +54,22 @@ def read_counts(adata: AnnData, layer: str | None, columns: Array | None = None)
     matrix = _chosen_matrix(adata, layer)
     if _is_raw(adata, layer):
         columns = _columns_of_raw(adata, columns)
-    if sp.issparse(matrix):
-        return _taken(matrix, columns, layer)
-    if isinstance(matrix, np.ndarray):
-        return _sparse(matrix if columns is None else matrix[:, columns])
+    is_sparse = sp.issparse(matrix) or hasattr(matrix, "to_memory")
+    blocks: Iterable[Any] = [matrix]
     if hasattr(matrix, "to_memory") and (columns is None or matrix.format == "csc"):
-        return _taken(matrix.to_memory(), columns, layer)
-    if type(matrix).__module__.partition(".")[0] not in ("anndata", "h5py"):
+        blocks = [matrix.to_memory()]
+    elif type(matrix).__module__.partition(".")[0] in ("anndata", "h5py"):
+        rows = _ROWS_AT_ONCE if is_sparse else max(1, _NUMBERS_AT_ONCE // max(1, matrix.shape[1]))
+        starts = range(0, max(1, matrix.shape[0]), rows)
+        blocks = (matrix[start : start + rows] for start in starts)
+    elif not (is_sparse or isinstance(matrix, np.ndarray)):
         raise TypeError(
             f"{_place(layer)} is a {type(matrix).__module__}.{type(matrix).__name__}. It must be a "
             "NumPy array, a SciPy sparse matrix, or in a file opened with backed='r'. Read it into "
             "memory first: adata = adata.to_memory()."
         )
-    is_sparse = hasattr(matrix, "to_memory")
-    rows = _ROWS_AT_ONCE if is_sparse else max(1, _NUMBERS_AT_ONCE // max(1, matrix.shape[1]))
-    blocks = []
-    for start in range(0, max(1, matrix.shape[0]), rows):
-        block = matrix[start : start + rows]
-        if is_sparse:
-            blocks.append(_taken(block, columns, layer))
-        else:
-            blocks.append(_sparse(block if columns is None else block[:, columns]))
-    return sp.csr_array(sp.vstack(blocks, format="csr"))
+    taken = [_taken(block, columns, layer) for block in blocks]
+    return taken[0] if len(taken) == 1 else sp.csr_array(sp.vstack(taken, format="csr"))
 
 
 def check_raw_counts(X: sp.csr_array, adata: AnnData, layer: str | None) -> None:
@@ -167,12 +162,9 @@ def _begins_with_counts(matrix: Any) -> bool:
     return bool(values.any() and (values >= 0).all() and (values == np.floor(values)).all())
 
 
-def _taken(matrix: Any, columns: Array | None, layer: str | None) -> sp.csr_array:
-    matrix = checked_matrix(matrix, _place(layer))
-    return matrix if columns is None else sp.csr_array(matrix[:, columns])
-
-
-def _sparse(block: Array) -> sp.csr_array:
-    block = np.asarray(block)
-    # SciPy has no half floats.
-    return sp.csr_array(block.astype(np.float32) if block.dtype == np.float16 else block)
+def _taken(block: Any, columns: Array | None, layer: str | None) -> sp.csr_array:
+    """Return these columns of some rows, sparse or dense."""
+    block = checked_matrix(block, _place(layer)) if sp.issparse(block) else np.asarray(block)
+    if block.dtype == np.float16:  # which SciPy does not have
+        block = block.astype(np.float32)
+    return sp.csr_array(block if columns is None else block[:, columns])

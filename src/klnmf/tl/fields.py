@@ -17,22 +17,26 @@ of `klnmf.tl` know of each other.
 
 from __future__ import annotations
 
+import types
 from collections.abc import Mapping
+from dataclasses import MISSING, fields, is_dataclass
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 import scipy.sparse as sp
 
 from klnmf.data.matrix_checks import checked_matrix
+from klnmf.data.names import unique_features
 from klnmf.estimators.arguments import explains_misplaced
 from klnmf.estimators.kl_nmf import KLNMF
-from klnmf.readers.table import unique_features
+from klnmf.model_selection import Consensus, RankSelection
 from klnmf.solvers import SOLVERS
 from klnmf.support.array_types import Array
 from klnmf.support.descriptions import described
 from klnmf.tl.counts import check_is_anndata
-from klnmf.tl.fit_data import OF_CELLS, OF_GENES, FitData, data_of_fit, warn_of_confounding
+from klnmf.tl.fit_data import OF_CELLS, OF_GENES, FitData, data_of_stored_fit
+from klnmf.uncertainty import Bootstrap, DifferentialFeatures
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -42,24 +46,32 @@ KEY = "nmf"
 # cannot be written to a file.
 _MODEL_PARAMETERS = (
     "solver", "init", "l1_W", "l2_W", "l1_H", "l2_H", "max_iter", "tol", "random_state", "dtype",
-    "sparse_output", "backend",
+    "sparse_output", "backend", "n_init",
 )  # fmt: skip
 _RESULTS = ("divergence", "optimality_gap", "kkt_residual", "converged")
 # Results that describe one fit, and not another under the same key.
 _ABOUT_A_FIT = ("differential", "bootstrap")
+KINDS: dict[str, type[Any]] = {
+    "rank": RankSelection,
+    "consensus": Consensus,
+    "differential": DifferentialFeatures,
+    "bootstrap": Bootstrap,
+}
+# Of a consensus, these are in obsm and varm, as of every fit.
+_OF_FITS = ("W", "components")
+Result = TypeVar("Result")
 
 
-def check_can_be_changed(adata: AnnData, copy: bool, key: Any = KEY) -> None:
+def check_can_be_changed(adata: AnnData, key: Any = KEY) -> None:
     """Refuse, before any work, what is not an AnnData or cannot take the result under this key."""
     check_is_anndata(adata)
     if not isinstance(key, str) or not key or "/" in key:  # which .h5ad takes for a path
         raise ValueError(
             f"key_added must be a str that is not empty and has no '/', got {described(key)}."
         )
-    if adata.isbacked and (copy or adata.is_view):
-        what = "copied" if copy else "changed, being a view of it,"
+    if adata.isbacked and adata.is_view:
         raise ValueError(
-            f"adata is backed by the file {adata.filename} and cannot be {what} without another "
+            f"adata is a view of the file {adata.filename}, and cannot be changed without another "
             "file. Pass adata.to_memory(), or adata.copy(filename=...)."
         )
 
@@ -79,8 +91,6 @@ def put_fit(
     if data.batches is not None:
         adata.varm[f"{key}_batches"] = H[:, r:]
         entries["batches"] = data.batches
-        fractions = np.asarray(H[:, r:].sum(axis=0)).ravel()
-        warn_of_confounding(adata.obsm[f"X_{key}_shares"], data, fractions)
     for frame, columns in ((adata.obs, data.of_cells), (adata.var, data.gene_columns)):
         for name, values in columns.items():
             frame[f"{key}_{name}"] = values
@@ -161,13 +171,17 @@ def _by_gene(H: Any, data: FitData) -> Any:
 # ---- reading -------------------------------------------------------------------------------------
 
 
-def entries_of(adata: AnnData, key: str) -> Any:
-    """Return ``uns`` of a fit, or raise an error if adata holds no fit under this key."""
+def _entry(adata: AnnData, key: str) -> Any:
     check_is_anndata(adata)
     if not isinstance(key, str):
         raise TypeError(f"key must be a str; got {described(key)}.")
-    entries = adata.uns.get(key)
-    if not _is_fit(entries) or key not in adata.varm:
+    return adata.uns.get(key)
+
+
+def entries_of(adata: AnnData, key: str) -> Any:
+    """Return ``uns`` of a fit, or raise an error if adata holds no fit under this key."""
+    entries = _entry(adata, key)
+    if _kind_of(entries) not in ("fit", "consensus") or key not in adata.varm:
         raise ValueError(
             f"adata holds no fit under {key!r}: it needs adata.varm[{key!r}] and "
             f"adata.uns[{key!r}] as klnmf.tl.nmf and klnmf.tl.consensus of this version write "
@@ -185,15 +199,16 @@ def entries_of(adata: AnnData, key: str) -> Any:
     return entries
 
 
-def _is_fit(entries: Any) -> bool:
+def _kind_of(entries: Any) -> str:
+    """Kind of an entry of klnmf.tl; nothing for one of something else, whatever it holds."""
     kind = entries.get("kind") if isinstance(entries, Mapping) else None
-    return isinstance(kind, str) and kind in ("fit", "consensus")
+    return kind if isinstance(kind, str) else ""
 
 
 def data_of(adata: AnnData, key: str) -> FitData:
     """Read the data of a stored fit again."""
     entries = entries_of(adata, key)
-    return data_of_fit(adata, key, entries["params"], entries.get("batches"))
+    return data_of_stored_fit(adata, key, entries["params"], entries.get("batches"))
 
 
 def program_names(adata: AnnData, key: str) -> list[str]:
@@ -268,3 +283,108 @@ def fitted_model(adata: AnnData, key: str = KEY) -> KLNMF:
 def _stored_factor(adata: AnnData, name: str) -> Array:
     H = checked_matrix(adata.varm[name], f"adata.varm[{name!r}]")
     return H if sp.issparse(H) else np.asarray(H)
+
+
+# ---- results -------------------------------------------------------------------------------------
+
+
+@explains_misplaced
+def result(adata: AnnData, key: str) -> Any:
+    """Return a result that a function of ``klnmf.tl`` stored in an AnnData.
+
+    Parameters
+    ----------
+    adata : AnnData
+        Data that went through that function, perhaps read from a file since.
+    key : str
+        Name of the entry of ``adata.uns``, such as "nmf_rank", "nmf_consensus",
+        "nmf_differential" or "nmf_bootstrap".
+
+    Returns
+    -------
+    RankSelection, Consensus, DifferentialFeatures or Bootstrap
+        As the function of the library returns it, with its tables, plots and text.
+
+    Examples
+    --------
+    >>> import anndata
+    >>> from klnmf import tl
+    >>> from klnmf.simulate import simulate_counts
+    >>> adata = anndata.AnnData(simulate_counts(80, 30, 3, random_state=0).X)
+    >>> tl.select_rank(adata, range(1, 6), n_splits=3)
+    >>> tl.result(adata, "nmf_rank").best_rank
+    3
+    """
+    entries = _entry(adata, key)
+    kind = _kind_of(entries)
+    if kind not in KINDS:
+        there = [name for name, value in adata.uns.items() if _kind_of(value) in KINDS]
+        raise ValueError(
+            f"adata.uns[{key!r}] is not a result of klnmf.tl. Results in adata.uns: "
+            f"{', '.join(map(repr, there)) or 'none'}."
+        )
+    try:
+        stored = dict(entries["result"])
+        if kind == "consensus":
+            stored |= _of_fit(adata, key)
+        return _restored(KINDS[kind], stored)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ValueError(f"adata.uns[{key!r}] is damaged: {error}.") from error
+
+
+def put_result(adata: AnnData, key: str, kind: str, found: Any, params: dict[str, Any]) -> None:
+    """Store a result under this name."""
+    entries = {"kind": kind, "params": params, "result": as_entries(found)}
+    adata.uns[key] = entries | {"version": version("klnmf")}
+
+
+def as_entries(found: Any) -> dict[str, Any]:
+    """Fields of a result in types that .h5ad keeps; those that are None or empty are left out."""
+    entries: dict[str, Any] = {}
+    for field in fields(found):
+        value = getattr(found, field.name)
+        if is_dataclass(value):
+            value = as_entries(value)
+        elif isinstance(value, list | tuple):
+            value = np.array(value, dtype=object) if value else None
+        if isinstance(found, Consensus):
+            if field.name in _OF_FITS:
+                continue
+            if field.name == "spectra":  # of all runs, with many zeros
+                value = sp.csr_matrix(value)
+        if value is not None:
+            entries[field.name] = value
+    return entries
+
+
+def _of_fit(adata: AnnData, key: str) -> dict[str, Any]:
+    """W and components of a consensus, without genes outside of its mask."""
+    mask = adata.var.get(f"{key}_mask")
+    H = np.asarray(adata.varm[key])
+    components = (H if mask is None else H[mask.to_numpy(dtype=bool)]).T
+    return {"W": np.asarray(adata.obsm[f"X_{key}"]), "components": np.array(components, order="C")}
+
+
+def _restored(kind: type[Result], stored: Mapping[str, Any]) -> Result:
+    """Return a dataclass with these fields."""
+    hints, values = get_type_hints(kind), {}
+    for field in fields(kind):  # type: ignore[arg-type]
+        if field.name in stored:
+            values[field.name] = _value(hints[field.name], stored[field.name])
+        elif field.default is MISSING:
+            if type(None) not in get_args(hints[field.name]):
+                raise ValueError(f"{field.name} is missing")
+            values[field.name] = None
+    return kind(**values)
+
+
+def _value(hint: Any, stored: Any) -> Any:
+    """Return a stored value as the type of a field wants it."""
+    if get_origin(hint) in (Union, types.UnionType):
+        hint = next(part for part in get_args(hint) if part is not type(None))
+    if is_dataclass(hint):
+        return _restored(hint, stored)  # type: ignore[arg-type]
+    if get_origin(hint) in (list, tuple):
+        return get_origin(hint)(str(name) for name in stored)
+    array = stored.toarray() if sp.issparse(stored) else np.asarray(stored)
+    return array.item() if array.ndim == 0 else array

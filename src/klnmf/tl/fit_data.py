@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,17 +18,13 @@ from klnmf.data.validation import warn_caller, warn_if_transposed
 from klnmf.readers.feature_types import FEATURE_TYPES, GENES, counted_types, genes_among
 from klnmf.support.array_types import Array
 from klnmf.support.descriptions import described
-from klnmf.tl.counts import check_is_anndata, check_raw_counts, read_counts
+from klnmf.tl.counts import check_raw_counts, checked_before, counts_of_layer
 
 if TYPE_CHECKING:
     from anndata import AnnData
 
 # Columns of obs and var under the key of a fit, by the arguments of KLNMF.fit and KLNMF.
 OF_CELLS, OF_GENES = ("sample_weight", "exposure"), ("mask", "feature_weight")
-# Where batches and types of cells may coincide. In simulations with the same types in all batches,
-# R² was at most 0.11 and the spread at least 0.42; with no type in common, R² was 0.3 or the
-# fraction of the profiles 0.65 or more and the spread at most 0.23.
-_MOST_EXPLAINED, _MOST_TAKEN, _LEAST_SPREAD = 0.2, 0.6, 0.3
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,17 +82,15 @@ def batch_columns(X: sp.csr_array, batch_of_cell: Array, n_batches: int) -> Arra
 
 def data_to_fit(
     adata: AnnData,
-    *,
-    layer: str | None = None,
-    mask_var: Any = None,
-    sample_weight: Any = None,
-    exposure: Any = None,
-    feature_weight: Any = None,
-    scale_genes: bool = False,
-    batch_key: str | None = None,
+    layer: str | None,
+    mask_var: Any,
+    batch_key: str | None,
+    scale_genes: bool,
+    feature_weight: Any,
+    sample_weight: Any,
+    exposure: Any,
 ) -> FitData:
     """Read the counts and everything that belongs to them; refuses what does not fit."""
-    check_is_anndata(adata)
     if not isinstance(scale_genes, bool | np.bool_):
         raise TypeError(f"scale_genes must be True or False, got {described(scale_genes)}.")
     warn_if_transposed("adata", adata.obs_names, adata.var_names, "Pass adata.T.")
@@ -113,7 +107,7 @@ def data_to_fit(
     names, batch_of_cell = None, None
     if batch_key is not None:
         names, batch_of_cell = _batches(adata, batch_key)
-    X = read_counts(adata, layer, columns)
+    X = counts_of_layer(adata, layer, columns)
     check_raw_counts(X, adata, layer)
     if scale_genes:
         scale = inverse_deviations(X)
@@ -129,24 +123,27 @@ def data_to_fit(
     return FitData(X, columns, weight, of_cells, names, batch_of_cell, adata.n_vars, params)
 
 
-def data_of_fit(adata: AnnData, key: str, params: dict[str, Any], batches: Any) -> FitData:
+def data_of_stored_fit(adata: AnnData, key: str, params: dict[str, Any], batches: Any) -> FitData:
     """Read the data of a fit again, from the columns under its key."""
-    kept = {
-        name: frame[f"{key}_{name}"].to_numpy()
-        for frame, names in ((adata.obs, OF_CELLS), (adata.var, OF_GENES))
-        for name in names
-        if f"{key}_{name}" in frame
-    }
-    columns = np.flatnonzero(kept["mask"]) if "mask" in kept else None
-    weight = kept.get("feature_weight")
-    if weight is not None and columns is not None:
-        weight = weight[columns]
-    batch_of_cell = None
-    if batches is not None:
-        batch_of_cell = known_batches(adata, params.get("batch_key"), batches)
-    X = read_counts(adata, params.get("layer"), columns)
-    of_cells = {name: kept[name] for name in OF_CELLS if name in kept}
-    return FitData(X, columns, weight, of_cells, batches, batch_of_cell, adata.n_vars)
+
+    def kept(frame: Any, name: str) -> str | None:
+        return f"{key}_{name}" if f"{key}_{name}" in frame else None
+
+    with checked_before():  # warnings were given with the fit
+        data = data_to_fit(
+            adata,
+            params.get("layer"),
+            kept(adata.var, "mask"),
+            batch_key=None,
+            scale_genes=False,
+            feature_weight=kept(adata.var, "feature_weight"),
+            sample_weight=kept(adata.obs, "sample_weight"),
+            exposure=kept(adata.obs, "exposure"),
+        )
+    if batches is None:
+        return data
+    of_cells = known_batches(adata, params.get("batch_key"), batches)
+    return replace(data, batches=batches, batch_of_cell=of_cells)
 
 
 def known_batches(adata: AnnData, batch_key: str | None, batches: Any) -> Array:
@@ -156,43 +153,6 @@ def known_batches(adata: AnnData, batch_key: str | None, batches: Any) -> Array:
     place = {str(name): position for position, name in enumerate(batches)}
     values = _column(adata.obs, batch_key, "batch_key", "obs")
     return np.array([place.get(str(value), -1) for value in values], dtype=np.intp)
-
-
-def warn_of_confounding(shares: Any, data: FitData, fractions: Array) -> None:
-    """Warn if batches and types of cells may coincide; types themselves are not known here.
-
-    With the same types in all batches, the shares do not depend on the batch; R², adjusted, is how
-    far they do. If each batch is a type, its profile describes it alone, and the programs are left
-    with what types have in common: the fractions of the profiles are large, and the shares of all
-    cells alike, with little of the variance Σ p (1 − p) that one program per cell would have.
-    """
-    n, q = data.X.shape[0], data.n_batches
-    if q < 2 or n <= q:
-        return
-    shares = sp.csr_array(shares)
-    cells = (np.ones(n), (data.batch_of_cell, np.arange(n)))
-    sizes = np.bincount(np.asarray(data.batch_of_cell), minlength=q)
-    means = (sp.csr_array(cells, shape=(q, n)) @ shares).toarray() / sizes[:, np.newaxis]
-    mean = sizes @ means / n
-    total = float(shares.power(2).sum()) / n - float(mean @ mean)
-    within = total - float(((means - mean) ** 2).sum(axis=1) @ sizes) / n
-    explained = 1.0 - within / (n - q) * (n - 1) / total if total > 1e-9 else 0.0
-    key, taken = data.params.get("batch_key"), float(fractions @ sizes) / n
-    if explained > _MOST_EXPLAINED:
-        warn_caller(
-            f"The use of the programs still depends on the batch: adata.obs[{key!r}] explains "
-            f"{explained:.0%} of the variance of the shares. Either the batches hold other types "
-            "of cells, or their effect is not removed; nothing in these counts can tell which.",
-            UserWarning,
-        )
-    elif taken > _MOST_TAKEN and total < _LEAST_SPREAD * float(mean @ (1.0 - mean)):
-        warn_caller(
-            f"The profiles of the batches in adata.obs[{key!r}] make up {taken:.0%} of the counts, "
-            "and the cells hardly differ in the rest. This happens if each batch holds one type of "
-            "cells. If so, leave batch_key out: nothing in these counts can tell batches from "
-            "types.",
-            UserWarning,
-        )
 
 
 def inverse_deviations(X: sp.csr_array) -> Array:

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from klnmf import uncertainty
 from klnmf.estimators.arguments import explains_misplaced
-from klnmf.tl.counts import as_of_cells
-from klnmf.tl.fields import KEY, check_can_be_changed, data_of, fitted_model
-from klnmf.tl.stored_results import put_result
+from klnmf.tl.counts import checked_before
+from klnmf.tl.fields import KEY, check_can_be_changed, data_of, fitted_model, put_result
 
 if TYPE_CHECKING:
     from anndata import AnnData
 
-_LOGGER = logging.getLogger(__name__)
-
 
 @explains_misplaced
-def differential(
-    adata: AnnData, *, key: str = KEY, copy: bool = False, **options: Any
-) -> AnnData | None:
+def differential(adata: AnnData, *, key: str = KEY, **options: Any) -> None:
     """Test which genes have a larger share in a program than in the others.
 
     See `klnmf.uncertainty.differential_features`, and what it says about testing programs with the
@@ -34,8 +28,6 @@ def differential(
         Data that went through `klnmf.tl.nmf` or `klnmf.tl.consensus`, with the same cells.
     key : str, default="nmf"
         The ``key_added`` of that call.
-    copy : bool, default=False
-        Return a changed copy and leave adata unchanged.
     **options
         Other arguments of `klnmf.uncertainty.differential_features`, such as ``against``,
         ``components`` or ``alternative``. By default all programs are compared with each other.
@@ -43,8 +35,8 @@ def differential(
 
     Returns
     -------
-    AnnData or None
-        None, or with ``copy=True`` the changed copy. ``.uns["nmf_differential"]`` holds the result,
+    None
+        ``.uns["nmf_differential"]`` holds the result,
         and ``klnmf.tl.result(adata, "nmf_differential")`` returns it as a
         `klnmf.uncertainty.DifferentialFeatures`, which prints as a table and has ``to_frame``.
         `klnmf.tl.top_genes` then lists fold changes and q-values too.
@@ -60,14 +52,11 @@ def differential(
     >>> tl.result(adata, "nmf_differential").q_value.shape
     (3, 30)
     """
-    check_can_be_changed(adata, copy)
+    check_can_be_changed(adata)
     model, data = fitted_model(adata, key), data_of(adata, key)
-    with as_of_cells():
+    with checked_before():
         found = uncertainty.differential_features(model, data.X, **data.constraints, **options)
-    _LOGGER.info("%d significant genes", int((found.q_value <= 0.05).sum()))
-    target = adata.copy() if copy else adata
-    put_result(target, f"{key}_differential", "differential", found, {"key": key})
-    return target if copy else None
+    put_result(adata, f"{key}_differential", "differential", found, {"key": key})
 
 
 @explains_misplaced
@@ -78,9 +67,8 @@ def bootstrap(
     key: str = KEY,
     random_state: int | np.random.RandomState | None = 0,
     n_jobs: int | None = None,
-    copy: bool = False,
     **options: Any,
-) -> AnnData | None:
+) -> None:
     """Compute intervals for the programs and for the shares of the cells.
 
     See `klnmf.uncertainty.bootstrap`. The counts, genes and weights are those of the fit.
@@ -97,15 +85,13 @@ def bootstrap(
         Seed of the draws.
     n_jobs : int, default=None
         Number of runs at a time. The result does not depend on it.
-    copy : bool, default=False
-        Return a changed copy and leave adata unchanged.
     **options
         Other arguments of `klnmf.uncertainty.bootstrap`, such as ``level`` or ``samples``.
 
     Returns
     -------
-    AnnData or None
-        None, or with ``copy=True`` the changed copy. ``.uns["nmf_bootstrap"]`` holds the result,
+    None
+        ``.uns["nmf_bootstrap"]`` holds the result,
         and ``klnmf.tl.result(adata, "nmf_bootstrap")`` returns it as a
         `klnmf.uncertainty.Bootstrap`. If there is a ``batch_key``, its last components are the
         profiles of the batches, and shares are those of all components.
@@ -121,9 +107,9 @@ def bootstrap(
     >>> tl.result(adata, "nmf_bootstrap").proportions.lower.shape
     (80, 3)
     """
-    check_can_be_changed(adata, copy)
+    check_can_be_changed(adata)
     model, data = fitted_model(adata, key), data_of(adata, key)
-    with as_of_cells():
+    with checked_before():
         found = uncertainty.bootstrap(
             model,
             data.X,
@@ -133,6 +119,4 @@ def bootstrap(
             **data.constraints,
             **options,
         )
-    target = adata.copy() if copy else adata
-    put_result(target, f"{key}_bootstrap", "bootstrap", found, {"key": key})
-    return target if copy else None
+    put_result(adata, f"{key}_bootstrap", "bootstrap", found, {"key": key})

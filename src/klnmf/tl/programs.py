@@ -1,4 +1,4 @@
-"""`top_genes`, `name_programs` and `summary`: what the programs of a fit are."""
+"""`top_genes` and `name_programs`: what the programs of a fit are."""
 
 from __future__ import annotations
 
@@ -9,11 +9,8 @@ import numpy as np
 
 from klnmf.data.matrix_checks import checked_matrix
 from klnmf.estimators.arguments import explains_misplaced
-from klnmf.estimators.fitted import bound_in_words
 from klnmf.support.descriptions import listed
-from klnmf.tl.fields import KEY, entries_of, fitted_model, program_names
-from klnmf.tl.fit_data import OF_CELLS
-from klnmf.tl.stored_results import result
+from klnmf.tl.fields import KEY, entries_of, program_names, result
 from klnmf.topics.features import RANKING, Ranking, leading_features
 
 if TYPE_CHECKING:
@@ -122,81 +119,3 @@ def name_programs(
     if key in adata.obs and hasattr(adata.obs[key], "cat"):
         adata.obs[key] = adata.obs[key].cat.rename_categories(dict(zip(old, new, strict=True)))
     entries_of(adata, key)["component_names"] = np.array(new, dtype=object)
-
-
-@explains_misplaced
-def summary(adata: AnnData, *, key: str = KEY) -> str:
-    """Return what the methods section of a paper says about a fit.
-
-    Parameters
-    ----------
-    adata : AnnData
-        Data that went through `klnmf.tl.nmf` or `klnmf.tl.consensus`, and perhaps
-        `klnmf.tl.select_rank` and `klnmf.tl.differential` with the same key.
-    key : str, default="nmf"
-        The ``key_added`` of that call.
-
-    Returns
-    -------
-    str
-        Sentences: data, model, convergence or number of runs, choice of the number, tests, version.
-
-    Examples
-    --------
-    >>> import anndata
-    >>> from klnmf import tl
-    >>> from klnmf.simulate import simulate_counts
-    >>> adata = anndata.AnnData(simulate_counts(80, 30, 3, random_state=0).X)
-    >>> tl.nmf(adata, n_components=3)
-    >>> print(tl.summary(adata).splitlines()[0])
-    Data: raw counts (adata.X) of 80 cells × 30 genes.
-    """
-    entries, model = entries_of(adata, key), fitted_model(adata, key)
-    params = entries["params"]
-    layer = f"layer {params['layer']!r}" if "layer" in params else "adata.X"
-    mask = f", those in var[{params['mask_var']!r}]" if "mask_var" in params else ""
-    lines = [
-        f"Data: raw counts ({layer}) of {adata.n_obs:,} cells × {model.n_features_in_:,} "
-        f"genes{mask}."
-    ]
-    parts = [f"Model: {params['n_components']} programs, Poisson NMF (KL divergence)"]
-    if "batches" in entries:
-        parts.append(f"a profile for each of {len(entries['batches'])} batches")
-    if "scale_genes" in params:
-        parts.append("genes divided by their standard deviations")
-    parts += [f"{name} given" for name in OF_CELLS if f"{key}_{name}" in adata.obs]
-    if "random_state" in params:
-        parts.append(f"random_state={params['random_state']}")
-    lines.append(", ".join(parts) + ".")
-    if entries["kind"] == "consensus":
-        agreed = result(adata, key)
-        lines.append(
-            f"Consensus of {len(agreed.run_objectives)} runs; {agreed.n_left_out} of their "
-            f"{len(agreed.labels)} programs were left out as outliers (threshold "
-            f"{agreed.density_threshold:g})."
-        )
-    else:
-        bound = bound_in_words(model)
-        lines.append(
-            f"Fit: {'converged' if model.converged_ else 'not converged'} after {model.n_iter_} "
-            f"iterations, KL divergence {model.divergence_:,.0f}"
-            + (
-                f"; changing only the programs, or only the usages, lowers it by {bound} at most."
-                if bound
-                else "."
-            )
-        )
-    if f"{key}_rank" in adata.uns:
-        ranks = result(adata, f"{key}_rank")
-        lines.append(
-            f"Number of programs: {ranks.best_rank} predicts held-out counts best among "
-            f"{ranks.ranks[0]} to {ranks.ranks[-1]} ({ranks.n_splits} folds, one standard error)."
-        )
-    if f"{key}_differential" in adata.uns:
-        tests = result(adata, f"{key}_differential")
-        lines.append(
-            f"Tests: {int((tests.q_value <= 0.05).sum()):,} genes with a larger share in a program "
-            f"than in {'the nearest other' if tests.against == 'nearest' else tests.against} "
-            "(C(α) tests, Benjamini-Hochberg q ≤ 0.05)."
-        )
-    return "\n".join([*lines, f"Software: klnmf {entries['version']}."])

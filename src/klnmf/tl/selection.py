@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -11,18 +10,15 @@ import numpy as np
 import numpy.typing as npt
 
 from klnmf import model_selection
+from klnmf.data.names import unique_features
 from klnmf.estimators.arguments import explains_misplaced
 from klnmf.model_selection import Consensus
-from klnmf.readers.table import unique_features
-from klnmf.tl.counts import as_of_cells
-from klnmf.tl.fields import KEY, check_can_be_changed, put_fit
+from klnmf.tl.counts import checked_before
+from klnmf.tl.fields import KEY, as_entries, check_can_be_changed, put_fit, put_result
 from klnmf.tl.fit_data import data_to_fit
-from klnmf.tl.stored_results import as_entries, put_result
 
 if TYPE_CHECKING:
     from anndata import AnnData
-
-_LOGGER = logging.getLogger(__name__)
 
 
 @explains_misplaced
@@ -40,9 +36,8 @@ def select_rank(
     key_added: str = KEY,
     random_state: int | np.random.RandomState | None = 0,
     n_jobs: int | None = None,
-    copy: bool = False,
     **options: Any,
-) -> AnnData | None:
+) -> None:
     """Find the number of programs that predicts held-out counts best.
 
     See `klnmf.model_selection.select_rank`.
@@ -61,16 +56,14 @@ def select_rank(
         Seed of the folds, groups and fits.
     n_jobs : int, default=None
         Number of folds to fit at the same time. The result does not depend on it.
-    copy : bool, default=False
-        Return a changed copy and leave adata unchanged.
     **options
         Other arguments of `klnmf.model_selection.select_rank`, such as ``n_splits`` or
-        ``checkpoint``.
+        ``run``.
 
     Returns
     -------
-    AnnData or None
-        None, or with ``copy=True`` the changed copy. ``.uns["nmf_rank"]`` holds the result, and
+    None
+        ``.uns["nmf_rank"]`` holds the result, and
         ``klnmf.tl.result(adata, "nmf_rank")`` returns it as a
         `klnmf.model_selection.RankSelection`, which prints as a table and has ``best_rank`` and
         ``plot``.
@@ -85,19 +78,12 @@ def select_rank(
     >>> tl.result(adata, "nmf_rank").best_rank
     3
     """
-    check_can_be_changed(adata, copy, key_added)
+    check_can_be_changed(adata, key_added)
     data = data_to_fit(
-        adata,
-        layer=layer,
-        mask_var=mask_var,
-        sample_weight=sample_weight,
-        exposure=exposure,
-        feature_weight=feature_weight,
-        scale_genes=scale_genes,
-        batch_key=batch_key,
+        adata, layer, mask_var, batch_key, scale_genes, feature_weight, sample_weight, exposure
     )
     q = data.n_batches
-    with as_of_cells():
+    with checked_before():
         found = model_selection.select_rank(
             data.X,
             [rank + q for rank in ranks] if q else ranks,
@@ -110,10 +96,7 @@ def select_rank(
     if q:  # batches are not programs
         chosen = {name: getattr(found, name) - q for name in ("best_rank", "lowest_rank")}
         found = replace(found, ranks=found.ranks - q, stable_rank=found.stable_rank - q, **chosen)
-    _LOGGER.info("chosen number of programs: %d", found.best_rank)
-    target = adata.copy() if copy else adata
-    put_result(target, f"{key_added}_rank", "rank", found, data.params)
-    return target if copy else None
+    put_result(adata, f"{key_added}_rank", "rank", found, data.params)
 
 
 @explains_misplaced
@@ -132,9 +115,8 @@ def consensus(
     key_added: str = f"{KEY}_consensus",
     random_state: int | np.random.RandomState | None = 0,
     n_jobs: int | None = None,
-    copy: bool = False,
     **options: Any,
-) -> AnnData | None:
+) -> None:
     """Find the programs that fits from many starts agree on, as in cNMF.
 
     See `klnmf.model_selection.consensus`. The result is a fit, like that of `klnmf.tl.nmf`.
@@ -156,18 +138,16 @@ def consensus(
         Seed of the starts.
     n_jobs : int, default=None
         Number of runs at a time. The result does not depend on it.
-    copy : bool, default=False
-        Return a changed copy and leave adata unchanged.
     **options
         Other arguments of `klnmf.model_selection.consensus`, such as ``density_threshold``,
-        ``refit`` or ``checkpoint``.
+        ``refit`` or ``run``.
 
     Returns
     -------
-    AnnData or None
-        None, or with ``copy=True`` the changed copy. It has the entries of `klnmf.tl.nmf` with this
-        key, such as ``.obsm["X_nmf_consensus"]``. ``klnmf.tl.result(adata, "nmf_consensus")``
-        returns the `klnmf.model_selection.Consensus`.
+    None
+        adata then has the entries of `klnmf.tl.nmf` with this key, such as
+        ``.obsm["X_nmf_consensus"]``. ``klnmf.tl.result(adata, "nmf_consensus")`` returns the
+        `klnmf.model_selection.Consensus`.
 
     Examples
     --------
@@ -181,20 +161,13 @@ def consensus(
     >>> bool(tl.result(adata, "nmf_consensus").run_share.min() == 1)
     True
     """
-    check_can_be_changed(adata, copy, key_added)
+    check_can_be_changed(adata, key_added)
     data = data_to_fit(
-        adata,
-        layer=layer,
-        mask_var=mask_var,
-        sample_weight=sample_weight,
-        exposure=exposure,
-        feature_weight=feature_weight,
-        scale_genes=scale_genes,
-        batch_key=batch_key,
+        adata, layer, mask_var, batch_key, scale_genes, feature_weight, sample_weight, exposure
     )
     names = unique_features(adata.var_names.to_numpy(dtype=object), "adata.var_names")
     names = names if data.columns is None else names[data.columns]
-    with as_of_cells():
+    with checked_before():
         found = model_selection.consensus(
             data.X,
             n_components + data.n_batches if data.n_batches else n_components,
@@ -206,11 +179,9 @@ def consensus(
             **data.constraints,
             **options,
         )
-    target = adata.copy() if copy else adata
     model = found.to_model()
     entries = as_entries(_of_programs(found))
-    put_fit(target, key_added, "consensus", model, found.W, data, result=entries)
-    return target if copy else None
+    put_fit(adata, key_added, "consensus", model, found.W, data, result=entries)
 
 
 def _of_programs(found: Consensus) -> Consensus:

@@ -1,29 +1,35 @@
-"""What `TopicModel` is given: texts as a list, a column of a table, files or a folder."""
+"""What `TopicModel` is given: texts in memory, in a table or in files, and the words to count."""
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
+
+from sklearn.base import clone
+from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 
 from klnmf.readers import Documents, read_documents
-from klnmf.readers.text_files import documents_of_files
 from klnmf.support.descriptions import described
-from klnmf.support.missing_values import is_missing
 from klnmf.support.nearest_names import did_you_mean
+from klnmf.support.number_checks import is_missing
 from klnmf.support.option_names import spelled_by
+from klnmf.texts.counting import explained, vectorizer_of, watched
+from klnmf.texts.files import documents_of_files
+from klnmf.texts.pruning import OF_TEXTS, PRUNING_OPTIONS, check_pruning, limits_of_samples
 
+# Parameters of TopicModel that are options of its vectoriser, with their defaults.
+OPTIONS: dict[str, Any] = {
+    "stop_words": None,
+    **OF_TEXTS,
+    "max_features": None,
+    "ngram_range": (1, 1),
+}
+_BY_LETTERS = r'vectorizer=CountVectorizer(token_pattern=r"\w", ngram_range=(2, 2))'
 _WANTED = (
     "texts must be a sequence of str, a pandas Series, a DataFrame with text=COLUMN, paths of text "
     "files, or the path of a folder or file of texts"
 )
 
-
-class Corpus(NamedTuple):
-    """Texts, with a name and the metadata of each, and where they come from."""
-
-    texts: list[str]
-    names: list[str]
-    metadata: dict[str, list[Any]]
-    source: dict[str, Any]  # as in Documents, without a path if it was in memory
+# ---- texts ---------------------------------------------------------------------------------------
 
 
 def corpus_of(
@@ -33,51 +39,60 @@ def corpus_of(
     *,
     encoding: str | None = None,
     skip_unreadable: bool = False,
-) -> Corpus:
-    """Return the texts with their names and metadata, or say what is wrong with them."""
+) -> Documents:
+    """Return the texts with their names and metadata, or say what is wrong with them.
+
+    Each has a name, and labels are a column of the metadata.
+    """
     reading: dict[str, Any] = {} if encoding is None else {"encoding": encoding}
     reading |= {"skip_unreadable": True} if skip_unreadable else {}
-    found = _read(texts, text, reading)
-    found = found._replace(texts=["" if is_missing(entry) else entry for entry in found.texts])
-    for position, entry in enumerate(found.texts):
+    with spelled_by(_spelled):
+        found = _read(texts, text, reading)
+    n = len(found)
+    names = [f"document {i}" for i in range(n)] if found.names is None else found.names
+    listed = ["" if is_missing(entry) else entry for entry in found.texts]
+    for position, entry in enumerate(listed):
         if not isinstance(entry, str):
-            raise ValueError(_no_text(entry, position, found.names[position]))
-    columns = found.metadata | _columns(metadata, len(found.texts))
-    return found._replace(metadata=columns)
+            raise ValueError(_no_text(entry, position, names[position]))
+    columns = dict(found.metadata)
+    if found.labels is not None and found.labels not in columns.values():
+        columns = {"label": found.labels, **columns}
+    return Documents(listed, names, columns | _columns(metadata, n), source=found.source)
 
 
-def _read(texts: Any, column: str | None, reading: dict[str, Any]) -> Corpus:
+def _read(texts: Any, column: str | None, reading: dict[str, Any]) -> Documents:
     if isinstance(texts, str | os.PathLike):
-        return _of_path(texts, column, reading)
+        if not os.path.exists(os.path.expanduser(texts)) and len(os.fspath(texts).split()) > 2:
+            raise ValueError(f"texts is a single text, {described(texts)}. Pass a list of texts.")
+        return read_documents(texts, text_field=column, **reading)
     if reading and not (isinstance(texts, Sequence) and _are_paths(texts)):
         raise ValueError(f"{next(iter(reading))} is for files, and these texts are in memory.")
     if is_frame(texts):
         return _of_frame(texts, column)
     if isinstance(texts, Documents):
-        return _of_documents(texts)
+        return texts
     if column is not None:
         raise ValueError(f"text={column!r} names a column, but texts has no columns. Leave it out.")
     if isinstance(texts, bytes | Mapping) or not isinstance(texts, Iterable):
         raise TypeError(f"{_WANTED}; got {type(texts).__name__}.")
     if getattr(texts, "ndim", 1) != 1:
         raise ValueError(f"{_WANTED}; got an array of shape {getattr(texts, 'shape', '')}.")
-    listed, names = list(texts), _index_names(getattr(texts, "index", None))
+    listed = list(texts)
     if _are_paths(listed):
-        with spelled_by(_spelled):
-            return _of_documents(documents_of_files(listed, **reading))
+        return documents_of_files(listed, **reading)
     if listed and all(isinstance(entry, str) and _is_file(entry) for entry in listed):
         raise ValueError(
             f"texts are the names of files, such as {listed[0]!r}. To read the files, pass paths: "
             "[pathlib.Path(name) for name in names]."
         )
-    return Corpus(listed, names or _numbered(len(listed)), {}, {})
+    return Documents(listed, _index_names(getattr(texts, "index", None)))
 
 
 def _are_paths(texts: Sequence[Any]) -> bool:
     return len(texts) > 0 and all(isinstance(entry, os.PathLike) for entry in texts)
 
 
-def _of_frame(frame: Any, column: str | None) -> Corpus:
+def _of_frame(frame: Any, column: str | None) -> Documents:
     columns = [str(name) for name in frame.columns]
     if column is None and len(columns) == 1:
         column = columns[0]
@@ -91,15 +106,8 @@ def _of_frame(frame: Any, column: str | None) -> Corpus:
         raise ValueError(f"{there}, and none is {column!r}.{question}")
     values = {name: list(frame.iloc[:, place]) for place, name in enumerate(columns)}
     listed = values.pop(column)
-    names = _index_names(frame.index) or _numbered(len(listed))
-    return Corpus(listed, names, values, {"text_field": column})
-
-
-def _of_path(path: Any, field: str | None, reading: dict[str, Any]) -> Corpus:
-    if not os.path.exists(os.path.expanduser(path)) and len(os.fspath(path).split()) > 2:
-        raise ValueError(f"texts is a single text, {described(path)}. Pass a list of texts.")
-    with spelled_by(_spelled):
-        return _of_documents(read_documents(path, text_field=field, **reading))
+    names = _index_names(frame.index)
+    return Documents(listed, names, values, source={"text_field": column})
 
 
 def _spelled(name: str, value: tuple[Any, ...]) -> str:
@@ -108,14 +116,6 @@ def _spelled(name: str, value: tuple[Any, ...]) -> str:
     given = f"{name}={value[0]!r}" if value else name
     is_ours = name in ("text", "encoding", "skip_unreadable")
     return given if is_ours or not value else f"read_documents(path, {given})"
-
-
-def _of_documents(documents: Documents) -> Corpus:
-    columns = dict(documents.metadata)
-    if documents.labels is not None and documents.labels not in columns.values():
-        columns = {"label": documents.labels, **columns}
-    names = documents.names or _numbered(len(documents))
-    return Corpus(documents.texts, names, columns, documents.source)
 
 
 def _columns(metadata: Any, n_documents: int) -> dict[str, list[Any]]:
@@ -149,10 +149,6 @@ def _index_names(index: Any) -> list[str] | None:
     return None if labels == list(range(len(labels))) else [str(label) for label in labels]
 
 
-def _numbered(n_documents: int) -> list[str]:
-    return [f"document {i}" for i in range(n_documents)]
-
-
 def _no_text(entry: Any, position: int, name: str) -> str:
     what = "bytes" if isinstance(entry, bytes) else described(entry)
     if isinstance(entry, bytes):
@@ -174,3 +170,47 @@ def _is_file(text: str) -> bool:
         return len(text) < 500 and os.path.isfile(text)
     except ValueError:  # a NUL in it
         return False
+
+
+# ---- words ---------------------------------------------------------------------------------------
+
+
+def vectorizer_to_fit(given: Any, options: Mapping[str, Any]) -> CountVectorizer:
+    """Return the vectoriser to fit: a copy of the one that was given, or one with the options."""
+    if given is None:
+        check_pruning(**{name: options[name] for name in PRUNING_OPTIONS})
+        return _tried(vectorizer_of(options))
+    if not isinstance(given, CountVectorizer) or isinstance(given, TfidfVectorizer):
+        raise TypeError(
+            f"vectorizer must be a CountVectorizer, because the model is one of counts; got "
+            f"{described(given)}."
+        )
+    changed = [name for name, value in options.items() if value != OPTIONS[name]]
+    if changed:
+        raise ValueError(
+            f"{' and '.join(changed)} would have no effect beside vectorizer: set "
+            f"{'it' if len(changed) == 1 else 'them'} in the CountVectorizer."
+        )
+    if given.input != "content":
+        raise ValueError(f"The vectorizer must have input='content', not {given.input!r}.")
+    return _tried(clone(given))
+
+
+def _tried(vectorizer: CountVectorizer) -> CountVectorizer:
+    """Return a vectoriser that can count: wrong options show before any text is read."""
+    given = vectorizer.vocabulary
+    trial = clone(vectorizer).set_params(vocabulary=["word"] if given is None else given)
+    with explained(None, None):
+        trial.fit(["a text to try the options"])
+    return vectorizer
+
+
+def counted(vectorizer: CountVectorizer, texts: Sequence[str]) -> Any:
+    """Fit the vectoriser and return the counts, or say why there are none."""
+    if not texts:
+        raise ValueError("There are no texts.")
+    if vectorizer.vocabulary is None:
+        limits = vectorizer.min_df, vectorizer.max_df
+        limits_of_samples(*limits, len(texts), "word", "documents")
+    with explained(None, vectorizer.stop_words):
+        return vectorizer.fit_transform(watched(texts, vectorizer, _BY_LETTERS))

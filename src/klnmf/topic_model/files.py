@@ -5,10 +5,13 @@
 
 import math
 import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.feature_extraction.text import CountVectorizer
 
 from klnmf.estimators.kl_nmf import KLNMF, load_model
 from klnmf.model_selection.rank_selection import RankSelection
@@ -17,17 +20,22 @@ from klnmf.readers.format import keywords
 from klnmf.saved import SavedFileError
 from klnmf.saved.columns import EXCERPT
 from klnmf.saved.fields import Fields, number_from_json
-from klnmf.topic_model.fitting import facts_of
-from klnmf.topic_model.words import OPTIONS, options_to_json, reading_of, vectorizer_from_json
+from klnmf.texts.counting import vectorizer_of
+from klnmf.texts.stop_words import is_available, names_of
+from klnmf.topic_model.corpus import OPTIONS
+from klnmf.topic_model.fitting import check_parameters, facts_of_fit
 from klnmf.topics.features import RANKING
+
+# Options of vectorisers that hold no setting of ours: X has its own type, texts are given as str.
+_NOT_STORED = ("vocabulary", "dtype", "input", "encoding", "decode_error")
 
 
 def save_topic_model(model: Any, path: str | os.PathLike[str]) -> None:
     """Write a fitted model with its documents, but without the counts of their words."""
     n_documents = len(model.document_names_)
     about: dict[str, Any] = {
-        "n_topics": _plain(model.n_topics),
-        "seed_words": _plain_seeds(model.seed_words),
+        "n_topics": _as_json(model.n_topics),
+        "seed_words": _as_json(model.seed_words),
         "fit": model.fit_facts_,
         "ranking": RANKING,  # of the words whose coherence it is
         "coherence": [None if math.isnan(x) else float(x) for x in model.coherence_],
@@ -76,23 +84,21 @@ def _restored(cls: Any, saved: Any, metadata: dict[str, Any]) -> Any:
     options = {name: getattr(vectorizer, name) for name in OPTIONS}
     options["stop_words"] = reading.get("stop_words")
     is_plain = set(options_to_json(vectorizer)) <= set(OPTIONS)
-    seeds = _plain_seeds(about.get("seed_words"))
+    seeds = about.get("seed_words")
     settings = saved.model.get_params(deep=False)
     if seeds is not None:  # they forbid entries
         settings["zero_components"] = None
     model = cls(
-        _plain(about.get("n_topics", saved.model.n_components_)),
+        about.get("n_topics", int(saved.model.n_components_)),
         **(options if is_plain else {"vectorizer": clone(vectorizer).set_params(vocabulary=None)}),
         seed_words=seeds,
         nmf=KLNMF(**settings),
     )
-    n_documents, columns = saved.W.shape[0], dict(saved.sample_metadata)
-    names = saved.sample_names
-    model._set_documents(
-        [f"document {i}" for i in range(n_documents)] if names is None else list(names),
-        columns.pop(EXCERPT, [""] * n_documents),
-        columns,
-    )
+    check_parameters(model)
+    n_documents, names = saved.W.shape[0], saved.sample_names
+    names = [f"document {i}" for i in range(n_documents)] if names is None else names
+    model.document_names_, model.metadata_ = list(names), dict(saved.sample_metadata)
+    model.excerpts_ = model.metadata_.pop(EXCERPT, [""] * n_documents)
     found = about.get("rank_selection")
     model.rank_selection_ = (
         None if found is None else RankSelection.from_json(Fields(found, "rank_selection"))
@@ -103,7 +109,7 @@ def _restored(cls: Any, saved: Any, metadata: dict[str, Any]) -> Any:
     if "input" in metadata:  # of klnmf fit
         read = {name: reading[name] for name in keywords(read_documents) if name in reading}
         source = {"path": metadata["input"], **read}
-    facts = facts_of(saved.model) | {"source": source}
+    facts = facts_of_fit(saved.model) | {"source": source}
     model.fit_facts_ = facts | _facts(Fields(about.get("fit", {}), "fit"))
     names = metadata.get("component_names")
     if names is not None:
@@ -116,7 +122,7 @@ def _restored(cls: Any, saved: Any, metadata: dict[str, Any]) -> Any:
 
 
 def _facts(stored: Fields) -> dict[str, Any]:
-    """Return what the file says of the fit; `reproduction` checks where its texts were."""
+    """Return what the file says of the fit; `code_of_fit` checks where its texts were."""
     facts: dict[str, Any] = {
         name: stored.whole(name) for name in ("n_topics", "n_iter") if name in stored
     }
@@ -136,16 +142,59 @@ def _number_or_nan(stored: Any, name: str) -> float:
     return math.nan if stored is None else float(number_from_json(stored, name))
 
 
-def _plain(n_topics: Any) -> Any:
-    """Return a number of topics, numbers to choose from, or a word, for JSON."""
-    if isinstance(n_topics, str):
-        return n_topics
-    return int(n_topics) if np.ndim(n_topics) == 0 else [int(n) for n in n_topics]
+# ---- how words are counted -----------------------------------------------------------------------
 
 
-def _plain_seeds(seeds: Any) -> Any:
-    if seeds is None:
-        return None
-    if hasattr(seeds, "items"):
-        return {str(name): [str(word) for word in words] for name, words in seeds.items()}
-    return [[str(word) for word in words] for words in seeds]
+def options_to_json(vectorizer: CountVectorizer) -> dict[str, Any]:
+    """Return the options that differ from scikit-learn's defaults; code is refused."""
+    if type(vectorizer) is not CountVectorizer:
+        raise TypeError(
+            f"A {type(vectorizer).__name__} is code of yours, and files hold no code: only models "
+            "with a plain CountVectorizer can be saved."
+        )
+    defaults, stored = CountVectorizer().get_params(), {}
+    for name, value in vectorizer.get_params().items():
+        if name in _NOT_STORED or value is defaults[name] or value == defaults[name]:
+            continue
+        if callable(value):
+            raise TypeError(
+                f"The vectorizer has {name}={value!r}, and files hold no code: the model cannot be "
+                "saved. Prepare the texts with it first, and pass them to a plain CountVectorizer."
+            )
+        stored[name] = _as_json(value)
+    return stored
+
+
+def reading_of(model: Any) -> dict[str, Any]:
+    """Return how the texts of a `TopicModel` are read, with stop words by name if they have one."""
+    stored = options_to_json(model.vectorizer_)
+    names = None if model.stop_words is None else names_of(model.stop_words)
+    if model.vectorizer is None and names is not None:
+        stored["stop_words"] = ",".join(names)
+    return stored
+
+
+def vectorizer_from_json(options: Mapping[str, Any], words: Sequence[str]) -> CountVectorizer:
+    """Return a vectoriser that counts these words, with options as stored."""
+    known = CountVectorizer().get_params()
+    given = {k: v for k, v in options.items() if k in known and k not in _NOT_STORED}
+    if isinstance(given.get("ngram_range"), list):
+        given["ngram_range"] = tuple(given["ngram_range"])
+    if not is_available(given.get("stop_words")):  # a file that is no longer there
+        del given["stop_words"]
+    vectorizer = vectorizer_of(given, vocabulary=list(words))
+    try:
+        vectorizer.transform(["a text to try the options"])
+    except (TypeError, ValueError, OverflowError, re.error) as error:
+        raise ValueError(f"the options {given!r} cannot be used ({error}).") from error
+    return vectorizer
+
+
+def _as_json(value: Any) -> Any:
+    """Return parameters as JSON holds them."""
+    if isinstance(value, Mapping):
+        return {str(name): _as_json(entry) for name, entry in value.items()}
+    if isinstance(value, Iterable) and not isinstance(value, str):
+        listed = sorted(value) if isinstance(value, set | frozenset) else value
+        return [_as_json(entry) for entry in listed]
+    return value.item() if isinstance(value, np.generic) else value

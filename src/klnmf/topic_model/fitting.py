@@ -1,14 +1,13 @@
-"""How a `TopicModel` is fitted to counts, and what a paper says about it."""
+"""How a `TopicModel` is fitted to counts, and how its topics are merged."""
 
 import math
-import platform
 import warnings
 from collections.abc import Iterable, Sequence
-from importlib.metadata import version
 from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn.base import clone
 
 from klnmf.constraints.names import named_samples
@@ -16,13 +15,12 @@ from klnmf.data.dominant_samples import DominantSamplesWarning
 from klnmf.data.validation import EmptySamplesWarning
 from klnmf.estimators.kl_nmf import KLNMF
 from klnmf.model_selection import RankSelection, select_rank
+from klnmf.objective import kl_divergence, optimality_gap
+from klnmf.support.array_types import Array
 from klnmf.support.descriptions import described
 from klnmf.support.number_checks import checked_whole
 from klnmf.support.option_names import spelled_by
-from klnmf.support.percentages import percentage
-from klnmf.topic_model.document_checks import in_words
-from klnmf.topic_model.seeds import found_seeds, lists_of_seeds, seeded_start, seeded_zeros
-from klnmf.topic_model.words import reading_of
+from klnmf.topic_model.seeds import found_seeds, lists_of_seeds, seeded_start
 from klnmf.topics.checks import dense
 
 MOST_TOPICS = 40  # of n_topics="auto"
@@ -37,7 +35,7 @@ class Fit(NamedTuple):
     names: list[str]
 
 
-def fitted_model(model: Any, X: Any, words: Sequence[str], documents: Sequence[str]) -> Fit:
+def fitted_nmf(model: Any, X: Any, words: Sequence[str], documents: Sequence[str]) -> Fit:
     """Fit a KLNMF with the parameters of a `TopicModel` to the counts of its words."""
     base = settings_of(model)
     seeds = found_seeds(model.seed_words, words)
@@ -60,24 +58,20 @@ def fitted_model(model: Any, X: Any, words: Sequence[str], documents: Sequence[s
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DominantSamplesWarning)  # the fit of all topics warns
             free = clone(base).set_params(n_components=n_free).fit(X)
-        start = seeded_start(seeds, X, dense(free.components_))
-        nmf = base.set_params(
-            n_components=len(start), zero_components=seeded_zeros(seeds, X, len(start))
-        )
+        start, zeros = seeded_start(seeds, X, dense(free.components_))
+        nmf = base.set_params(n_components=len(start), zero_components=zeros)
         return Fit(nmf, nmf.fit_transform(X, H=start), selection, seeds.names or [])
 
 
 def check_parameters(model: Any) -> None:
     """Refuse wrong parameters of a `TopicModel` before its texts are read."""
     settings_of(model)._validate_params()
-    n_topics = model.n_topics
-    if isinstance(n_topics, str) and n_topics != "auto":
-        raise ValueError(
-            f'n_topics must be a number, "auto" or numbers, got {described(n_topics)}.'
-        )
-    if not isinstance(n_topics, str):
-        for number in n_topics if isinstance(n_topics, Iterable) else [n_topics]:
-            checked_whole("n_topics", number)
+    given = model.n_topics
+    numbers = list(given) if isinstance(given, Iterable) else [given]
+    if (isinstance(given, str) and given != "auto") or not numbers:
+        raise ValueError(f'n_topics must be a number, "auto" or numbers, got {described(given)}.')
+    for number in () if isinstance(given, str) else numbers:
+        checked_whole("n_topics", number)
     if model.seed_words is not None:
         lists_of_seeds(model.seed_words)
 
@@ -119,7 +113,7 @@ def _selection(model: Any, nmf: KLNMF, X: Any) -> RankSelection | None:
     return select_rank(X, ranks, **options)
 
 
-def facts_of(nmf: KLNMF) -> dict[str, Any]:
+def facts_of_fit(nmf: KLNMF) -> dict[str, Any]:
     """Return what is said about a fit, also after topics were merged."""
     return {
         "n_topics": int(nmf.n_components_),
@@ -131,73 +125,66 @@ def facts_of(nmf: KLNMF) -> dict[str, Any]:
     }
 
 
-def statement(model: Any) -> str:
-    """Return sentences for a paper about a fitted `TopicModel`."""
-    nmf, n_documents = model.nmf_, len(model.document_names_)
-    lines = [
-        f"Data: {n_documents:,} documents, {len(model.words_):,} words{_totals(model)}.",
-        f"Words: CountVectorizer({_options(model)}).",
-        f"Model: {len(model.topic_names_)} topics, Poisson NMF (KL divergence)"
-        f"{'' if nmf.random_state is None else f', random_state={nmf.random_state}'}.",
-    ]
-    if "documents" in model.fit_facts_:  # not in files of klnmf fit and of older versions
-        lines.insert(1, in_words(model.fit_facts_["documents"]))
-    if model.seed_words is not None:
-        lines.append(f"Seeded topics: {len(model.seed_words)}.")
-    lines.append(convergence(model))
-    selection = model.rank_selection_
-    if selection is not None:
-        lines.append(_choice(selection))
-    packages = ", ".join(f"{name} {version(name)}" for name in ("klnmf", "scikit-learn"))
-    return "\n".join([*lines, f"Software: {packages}, Python {platform.python_version()}."])
+# ---- merges --------------------------------------------------------------------------------------
 
 
-def _choice(selection: RankSelection) -> str:
-    best, chosen = selection.best_rank, selection.stable_rank
-    stability = dict(zip(selection.ranks.tolist(), selection.stability, strict=True))
-    rule = f"held-out deviance ({selection.n_splits} folds"
-    made = f"Number of topics: {chosen}, chosen from {_listed(selection.ranks)} by"
-    if chosen == best:
-        return f"{made} {rule}); stability {stability[best]:.2f}."
-    return (
-        f"{made} stability ({stability[chosen]:.2f}). By {rule}) it would be {best}, with a "
-        f"stability of {stability[best]:.2f}."
+def groups_of_topics(merged: Sequence[Sequence[int]], n_topics: int) -> list[list[int]]:
+    """All groups, of one topic too, in the order of their first topics.
+
+    >>> groups_of_topics([[3, 1]], 4)
+    [[0], [1, 3], [2]]
+    """
+    named = [k for group in merged for k in group]
+    if any(len(group) < 2 for group in merged) or len(set(named)) < len(named):
+        raise ValueError(
+            f"merge takes lists of at least two topics, each topic in one list; got {merged}."
+        )
+    alone = [[k] for k in range(n_topics) if k not in named]
+    return sorted([*(sorted(group) for group in merged), *alone])
+
+
+def merged_model(
+    model: KLNMF, W: Any, X: Any, groups: Sequence[Sequence[int]]
+) -> tuple[KLNMF, Array]:
+    """Return the model with one component per group, and its W.
+
+    With components h_k that sum to 1 and masses s_k = Σ_i W_ik, topics K become one with
+
+        W_i = Σ_{k ∈ K} W_ik        h = Σ_{k ∈ K} s_k h_k / Σ_{k ∈ K} s_k
+
+    It has as many counts in each document as they had together, and the words that they had on
+    average. It is not the best topic for that purpose: a merged model is no stationary point of the
+    divergence. Without X, the divergence and the gap are unknown.
+    """
+    components, W = dense(model.components_), dense(W)
+    members = np.zeros((len(components), len(groups)))
+    for place, group in enumerate(groups):
+        members[group, place] = 1.0
+    sums = components.sum(axis=1, dtype=np.float64)
+    masses = W.sum(axis=0, dtype=np.float64) * sums
+    weights = members * np.where(masses > 0, masses, np.finfo(np.float64).tiny)[:, np.newaxis]
+    scaled = components / np.where(sums > 0, sums, 1.0)[:, np.newaxis]
+    H = ((weights / weights.sum(axis=0)).T @ scaled).astype(components.dtype)
+    new_W = ((W * sums) @ members).astype(W.dtype)
+    known: dict[str, Any] = {}
+    if X is not None and model.feature_weight_ is None:
+        counts = sp.csr_array(X, dtype=np.float64)
+        known = {
+            "divergence": float(kl_divergence(counts, new_W, H)),
+            "optimality_gap": float(optimality_gap(counts, new_W, H)),
+        }
+    parameters = model.get_params(deep=False) | {
+        "n_components": len(groups),
+        "zero_components": None,
+        "fixed_components": None,
+    }
+    merged = KLNMF.from_components(
+        H,
+        history=model.history_,
+        W_sums=new_W.sum(axis=0, dtype=np.float64),
+        data_checksum=model.data_checksum_,
+        converged=False,
+        **known,
+        **parameters,
     )
-
-
-def _listed(ranks: Any) -> str:
-    if len(ranks) > 2 and (np.diff(ranks) == 1).all():
-        return f"{ranks[0]} to {ranks[-1]}"
-    return ", ".join(map(str, ranks))
-
-
-def _totals(model: Any) -> str:
-    if model.counts_ is None:
-        return ""
-    return f", {int(model.counts_.sum()):,} occurrences"
-
-
-def _options(model: Any) -> str:
-    try:
-        return ", ".join(f"{k}={_short(v)}" for k, v in reading_of(model).items())
-    except TypeError:  # it holds code
-        return "..."
-
-
-def _short(value: Any) -> str:
-    is_long = isinstance(value, list) and len(value) > 4
-    return f"[{len(value)} words]" if is_long else repr(value)
-
-
-def convergence(model: Any) -> str:
-    """Say whether the fit converged, before any merge, and how well the model fits now."""
-    facts, divergence = model.fit_facts_, model.nmf_.divergence_
-    gap, n_fitted = facts["optimality_gap"], facts["n_topics"]
-    state = "converged" if facts["converged"] else "did not converge"
-    of_what = "" if n_fitted == len(model.topic_names_) else f" of {n_fitted} topics"
-    bound = "" if gap is None else f", optimality gap {percentage(gap)}"
-    known = "unknown" if math.isnan(divergence) else f"{divergence:,.0f}"
-    return (
-        f"The fit{of_what} {state} after {facts['n_iter']} iterations{bound}. KL divergence "
-        f"{'' if not of_what else 'after merging '}{known}."
-    )
+    return merged, new_W

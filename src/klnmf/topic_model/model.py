@@ -13,24 +13,23 @@ from sklearn.utils.validation import check_is_fitted
 from klnmf.data.validation import warn_of_empty_samples
 from klnmf.estimators.arguments import explains_misplaced
 from klnmf.estimators.kl_nmf import KLNMF
-from klnmf.readers.documents import excerpt_of
 from klnmf.saved.columns import EXCERPT
 from klnmf.support.array_types import Array, FloatArray
 from klnmf.support.descriptions import described
-from klnmf.support.missing_values import is_missing
-from klnmf.topic_model.corpus import corpus_of
+from klnmf.support.number_checks import is_missing
+from klnmf.texts.documents import excerpt_of
+from klnmf.topic_model.corpus import OPTIONS, corpus_of, counted, vectorizer_to_fit
 from klnmf.topic_model.document_checks import counted_documents, deviance_ratios
 from klnmf.topic_model.files import load_topic_model, save_topic_model
 from klnmf.topic_model.fitting import (
     check_parameters,
-    facts_of,
-    fitted_model,
-    statement,
+    facts_of_fit,
+    fitted_nmf,
+    groups_of_topics,
+    merged_model,
 )
-from klnmf.topic_model.merging import groups_of_topics, merged_model
-from klnmf.topic_model.reproduction import reproduction
+from klnmf.topic_model.statements import code_of_fit, statement
 from klnmf.topic_model.views import TopicViews
-from klnmf.topic_model.words import OPTIONS, counted, vectorizer_to_fit
 from klnmf.topics import coherence, name_components
 from klnmf.topics.checks import dense
 
@@ -190,16 +189,17 @@ class TopicModel(TopicViews, TransformerMixin, BaseEstimator):
         )
         X = counted(vectorizer, corpus.texts)
         words = vectorizer.get_feature_names_out()
-        documents = np.array(corpus.names, dtype=object)
-        warn_of_empty_samples(np.diff(X.indptr) == 0, documents, corpus.texts)
-        nmf, W, self.rank_selection_, names = fitted_model(self, X, words, corpus.names)
+        documents = list(corpus.names or ())
+        is_empty = np.diff(X.indptr) == 0
+        warn_of_empty_samples(is_empty, np.array(documents, dtype=object), corpus.texts)
+        nmf, W, self.rank_selection_, names = fitted_nmf(self, X, words, documents)
         excerpts = corpus.metadata.pop(EXCERPT, None) or map(excerpt_of, corpus.texts)
-        excerpts = ["" if is_missing(excerpt) else excerpt for excerpt in excerpts]
-        self._set_documents(corpus.names, excerpts, corpus.metadata)
+        self.excerpts_ = ["" if is_missing(excerpt) else excerpt for excerpt in excerpts]
+        self.document_names_, self.metadata_ = documents, corpus.metadata
         self._set_fitted(nmf, vectorizer, W, X)
         self.deviance_ratio_ = deviance_ratios(X, dense(W), dense(nmf.components_), nmf.n_threads)
         counts = counted_documents(corpus.texts, X, self.deviance_ratio_)
-        self.fit_facts_ = facts_of(nmf)
+        self.fit_facts_ = facts_of_fit(nmf)
         self.fit_facts_ |= {"source": corpus.source, "merges": [], "documents": counts}
         self._set_names([*names, *self.topic_names_[len(names) :]])
         return self
@@ -371,7 +371,7 @@ class TopicModel(TopicViews, TransformerMixin, BaseEstimator):
             metadata=self.metadata_,
             vocabulary="texts",
             title=title,
-            parameters=reproduction(self),
+            parameters={"python": code_of_fit(self)},
             rank_selection=self.rank_selection_,
         )
 
@@ -381,11 +381,6 @@ class TopicModel(TopicViews, TransformerMixin, BaseEstimator):
         return statement(self)
 
     # ---- inside ----------------------------------------------------------------------------------
-
-    def _set_documents(
-        self, names: list[str], excerpts: list[Any], metadata: dict[str, list[Any]]
-    ) -> None:
-        self.document_names_, self.excerpts_, self.metadata_ = names, excerpts, metadata
 
     def _set_fitted(self, nmf: KLNMF, vectorizer: Any, W: Any, counts: Any) -> None:
         """Set what follows from a model and its W."""

@@ -65,36 +65,27 @@ def found_seeds(given: Any, vocabulary: Sequence[str]) -> Seeds | None:
     return Seeds([np.array([place[word] for word in words]) for words in lists], names)
 
 
-def seeded_zeros(seeds: Seeds, X: Any, n_topics: int) -> npt.NDArray[np.bool_]:
-    """Entries of the components that must be 0."""
-    words, overall = _words_of_documents(seeds, X)
-    zeros = np.zeros((n_topics, overall.size), dtype=bool)
-    zeros[: len(words)] = words < overall
-    zeros[:, np.concatenate(seeds.words)] = True
-    for k, its_words in enumerate(seeds.words):
-        zeros[k, its_words] = False
-    return zeros
-
-
-def seeded_start(seeds: Seeds, X: Any, others: FloatArray) -> FloatArray:
-    """Components to start from: those of the seeds, then the others."""
-    words, overall = _words_of_documents(seeds, X)
-    lift = np.divide(words, overall, out=np.ones_like(words), where=overall > 0)
-    start = words * np.log(np.maximum(lift, 1.0))
-    H = np.vstack([start, others])
-    H[seeded_zeros(seeds, X, len(H))] = 0.0
-    for k, its_words in enumerate(seeds.words):  # also if they are in all documents alike
-        H[k, its_words] = np.maximum(H[k, its_words], overall[its_words])
-    totals = H.sum(axis=1, keepdims=True)
-    return np.asarray(H / np.where(totals > 0, totals, 1.0))
-
-
-def _words_of_documents(seeds: Seeds, X: Any) -> tuple[FloatArray, FloatArray]:
-    """Shares p of the words in the documents with each topic's seeds, and q in all documents."""
+def seeded_start(
+    seeds: Seeds, X: Any, others: FloatArray
+) -> tuple[FloatArray, npt.NDArray[np.bool_]]:
+    """Return components to start from, those of the seeds and then the others, and their zeros."""
     counts = sp.csr_array(X, dtype=np.float64)
     totals = np.maximum(np.asarray(counts.sum(axis=1)).ravel(), 1.0)
     words = np.array(
         [counts.T @ (np.asarray(counts[:, w].sum(axis=1)).ravel() / totals) for w in seeds.words]
     )
+    words = words / words.sum(axis=1, keepdims=True)  # p of each topic
     overall = np.asarray(counts.sum(axis=0)).ravel()
-    return words / words.sum(axis=1, keepdims=True), overall / overall.sum()
+    overall = overall / overall.sum()  # q
+    lift = np.divide(words, overall, out=np.ones_like(words), where=overall > 0)
+    H = np.vstack([words * np.log(np.maximum(lift, 1.0)), others])
+    zeros = np.zeros(H.shape, dtype=bool)
+    zeros[: len(words)] = words < overall
+    zeros[:, np.concatenate(seeds.words)] = True
+    for k, its_words in enumerate(seeds.words):
+        zeros[k, its_words] = False
+    H[zeros] = 0.0
+    for k, its_words in enumerate(seeds.words):  # also if they are in all documents alike
+        H[k, its_words] = np.maximum(H[k, its_words], overall[its_words])
+    sums = H.sum(axis=1, keepdims=True)
+    return np.asarray(H / np.where(sums > 0, sums, 1.0)), zeros

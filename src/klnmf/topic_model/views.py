@@ -1,18 +1,21 @@
 """What a fitted `TopicModel` says about its topics and documents."""
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from numbers import Integral
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
 from klnmf.estimators.kl_nmf import KLNMF
+from klnmf.frames import table_frame
+from klnmf.report.measures import typical_samples
 from klnmf.saved.columns import EXCERPT
 from klnmf.support.array_types import Array, FloatArray
 from klnmf.support.descriptions import described
 from klnmf.support.number_checks import checked_whole
 from klnmf.support.result_tables import Column, ResultTable, ShownBelowDiagram, badge
-from klnmf.topic_model import tables
 from klnmf.topics import mean_shares, plsi_probabilities, top_features
 from klnmf.topics.checks import dense
 from klnmf.topics.features import RANKING, Ranking
@@ -39,7 +42,7 @@ class TopicViews(ShownBelowDiagram):
     def shares_(self) -> FloatArray:
         """Share of each topic in each document of the fit."""
         check_is_fitted(self, "nmf_")
-        return self._shares(self.W_)
+        return self.nmf_.proportions(self.W_)
 
     @property
     def topics(self) -> Any:
@@ -49,9 +52,18 @@ class TopicViews(ShownBelowDiagram):
         documents whose main topic it is; the words are those of `topic_words`.
         """
         check_is_fitted(self, "nmf_")
-        components = dense(self.nmf_.components_)
-        facts = (components, self.words_, dense(self.W_), self.coherence_)
-        return tables.topics_table(self.topic_names_, *facts)
+        names, W, components = self.topic_names_, dense(self.W_), dense(self.nmf_.components_)
+        main = _main_topics(W * components.sum(axis=1))
+        return table_frame(
+            {
+                "topic": np.arange(len(names)),
+                "name": np.array(names, dtype=object),
+                "share": component_shares(components, W),
+                "n_documents": np.bincount(main[main >= 0], minlength=len(names)),
+                "coherence": self.coherence_,
+                "words": np.array(self._leading_words(), dtype=object),
+            }
+        )
 
     @property
     def documents(self) -> Any:
@@ -60,9 +72,17 @@ class TopicViews(ShownBelowDiagram):
         A document without known words has the main topic −1.
         """
         shares = self.shares_
-        return tables.documents_table(
-            self.document_names_, shares, self.topic_names_, self.metadata_
-        )
+        main = _main_topics(shares)
+        own = {
+            "main_topic": main,
+            "main_name": np.array([*self.topic_names_, None], dtype=object)[main],  # -1 is None
+            "main_share": np.where(main < 0, np.nan, shares.max(axis=1, initial=0.0)),
+        }
+        found: dict[str, Any] = {"document": np.array(self.document_names_, dtype=object)}
+        found |= {_unless_taken(k, (*found, *own)): v for k, v in self.metadata_.items()} | own
+        for name, column in zip(self.topic_names_, shares.T, strict=True):
+            found[name if name not in found else f"{name} (topic)"] = column
+        return table_frame(found)
 
     def topic_words(
         self, topic: int | str | None = None, n: int = 10, by: Ranking = RANKING
@@ -104,10 +124,10 @@ class TopicViews(ShownBelowDiagram):
         pandas.DataFrame
         """
         check_is_fitted(self, "nmf_")
-        n = checked_whole("n", n)
+        k, n = self._number(topic), checked_whole("n", n)
         mixture = plsi_probabilities(dense(self.W_), dense(self.nmf_.components_))
-        about = (self._number(topic), n, self.document_names_)
-        return tables.typical_table(mixture, *about, self.excerpts_, self._with_excerpts())
+        best = typical_samples(mixture, n, self.excerpts_)[k]
+        return self._rows(best, share=np.asarray(mixture.component_given_sample)[best, k])
 
     def similar_documents(
         self, document: int | str | None = None, n: int = 5, *, text: str | None = None
@@ -141,10 +161,15 @@ class TopicViews(ShownBelowDiagram):
             raise ValueError(
                 f"{what} has no words of the vocabulary, so no document can be compared with it."
             )
-        columns = self._with_excerpts()
-        return tables.similar_table(one, shares, n, self.document_names_, columns, place)
+        distances = np.sqrt(0.5 * ((np.sqrt(shares) - np.sqrt(one)) ** 2).sum(axis=1))
+        distances[~shares.any(axis=1)] = np.inf
+        if place is not None:
+            distances[place] = np.inf
+        nearest = np.argsort(distances, kind="stable")[:n]
+        nearest = nearest[np.isfinite(distances[nearest])]
+        return self._rows(nearest, distance=distances[nearest])
 
-    def over(self, column: Any, every: Any = None, *, confidence_level: float = 0.95) -> Any:
+    def over(self, column: Any, every: Any = None, *, level: float = 0.95) -> Any:
         """Return the mean share of each topic over time, or by any column of the metadata.
 
         Parameters
@@ -153,7 +178,7 @@ class TopicViews(ShownBelowDiagram):
             Name of a column of ``metadata_``, or a value for each document.
         every : {"decade", "year", "quarter", "month", "week", "day"}, default=None
             Periods of dates. None takes each value as a group.
-        confidence_level : float, default=0.95
+        level : float, default=0.95
             Level of the intervals of the means, see `klnmf.topics.mean_shares`.
 
         Returns
@@ -162,12 +187,12 @@ class TopicViews(ShownBelowDiagram):
             One row for each group and topic: the group, topic, share, lower and upper end of the
             interval, n_documents.
         """
-        means = self._means(column, every, confidence_level)
+        means = self._means(column, every, level)
         names = {"component": "topic", "n_samples": "n_documents"}
         frame = means.to_frame(self.topic_names_).rename(columns=names)
         if not isinstance(column, str):
             return frame
-        return frame.rename(columns={"group": tables.unless_taken(column, frame.columns)})
+        return frame.rename(columns={"group": _unless_taken(column, frame.columns)})
 
     def plot_over(
         self,
@@ -175,14 +200,14 @@ class TopicViews(ShownBelowDiagram):
         every: Any = None,
         *,
         topics: Sequence[int | str] | None = None,
-        confidence_level: float = 0.95,
+        level: float = 0.95,
         ax: Any = None,
     ) -> Any:
         """Plot what `over` returns, with its intervals.
 
         Parameters
         ----------
-        column, every, confidence_level
+        column, every, level
             As in `over`.
         topics : sequence of int or str, default=None
             Topics to show; None shows those of `klnmf.plots.plot_mean_shares`.
@@ -195,7 +220,7 @@ class TopicViews(ShownBelowDiagram):
         """
         from klnmf.plots import plot_mean_shares
 
-        means = self._means(column, every, confidence_level)
+        means = self._means(column, every, level)
         select = None if topics is None else [self._number(topic) for topic in topics]
         return plot_mean_shares(means, self.topic_names_, select=select, ax=ax)
 
@@ -203,7 +228,7 @@ class TopicViews(ShownBelowDiagram):
         if not hasattr(self, "nmf_"):
             return ""
         shares = component_shares(self.nmf_.components_, self.W_)
-        leading = [", ".join(word for word, _ in words) for words in self.topic_words()]
+        leading = self._leading_words()
         state = "converged" if self.fit_facts_["converged"] else "not converged"
         columns = [
             Column("topic", [str(k) for k in range(len(leading))]),
@@ -218,12 +243,9 @@ class TopicViews(ShownBelowDiagram):
     # ---- inside ----------------------------------------------------------------------------------
 
     def _shares_in(self, texts: Sequence[Any]) -> FloatArray:
-        return self._shares(self.nmf_.transform(self.vectorizer_.transform(texts)))
+        return self.nmf_.proportions(self.nmf_.transform(self.vectorizer_.transform(texts)))
 
-    def _shares(self, W: Any) -> FloatArray:
-        return self.nmf_.proportions(W)
-
-    def _means(self, column: Any, every: Any, confidence_level: float) -> Any:
+    def _means(self, column: Any, every: Any, level: float) -> Any:
         check_is_fitted(self, "nmf_")
         values = column
         if isinstance(column, str):
@@ -231,40 +253,51 @@ class TopicViews(ShownBelowDiagram):
                 there = ", ".join(map(repr, self.metadata_)) or "none"
                 raise ValueError(f"There is no column {column!r} of metadata; there are: {there}.")
             values = self.metadata_[column]
-        return mean_shares(
-            self.W_,
-            self.nmf_.components_,
-            values,
-            every=every,
-            confidence_level=confidence_level,
-        )
+        return mean_shares(self.W_, self.nmf_.components_, values, every=every, level=level)
 
-    def _with_excerpts(self) -> dict[str, Any]:
-        return {EXCERPT: self.excerpts_, **self.metadata_}
+    def _leading_words(self) -> list[str]:
+        return [", ".join(word for word, _ in words) for words in self.topic_words()]
+
+    def _rows(self, chosen: npt.NDArray[np.intp], **numbers: Any) -> Any:
+        """Return a table of some documents, with these numbers, excerpts and metadata."""
+        found: dict[str, Any] = {
+            "document": np.array([self.document_names_[i] for i in chosen], dtype=object),
+            **numbers,
+        }
+        columns = {EXCERPT: self.excerpts_, **self.metadata_}
+        return table_frame(
+            found | {_unless_taken(k, found): [v[i] for i in chosen] for k, v in columns.items()}
+        )
 
     def _number(self, topic: Any) -> int:
         """Return the number of a topic, given by number or name."""
-        names = self.topic_names_
-        if isinstance(topic, Integral) and 0 <= int(topic) < len(names):
-            return int(topic)
-        if topic in names:
-            return names.index(topic)
-        raise ValueError(
-            f"There is no topic {described(topic)}: topics are numbers from 0 to {len(names) - 1}, "
-            f"or names such as {names[0]!r}."
-        )
+        return _place(topic, self.topic_names_, "topic", ".")
 
     def _document(self, document: Any) -> int:
         """Return the position of a document, given by number or name."""
-        names = self.document_names_
-        if isinstance(document, Integral) and -len(names) <= int(document) < len(names):
-            return int(document) % len(names)
-        if names.count(document) > 1:
-            raise ValueError(f"Several documents are called {document!r}: pass the number of one.")
-        if document in names:
-            return names.index(document)
-        raise ValueError(
-            f"There is no document {described(document)}: documents are numbers from 0 to "
-            f"{len(names) - 1:,}, or names such as {names[0]!r} (the index of a DataFrame). "
-            "For a new text, pass text=..."
-        )
+        hint = " (the index of a DataFrame). For a new text, pass text=..."
+        return _place(document, self.document_names_, "document", hint)
+
+
+def _place(given: Any, names: list[str], what: str, hint: str) -> int:
+    """Return the position of a topic or document, given by number or name."""
+    if isinstance(given, Integral) and -len(names) <= int(given) < len(names):
+        return int(given) % len(names)
+    if names.count(given) > 1:
+        raise ValueError(f"Several {what}s are called {given!r}: pass the number of one.")
+    if given in names:
+        return names.index(given)
+    raise ValueError(
+        f"There is no {what} {described(given)}: {what}s are numbers from 0 to {len(names) - 1:,}, "
+        f"or names such as {names[0]!r}{hint}"
+    )
+
+
+def _unless_taken(name: str, taken: Container[str]) -> str:
+    """Return the name of a column of metadata, marked if a column of ours has it."""
+    return f"{name} (metadata)" if name in taken else name
+
+
+def _main_topics(shares: FloatArray) -> npt.NDArray[np.intp]:
+    """Topic with the largest share in each document; −1 for a document without known words."""
+    return np.where(shares.any(axis=1), shares.argmax(axis=1), -1)

@@ -1,7 +1,7 @@
 """Measures of a fitted model: probabilities, top features, coherence, similarity, distances."""
 
 from klnmf.topics.co_occurrence import coherence
-from klnmf.topics.distances import intertopic_coordinates, jensen_shannon_distances
+from klnmf.topics.distances import intertopic_coordinates
 from klnmf.topics.features import format_topics, name_components, top_features
 from klnmf.topics.matching import ComponentMatch, component_similarity, match_components
 from klnmf.topics.mixture import (
@@ -9,7 +9,6 @@ from klnmf.topics.mixture import (
     component_shares,
     plsi_probabilities,
 )
-from klnmf.topics.pyldavis import pyldavis_arguments
 from klnmf.topics.references import ReferenceMatch, match_reference
 from klnmf.topics.shares_by_group import MeanShares, mean_shares
 
@@ -23,12 +22,10 @@ __all__ = [
     "component_similarity",
     "format_topics",
     "intertopic_coordinates",
-    "jensen_shannon_distances",
     "match_components",
     "match_reference",
     "mean_shares",
     "name_components",
     "plsi_probabilities",
-    "pyldavis_arguments",
     "top_features",
 ]

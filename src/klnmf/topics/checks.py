@@ -1,6 +1,6 @@
 """Checks and sums of factors, dense or sparse."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from numbers import Integral, Real
 from typing import Any
 
@@ -69,17 +69,6 @@ def checked_share(value: Any, name: str) -> None:
         raise ValueError(f"{name} must be between 0 and 1; got {described(value)}.")
 
 
-def positive_rows(matrix: Any) -> Iterator[tuple[IndexArray, FloatArray]]:
-    """Yield (columns, values) of the positive entries of each row, in the order of the columns."""
-    if isinstance(matrix, np.ndarray):
-        for row in matrix:
-            columns = np.flatnonzero(row)
-            yield columns, row[columns]
-        return
-    for start, stop in zip(matrix.indptr[:-1], matrix.indptr[1:], strict=True):
-        yield matrix.indices[start:stop].astype(np.intp), matrix.data[start:stop]
-
-
 def dense(matrix: Any) -> npt.NDArray[Any]:
     """Return a dense or sparse matrix as an ndarray."""
     return np.asarray(matrix.toarray() if sp.issparse(matrix) else matrix)
@@ -92,11 +81,15 @@ def sums(matrix: Any, axis: int) -> FloatArray:
 
 def rows_scaled_to_one(matrix: Any) -> Any:
     """Divide each row by its sum; rows of zeros stay. Sparse stays sparse."""
-    total = sums(matrix, axis=1)
-    divisor = np.where(total > 0.0, total, 1.0)
+    return rows_divided(matrix, sums(matrix, axis=1))
+
+
+def rows_divided(matrix: Any, divisors: FloatArray) -> Any:
+    """Divide each row by its divisor, unless that is 0. Sparse stays sparse."""
+    divisors = np.where(divisors > 0.0, divisors, 1.0)
     if isinstance(matrix, np.ndarray):
-        return matrix / divisor[:, np.newaxis]
-    data = matrix.data / np.repeat(divisor, np.diff(matrix.indptr))
+        return matrix / divisors[:, np.newaxis]
+    data = matrix.data / np.repeat(divisors, np.diff(matrix.indptr))
     return sp.csr_array((data, matrix.indices, matrix.indptr), shape=matrix.shape)
 
 

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from klnmf.data.matrix_checks import checked_matrix
 from klnmf.support.array_types import FloatArray
 from klnmf.support.number_checks import checked_whole
-from klnmf.topics.checks import checked_choice
+from klnmf.topics.checks import IndexArray, checked_choice
 from klnmf.topics.features import RANKING, Ranking, leading_features
 
 Measure = Literal["npmi", "umass"]
@@ -70,12 +70,13 @@ def coherence(
     checked_choice(measure, "measure", get_args(Measure))
     n_top = checked_whole("n_top", n_top, least=2)
     leading = leading_features(components, n_top, by)
-    n_samples, occurs, place = _occurrences(X, leading.features, leading.n_features)
+    used = np.unique(np.concatenate([*leading.features, np.empty(0, np.intp)]))
+    n_samples, occurs = _occurrences(X, used, leading.n_features)
     values = np.full(len(leading.features), np.nan)
     for component, features in enumerate(leading.features):
         if features.size < 2:
             continue
-        columns = occurs[:, place[features]]
+        columns = occurs[:, np.searchsorted(used, features)]
         together = (columns.T @ columns).toarray()
         seen = np.diagonal(together) > 0
         together = together[np.ix_(seen, seen)]
@@ -85,10 +86,8 @@ def coherence(
     return values
 
 
-def _occurrences(
-    X: Any, features: list[Any], n_features: int
-) -> tuple[int, sp.csc_array, np.ndarray[Any, Any]]:
-    """Return the number of samples, ones where a top feature occurs, and its column there."""
+def _occurrences(X: Any, used: IndexArray, n_features: int) -> tuple[int, sp.csc_array]:
+    """Return the number of samples, and ones where these features occur."""
     X = checked_matrix(X)
     matrix = X if sp.issparse(X) else np.asarray(X)
     if matrix.ndim != 2 or matrix.shape[1] != n_features:
@@ -96,14 +95,11 @@ def _occurrences(
             f"X must have shape (n_samples, {n_features}), one column per feature of the "
             f"components; got {matrix.shape}."
         )
-    used = np.unique(np.concatenate([*features, np.empty(0, np.intp)]))
     taken = sp.csc_array(matrix[:, used])
     taken.sum_duplicates()
     taken.data = (taken.data > 0).astype(np.float64)  # counts of samples are exact up to 2⁵³
     taken.eliminate_zeros()
-    place = np.zeros(n_features, dtype=np.intp)
-    place[used] = np.arange(used.size)
-    return int(matrix.shape[0]), taken, place
+    return int(matrix.shape[0]), taken
 
 
 def _npmi(together: FloatArray, n_samples: int) -> FloatArray:

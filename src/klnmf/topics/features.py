@@ -3,7 +3,6 @@
 import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from itertools import chain, count
 from typing import Any, Literal, get_args
 
@@ -20,16 +19,18 @@ from klnmf.topics.checks import (
     checked_choice,
     checked_components,
     checked_names,
-    checked_share,
-    positive_rows,
+    dense,
+    rows_scaled_to_one,
     scaled_to_one,
 )
 from klnmf.topics.mixture import component_shares
 
 # Characters of the name of a component in a table.
 LONGEST_TITLE = 30
+_LINE_LENGTH = 88
 _FEATURES_IN_NAME = 3
 _LONGEST_IN_NAME = 24  # characters of a feature
+_LAMBDA = 0.6  # of relevance
 Ranking = Literal["lift", "weight", "frex", "relevance", "kl"]
 # What ranks features wherever nothing else is asked for. Tables, names, coherence, plots and
 # reports show the same features because all of them take it from here, and because it depends on
@@ -44,8 +45,6 @@ def top_features(
     by: Ranking = RANKING,
     *,
     W: Any = None,
-    lambda_: float = 0.6,
-    frex_weight: float = 0.5,
 ) -> list[list[tuple[str, float]]]:
     """List the top features of each component with their scores.
 
@@ -57,12 +56,12 @@ def top_features(
       the component. Without 1/m_k, features that hardly occur would have the largest values. All
       components count the same in p̄;
     - ``"weight"``: p_jk. The scores of all features of a component add up to 1;
-    - ``"frex"``: 1 / (ω / E_jk + (1 − ω) / F_jk), frequent and exclusive at once [2]_. F_jk and
-      E_jk are the shares of component k's features (those with p_jk > 0) whose p_jk, and whose
-      exclusivity p_jk / Σ_l p_jl, is no larger than that of feature j. Both lie in (0, 1]. In a
-      large vocabulary it shows rarer features than the others do;
+    - ``"frex"``: 2 / (1 / E_jk + 1 / F_jk), frequent and exclusive at once [2]_. F_jk and E_jk are
+      the shares of component k's features (those with p_jk > 0) whose p_jk, and whose exclusivity
+      p_jk / Σ_l p_jl, is no larger than that of feature j. Both lie in (0, 1]. In a large
+      vocabulary it shows rarer features than the others do;
     - ``"relevance"``: λ log p_jk + (1 − λ) log(p_jk / p̄_j), between weight (λ = 1) and the plain
-      lift (λ = 0) [1]_;
+      lift (λ = 0), with the λ = 0.6 that worked best for readers in [1]_;
     - ``"kl"``: p_jk log(p_jk / p̄_j), the feature's part of the Kullback-Leibler divergence of the
       component from the overall shares. It is small for rare features, even if exclusive.
 
@@ -86,10 +85,6 @@ def top_features(
     W : array-like or sparse matrix of shape (n_samples, n_components), optional
         Representation of the samples, for π. Relevance and ``"kl"`` of a feature are infinite if
         it occurs only in components that no sample uses.
-    lambda_ : float in [0, 1], default=0.6
-        λ of ``"relevance"``. The default worked best for readers in [1]_.
-    frex_weight : float in [0, 1], default=0.5
-        ω of ``"frex"``, the weight of exclusivity relative to frequency.
 
     Returns
     -------
@@ -113,7 +108,7 @@ def top_features(
     >>> top_features(components, names, n_top=2, by="weight")
     [[('sea', 0.75), ('ship', 0.25)], [('ship', 0.5), ('field', 0.5)]]
     """
-    leading = leading_features(components, n_top, by, W=W, lambda_=lambda_, frex_weight=frex_weight)
+    leading = leading_features(components, n_top, by, W=W)
     names = checked_names(feature_names, leading.n_features)
     return [
         [(names[j], float(score)) for j, score in zip(features, scores, strict=True)]
@@ -128,21 +123,16 @@ def format_topics(
     by: Ranking = RANKING,
     *,
     W: Any = None,
-    width: int = 88,
-    lambda_: float = 0.6,
-    frex_weight: float = 0.5,
     component_names: Names | None = None,
 ) -> str:
     """Return a table of the components as text, largest share of the total mass first.
 
     Parameters
     ----------
-    components, feature_names, n_top, by, lambda_, frex_weight
+    components, feature_names, n_top, by
         As in `top_features`.
     W : array-like or sparse matrix of shape (n_samples, n_components), optional
         Representation of the samples, for the shares (see `component_shares`) and the ranking.
-    width : int, default=88
-        Maximum length of a line. Longer lists continue on the next line.
     component_names : sequence of str, optional
         Names to show beside the numbers of the components.
 
@@ -159,9 +149,7 @@ def format_topics(
             1  75.0%  corn
             0  25.0%  sea, ship
     """
-    topics = top_features(
-        components, feature_names, n_top, by, W=W, lambda_=lambda_, frex_weight=frex_weight
-    )
+    topics = top_features(components, feature_names, n_top, by, W=W)
     shares = component_shares(components, W)
     heading, titles = "component  share  ", [""] * len(shares)
     if component_names is not None:
@@ -170,13 +158,13 @@ def format_topics(
         longest = max(map(len, titles))
         named, *titles = (f"{title:<{longest}}  " for title in titles)
         heading += named
-    width, lines = checked_whole("width", width), [f"{heading}top features"]
+    lines = [f"{heading}top features"]
     for component in np.argsort(-shares, kind="stable"):
         start = f"{component:>9}  {shares[component]:>5.1%}  {titles[component]}"
         words = ", ".join(printable(name) for name, _ in topics[component]) or "(empty)"
         lines += textwrap.wrap(
             words,
-            width=max(width, len(start) + 1),
+            width=max(_LINE_LENGTH, len(start) + 1),
             initial_indent=start,
             subsequent_indent=" " * len(start),
             break_long_words=False,
@@ -235,34 +223,31 @@ def leading_features(
     by: Ranking = RANKING,
     *,
     W: Any = None,
-    lambda_: float = 0.6,
-    frex_weight: float = 0.5,
 ) -> LeadingFeatures:
     """Rank the features of each component as `top_features` does, by position."""
     checked_choice(by, "by", get_args(Ranking))
-    checked_share(lambda_, "lambda_")
-    checked_share(frex_weight, "frex_weight")
     n_top = checked_whole("n_top", n_top)
-    H = checked_components(components)
-    shares = [(columns, scaled_to_one(values)) for columns, values in positive_rows(H)]
-    n_features = int(H.shape[1])
+    H = dense(checked_components(components))
+    shares = rows_scaled_to_one(H)
     scored: dict[Ranking, Score] = {
         "weight": lambda weights, _: weights,
         "lift": _lift,
-        "relevance": partial(_relevance, lambda_=lambda_),
-        "frex": partial(_frex, exclusivity_weight=frex_weight),
+        "relevance": _relevance,
+        "frex": _frex,
         "kl": lambda weights, overall: weights * _log_ratio(weights, overall),
     }
     if by == "frex":  # all components count the same; p / p = 1 exactly if only one has it
-        overall = _mixed(shares, n_features, np.ones(len(shares)))
+        mixture = np.ones(len(H))
     elif W is not None and by != "lift":
-        overall = _mixed(shares, n_features, component_shares(H, W))
+        mixture = component_shares(H, W)
     else:
-        in_use = np.array([float(columns.size > 0) for columns, _ in shares])
-        overall = _mixed(shares, n_features, scaled_to_one(in_use))
+        mixture = scaled_to_one(np.asarray(H.any(axis=1), dtype=np.float64))
+    overall = mixture @ shares
 
-    leading = LeadingFeatures([], [], [], n_features)
-    for columns, weights in shares:
+    leading = LeadingFeatures([], [], [], H.shape[1])
+    for row in shares:
+        columns = np.flatnonzero(row)
+        weights = row[columns]
         score = scored[by](weights, overall[columns])
         order = np.lexsort((-weights, -score))[:n_top]  # the last key comes first; stable
         leading.features.append(columns[order])
@@ -273,16 +258,6 @@ def leading_features(
 
 # Takes the shares of a component's features and their overall shares.
 Score = Callable[[FloatArray, FloatArray], FloatArray]
-
-
-def _mixed(
-    shares: list[tuple[IndexArray, FloatArray]], n_features: int, mixture: FloatArray
-) -> FloatArray:
-    """Shares of the features in the mixture of the components."""
-    overall = np.zeros(n_features)
-    for proportion, (columns, weights) in zip(mixture, shares, strict=True):
-        overall[columns] += proportion * weights
-    return overall
 
 
 def _log_ratio(weights: FloatArray, overall: FloatArray) -> FloatArray:
@@ -296,17 +271,12 @@ def _lift(weights: FloatArray, overall: FloatArray) -> FloatArray:
     return np.asarray((weights + floor) / (overall + floor))
 
 
-def _relevance(weights: FloatArray, overall: FloatArray, lambda_: float) -> FloatArray:
-    relevance = lambda_ * np.log(weights)
-    if lambda_ < 1.0:  # 0 · ∞ is not a number
-        relevance += (1.0 - lambda_) * _log_ratio(weights, overall)
-    return np.asarray(relevance)
+def _relevance(weights: FloatArray, overall: FloatArray) -> FloatArray:
+    return np.asarray(_LAMBDA * np.log(weights) + (1.0 - _LAMBDA) * _log_ratio(weights, overall))
 
 
-def _frex(weights: FloatArray, overall: FloatArray, exclusivity_weight: float) -> FloatArray:
+def _frex(weights: FloatArray, overall: FloatArray) -> FloatArray:
     frequency = rankdata(weights, method="max") / max(1, weights.size)
     # Rounded, so that rescaling a component does not break ties.
     exclusivity = rankdata(np.round(weights / overall, 12), method="max") / max(1, weights.size)
-    return np.asarray(
-        1.0 / (exclusivity_weight / exclusivity + (1.0 - exclusivity_weight) / frequency)
-    )
+    return np.asarray(1.0 / (0.5 / exclusivity + 0.5 / frequency))

@@ -7,8 +7,9 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 import numpy.typing as npt
 
+from klnmf.support.array_types import FloatArray
 from klnmf.support.descriptions import described
-from klnmf.support.missing_values import is_missing
+from klnmf.support.number_checks import is_missing
 from klnmf.topics.checks import IndexArray, checked_choice
 
 Period = Literal["decade", "year", "quarter", "month", "week", "day"]
@@ -57,26 +58,45 @@ def grouped(values: Any, n_samples: int, every: Period | None = None) -> Groups:
     if ordered is None:
         ordered = _numbers(given)
     if ordered is None:
-        labels = np.empty(len(given), dtype=object)
-        labels[:] = [value if isinstance(value, Hashable) else str(value) for value in given]
-        groups, member[present] = groups_of(labels, len(given))
+        places: dict[Any, int] = {}
+        labels = (value if isinstance(value, Hashable) else str(value) for value in given)
+        member[present] = [places.setdefault(label, len(places)) for label in labels]
+        groups = np.empty(len(places), dtype=object)
+        groups[:] = list(places)
     else:
         groups, member[present] = np.unique(ordered, return_inverse=True)
     return Groups(groups, member)
 
 
-def groups_of(labels: Any, n_samples: int) -> Groups:
-    """Distinct labels in the order of first appearance, and the position of each sample's label."""
-    given = np.asarray(labels)
-    if given.shape != (n_samples,):
-        raise ValueError(
-            f"labels must have one entry per sample ({n_samples}); got shape {given.shape}."
-        )
-    positions: dict[Any, int] = {}
-    member = [positions.setdefault(label, len(positions)) for label in given.tolist()]
-    groups = np.empty(len(positions), dtype=given.dtype)
-    groups[:] = list(positions)
-    return Groups(groups, np.array(member, dtype=np.intp))
+def drawn_from_groups(member: IndexArray, most: int, fewest: int = 1) -> IndexArray:
+    """Positions of samples drawn at random: the groups in proportion, and so many of each at least.
+
+    All are drawn if there are no more than ``most``.
+    """
+    if member.size <= most:
+        return np.arange(member.size)
+    generator = np.random.default_rng(0)
+    groups = np.unique(member)
+    fewest = max(1, min(fewest, most // groups.size))
+    share = max(0.0, (most - fewest * groups.size) / member.size)
+    drawn = []
+    for group in groups:
+        of_group = np.flatnonzero(member == group)
+        n_drawn = min(of_group.size, fewest + int(share * of_group.size))
+        drawn.append(generator.choice(of_group, n_drawn, replace=False))
+    return np.sort(np.concatenate(drawn))
+
+
+def by_largest_component(proportions: FloatArray, member: IndexArray) -> IndexArray:
+    """Order by group, by largest component, the most frequent one first, and by its share.
+
+    >>> by_largest_component(np.array([[0.6, 0.4], [0.2, 0.8], [0.1, 0.9]]), np.array([0, 0, 0]))
+    array([2, 1, 0])
+    """
+    main = proportions.argmax(axis=1)
+    pairs = member * proportions.shape[1] + main
+    often = np.bincount(pairs)[pairs]
+    return np.lexsort((-proportions.max(axis=1), main, -often, member))  # the last counts first
 
 
 def suitable_periods(values: Any, most_groups: int) -> list[Period]:

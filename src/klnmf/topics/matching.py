@@ -1,23 +1,19 @@
 """Similarity of the components of two models, and the pairs that match best."""
 
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 from scipy.optimize import linear_sum_assignment
 
 from klnmf.support.array_types import FloatArray
 from klnmf.topics.checks import (
     IndexArray,
-    Names,
-    checked_choice,
     checked_components,
-    checked_names,
     dense,
+    rows_divided,
     rows_scaled_to_one,
+    sums,
 )
-
-Similarity = Literal["cosine", "hellinger"]
 
 
 class ComponentMatch(NamedTuple):
@@ -36,36 +32,20 @@ class ComponentMatch(NamedTuple):
     similarity: FloatArray
 
 
-def component_similarity(
-    components: Any,
-    other: Any = None,
-    similarity: Similarity = "cosine",
-    *,
-    feature_names: Names | None = None,
-    other_feature_names: Names | None = None,
-) -> FloatArray:
-    """Similarity of every component of one model with every component of another.
+def component_similarity(components: Any, other: Any = None) -> FloatArray:
+    """Cosine similarity of every component of one model with every component of another.
 
-    For components p and q that are scaled to sum to 1, it is
-
-    - ``"cosine"``: Σ_j p_j q_j / (‖p‖ ‖q‖), which depends on the few largest features;
-    - ``"hellinger"``: Σ_j √(p_j q_j) = 1 − d², where d is the Hellinger distance. Features of
-      medium size count more.
-
-    Both are 1 for the same distribution and 0 if no feature is shared. They do not depend on the
-    scale of the components. The similarity of an empty component is 0, even with itself.
+    For components p and q it is Σ_j p_j q_j / (‖p‖ ‖q‖), which depends on the few largest features,
+    and not on the scale of the components: 1 for the same distribution, 0 if no feature is shared.
+    The similarity of an empty component is 0, even with itself.
 
     Parameters
     ----------
     components : array-like or sparse matrix of shape (n_components, n_features)
         Nonnegative components, such as ``components_`` of a fitted model.
     other : array-like or sparse matrix of shape (n_other, n_features), optional
-        Components of the other model. By default, the same components.
-    similarity : {"cosine", "hellinger"}, default="cosine"
-        Measure of similarity.
-    feature_names, other_feature_names : sequence of str, optional
-        Names of the features of each model, both or neither. If given, the models are compared on
-        the features that both have. Otherwise both must have the same features in the same order.
+        Components of the other model, with the same features in the same order. By default, the
+        same components. `match_reference` compares components on the features that both have.
 
     Returns
     -------
@@ -78,25 +58,18 @@ def component_similarity(
     >>> component_similarity([[3.0, 4.0], [0.0, 1.0]]).tolist()
     [[1.0, 0.8], [0.8, 1.0]]
     """
-    checked_choice(similarity, "similarity", get_args(Similarity))
     first = checked_components(components)
     second = first if other is None else checked_components(other)
-    if other is None and other_feature_names is not None:
-        raise ValueError("other_feature_names needs other: pass the components of the other model.")
-    if other is not None:
-        first, second = on_shared_features(first, second, feature_names, other_feature_names)
-    rows = [_unit_rows(matrix, similarity) for matrix in (first, second)]
-    return np.asarray(np.clip(dense(rows[0] @ rows[1].T), 0.0, 1.0))
+    if first.shape[1] != second.shape[1]:
+        raise ValueError(
+            f"The models have {first.shape[1]} and {second.shape[1]} features. Pass those that "
+            "both have, in the same order; match_reference finds them by name."
+        )
+    first, second = (_unit_rows(matrix) for matrix in (first, second))
+    return np.asarray(np.clip(dense(first @ second.T), 0.0, 1.0))
 
 
-def match_components(
-    components: Any,
-    other: Any,
-    similarity: Similarity = "cosine",
-    *,
-    feature_names: Names | None = None,
-    other_feature_names: Names | None = None,
-) -> ComponentMatch:
+def match_components(components: Any, other: Any) -> ComponentMatch:
     """Pair the components of two models so that the sum of their similarities is largest.
 
     The order of components has no meaning, so pair them before you compare two fits. Each component
@@ -105,7 +78,7 @@ def match_components(
 
     Parameters
     ----------
-    components, other, similarity, feature_names, other_feature_names
+    components, other
         As in `component_similarity`.
 
     Returns
@@ -121,58 +94,12 @@ def match_components(
     >>> match.first.tolist(), match.second.tolist(), match.similarity.tolist()
     ([0, 1], [1, 0], [1.0, 1.0])
     """
-    similarities = component_similarity(
-        components,
-        other,
-        similarity,
-        feature_names=feature_names,
-        other_feature_names=other_feature_names,
-    )
+    similarities = component_similarity(components, other)
     first, second = linear_sum_assignment(similarities, maximize=True)
     return ComponentMatch(first, second, similarities[first, second])
 
 
-def on_shared_features(
-    first: Any, second: Any, first_names: Names | None, second_names: Names | None
-) -> tuple[Any, Any]:
-    """Return both matrices with the same features in the same order."""
-    if (first_names is None) != (second_names is None):
-        raise ValueError("Pass the feature names of both models, or of neither.")
-    if first_names is None:
-        if first.shape[1] != second.shape[1]:
-            raise ValueError(
-                f"The models have {first.shape[1]} and {second.shape[1]} features. Pass "
-                "feature_names and other_feature_names to compare them on the features that "
-                "both have."
-            )
-        return first, second
-    place = _places(checked_names(first_names, first.shape[1]), "feature_names")
-    other_place = _places(checked_names(second_names, second.shape[1]), "other_feature_names")
-    shared = [name for name in place if name in other_place]
-    if not shared:
-        raise ValueError("The two models have no feature name in common.")
-    return (
-        first[:, [place[name] for name in shared]],
-        second[:, [other_place[name] for name in shared]],
-    )
-
-
-def _places(names: list[str], argument: str) -> dict[str, int]:
-    places = {name: j for j, name in enumerate(names)}
-    if len(places) < len(names):
-        twice = next(name for j, name in enumerate(names) if places[name] != j)
-        raise ValueError(f"{argument} must be distinct; {twice!r} occurs more than once.")
-    return places
-
-
-def _unit_rows(matrix: Any, similarity: Similarity) -> Any:
-    """Rows of Euclidean length 1 whose products are the similarity."""
-    shares = rows_scaled_to_one(matrix)
-    # Squares of shares that sum to 1 cannot overflow, and the largest does not underflow.
-    power = shares**2 if similarity == "cosine" else shares
-    length = np.sqrt(np.asarray(power.sum(axis=1)).ravel())
-    scale = np.divide(1.0, length, out=np.zeros_like(length), where=length > 0.0)
-    entries = shares if similarity == "cosine" else np.sqrt(shares)
-    if isinstance(entries, np.ndarray):
-        return entries * scale[:, np.newaxis]
-    return sp.csr_array(entries.multiply(scale[:, np.newaxis]))
+def _unit_rows(matrix: Any) -> Any:
+    """Rows of Euclidean length 1."""
+    shares = rows_scaled_to_one(matrix)  # their squares cannot overflow
+    return rows_divided(shares, np.sqrt(sums(shares**2, axis=1)))

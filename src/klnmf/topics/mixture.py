@@ -86,7 +86,8 @@ def plsi_probabilities(W: Any, components: Any) -> Probabilities:
     H = checked_components(components)
     representation = checked_representation(W, H.shape[0]).astype(np.float64, copy=False)
     sizes = _near_one(sums(H, axis=1))
-    weighted = _columns_times(representation, sizes)
+    is_dense = isinstance(representation, np.ndarray)
+    weighted = representation * sizes if is_dense else representation @ sp.diags_array(sizes)
     return Probabilities(
         feature_given_component=rows_scaled_to_one(H),
         component_given_sample=rows_scaled_to_one(weighted),
@@ -130,11 +131,3 @@ def _near_one(values: FloatArray) -> FloatArray:
     """Multiply values by a power of 2 so that the largest is in [½, 1): exact, and no overflow."""
     _, exponent = np.frexp(values.max(initial=0.0))
     return np.ldexp(values, -int(exponent))
-
-
-def _columns_times(matrix: Any, factors: FloatArray) -> Any:
-    """Multiply each column by its factor. Sparse stays sparse."""
-    if isinstance(matrix, np.ndarray):
-        return matrix * factors
-    data = matrix.data * factors[matrix.indices]
-    return sp.csr_array((data, matrix.indices, matrix.indptr), shape=matrix.shape)

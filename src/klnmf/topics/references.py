@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,11 +11,13 @@ from scipy.optimize import nnls
 
 from klnmf.signatures import samples_by_types, standard_types
 from klnmf.support.array_types import FloatArray
-from klnmf.support.number_checks import checked_nonnegative, checked_whole
 from klnmf.support.optional_packages import require
 from klnmf.support.result_tables import Column, ResultTable, ShownAsTable
 from klnmf.topics.checks import IndexArray, Names, checked_components, checked_names, dense
-from klnmf.topics.matching import component_similarity, on_shared_features
+from klnmf.topics.matching import component_similarity
+
+_MOST_TERMS = 3  # of a combination
+_LEAST_GAIN = 0.01  # of cosine similarity, for another term
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -86,17 +89,13 @@ def match_reference(
     feature_names: Names | None = None,
     *,
     component_names: Names | None = None,
-    reference_names: Names | None = None,
-    reference_feature_names: Names | None = None,
-    n_terms: int = 3,
-    min_gain: float = 0.01,
 ) -> ReferenceMatch:
     """Find the known components that each component resembles, alone and combined.
 
     Features are matched by name. Unlike in `match_components`, several components may resemble the
     same known one. A combination begins with the nearest one, and the known component that raises
-    the cosine similarity most is added as long as it gains at least ``min_gain``; its shares are
-    those of the nearest nonnegative combination. Shares that become 0 are left out.
+    the cosine similarity most is added as long as it gains at least 0.01, up to three; its shares
+    are those of the nearest nonnegative combination. Shares that become 0 are left out.
 
     Parameters
     ----------
@@ -108,12 +107,8 @@ def match_reference(
         way that `klnmf.signatures.samples_by_types` knows.
     feature_names : sequence of str, optional
         Names of the features of ``components``. Required if the reference has names.
-    component_names, reference_names, reference_feature_names : sequence of str, optional
-        Other names, if they are not those of a DataFrame or CountTable.
-    n_terms : int, default=3
-        Largest number of known components in a combination.
-    min_gain : float, default=0.01
-        Smallest gain of cosine similarity for which a combination gets another term.
+    component_names : sequence of str, optional
+        Names of the components, if they are not those of a DataFrame.
 
     Returns
     -------
@@ -131,16 +126,12 @@ def match_reference(
     component 0  B        0.588   A       0.555          60% B + 40% A  0.809
     component 1  B        0.866   A       0.408          75% B + 25% A  0.957
     """
-    n_terms = checked_whole("n_terms", n_terms)
-    min_gain = checked_nonnegative("min_gain", min_gain)
     ours, own_names, names = _table(components, component_names, feature_names, "component")
-    known, known_names, known_features = _table(
-        reference, reference_names, reference_feature_names, "reference"
-    )
-    ours, known = (dense(part) for part in on_shared_features(ours, known, names, known_features))
+    known, known_names, known_features = _table(reference, None, None, "reference")
+    ours, known = _on_shared_features(dense(ours), dense(known), names, known_features)
     similarity = component_similarity(ours, known)
     order = np.argsort(-similarity, axis=1, kind="stable")
-    found = [_combination(row, known, n_terms, min_gain) for row in ours]
+    found = [_combination(row, known) for row in ours]
     return ReferenceMatch(
         similarity=similarity,
         nearest=order[:, 0],
@@ -172,9 +163,27 @@ def _table(
     return matrix, checked_names(names, matrix.shape[0], of_what), feature_names
 
 
-def _combination(
-    row: FloatArray, known: FloatArray, n_terms: int, min_gain: float
-) -> tuple[dict[int, float], float]:
+def _on_shared_features(
+    first: FloatArray, second: FloatArray, first_names: Names | None, second_names: Names | None
+) -> tuple[FloatArray, FloatArray]:
+    """Return components and known ones with the same features in the same order."""
+    if (first_names is None) != (second_names is None):
+        raise ValueError("Pass the feature names of both, components and reference, or of neither.")
+    if first_names is None:
+        return first, second
+    names = checked_names(first_names, first.shape[1])
+    other_names = checked_names(second_names, second.shape[1])
+    for given, whose in ((names, "feature_names"), (other_names, "features of the reference")):
+        name, times = Counter(given).most_common(1)[0]
+        if times > 1:
+            raise ValueError(f"{whose} must be distinct; {name!r} occurs more than once.")
+    _, places, other_places = np.intersect1d(names, other_names, return_indices=True)
+    if places.size == 0:
+        raise ValueError("Components and reference have no feature name in common.")
+    return first[:, places], second[:, other_places]
+
+
+def _combination(row: FloatArray, known: FloatArray) -> tuple[dict[int, float], float]:
     """Greedy combination of known components, with their shares of its sum, and its cosine.
 
     The projection onto the cone of some components has the largest cosine of all their nonnegative
@@ -186,14 +195,14 @@ def _combination(
     if not length > 0.0:
         return {}, 0.0
     target = row / length
-    for _ in range(min(n_terms, len(known))):
+    for _ in range(min(_MOST_TERMS, len(known))):
         trials = {}
         for k in (k for k in range(len(known)) if k not in chosen):
             x, distance = nnls(known[[*chosen, k]].T, target)
             # For a target of length 1, sin² = distance².
             trials[k] = float(np.sqrt(max(0.0, 1.0 - distance**2))), x
         k = max(trials, key=lambda k: (trials[k][0], -k))
-        if trials[k][0] < best + (min_gain if chosen else 1e-12):
+        if trials[k][0] < best + (_LEAST_GAIN if chosen else 1e-12):
             break
         chosen.append(k)
         best, amounts = trials[k]

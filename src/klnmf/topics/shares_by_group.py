@@ -29,12 +29,12 @@ class MeanShares(ShownAsTable):
     shares : ndarray of shape (n_groups, n_components)
         Mean of P(z | d) over the samples of the group; NaN if all of them are empty.
     lower, upper : ndarray of shape (n_groups, n_components)
-        Ends of the confidence interval of each mean; NaN for groups of fewer than two samples.
+        Ends of the interval of each mean; NaN for groups of fewer than two samples.
     n_samples : ndarray of int, shape (n_groups,)
         Number of samples of each group, without empty ones.
     n_missing : int
         Number of samples without a group, which are left out.
-    confidence_level : float
+    level : float
         Level of the intervals.
     """
 
@@ -44,7 +44,7 @@ class MeanShares(ShownAsTable):
     upper: FloatArray
     n_samples: npt.NDArray[np.intp]
     n_missing: int
-    confidence_level: float
+    level: float
 
     @property
     def is_ordered(self) -> bool:
@@ -119,7 +119,7 @@ def mean_shares(
     groups: Any,
     *,
     every: Period | None = None,
-    confidence_level: float = 0.95,
+    level: float = 0.95,
 ) -> MeanShares:
     """Mean share of each component in the samples of each group, such as a year or an author.
 
@@ -147,7 +147,7 @@ def mean_shares(
         are left out and counted.
     every : {"decade", "year", "quarter", "month", "week", "day"}, optional
         Length of the periods to which times belong. By default, each distinct time is a group.
-    confidence_level : float, default=0.95
+    level : float, default=0.95
         Level of the intervals.
 
     Returns
@@ -157,7 +157,6 @@ def mean_shares(
     See Also
     --------
     klnmf.plots.plot_mean_shares : Picture of the result.
-    klnmf.plots.plot_components_by_label : Heat map for many components.
 
     Examples
     --------
@@ -171,7 +170,7 @@ def mean_shares(
     <BLANKLINE>
     Mean shares of the components in percent; lower and upper have the intervals.
     """
-    level = checked_fraction("confidence_level", confidence_level)
+    level = checked_fraction("level", level)
     proportions = plsi_probabilities(W, components).component_given_sample
     found, member = grouped(groups, proportions.shape[0], every)
     rows = np.flatnonzero((member >= 0) & (sums(proportions, axis=1) > 0.0))

@@ -1,7 +1,7 @@
 """Uncertainty of a fitted model: dispersion, intervals, tests, and sparse assignment."""
 
 from klnmf.uncertainty.assignment import sparse_assignment
-from klnmf.uncertainty.bootstrap_result import Bootstrap, Draws
+from klnmf.uncertainty.bootstrap_result import Bootstrap
 from klnmf.uncertainty.differential import differential_features
 from klnmf.uncertainty.differential_result import DifferentialFeatures
 from klnmf.uncertainty.intervals import Intervals
@@ -13,7 +13,6 @@ __all__ = [
     "Bootstrap",
     "DifferentialFeatures",
     "Dispersion",
-    "Draws",
     "Intervals",
     "bootstrap",
     "differential_features",

@@ -1,12 +1,11 @@
 """`sparse_assignment`: as few components in each sample as its likelihood allows.
 
 Components are taken away from a sample one by one, always the one that costs the least likelihood,
-until every further one would cost more than chance explains. The test is in docs/maths.md.
+until every further one would cost more than chance explains. docs/maths/assignment.md has the test.
 """
 
 from __future__ import annotations
 
-import copy
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any, Literal, Unpack, get_args
@@ -15,7 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.stats import chi2
 
-from klnmf.constraints.constraints import Constraints, FitConstraints
+from klnmf.constraints.constraints import FitConstraints
 from klnmf.data.sums import row_ranges
 from klnmf.estimators.base import FactorModel, check_fitted
 from klnmf.support.array_types import Array, FloatArray
@@ -36,7 +35,7 @@ def sparse_assignment(
     model: FactorModel,
     X: Any,
     *,
-    alpha: float = 0.05,
+    level: float = 0.95,
     noise: Noise = "estimated",
     **constraints: Unpack[FitConstraints],
 ) -> sp.csr_array:
@@ -45,16 +44,16 @@ def sparse_assignment(
     The most likely W of a sample has small amounts of components that only fit its noise. Here
     components are taken away one by one, always the one that costs the least likelihood, until
     every further one would cost more than chance explains: a likelihood-ratio test of its absence
-    at the level alpha / n_components. The other amounts are estimated anew at each step, so that
-    the result is the most likely W with these zeros.
+    with an error rate of (1 − level) / n_components. The other amounts are estimated anew at each
+    step, so that the result is the most likely W with these zeros.
 
     Each test is one-sided (amounts cannot be negative) and allows for counts that vary more than
     Poisson counts. The components are taken as known. With known components, fewer than
-    5 % of the samples got more components than they have in every simulation (``alpha=0.05``); with
+    5 % of the samples got more components than they have in every simulation (``level=0.95``); with
     components learned from the same counts more than a quarter did, and 5 to 8 % after two refits
     with these zeros.
     Where a sample has too few counts to tell two components apart, one may stand for the other.
-    docs/maths.md has the test, docs/performance.md the measured rates.
+    docs/maths/assignment.md has the test, docs/performance.md the measured rates.
 
     Models with penalties or feature weights are not supported,
     because they have no likelihood; ``KLNMF.from_components(model.components_)`` has one.
@@ -65,8 +64,9 @@ def sparse_assignment(
         A fitted model, or known components (``KLNMF.from_components``).
     X : {array-like, sparse matrix or array, DataFrame} of shape (n_samples, n_features)
         Counts, of the fit or of other samples.
-    alpha : float, default=0.05
-        Level of the tests of a sample together. Smaller values remove more.
+    level : float, default=0.95
+        Level of the tests of a sample together: the probability of no error. Larger values remove
+        more.
     noise : {"estimated", "poisson"}, default="estimated"
         The variance of the counts: that of X around the model, see `dispersion`, or that of Poisson
         counts. Use "poisson" if X has too few samples for an estimate.
@@ -96,7 +96,7 @@ def sparse_assignment(
     >>> float((sparse_assignment(model, X) > 0).sum(axis=1).mean())
     3.02
     """
-    alpha = checked_fraction("alpha", alpha)
+    level = checked_fraction("level", level)
     checked_choice(noise, "noise", get_args(Noise))
     check_fitted(model)
     if model._penalties().penalised_modes[0] or model.feature_weight_ is not None:
@@ -107,7 +107,7 @@ def sparse_assignment(
         )
     data = data_of_any(model, X, {**constraints}, "sparse_assignment")
     # Half of the probability is at 0: an amount that would be negative is 0.
-    critical = np.full(data.W.shape, chi2.isf(2.0 * alpha / data.W.shape[1], 1))
+    critical = np.full(data.W.shape, chi2.isf(2.0 * (1.0 - level) / data.W.shape[1], 1))
     if noise == "estimated":
         critical *= _variance_factors(data)
     return sp.csr_array(_Elimination(model, data).until(critical))
@@ -117,15 +117,12 @@ class _Elimination:
     """Components are taken away from many samples at a time, one per sample and round."""
 
     def __init__(self, model: FactorModel, data: DataOfFit) -> None:
-        self.model: Any = copy.copy(model)
-        # A cluster is not worth it.
-        self.model.backend = "cpu" if model.backend == "dask" else model.backend
-        shape, r = data.counts.shape, data.H.shape[1]
-        self.constraints = data.constraints or Constraints(shape, r)
+        self.model = model
+        self.constraints = data.constraints
         self.is_fixed = self.constraints.is_frozen(0)
         self.counts, self.H = _explained(data), data.H
         self.W: Array = data.W.copy()
-        self.likelihood = self._likelihood(np.arange(shape[0]), self.W)
+        self.likelihood = self._likelihood(np.arange(len(self.W)), self.W)
 
     def until(self, critical: FloatArray) -> Array:
         """Return W when taking away any other component k of sample i costs critical[i, k]."""
@@ -163,7 +160,7 @@ class _Elimination:
         return rows[taken]
 
     def _solved(self, rows: Array, barred: Array) -> Array:
-        constraints = self.constraints.of_rows(rows)
+        constraints = self.constraints.part(rows).with_sample_weight(None)
         zeros = (sp.csr_array(barred), constraints.zeros[1])
         constraints = replace(constraints, zeros=zeros)
         solved: Array = self.model._solve_W(self.counts[rows], self.H, constraints)

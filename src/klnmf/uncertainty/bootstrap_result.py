@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,6 @@ from klnmf.topics.checks import checked_names
 from klnmf.uncertainty.intervals import Intervals
 from klnmf.uncertainty.overdispersion import Dispersion
 
-MOST_BYTES_OF_DRAWS = 4 * 2**30
 # Below this mean similarity, it warns that the runs find a different component.
 TOO_DIFFERENT = 0.8
 
@@ -22,42 +21,6 @@ TOO_DIFFERENT = 0.8
 _COLUMNS = {"share": "estimate"} | {
     name: name for name in ("lower", "upper", "standard_error", "is_interior")
 }
-
-
-@dataclass(frozen=True, eq=False)
-class Draws:
-    """Shares of all bootstrap runs, in float32.
-
-    Attributes
-    ----------
-    components : ndarray of shape (n_runs, n_components, n_features)
-        Components, as distributions over the features.
-    proportions : ndarray of shape (n_runs, n_samples, n_components)
-        Proportions of the selected samples.
-    sizes : ndarray of shape (n_runs, n_components)
-        Shares of all counts.
-    """
-
-    components: npt.NDArray[np.float32]
-    proportions: npt.NDArray[np.float32]
-    sizes: npt.NDArray[np.float32]
-
-    @classmethod
-    def empty(cls, n_runs: int, shape: tuple[int, int], n_samples: int) -> Self:
-        """Allocate memory for the runs, or raise an error if it would be too much."""
-        n_components, n_features = shape
-        n_bytes = 4 * n_runs * n_components * (n_features + n_samples + 1)
-        if n_bytes > MOST_BYTES_OF_DRAWS:
-            raise ValueError(
-                f"keep_draws=True would need {n_bytes / 2**30:.1f} GiB: {n_runs} runs × "
-                f"{n_components} components × ({n_features} features + {n_samples} samples). "
-                "Choose fewer samples (samples=[...]) or fewer runs, or use keep_draws=False."
-            )
-        return cls(
-            np.empty((n_runs, n_components, n_features), np.float32),
-            np.empty((n_runs, n_samples, n_components), np.float32),
-            np.empty((n_runs, n_components), np.float32),
-        )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -84,8 +47,6 @@ class Bootstrap(ShownAsTable):
         As passed to `bootstrap`.
     dispersion : Dispersion
         How much more than Poisson counts the drawn counts vary.
-    draws : Draws or None
-        Shares of all runs, if ``keep_draws=True``.
     """
 
     components: Intervals
@@ -98,7 +59,6 @@ class Bootstrap(ShownAsTable):
     noise: str
     dispersion: Dispersion
     feature_names: list[str] | None
-    draws: Draws | None
 
     @property
     def n_runs(self) -> int:
@@ -151,20 +111,23 @@ class Bootstrap(ShownAsTable):
         return _frame(self.proportions, sample=self.samples, component=np.arange(n_components))
 
     def plot(self, *, n_top: int = 8, select: Sequence[int] | None = None, axes: Any = None) -> Any:
-        """Plot the leading features of each component.
+        """Plot the top features of each component as points with their intervals.
+
+        A point is the feature's share of the component's mass. Filled points are in the interior;
+        hollow ones are so near 0 or 1 that their interval is one-sided.
 
         Parameters
         ----------
         n_top, select, axes
-            As in `klnmf.plots.plot_intervals`.
+            As in `klnmf.plots.plot_top_features`.
 
         Returns
         -------
         ndarray of matplotlib Axes
         """
-        from klnmf.plots import plot_intervals
+        from klnmf.plots.features import draw_intervals
 
-        return plot_intervals(self, n_top=n_top, select=select, axes=axes)
+        return draw_intervals(self, n_top=n_top, select=select, axes=axes)
 
     def _shown(self) -> ResultTable:
         """Return one row per component, and warnings if there are any."""

@@ -21,9 +21,11 @@ PSEUDO_COUNT = 0.5
 _TEST_ALL_PAIRS_ABOVE = 0.67
 
 
-@dataclass(frozen=True)
-class ComparedShares:
-    """Arrays of tested components × features, NaN where there is nothing to compare."""
+class ComparedShares(NamedTuple):
+    """Numbers of each feature, or tables of tested components × features.
+
+    They are NaN where there is nothing to compare.
+    """
 
     log2_fold_change: FloatArray  # log₂ of share / reference_share
     standard_error: FloatArray
@@ -35,7 +37,7 @@ class ComparedShares:
 
 def compared_shares(
     groups: Iterable[Group],
-    alpha: FloatArray | None,
+    alpha: FloatArray,
     n_features: int,
     chosen: Array,
     against: str | int,
@@ -44,12 +46,11 @@ def compared_shares(
     """Compare each chosen component with another one, the nearest one, or all others.
 
     ``references`` are the components that "nearest" and "others" choose from; all components are in
-    the regressions. ``alpha`` are the dispersions of the features; None tests Poisson counts by the
-    likelihood ratio.
+    the regressions. ``alpha`` are the dispersions of the features.
     """
     shape = len(chosen), n_features
-    empty: list[Any] = [np.full(shape, np.nan) for _ in range(5)]
-    found = ComparedShares(*[*empty, np.full(shape, -1, np.int64)])
+    numbers: list[Any] = [np.full(shape, np.nan) for _ in range(5)]
+    found = ComparedShares(*[*numbers, np.full(shape, -1, np.int64)])
     allowed = references if isinstance(against, str) else [against]
     for group in groups:
         used = np.flatnonzero(group.tested.sizes > 0.0)
@@ -60,14 +61,8 @@ def compared_shares(
                 if int(component) not in place or not others:
                     continue
                 one = block.compared(place[int(component)], others, against == "others")
-                at = row, features
-                found.log2_fold_change[at] = one.change / math.log(2.0)
-                found.standard_error[at] = one.error / math.log(2.0)
-                found.z[at] = one.z
-                found.share[at] = one.share
-                found.reference_share[at] = one.reference_share
-                if against != "others":
-                    found.reference[at] = used[one.weights.argmax(axis=1)]
+                for table, of_row in zip(found, one, strict=True):
+                    table[row, features] = of_row
     return found
 
 
@@ -97,64 +92,49 @@ def interval(change: FloatArray, error: FloatArray, z: FloatArray, q: float) -> 
 # ---- features of a group -------------------------------------------------------------------------
 
 
-class _Comparison(NamedTuple):
-    """Of each feature: log fold change with its error, test, shares, weights of the reference."""
-
-    change: FloatArray
-    error: FloatArray
-    z: FloatArray
-    share: FloatArray
-    reference_share: FloatArray
-    weights: FloatArray
-
-
 @dataclass(frozen=True)
 class _Block:
     """Some features: how they are tested, their moderated shares and covariances of the logs."""
 
+    components: Array  # that are not empty: their numbers in the model
     tested: Regressions
-    alpha: FloatArray | None
+    alpha: FloatArray
     x: FloatArray
     covariance: FloatArray
-    best: FloatArray | None  # shares of the greatest likelihood, for Poisson counts
 
-    def compared(self, k: int, others: list[int], is_joint: bool) -> _Comparison:
+    def compared(self, k: int, others: list[int], is_joint: bool) -> ComparedShares:
         """Compare component k with all others together, or with the nearest one of them."""
         if is_joint:
-            joint = np.zeros(self.x.shape[1])
-            joint[others] = self.tested.sizes[others]
-            weights = np.tile(joint / joint.sum(), (len(self.x), 1))
-            return self._with_changes(k, weights, self._z(k, weights))
-        pairs = np.eye(self.x.shape[1])
-        nearest = np.array(others)[self._distances(k)[:, others].argmin(axis=1)]
-        z = self._z(k, pairs[nearest])
-        first = nearest.copy()
+            weights = np.zeros(self.x.shape[1])
+            weights[others] = self.tested.sizes[others] / self.tested.sizes[others].sum()
+            z = self._z(k, weights, np.arange(len(self.x)))
+            reference = np.full(len(self.x), -1)
+        else:
+            nearest, z = self._nearest(k, others)
+            weights, reference = np.eye(self.x.shape[1])[nearest], self.components[nearest]
+        share, parts = self.x[:, k], self.x * weights
+        reference_share = parts.sum(axis=1)
+        # The slopes of the log fold change in the log x_l are −weights_l x_l / Σ, and 1.
+        slopes = -parts / reference_share[:, np.newaxis]
+        slopes[:, k] = 1.0
+        variance = np.einsum("jk,jkl,jl->j", slopes, self.covariance, slopes)
+        change, error = np.log(share / reference_share), np.sqrt(variance)
+        log_2 = math.log(2.0)
+        return ComparedShares(change / log_2, error / log_2, z, share, reference_share, reference)
+
+    def _nearest(self, k: int, others: list[int]) -> tuple[Array, FloatArray]:
+        """Of each feature, the component that is hardest to tell from k, and the test."""
+        first = np.array(others)[self._distances(k)[:, others].argmin(axis=1)]
+        nearest, z, pairs = first.copy(), np.empty(len(first)), np.eye(self.x.shape[1])
+        for other in np.unique(first):
+            z[first == other] = self._z(k, pairs[other], np.flatnonzero(first == other))
         for other in others:
             again = np.flatnonzero((z > _TEST_ALL_PAIRS_ABOVE) & (first != other))
-            if len(again) == 0:
-                continue
-            z_of_pair = self.of_features(again)._z(k, np.tile(pairs[other], (len(again), 1)))
-            nearer = z_of_pair < z[again]
-            nearest[again[nearer]], z[again[nearer]] = other, z_of_pair[nearer]
-        return self._with_changes(k, pairs[nearest], z)
-
-    def of_features(self, features: Array) -> "_Block":
-        """Return some of the features."""
-        alpha = None if self.alpha is None else self.alpha[features]
-        best = None if self.best is None else self.best[features]
-        tested = self.tested.of_features(features)
-        return _Block(tested, alpha, self.x[features], self.covariance[features], best)
-
-    def _with_changes(self, k: int, weights: FloatArray, z: FloatArray) -> _Comparison:
-        """Add the log fold changes, whose slopes in the log x_l are −weights_l x_l / Σ, and 1."""
-        parts = self.x * weights
-        reference = parts.sum(axis=1)
-        slopes = -parts / reference[:, np.newaxis]
-        slopes[:, k] = 1.0
-        share = self.x[:, k]
-        variance = np.einsum("jk,jkl,jl->j", slopes, self.covariance, slopes)
-        change = np.log(share / reference)
-        return _Comparison(change, np.sqrt(variance), z, share, reference, weights)
+            if len(again):
+                z_of_pair = self._z(k, pairs[other], again)
+                nearer = z_of_pair < z[again]
+                nearest[again[nearer]], z[again[nearer]] = other, z_of_pair[nearer]
+        return nearest, z
 
     def _distances(self, k: int) -> FloatArray:
         """(x_k − x_l) / error of each feature and component l.
@@ -168,21 +148,22 @@ class _Block:
         spread = np.sqrt(np.maximum(variances[:, [k]] + variances - 2.0 * products, 1e-300))
         return np.asarray((x[:, [k]] - x) / spread)
 
-    def _z(self, k: int, weights: FloatArray) -> FloatArray:
-        """Test x_k = Σ_l weights_l x_l for each feature, with its row of weights."""
-        z = np.empty(len(weights))
-        references, which = np.unique(weights, axis=0, return_inverse=True)
-        for number, reference in enumerate(references):
-            same = np.flatnonzero(which.ravel() == number)
-            alike = self.tested.of_features(same)
-            if self.best is not None:
-                z[same] = _likelihood_ratios(alike, self.best[same], k, reference)
-            elif self.alpha is not None:
-                z[same] = _effective_scores(alike, k, reference, self.alpha[same])
-        return z
+    def _z(self, k: int, weights: FloatArray, features: Array) -> FloatArray:
+        """Effective score of x_k = Σ_l weights_l x_l for some features, less its skewness.
+
+        Under this hypothesis L x = Σ_{l ≠ k} (L_l + weights_l L_k) x_l is the same problem with one
+        component less.
+        """
+        tested = self.tested.of_features(features)
+        null = tested.on(np.delete(tested.L + np.outer(tested.L[:, k], weights), k, axis=1))
+        shares = null.moderated_shares(_pseudo_counts(null.sizes))
+        others = np.delete(weights, k)
+        x = np.insert(shares, k, shares @ others, axis=1)
+        contrast = np.insert(-others, k, 1.0)
+        return effective_scores(tested, x, contrast, self.alpha[features]).normal()
 
 
-def _blocks(group: Group, used: Array, alpha: FloatArray | None) -> Iterator[tuple[Array, _Block]]:
+def _blocks(group: Group, used: Array, alpha: FloatArray) -> Iterator[tuple[Array, _Block]]:
     """Yield features that have counts, in blocks whose covariances fit into memory."""
     here = np.flatnonzero(np.diff(group.tested.counts.indptr) > 0)
     if len(here) == 0 or len(used) < 2:
@@ -192,50 +173,13 @@ def _blocks(group: Group, used: Array, alpha: FloatArray | None) -> Iterator[tup
         for part in (group.tested, group.estimated)
     )
     features = group.features[here]
-    dispersion = None if alpha is None else alpha[features]
     pseudo = _pseudo_counts(estimated.sizes)
     x = estimated.moderated_shares(pseudo)
-    noise = np.zeros(len(features)) if dispersion is None else dispersion
-    for block, covariance in estimated.log_share_covariances(x, pseudo, noise):
-        numbers = np.arange(len(features))[block]
-        part = tested.of_features(numbers)
-        of_block, best = (None, part.shares()) if dispersion is None else (dispersion[block], None)
-        yield features[block], _Block(part, of_block, x[block], covariance, best)
+    for block, covariance in estimated.log_share_covariances(x, pseudo, alpha[features]):
+        part = tested.of_features(np.arange(len(features))[block])
+        yield features[block], _Block(used, part, alpha[features[block]], x[block], covariance)
 
 
 def _pseudo_counts(sizes: FloatArray) -> FloatArray:
     """In proportion to size: a feature without counts has the same share in each component."""
     return np.asarray(PSEUDO_COUNT * len(sizes) * sizes / sizes.sum())
-
-
-# ---- tests of x_k = Σ_l weights_l x_l ------------------------------------------------------------
-
-
-def _under_hypothesis(regressions: Regressions, k: int, weights: FloatArray) -> Regressions:
-    """Return the regressions without component k, whose share follows from the others.
-
-    L x = Σ_{l ≠ k} (L_l + weights_l L_k) x_l is the same problem with one component less.
-    """
-    L = regressions.L
-    return regressions.on(np.delete(L + np.outer(L[:, k], weights), k, axis=1))
-
-
-def _likelihood_ratios(
-    regressions: Regressions, x: FloatArray, k: int, weights: FloatArray
-) -> FloatArray:
-    """Signed root of the likelihood ratio; x are the shares of the greatest likelihood."""
-    null = _under_hypothesis(regressions, k, weights)
-    ratio = regressions.log_likelihoods(x) - null.log_likelihoods(null.shares())
-    return np.asarray(np.sign(x[:, k] - x @ weights) * np.sqrt(np.maximum(2.0 * ratio, 0.0)))
-
-
-def _effective_scores(
-    regressions: Regressions, k: int, weights: FloatArray, alpha: FloatArray
-) -> FloatArray:
-    """Effective score, less its skewness."""
-    null = _under_hypothesis(regressions, k, weights)
-    shares = null.moderated_shares(_pseudo_counts(null.sizes))
-    others = np.delete(weights, k)
-    x = np.insert(shares, k, shares @ others, axis=1)
-    contrast = np.insert(-others, k, 1.0)
-    return effective_scores(regressions, x, contrast, alpha).normal()

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 from scipy.stats import false_discovery_control, norm
+from threadpoolctl import threadpool_limits
 
 from klnmf.backends.cpu import effective_threads
 from klnmf.constraints.constraints import FitConstraints
@@ -23,14 +24,16 @@ from klnmf.topics.checks import (
     checked_representation,
 )
 from klnmf.uncertainty.comparison import compared_shares, interval
-from klnmf.uncertainty.data_of_fit import data_of_fit, other_data
+from klnmf.uncertainty.data_of_fit import data_of_fit, names_of_features, other_data
 from klnmf.uncertainty.differential_result import DifferentialFeatures
-from klnmf.uncertainty.feature_regressions import Regressions
-from klnmf.uncertainty.inputs import names_of_features
-from klnmf.uncertainty.sample_amounts import Amounts, fitted_amounts, given_amounts
+from klnmf.uncertainty.sample_amounts import (
+    Amounts,
+    fitted_amounts,
+    given_amounts,
+    regressions_on,
+)
 
 Alternative = Literal["greater", "two-sided"]
-Noise = Literal["estimated", "poisson"]
 
 
 def differential_features(
@@ -41,7 +44,6 @@ def differential_features(
     components: Sequence[int] | None = None,
     nuisance: Sequence[int] | None = None,
     alternative: Alternative = "greater",
-    noise: Noise = "estimated",
     level: float = 0.95,
     W: Any = None,
     feature_names: Names | None = None,
@@ -60,8 +62,8 @@ def differential_features(
     are divided into ten groups, and each group is tested with the W that the other nine give, so
     that the noise of a feature is not in the W with which it is tested. Fold changes are moderated:
     on average half a count per component is added to each feature, which keeps them finite and
-    shrinks those of rare features. docs/maths.md has the derivations, docs/performance.md the
-    measured rates.
+    shrinks those of rare features. docs/maths/differential.md has the derivations,
+    docs/performance.md the measured rates.
 
     The interval of a feature follows from its test: a 95 % interval excludes 0 exactly if z is
     above 1.96 or below −1.96, that is, if a one-sided p-value is below 0.025. The q-value answers
@@ -99,11 +101,6 @@ def differential_features(
     alternative : {"greater", "two-sided"}, default="greater"
         Whether to test for larger shares only, or for smaller ones as well. "nearest" requires
         "greater".
-    noise : {"estimated", "poisson"}, default="estimated"
-        The variance of the counts: estimated, or that of Poisson counts. "poisson" makes
-        likelihood-ratio tests with the W of the model. It is faster, its false discoveries are many
-        if the counts vary more, and its one-sided tests do not hold where other components do not
-        have the feature.
     level : float, default=0.95
         Level of the intervals of the fold changes.
     W : array-like of shape (n_samples, n_components), default=None
@@ -139,44 +136,32 @@ def differential_features(
     True
     """
     level = checked_fraction("level", level)
-    checked_choice(noise, "noise", get_args(Noise))
-    threads, is_poisson = effective_threads(n_threads), noise == "poisson"
-    if is_poisson and constraints.get("sample_weight") is not None:
-        raise ValueError(
-            "sample_weight and noise='poisson' exclude each other: a likelihood ratio of weighted "
-            "counts has no known distribution. Leave noise out."
-        )
+    threads = effective_threads(n_threads)
     check_fitted(model)
     names = names_of_features(model, feature_names)
     references = _references(nuisance, model)
     chosen = _chosen_components(components, against, alternative, references, model.n_components_)
     if W is None:
-        amounts = _amounts_of_fit(model, X, {**constraints}, threads, is_poisson)
+        amounts = _amounts_of_fit(model, X, {**constraints}, threads)
     else:
-        amounts = _amounts_of_others(model, X, W, {**constraints}, threads, is_poisson)
-    variation = amounts.dispersion
-    alpha = None if variation is None else variation.by_feature
-    result = compared_shares(
-        amounts.groups, alpha, model.n_features_in_, chosen, against, references
-    )
+        amounts = _amounts_of_others(model, X, W, {**constraints}, threads)
+    alpha = amounts.dispersion.by_feature
+    # Each product has one thread, so that its rounding does not depend on their number.
+    with threadpool_limits(limits=1, user_api="blas"):
+        result = compared_shares(amounts.groups, alpha, len(alpha), chosen, against, references)
     # Where test and estimate have opposite signs, neither shows a difference.
     z = np.where(result.z * result.log2_fold_change <= 0.0, 0.0, result.z)
     p_value = norm.sf(z) if alternative == "greater" else 2.0 * norm.sf(np.abs(z))
     quantile = float(norm.ppf(0.5 + level / 2.0))
     lower, upper = interval(result.log2_fold_change, result.standard_error, z, quantile)
     return DifferentialFeatures(
+        **result._replace(z=z)._asdict(),
         components=chosen,
-        log2_fold_change=result.log2_fold_change,
         lower=lower,
         upper=upper,
-        standard_error=result.standard_error,
-        z=z,
         p_value=p_value,
         q_value=_q_values(p_value),
-        share=result.share,
-        reference_share=result.reference_share,
-        reference=result.reference,
-        dispersion=variation,
+        dispersion=amounts.dispersion,
         is_W_given=W is not None,
         against=against if isinstance(against, str) else int(against),
         alternative=alternative,
@@ -185,19 +170,16 @@ def differential_features(
     )
 
 
-def _amounts_of_fit(
-    model: FactorModel, X: Any, given: dict[str, Any], n_threads: int, is_poisson: bool
-) -> Amounts:
+def _amounts_of_fit(model: FactorModel, X: Any, given: dict[str, Any], n_threads: int) -> Amounts:
     if any(model._penalties().penalised_modes):
         model = copy.copy(model)
         model.set_params(l1_W=0.0, l2_W=0.0)
     way_out = "Pass the X of the fit. For other samples, also pass W=model.transform(X)."
-    fit = data_of_fit(model, X, given, "differential_features", way_out)
-    return fitted_amounts(fit, n_threads, is_poisson=is_poisson)
+    return fitted_amounts(data_of_fit(model, X, given, "differential_features", way_out), n_threads)
 
 
 def _amounts_of_others(
-    model: FactorModel, X: Any, W: Any, given: dict[str, Any], n_threads: int, is_poisson: bool
+    model: FactorModel, X: Any, W: Any, given: dict[str, Any], n_threads: int
 ) -> Amounts:
     counts, constraints = other_data(model, X, given, "differential_features")
     checked = checked_representation(W, model.n_components_)
@@ -205,17 +187,9 @@ def _amounts_of_others(
     L = L * model._H().sum(axis=0, dtype=np.float64)
     if len(L) != counts.shape[0]:
         raise ValueError(f"W has {len(L)} rows for the {counts.shape[0]} samples of X.")
-    regressions = Regressions(sp.csr_array(counts.T), L, n_threads)
-    if constraints is not None:
-        missing, exposure = constraints.missing, constraints.exposure
-        regressions = Regressions(
-            regressions.counts,
-            L if exposure is None else L * exposure[:, np.newaxis],
-            n_threads,
-            constraints.sample_weight,
-            None if missing is None else sp.csr_array(missing.T),
-        )
-    return given_amounts(regressions, is_poisson=is_poisson)
+    if constraints.exposure is not None:
+        L = L * constraints.exposure[:, np.newaxis]
+    return given_amounts(regressions_on(L, counts, constraints, n_threads))
 
 
 def _references(nuisance: Sequence[int] | None, model: FactorModel) -> npt.NDArray[np.intp]:

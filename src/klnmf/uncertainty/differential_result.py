@@ -31,17 +31,16 @@ class DifferentialFeatures(ShownAsTable):
         the interval excludes 0 exactly if z is above 1.96 or below −1.96.
     z, p_value, q_value : ndarray
         Test of equal shares: a standard normal variable if they are equal (the effective score less
-        its skewness, or with noise="poisson" the signed root of the likelihood ratio), its p-value,
-        and the q-value (Benjamini and Hochberg) over all entries. z is 0 where test and estimate
-        have opposite signs.
+        its skewness), its p-value, and the q-value (Benjamini and Hochberg) over all entries. z is
+        0 where test and estimate have opposite signs.
     share, reference_share : ndarray
         Estimates of the share of the feature in the component and in the reference, moderated by
         half a count per component: never 0.
     reference : ndarray of int
         Component used as the reference; −1 for all others together, or if nothing was compared.
     dispersion : Dispersion or None
-        Variance of the counts that was used; None if they were taken as Poisson counts. W is
-        estimated again for the tests, so this may differ from `dispersion`.
+        Variance of the counts that was used. W is estimated again for the tests, so this may differ
+        from `dispersion`. None: an earlier version took them as Poisson counts.
     is_W_given : bool
         Whether W was passed, and so taken as known.
     against, alternative, level, feature_names

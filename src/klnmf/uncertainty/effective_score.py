@@ -8,7 +8,7 @@ both at an estimate of x under the hypothesis,
 
 is the score along g without its projection on the scores of the other parameters. It is linear in
 the counts v, with weights that do not move the mean: whatever x is, on the boundary or not, its
-mean is 0 and its variance 1 under the hypothesis. Derivation: docs/maths.md, section 11.
+mean is 0 and its variance 1 under the hypothesis. Derivation: docs/maths/differential.md.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,6 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 from scipy.stats import gamma, norm
-from threadpoolctl import threadpool_limits
 
 from klnmf.support.array_types import FloatArray
 from klnmf.uncertainty.feature_regressions import Regressions
@@ -61,7 +60,7 @@ def effective_scores(
 
     ``x`` are estimates under the hypothesis, such that all rates L x are positive; ``alpha`` are
     the dispersions of the features. Time grows with samples × features × components², memory with
-    the number of threads.
+    the number of threads. Rounding depends on the threads of BLAS alone.
     """
     z, skewness = np.empty(len(x)), np.empty(len(x))
     step = max(1, _RATES_AT_ONCE // min(len(regressions.L), _SAMPLES_AT_ONCE))
@@ -71,12 +70,12 @@ def effective_scores(
         part = regressions.of_features(np.arange(len(x))[block])
         z[block], skewness[block] = _of_block(part, x[block], contrast, alpha[block, np.newaxis])
 
-    # Each product has one thread, so that its rounding does not depend on their number.
-    with (
-        threadpool_limits(limits=1, user_api="blas"),
-        ThreadPoolExecutor(regressions.n_threads) as pool,
-    ):
-        list(pool.map(compute, range(0, len(x), step)))
+    starts = range(0, len(x), step)
+    if len(starts) <= 1:  # most often: a thread would take longer to start than to end
+        list(map(compute, starts))
+    else:
+        with ThreadPoolExecutor(regressions.n_threads) as pool:
+            list(pool.map(compute, starts))
     return EffectiveScore(z, skewness)
 
 

@@ -5,10 +5,11 @@ L x_j, where x_jk is its share of component k. The features are independent row 
 back-end solves all at once.
 """
 
+import math
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from itertools import pairwise
 
 import numpy as np
 import scipy.sparse as sp
@@ -17,24 +18,13 @@ from klnmf.backends import make_backend
 from klnmf.constraints.constraints import Constraints
 from klnmf.constraints.penalties import Penalties
 from klnmf.data.sparse_data import InMemoryData
-from klnmf.data.sums import row_ranges
 from klnmf.solvers.base import Problem
 from klnmf.solvers.row_solve import RowSolve, solved_rows
 from klnmf.support.array_types import Array, FloatArray
+from klnmf.uncertainty.row_blocks import row_blocks
 
-_ENTRIES_AT_ONCE = 1 << 22  # products L_ik x_jk in memory
 # The error of the log-likelihood is the square of this, far below 1, where differences matter.
 _SOLVE = RowSolve(tolerance=1e-7, rounds=200)
-
-
-class Block(NamedTuple):
-    """Some features: their counts, with the feature, sample and rate of each count."""
-
-    features: slice
-    v: FloatArray
-    feature: Array  # from 0
-    sample: Array
-    y: FloatArray
 
 
 @dataclass(frozen=True)
@@ -66,19 +56,16 @@ class Regressions:
         """Return the regressions of the same counts on other amounts."""
         return replace(self, L=L)
 
-    def weighted(self, weight: FloatArray | None) -> "Regressions":
-        """Return the regressions with these weights, scaled to leave the number of counts as it is.
+    def weighted(self, by: FloatArray | None = None) -> "Regressions":
+        """Return the regressions with their weights times these, as many counts as without weights.
 
-        So only their ratios matter, also beside pseudo-counts.
+        So only the ratios of weights matter, also beside pseudo-counts.
         """
-        if weight is None:
-            return replace(self, weight=None)
-        amounts = self.L.sum(axis=1)
+        given = [weight for weight in (self.weight, by) if weight is not None]
+        if not given:
+            return self
+        weight, amounts = math.prod(given), self.L.sum(axis=1)
         return replace(self, weight=weight * (amounts.sum() / (amounts @ weight)))
-
-    def weighted_also(self, weight: FloatArray) -> "Regressions":
-        """Return the regressions with their weights times these."""
-        return self.weighted(weight if self.weight is None else self.weight * weight)
 
     @property
     def sizes(self) -> FloatArray:
@@ -87,9 +74,13 @@ class Regressions:
 
     def shares(self) -> FloatArray:
         """Maximum likelihood estimates x ≥ 0 of the shares of each feature (a row), in float64."""
-        return solved_rows_of(
-            self.counts, self.L, self.n_threads, weight=self.weight, missing=self.missing
+        given = Constraints(
+            self.counts.shape,
+            self.L.shape[1],
+            weights=(None, self.weight),
+            missing=self.missing,
         )
+        return solved_rows_of(self.counts, self.L, given, self.n_threads)
 
     def moderated_shares(self, pseudo_counts: FloatArray) -> FloatArray:
         """Shares that maximise the log-likelihood plus Σ_k a_k log x_k, so that none is 0.
@@ -112,17 +103,6 @@ class Regressions:
             missing,
         ).shares()
 
-    def log_likelihoods(self, x: FloatArray) -> FloatArray:
-        """Σ_i [v_i log y_i − y_i] of each feature, without weights and the constant Σ log v!."""
-        observed = self.sizes - (0.0 if self.missing is None else self.missing @ self.L)
-        found: FloatArray = -(x * observed).sum(axis=1)
-        for block in self.blocks(x):
-            size = block.features.stop - block.features.start
-            found[block.features] += np.bincount(
-                block.feature, weights=block.v * np.log(block.y), minlength=size
-            )
-        return found
-
     def log_share_covariances(
         self, x: FloatArray, pseudo_counts: FloatArray, alpha: FloatArray
     ) -> Iterator[tuple[slice, FloatArray]]:
@@ -139,72 +119,37 @@ class Regressions:
         weight = np.ones(len(self.L)) if self.weight is None else self.weight
         weighted = self.L * weight[:, np.newaxis]
         squares = weighted.T @ weighted
-        for block in self.blocks(x):
-            parts = self.L[block.sample] * x[block.features][block.feature]
-            parts *= (np.sqrt(block.v) / block.y)[:, np.newaxis]
-            w = weight[block.sample][:, np.newaxis]
-            size = block.features.stop - block.features.start
-            ends = np.searchsorted(block.feature, np.arange(size + 1))
-            slope, spread = np.empty((2, size, self.L.shape[1], self.L.shape[1]))
-            for j in range(size):
-                here = slice(ends[j], ends[j + 1])
+        r = self.L.shape[1]
+        for features, counts, feature, parts, y in row_blocks(
+            self.counts, x, self.L, has_matrices=True
+        ):
+            parts *= x[features][feature]
+            parts *= (np.sqrt(counts.data, dtype=np.float64) / y)[:, np.newaxis]
+            w = weight[counts.indices][:, np.newaxis]
+            slope, spread = np.empty((2, counts.shape[0], r, r))
+            for j, (begin, end) in enumerate(pairwise(counts.indptr)):
+                here = slice(begin, end)
                 part = parts[here]
                 slope[j] = part.T @ (part * w[here])
                 spread[j] = slope[j] if self.weight is None else part.T @ (part * w[here] ** 2)
                 observed = squares
                 if self.missing is not None:
-                    row = block.features.start + j
-                    ends_of_row = self.missing.indptr[row : row + 2]
-                    unseen = weighted[self.missing.indices[slice(*ends_of_row)]]
+                    unseen = weighted[self.missing[[features.start + j]].indices]
                     observed = squares - unseen.T @ unseen
-                scaled = x[block.features][j]
-                spread[j] += alpha[block.features][j] * observed * np.outer(scaled, scaled)
+                scaled = x[features][j]
+                spread[j] += alpha[features][j] * observed * np.outer(scaled, scaled)
             for matrices in (slope, spread):
                 matrices += np.diag(pseudo_counts)
             inverse = np.linalg.inv(slope)
-            yield block.features, inverse @ spread @ inverse
-
-    def blocks(self, x: FloatArray) -> Iterator[Block]:
-        """Yield blocks of features small enough for arrays of size nnz × r and m × r × r."""
-        n_components = self.L.shape[1]
-        n_features = max(1, _ENTRIES_AT_ONCE // n_components**2)
-        n_counts = max(1, _ENTRIES_AT_ONCE // n_components)
-        for first, last in row_ranges(self.counts.indptr, n_counts):
-            for start in range(first, last, n_features):
-                features = slice(start, min(start + n_features, last))
-                part = self.counts[features]
-                feature = np.repeat(np.arange(part.shape[0]), np.diff(part.indptr))
-                y = np.einsum("pk,pk->p", self.L[part.indices], x[features][feature])
-                yield Block(features, part.data.astype(np.float64), feature, part.indices, y)
+            yield features, inverse @ spread @ inverse
 
 
 def solved_rows_of(
-    counts: sp.csr_array,
-    factor: FloatArray,
-    n_threads: int,
-    *,
-    weight: FloatArray | None = None,
-    missing: sp.csr_array | None = None,
-    fixed: FloatArray | None = None,
-    zeros: sp.csr_array | None = None,
+    counts: sp.csr_array, factor: FloatArray, constraints: Constraints, n_threads: int
 ) -> FloatArray:
-    """Maximum likelihood estimates, in float64, of the rows of the other factor.
-
-    ``weight`` has a number for each column of ``counts``; the last columns of the result may be
-    fixed, and some of its entries be zeros.
-    """
-    constraints = Constraints(
-        counts.shape,
-        factor.shape[1],
-        feature_weight=weight,
-        missing=missing,
-        fixed=(fixed, None),
-        zeros=(zeros, None),
-    )
-    data = InMemoryData(sp.csr_array(counts, dtype=np.float64)).with_constraints(
-        lambda *_: constraints if constraints.names else None
-    )
+    """Maximum likelihood estimates, in float64, of the rows of the other factor."""
+    data = InMemoryData(sp.csr_array(counts, dtype=np.float64)).constrained(constraints)
     problem = Problem(make_backend("auto", data, n_threads), Penalties())
     with closing(problem.backend) as backend:
-        factors = [None, backend.upload(constraints.in_fit(1, factor))]
+        factors = [None, backend.upload(constraints.in_fit(1, factor), 1)]
         return backend.download(solved_rows(problem, 0, factors, _SOLVE))

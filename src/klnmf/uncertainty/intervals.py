@@ -8,8 +8,8 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from scipy.stats import t as student
 
-from klnmf.data.sums import row_ranges
 from klnmf.support.array_types import Array, FloatArray
+from klnmf.uncertainty.row_blocks import row_blocks
 
 BoolArray = npt.NDArray[np.bool_]
 
@@ -20,7 +20,6 @@ ERRORS_FROM_BOUNDARY = 3.0
 # have had most of their effect on the estimate. 0.2 to 0.7 where it was measured; chosen by
 # coverage (docs/performance_log.md).
 SEEN_BIAS = 0.5
-_ENTRIES_AT_ONCE = 1 << 22  # products x_ik A_jk in memory
 _NEWTON_STEPS = 100  # the largest number; five or six are usual
 
 
@@ -183,12 +182,7 @@ def upper_limits(
     if unseen is not None:
         sums = np.maximum(sums - unseen.astype(np.float64) @ A.astype(np.float64), 0.0)
     limits = np.zeros(x.shape)
-    for start, stop in row_ranges(X.indptr, max(1, _ENTRIES_AT_ONCE // A.shape[1])):
-        block = slice(start, stop)
-        part = X[block]
-        rows = np.repeat(np.arange(stop - start), np.diff(part.indptr))
-        a = A[part.indices].astype(np.float64)
-        y = np.einsum("pk,pk->p", x[block][rows].astype(np.float64), a)
+    for block, part, rows, a, y in row_blocks(X, x.astype(np.float64), A.astype(np.float64)):
         with np.errstate(divide="ignore", invalid="ignore"):
             a /= y[:, np.newaxis]
         for k in range(A.shape[1]):

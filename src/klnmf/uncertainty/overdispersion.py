@@ -70,7 +70,7 @@ def dispersion(model: FactorModel, X: Any, **constraints: Unpack[FitConstraints]
     of size 1 / α, and as for Poisson counts whose rates vary with the relative variance α,
     independently in each cell. The estimate compares squared residuals with the counts, gives
     little weight to the largest cells, and makes up for the residuals that the fit itself has taken
-    away (docs/maths.md). It takes few seconds: no model is fitted.
+    away (docs/maths/intervals.md). It takes few seconds: no model is fitted.
 
     If the model has too few components, what they do not explain counts as variation. If it has
     about as many parameters as there are counts, the estimate is too low.
@@ -128,7 +128,7 @@ def estimated_dispersion(fit: FittedRates) -> Dispersion:
             known = max(common, 0.0)
             rows = given / (1.0 + known * typical_row)
             columns = is_fitted / (1.0 + known * typical_column)
-    variances = _variances(fit, rows, max(common, 0.0), sums.squares)  # of Σ a [(x − y)² − x]
+    variances = _variances(fit, rows, max(common, 0.0))  # of Σ a [(x − y)² − x]
     total = float(columns @ sums.squares)
     error = math.sqrt(float(columns**2 @ variances)) / total if total > 0.0 else 0.0
     if not common > ERRORS_ABOVE_POISSON * error:
@@ -152,7 +152,7 @@ def typical_rates(W: FloatArray, H: FloatArray) -> tuple[FloatArray, FloatArray]
     return found[0], found[1]
 
 
-def _variances(fit: FittedRates, rows: FloatArray, alpha: float, squares: FloatArray) -> FloatArray:
+def _variances(fit: FittedRates, rows: FloatArray, alpha: float) -> FloatArray:
     """Variance of Σ a [(x − y)² − x] for each feature, for negative binomial counts.
 
     That of a cell is y² (1 + α y) (2 + 2 α + (2 + 6 α) α y). Sums over all cells of y f(y) are

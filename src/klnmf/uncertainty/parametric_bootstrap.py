@@ -10,15 +10,17 @@ from threadpoolctl import threadpool_limits
 
 from klnmf.backends.cpu import effective_threads
 from klnmf.constraints.constraints import FitConstraints
+from klnmf.estimators.arguments import check_arguments
+from klnmf.estimators.base import FIT_ARGUMENTS
 from klnmf.estimators.kl_nmf import KLNMF
+from klnmf.estimators.run_options import RunOptions, checked_run_options
 from klnmf.support.array_types import Array, FloatArray
 from klnmf.support.number_checks import checked_fraction, checked_whole, seed_of
-from klnmf.support.progress import Bar, is_bar_wanted
+from klnmf.support.progress import Bar
 from klnmf.topics import component_shares, plsi_probabilities
 from klnmf.topics.checks import Names, checked_choice
-from klnmf.uncertainty.bootstrap_result import Bootstrap, Draws
-from klnmf.uncertainty.data_of_fit import DataOfFit, data_of_fit
-from klnmf.uncertainty.inputs import names_of_features
+from klnmf.uncertainty.bootstrap_result import Bootstrap
+from klnmf.uncertainty.data_of_fit import DataOfFit, data_of_fit, names_of_features
 from klnmf.uncertainty.intervals import SpreadOfRuns, interior, share_intervals, upper_limits
 from klnmf.uncertainty.overdispersion import Dispersion, estimated_dispersion, poisson_dispersion
 from klnmf.uncertainty.refits import refits
@@ -35,11 +37,10 @@ def bootstrap(
     level: float = 0.95,
     noise: Noise = "estimated",
     samples: npt.ArrayLike | None = None,
-    keep_draws: bool = False,
     feature_names: Names | None = None,
     n_jobs: int | None = None,
     random_state: int | np.random.RandomState | None = None,
-    progress: str | bool = "auto",
+    run: RunOptions | None = None,
     **constraints: Unpack[FitConstraints],
 ) -> Bootstrap:
     """Compute intervals for components and sample proportions by the parametric bootstrap.
@@ -72,9 +73,6 @@ def bootstrap(
     samples : array-like of int or bool, default=None
         Samples whose proportions are returned: row numbers or a mask. None selects all samples, an
         empty list none. The memory needed is that of seven arrays of these samples × components.
-    keep_draws : bool, default=False
-        Whether to keep the shares of all runs, in float32: ``n_runs`` × (n_features + n_samples) ×
-        n_components numbers, at most 4 GiB.
     feature_names : sequence of str, default=None
         Names for the printed result and plots. None uses the names seen in ``fit``.
     n_jobs : int, default=None
@@ -82,8 +80,9 @@ def bootstrap(
         on it.
     random_state : int, RandomState instance or None, default=None
         Seed of the draws.
-    progress : {"auto"} or bool, default="auto"
-        Show a progress bar. "auto" shows it on a terminal only.
+    run : RunOptions, default=None
+        ``RunOptions(progress=...)`` says whether to show a progress bar; by default on a terminal
+        only. It has no use for the other options, and refuses them.
     **constraints
         ``sample_weight``, ``exposure``, ``missing``, ``fixed_W`` and ``zero_W``, as in
         ``KLNMF.fit``, if the model was fitted with them. The refits have the same.
@@ -113,7 +112,8 @@ def bootstrap(
         )
     n_runs = checked_whole("n_runs", n_runs, least=2)
     level = checked_fraction("level", level)
-    is_bar_wanted(progress)  # an invalid value is an error before any work
+    check_arguments(constraints, "bootstrap", (*FIT_ARGUMENTS, "run"))
+    options = checked_run_options(run, "bootstrap", "progress")
     checked_choice(noise, "noise", get_args(Noise))
     way_out = (
         "Pass the complete X of the fit (samples= selects the proportions to return), or fit a "
@@ -125,26 +125,23 @@ def bootstrap(
     chosen = _chosen_samples(samples, n_samples)
     jobs = min(effective_threads(n_jobs, "n_jobs"), n_runs)
     seed = seed_of(random_state)
-    draws = Draws.empty(n_runs, data.H.shape[::-1], len(chosen)) if keep_draws else None
     estimated = noise == "estimated"
     rates = data.fitted_rates
     found = estimated_dispersion(rates) if estimated else poisson_dispersion(n_features)
 
-    spreads = [SpreadOfRuns(shares) for shares in _shares(data.W, data.H.T, chosen)]
+    spreads = [SpreadOfRuns(shares) for shares in shares_of(data.W, data.H.T, chosen)]
     similarity, converged = [], 0
     with (
-        Bar(progress, total=n_runs, desc="klnmf bootstrap") as bar,
+        Bar(options.progress, total=n_runs, desc="klnmf bootstrap") as bar,
         threadpool_limits(limits=1),
         warnings.catch_warnings(),
     ):
         # The fit of the model has given these warnings. Refits that stop early are counted.
         warnings.simplefilter("ignore", UserWarning)
-        for run, refit in enumerate(refits(model, data, found.by_feature, n_runs, seed, jobs)):
-            shares = _shares(refit.W, refit.components, chosen)
+        for refit in refits(model, data, found.by_feature, n_runs, seed, jobs):
+            shares = shares_of(refit.W, refit.components, chosen)
             for spread, values in zip(spreads, shares, strict=True):
                 spread.add(values)
-            if draws is not None:
-                draws.components[run], draws.proportions[run], draws.sizes[run] = shares
             similarity.append(refit.similarity)
             converged += refit.converged
             bar.advance()
@@ -165,11 +162,10 @@ def bootstrap(
         noise=noise,
         dispersion=found,
         feature_names=names,
-        draws=draws,
     )
 
 
-def _shares(W: Array, components: Array, samples: Array) -> tuple[FloatArray, ...]:
+def shares_of(W: Array, components: Array, samples: Array) -> tuple[FloatArray, ...]:
     """P(feature | component), P(component | sample) for these samples, and P(component)."""
     mixture = plsi_probabilities(W[samples], components)
     sizes = component_shares(components, W)[np.newaxis, :]
@@ -183,13 +179,12 @@ def _given(data: DataOfFit, samples: Array) -> tuple[Array, Array, Array]:
     """
     (n, m), r = data.counts.shape, data.H.shape[1]
     of_components, of_samples = np.zeros((r, m), dtype=bool), np.zeros((n, r), dtype=bool)
-    if data.constraints is not None:
-        zero_W, zero_H = data.constraints.zeros
-        of_components[data.constraints.is_frozen(1)] = True
-        if zero_H is not None:
-            of_components |= zero_H.toarray().T
-        if zero_W is not None:
-            of_samples |= zero_W.toarray()
+    zero_W, zero_H = data.constraints.zeros
+    of_components[data.constraints.is_frozen(1)] = True
+    if zero_H is not None:
+        of_components |= zero_H.toarray().T
+    if zero_W is not None:
+        of_samples |= zero_W.toarray()
     return of_components, of_samples[samples], np.zeros((1, r), dtype=bool)
 
 

@@ -43,7 +43,7 @@ def refits(
     W, H = data.rates
     start = data.W, np.ascontiguousarray(data.H.T)
     of_components, of_samples = _constraints_by_name(data.constraints)
-    stays = _stays_in_place(data.constraints, H.shape[1])
+    stays = _stays_in_place(data.constraints)
     estimator = clone(model).set_params(
         n_init=1,
         n_threads=1,
@@ -76,31 +76,28 @@ def refits(
             pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _constraints_by_name(constraints: Constraints | None) -> tuple[dict[str, Any], dict[str, Any]]:
+def _constraints_by_name(constraints: Constraints) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return constraints for the constructor and for fit, in the order of the features of X."""
-    if constraints is None:
-        return {}, {}
     (fixed_W, fixed_H), (zero_W, zero_H) = constraints.fixed, constraints.zeros
-    return {
+    of_components = {
         "fixed_components": None if fixed_H is None else fixed_H.T,
         "zero_components": None if zero_H is None else zero_H.T,
         "feature_weight": constraints.feature_weight,
-    }, {
+    }
+    of_samples = {
         "sample_weight": constraints.sample_weight,
         "exposure": constraints.exposure,
         "missing": constraints.missing,
         "fixed_W": fixed_W,
         "zero_W": zero_W,
     }
+    return of_components, {name: part for name, part in of_samples.items() if part is not None}
 
 
-def _stays_in_place(constraints: Constraints | None, n_components: int) -> npt.NDArray[np.bool_]:
+def _stays_in_place(constraints: Constraints) -> npt.NDArray[np.bool_]:
     """By component, whether a refit cannot find it in another place: it is fixed or has zeros."""
-    if constraints is None:
-        return np.zeros(n_components, dtype=bool)
-    if any(zeros is not None for zeros in constraints.zeros):
-        return np.ones(n_components, dtype=bool)
-    return np.asarray(constraints.is_frozen(0) | constraints.is_frozen(1))
+    is_frozen = constraints.is_frozen(0) | constraints.is_frozen(1)
+    return np.asarray(is_frozen | constraints.has_zeros)
 
 
 def matched(components: Array, refitted: Array, stays: Array) -> tuple[Array, Array]:

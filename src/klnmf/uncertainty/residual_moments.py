@@ -22,15 +22,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
-from klnmf.data.sums import row_ranges
 from klnmf.support.array_types import Array, FloatArray
+from klnmf.uncertainty.row_blocks import row_blocks
 
-_ENTRIES_AT_ONCE = 1 << 22  # numbers in a temporary array
 # Events added to the information of every component in a row, so that it has an inverse.
 _ADDED_EVENTS = 0.1
 
@@ -108,11 +108,8 @@ def nonzeros(
     counts: sp.csr_array, W: FloatArray, H: FloatArray
 ) -> Iterator[tuple[FloatArray, Array, Array, FloatArray]]:
     """Yield blocks of nonzeros: counts, rows, columns and rates."""
-    for start, stop in row_ranges(counts.indptr, max(1, _ENTRIES_AT_ONCE // W.shape[1])):
-        part = counts[start:stop]
-        rows = np.repeat(np.arange(start, stop), np.diff(part.indptr))
-        y = np.einsum("pk,pk->p", W[rows], H[part.indices])
-        yield part.data.astype(np.float64), rows, part.indices, y
+    for rows, part, row, _, y in row_blocks(counts, W, H):
+        yield part.data.astype(np.float64), row + rows.start, part.indices, y
 
 
 def _forms(x: FloatArray, matrix: FloatArray) -> FloatArray:
@@ -176,24 +173,17 @@ def _inverses(
     """
     r = x.shape[1]
     free = x if is_free is None else x * is_free
-    most_rows = max(1, _ENTRIES_AT_ONCE // r**2)
-    for first, last in row_ranges(X.indptr, max(1, _ENTRIES_AT_ONCE // r)):
-        for start in range(first, last, most_rows):
-            rows = slice(start, min(start + most_rows, last))
-            part = X[rows]
-            row = np.repeat(np.arange(part.shape[0]), np.diff(part.indptr))
-            a = A[part.indices]
-            y = np.einsum("pk,pk->p", x[rows][row], a)
-            root = np.sqrt(part.data, dtype=np.float64)
-            a *= np.divide(root, y, out=np.zeros(len(y)), where=y > 0.0)[:, np.newaxis]
-            omega = np.ones(len(y)) if weights is None else weights[part.indices]
-            information, between = np.empty((2, part.shape[0], r, r))
-            for i, (begin, end) in enumerate(zip(part.indptr[:-1], part.indptr[1:], strict=True)):
-                of_row = a[begin:end]
-                scaled = of_row * omega[begin:end, np.newaxis]
-                np.matmul(of_row.T, scaled, out=information[i])
-                between[i] = information[i] if weights is None else scaled.T @ scaled
-            own = free[rows]
-            J = information * own[:, :, np.newaxis] * own[:, np.newaxis, :]
-            J[:, np.arange(r), np.arange(r)] += _ADDED_EVENTS
-            yield rows, own[:, :, np.newaxis] * np.linalg.inv(J) * own[:, np.newaxis, :], between
+    for rows, part, _, a, y in row_blocks(X, x, A, has_matrices=True):
+        root = np.sqrt(part.data, dtype=np.float64)
+        a *= np.divide(root, y, out=np.zeros(len(y)), where=y > 0.0)[:, np.newaxis]
+        omega = np.ones(len(y)) if weights is None else weights[part.indices]
+        information, between = np.empty((2, part.shape[0], r, r))
+        for i, (begin, end) in enumerate(pairwise(part.indptr)):
+            of_row = a[begin:end]
+            scaled = of_row * omega[begin:end, np.newaxis]
+            np.matmul(of_row.T, scaled, out=information[i])
+            between[i] = information[i] if weights is None else scaled.T @ scaled
+        own = free[rows]
+        J = information * own[:, :, np.newaxis] * own[:, np.newaxis, :]
+        J[:, np.arange(r), np.arange(r)] += _ADDED_EVENTS
+        yield rows, own[:, :, np.newaxis] * np.linalg.inv(J) * own[:, np.newaxis, :], between

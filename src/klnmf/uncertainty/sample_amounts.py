@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
+from klnmf.constraints.constraints import Constraints
 from klnmf.support.array_types import Array, FloatArray
 from klnmf.uncertainty.data_of_fit import DataOfFit
 from klnmf.uncertainty.feature_regressions import Regressions, solved_rows_of
@@ -42,64 +43,77 @@ class Group(NamedTuple):
 class Amounts(NamedTuple):
     """Groups of features with the amounts of the components for each."""
 
-    dispersion: Dispersion | None  # None: taken as Poisson counts
+    dispersion: Dispersion
     groups: Iterable[Group]
 
 
-def given_amounts(regressions: Regressions, *, is_poisson: bool) -> Amounts:
+def regressions_on(
+    L: FloatArray, counts: sp.csr_array, constraints: Constraints, n_threads: int
+) -> Regressions:
+    """Regressions of the columns of the counts (samples × features) on amounts in the samples."""
+    missing = constraints.missing
+    return Regressions(
+        sp.csr_array(counts.T),
+        L,
+        n_threads,
+        constraints.sample_weight,
+        None if missing is None else sp.csr_array(missing.T),
+    )
+
+
+def given_amounts(regressions: Regressions) -> Amounts:
     """Take the amounts as known."""
-    regressions = _of_informative_samples(regressions)
-    regressions = regressions.weighted(regressions.weight)
+    regressions = _of_informative_samples(regressions).weighted()
     everything = np.arange(regressions.counts.shape[0])
-    if is_poisson:
-        return Amounts(None, [Group(everything, regressions, regressions)])
     x = regressions.shares()
-    known = np.zeros(x.shape[1], dtype=bool)
+    variation = _dispersion(regressions, x, np.zeros(x.shape[1], dtype=bool))
+    of_samples = _inverse_variances(variation, regressions.L, x)[0]
+    estimated = regressions.weighted(of_samples)
+    return Amounts(variation, [Group(everything, regressions, estimated)])
+
+
+def fitted_amounts(fit: DataOfFit, n_threads: int) -> Amounts:
+    """Estimate the amounts from the counts, given the components."""
+    W, H = fit.rates
+    shares, sizes = _normalised(H)
+    constraints = fit.constraints
+    regressions = regressions_on(W * sizes, fit.counts, constraints, n_threads)
+    used = np.flatnonzero(_is_informative(regressions))
+    regressions = regressions.of_samples(used).weighted()
+    rows = _RowsOfW(fit.counts[used], constraints.part(used), n_threads)
+    L = regressions.L
+
+    first, x = _scaled(regressions)
+    is_free = ~constraints.is_frozen(0)
+    variation = _dispersion(first, x, is_free, constraints.feature_weight)
+    of_samples, of_features = _inverse_variances(variation, first.L, x)
+    L = rows.solved(shares, of_features, L)
+    second, x = _scaled(regressions.on(L).weighted(of_samples))
+    variation = _dispersion(second, x, is_free, rows.weights(of_features))
+    # What is known of the components is in those of the model, not in x.
+    known = {"fixed_components", "zero_components"}.intersection(constraints.names)
+    pair = (shares, L) if known else (x, second.L)
+    of_features = _inverse_variances(variation, second.L, x)[1]
+    return Amounts(variation, rows.groups(regressions, *pair, of_features, second))
+
+
+def _dispersion(
+    regressions: Regressions,
+    x: FloatArray,
+    is_free: Array,
+    feature_weight: FloatArray | None = None,
+) -> Dispersion:
+    """Dispersion around the shares x, where the amounts of some components were estimated."""
+    missing = regressions.missing
     fit = FittedRates(
         sp.csr_array(regressions.counts.T),
         regressions.L,
         x,
-        weights=(regressions.weight, None),
-        is_free=(known, ~known),
-        missing=_transposed(regressions.missing),
+        weights=(regressions.weight, feature_weight),
+        is_free=(is_free, None),
+        missing=None if missing is None else sp.csr_array(missing.T),
     )
-    variation = estimated_dispersion(fit)
-    of_samples = _inverse_variances(variation, regressions.L, x)[0]
-    estimated = regressions.weighted_also(of_samples)
-    return Amounts(variation, [Group(everything, regressions, estimated)])
-
-
-def fitted_amounts(fit: DataOfFit, n_threads: int, *, is_poisson: bool) -> Amounts:
-    """Estimate the amounts from the counts, given the components."""
-    W, H = fit.rates
-    shares, sizes = _normalised(H)
-    L = W * sizes
-    constraints = fit.constraints
-    missing = None if constraints is None else constraints.missing
-    weight = None if constraints is None else constraints.sample_weight
-    regressions = Regressions(
-        sp.csr_array(fit.counts.T), L, n_threads, weight, _transposed(missing)
-    )
-    if is_poisson:
-        return given_amounts(regressions, is_poisson=True)
-    used = _is_informative(regressions)
-    regressions, L = regressions.of_samples(used), L[used]
-    regressions = regressions.weighted(regressions.weight)
-    rows = _RowsOfW.of(fit, used, n_threads)
-
-    first, x = _scaled(regressions)
-    variation = rows.dispersion(first, x, rows.feature_weight)
-    of_samples, of_features = _inverse_variances(variation, first.L, x)
-    L = rows.solved(shares, of_features, L)
-    second, x = _scaled(regressions.on(L).weighted_also(of_samples))
-    variation = rows.dispersion(second, x, rows.weights(of_features))
-    # What is known of the components is in those of the model, not in x.
-    known = {"fixed_components", "zero_components"}.intersection(
-        [] if constraints is None else constraints.names
-    )
-    pair = (shares, L) if known else (x, second.L)
-    of_features = _inverse_variances(variation, second.L, x)[1]
-    return Amounts(variation, rows.groups(regressions, *pair, of_features, second))
+    return estimated_dispersion(fit)
 
 
 def _is_informative(regressions: Regressions) -> Array:
@@ -138,59 +152,30 @@ def _inverse_variances(
     )
 
 
-def _transposed(pattern: sp.csr_array | None) -> sp.csr_array | None:
-    return None if pattern is None else sp.csr_array(pattern.T)
-
-
 @dataclass(frozen=True)
 class _RowsOfW:
     """The row problems of W, with the constraints of the fit."""
 
     counts: sp.csr_array  # samples × features
+    constraints: Constraints
     n_threads: int
-    feature_weight: FloatArray | None
-    missing: sp.csr_array | None
-    zeros: sp.csr_array | None
-    is_free: tuple[Array | None, Array | None]
-
-    @classmethod
-    def of(cls, fit: DataOfFit, samples: Array, n_threads: int) -> "_RowsOfW":
-        counts, constraints = fit.counts[samples], fit.constraints
-        if constraints is None:
-            return cls(counts, n_threads, None, None, None, (None, None))
-        missing, zeros = constraints.missing, constraints.zeros[0]
-        return cls(
-            counts,
-            n_threads,
-            constraints.feature_weight,
-            None if missing is None else missing[samples],
-            None if zeros is None else zeros[samples],
-            (~constraints.is_frozen(0), None),
-        )
 
     def weights(self, of_features: FloatArray) -> FloatArray:
-        return of_features if self.feature_weight is None else of_features * self.feature_weight
+        given = self.constraints.feature_weight
+        return of_features if given is None else of_features * given
 
     def solved(self, x: FloatArray, of_features: FloatArray, L: FloatArray) -> FloatArray:
         """Amounts for shares x; columns that were fixed in the fit stay as in L."""
-        n_fixed = 0 if self.is_free[0] is None else int((~self.is_free[0]).sum())
-        return solved_rows_of(
-            self.counts,
-            x,
-            self.n_threads,
-            weight=self.weights(of_features),
-            missing=self.missing,
-            fixed=np.ascontiguousarray(L[:, len(L.T) - n_fixed :]) if n_fixed else None,
-            zeros=self.zeros,
+        is_fixed = self.constraints.is_frozen(0)
+        given = Constraints(
+            self.counts.shape,
+            x.shape[1],
+            weights=(None, self.weights(of_features)),
+            missing=self.constraints.missing,
+            fixed=(np.ascontiguousarray(L[:, is_fixed]) if is_fixed.any() else None, None),
+            zeros=(self.constraints.zeros[0], None),
         )
-
-    def dispersion(
-        self, regressions: Regressions, x: FloatArray, feature_weight: FloatArray | None
-    ) -> Dispersion:
-        weights = (regressions.weight, feature_weight)
-        return estimated_dispersion(
-            FittedRates(self.counts, regressions.L, x, weights, self.is_free, self.missing)
-        )
+        return solved_rows_of(self.counts, x, given, self.n_threads)
 
     def groups(
         self,

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from klnmf.data.validation import check_counts, is_integer_valued
+from klnmf.simulate import one_for_each
 from klnmf.support.number_checks import checked_fraction, seed_of
 from klnmf.uncertainty.overdispersion import Dispersion
 
@@ -75,33 +76,15 @@ def split_counts(
     counts = check_counts(X, name="split_counts")
     if not is_integer_valued(counts):
         raise ValueError("X has values that are not whole numbers, and only counts can be split.")
-    alpha = _checked_dispersion(dispersion, counts.shape[1])
+    given = dispersion.by_feature if isinstance(dispersion, Dispersion) else dispersion
+    alpha = one_for_each("dispersion", given, counts.shape[1], "features")
     generator = np.random.default_rng(seed_of(random_state))
     of_counts = alpha[counts.indices]
     p = np.full(counts.nnz, share)
     varied = of_counts > 0.0
     size = 1.0 / of_counts[varied]
     p[varied] = generator.beta(share * size, (1.0 - share) * size)
-    first = generator.binomial(counts.data.astype(np.int64), p).astype(counts.dtype)
-    rest = counts.data - first
-    return _with_values(counts, first), _with_values(counts, rest)
-
-
-def _with_values(X: sp.csr_array, values: npt.NDArray[Any]) -> sp.csr_array:
-    """Return X with other values, of which those that are 0 are not stored."""
-    part = sp.csr_array((values.copy(), X.indices.copy(), X.indptr.copy()), shape=X.shape)
-    part.eliminate_zeros()
-    return part
-
-
-def _checked_dispersion(given: Any, n_features: int) -> npt.NDArray[np.float64]:
-    """α of each feature."""
-    alpha = np.asarray(given.by_feature if isinstance(given, Dispersion) else given, dtype=float)
-    if alpha.shape not in ((), (n_features,)):
-        raise ValueError(
-            f"dispersion must be a number or one for each of the {n_features} features; got shape "
-            f"{alpha.shape}."
-        )
-    if not np.isfinite(alpha).all() or alpha.min() < 0.0:
-        raise ValueError("dispersion must be finite and not negative.")
-    return np.broadcast_to(alpha, (n_features,)).astype(np.float64)
+    first = counts.copy()
+    first.data = generator.binomial(counts.data.astype(np.int64), p).astype(counts.dtype)
+    first.eliminate_zeros()
+    return first, sp.csr_array(counts - first)

@@ -76,12 +76,6 @@ def column_lengths(block: sp.csr_array) -> Array:
     return np.bincount(block.indices, minlength=block.shape[1])
 
 
-def added(first: Array, second: Array) -> Array:
-    """Sum of two arrays."""
-    total: Array = first + second
-    return total
-
-
 def stacked_rows(
     pieces: list[tuple[sp.csr_array, int, int]],
     dtype: np.dtype[Any],
@@ -123,11 +117,6 @@ def on_rows(function: Callable[[Piece], Any], view: InMemoryView, rows: slice) -
     return function(next(view.pieces())._replace(rows=rows))
 
 
-def sums_of(rows: InMemoryView) -> Array:
-    """Sum of each row."""
-    return rows.row_sums
-
-
 def same(rows: InMemoryView) -> InMemoryView:
     """Return a part as it is: a task that brings it to another worker."""
     return rows
@@ -143,6 +132,6 @@ def constant_of_pieces(pieces: list[Array]) -> float:
     return constant_of(np.concatenate(pieces))
 
 
-def checksums_of(rows: InMemoryView) -> list[tuple[int, int]]:
-    """Checksum and length in bytes of the indices and of the values."""
-    return [(zlib.crc32(a.view(np.uint8).data), a.nbytes) for a in (rows.indices, rows.values)]
+def checksum_with(rows: InMemoryView, name: str, before: int) -> int:
+    """Checksum of the indices or values of a part after what has the checksum ``before``."""
+    return zlib.crc32(getattr(rows, name).view(np.uint8).data, before)

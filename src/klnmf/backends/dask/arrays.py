@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import numpy as np
 import scipy.sparse as sp
 
-from klnmf.backends.dask import kernels
-from klnmf.backends.dask.operations import Look
+from klnmf.backends.base import Backend, LazyInput, RowModel
+from klnmf.backends.dask import blocks, kernels
+from klnmf.backends.dask.kernels import Operation
 from klnmf.backends.dask.session import Session
+from klnmf.constraints.checks import missing_cells
 from klnmf.data.row_constraints import RowConstraints
 from klnmf.data.sparse_data import (
     CountData,
     FindConstraints,
-    FitInput,
     InMemoryView,
     Piece,
     RowView,
@@ -25,12 +26,18 @@ from klnmf.support.array_types import Array
 from klnmf.support.caching import cached_property
 
 if TYPE_CHECKING:
-    from klnmf.backends.dask.array_parts import PartsOfDaskArray
+    from klnmf.backends.dask.parts import PartsOfDaskArray
 
 
 @dataclass(frozen=True)
-class UnreadDaskArray(FitInput):
+class UnreadDaskArray(LazyInput):
     """A Dask array that is to be fitted. Workers find out its shape and type as they check it."""
+
+    backend: ClassVar[str] = "dask"
+    refusal: ClassVar[str] = (
+        "X is a Dask array, but here the counts must be in memory. Pass X.compute(), or some of "
+        "its blocks. KLNMF(backend='dask') fits and transforms Dask arrays."
+    )
 
     X: Any  # its blocks are dense, SciPy's, or have the method to_scipy_sparse
     dtype: Any  # to compute in, or None, as in check_counts
@@ -50,6 +57,32 @@ class UnreadDaskArray(FitInput):
     def with_constraints(self, find: FindConstraints) -> UnreadDaskArray:
         """See :class:`~klnmf.data.sparse_data.FitInput`."""
         return replace(self, find_constraints=find)
+
+    @classmethod
+    def of(
+        cls, X: Any, given: dict[str, Any], dtype: Any, name: str
+    ) -> tuple[UnreadDaskArray, dict[str, Any]]:
+        """See :class:`~klnmf.backends.base.LazyInput`."""
+        given = blocks.constraints_on_driver(given, X)
+        if given.get("missing") is not None:
+            given["missing"] = missing_cells(X, given["missing"])
+        return cls(X, dtype, name, given.get("missing")), given
+
+    def transformed(self, model: RowModel, find: FindConstraints) -> Any:
+        """See :class:`~klnmf.backends.base.LazyInput`."""
+        # Not the type of one block: integers would have one or the other by their size.
+        of_X = model.dtype if self.X.dtype.kind in "biu" else self.X.dtype
+        dtype = np.dtype(self.dtype or of_X)
+        constraints: Any = find(self.X.shape, dtype)
+        return blocks.transformed_blocks(model, self.X, dtype, constraints)
+
+    def factor_of_fit(self, backend: Backend, factor: Any) -> Any:
+        """See :class:`~klnmf.backends.base.LazyInput`."""
+        return blocks.blocks_of_factor(backend, factor, self.X)
+
+    def output(self, model: RowModel, W: Any, constraints: Any) -> Any:
+        """See :class:`~klnmf.backends.base.LazyInput`."""
+        return blocks.output_blocks(model, self.X, W, constraints)
 
 
 class DistantView(RowView):
@@ -79,8 +112,8 @@ class DistantView(RowView):
 
     def take_rows(self, rows: Array) -> tuple[Array, Array, Array]:
         """See :class:`~klnmf.data.sparse_data.RowView`."""
-        look = Look(self._mode, kernels.rows_of_data, settings=(np.sort(rows),))
-        by_part = self._session.ask([look])[0].values()
+        look = Operation(self._mode, kernels.rows_of_data, settings=(np.sort(rows),))
+        by_part = self._session.ask(look).values()
         order = np.argsort(np.argsort(rows, kind="stable"), kind="stable")
         lengths = np.concatenate([np.diff(indptr) for indptr, _, _ in by_part])
         indptr = np.concatenate([[0], np.cumsum(lengths)])

@@ -7,32 +7,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from klnmf import _core
-from klnmf.backends.base import (
-    Backend,
-    Fixed,
-    GuardedRule,
-    MultiplicativeRule,
-    PaperRule,
-    RowTotals,
-    Rule,
-    SolveRule,
-)
-from klnmf.backends.cpu import CpuBackend, column_squares, column_sums
+from klnmf.backends.base import Backend, Fixed, PaperRule, RowTotals, Rule
+from klnmf.backends.cpu import CpuBackend
 from klnmf.backends.dask import kernels
 from klnmf.backends.dask.cluster import EXTRA, PACKAGES, Cluster
-from klnmf.backends.dask.data import parts_of
-from klnmf.backends.dask.operations import (
-    Derive,
-    Evaluate,
-    Facts,
-    Look,
-    Operation,
-    Outcome,
-    Put,
-    Update,
-    Wants,
-)
+from klnmf.backends.dask.kernels import Operation, Outcome
 from klnmf.backends.dask.partition import Pieces
+from klnmf.backends.dask.parts import parts_of
 from klnmf.backends.dask.session import Session
 from klnmf.data.row_constraints import RowConstraints
 from klnmf.data.sparse_data import CountData, FitInput
@@ -49,23 +30,11 @@ class Version:
         self._session = session
         self.number, self.mode, self.dtype = number, mode, dtype
         self.shape = (session.partitions[mode].n_rows, rank)
-        self.sums: Array | None = None
-        self.squares: Array | None = None
+        self.sums: dict[Any, Array] = {}  # those that somebody has asked for, by their functions
         self.zeros: int | None = None
-        self.sources: list[Version] = []  # kept until it is made: other rounds may come before
 
     def __del__(self) -> None:
         self._session.drop(self.number)
-
-    def learn(self, facts: dict[int, Facts]) -> None:
-        """Add up what the workers say about their parts."""
-        self.sources = []
-        partition = self._session.partitions[self.mode]
-        self.zeros = sum(of_part.zeros for of_part in facts.values())
-        for name, block_sum in (("sums", column_sums), ("squares", column_squares)):
-            pieces = [getattr(of_part, name) for of_part in facts.values()]
-            if all(piece is not None for piece in pieces):
-                setattr(self, name, partition.total(pieces, block_sum, np.zeros(self.shape[1])))
 
 
 class Factor:
@@ -90,9 +59,10 @@ class DaskBackend(Backend):
 
     name: ClassVar[str] = "dask"
     summary: ClassVar[str] = "the workers of a Dask cluster"
-    rules: ClassVar[frozenset[type]] = frozenset(
-        {GuardedRule, SolveRule, MultiplicativeRule, PaperRule}
-    )
+    constrained_rules: ClassVar[frozenset[type[Rule]]] = CpuBackend.constrained_rules
+    rules: ClassVar[frozenset[type[Rule]]] = constrained_rules | {PaperRule}
+    most_modes: ClassVar[int | None] = 2
+    keeps_factors: ClassVar[bool] = False  # the workers keep nothing after a fit
 
     def __init__(self, data: FitInput, n_threads: int | None = None) -> None:
         self._cluster = Cluster(n_threads)
@@ -107,11 +77,11 @@ class DaskBackend(Backend):
             raise
         self.narrow_dtype = np.dtype(np.float32) if self.data.is_exact_in_float32 else None
         self._numbers = itertools.count()
-        self._pending: list[tuple[Operation, Version]] = []
 
-    def local(self, data: CountData) -> CpuBackend:
+    @classmethod
+    def local(cls, data: CountData, n_threads: int | None = None) -> CpuBackend:
         """See :class:`~klnmf.backends.base.Backend`."""
-        return CpuBackend(data)
+        return CpuBackend(data, n_threads)
 
     @classmethod
     def available(cls) -> str | None:
@@ -120,46 +90,27 @@ class DaskBackend(Backend):
 
     def close(self) -> None:
         """See :class:`~klnmf.backends.base.Backend`."""
-        self._pending.clear()
         self.session.close()
         self._cluster.close()
 
     # ---- versions --------------------------------------------------------------------------------
 
-    def _new(self, mode: int, rank: int, dtype: Any) -> Version:
-        return Version(self.session, next(self._numbers), mode, rank, np.dtype(dtype))
-
-    def _mode(self, n_rows: int) -> int:
-        """Mode of a factor with so many rows; if both modes have as many, both are cut alike."""
-        return 0 if n_rows == self.data.shape[0] else 1
-
-    def _later(self, operation: Operation, version: Version) -> Factor:
-        """Leave an operation to the next round."""
-        self._pending.append((operation, version))
-        return Factor(version)
-
-    def _ask(self, operation: Operation) -> dict[int, Any]:
-        """Do the operations left to this round, and this one."""
-        pending, self._pending = self._pending, []
-        operations = [op for op, _ in pending] + [operation]
-        try:
-            *facts, result = self.session.ask(operations)
-        except BaseException:
-            self._pending = pending + self._pending  # after Ctrl-C they may still be wanted
-            raise
-        for (_, version), of_version in zip(pending, facts, strict=True):
-            version.learn(of_version)
-        return result
+    def _made(
+        self, function: Any, mode: int, rank: int, dtype: Any, **details: Any
+    ) -> tuple[Version, dict[int, Any]]:
+        """Return a new version that a function of ``kernels`` makes, and its answers by part."""
+        version = Version(self.session, next(self._numbers), mode, rank, np.dtype(dtype))
+        operation = Operation(mode, function, out=version.number, **details)
+        return version, self.session.ask(operation)
 
     def _look(self, version: Version, function: Any, *settings: Any) -> dict[int, Any]:
         """Return by part what a function of ``kernels`` says about a version."""
-        return self._ask(Look(version.mode, function, (version.number,), settings))
+        return self.session.ask(Operation(version.mode, function, (version.number,), settings))
 
-    def upload(self, array: Any, dtype: Any = None) -> Factor:
+    def upload(self, array: Any, mode: int, dtype: Any = None) -> Factor:
         """See :class:`~klnmf.backends.base.Backend`."""
-        mode, dtype = self._mode(array.shape[0]), dtype or self.data.dtype
+        dtype = dtype or self.data.dtype
         partition = self.session.partitions[mode]
-        version = self._new(mode, array.shape[1], dtype)
         rows = {}
         for part in range(partition.n_parts):
             here = partition.rows(part)
@@ -167,7 +118,7 @@ class DaskBackend(Backend):
                 rows[part] = np.array(array[here], dtype=dtype, order="C")
             else:
                 rows[part] = array.part(here)
-        version.learn(self._ask(Put(mode, rows, version.number)))
+        version, _ = self._made(kernels.given, mode, array.shape[1], dtype, by_part=rows)
         return Factor(version)
 
     def download(self, factor: Factor, rows: Array | None = None) -> Array:
@@ -188,28 +139,26 @@ class DaskBackend(Backend):
             return None
         version = factor.version
         partition = self.session.partitions[version.mode]
-        self._look(version, kernels.facts)  # so that all workers have it
         futures = self.session.futures_of(version.number)
         return [
             (future, (partition.size(part), version.shape[1]))
             for part, future in enumerate(futures)
         ]
 
-    def _derived(self, function: Any, sources: list[Factor], *settings: Any) -> Factor:
-        """Leave it to the next round to make a new version, of the type and size of the first."""
-        old = sources[0].version
-        new = self._new(old.mode, old.shape[1], old.dtype)
-        new.sources = [source.version for source in sources]
-        numbers = tuple(version.number for version in new.sources)
-        return self._later(Derive(old.mode, function, numbers, settings, new.number), new)
+    def _derived(
+        self, function: Any, sources: list[Factor], *settings: Any, dtype: Any = None
+    ) -> Factor:
+        """Return a new factor, of the type and size of the first source."""
+        first, numbers = sources[0].version, tuple(source.version.number for source in sources)
+        like = (first.mode, first.shape[1], dtype or first.dtype)
+        version, _ = self._made(function, *like, sources=numbers, settings=settings)
+        return Factor(version)
 
     def copy(self, factor: Factor, dtype: Any = None) -> Factor:
         """See :class:`~klnmf.backends.base.Backend`."""
         if dtype is None or factor.dtype == dtype:
             return Factor(factor.version)
-        copy = self._derived(kernels.converted, [factor], np.dtype(dtype))
-        copy.version.dtype = np.dtype(dtype)
-        return copy
+        return self._derived(kernels.converted, [factor], np.dtype(dtype), dtype=dtype)
 
     def scaled(self, factor: Factor, scales: Array, order: Array | None = None) -> Factor:
         """See :class:`~klnmf.backends.base.Backend`."""
@@ -225,61 +174,64 @@ class DaskBackend(Backend):
 
     # ---- sums ------------------------------------------------------------------------------------
 
-    def _described(self, version: Version, fact: str) -> Any:
-        """Return a fact about a version; from now on it comes along with new ones."""
-        if getattr(version, fact) is None:
-            if fact in Wants._fields:
-                self.session.wants = self.session.wants._replace(**{fact: True})
-            version.learn(self._look(version, kernels.facts))
-        return getattr(version, fact)
-
     def column_sums(self, factor: Factor) -> Array:
         """See :class:`~klnmf.backends.base.Backend`."""
-        return np.array(self._described(factor.version, "sums"))
+        functions = (kernels.sums_and_squares, kernels.powers_of_block)
+        sums: Array = self._summed(factor.version, *functions)[0]
+        return sums
 
     def sums_and_squares(self, mode: int, factor: Factor) -> tuple[Array, Array]:
         """See :class:`~klnmf.backends.base.Backend`."""
-        version = factor.version
-        if (self.data.view(mode).row_constraints or RowConstraints()).penalty_shares is None:
-            return self.column_sums(factor), np.array(self._described(version, "squares"))
-        pieces = self._look(version, kernels.weighted_sums).values()
-        zero = np.zeros((2, version.shape[1]))
-        sums, squares = self.session.partitions[mode].total(pieces, kernels.sum_of_rows, zero)
+        functions: Any = (kernels.sums_and_squares, kernels.powers_of_block)
+        if (self.data.view(mode).row_constraints or RowConstraints()).penalty_shares is not None:
+            functions = (kernels.weighted_sums, kernels.sum_of_rows)
+        sums, squares = self._summed(factor.version, *functions)
         return sums, squares
+
+    def _summed(self, version: Version, function: Any, block_sum: Any) -> Array:
+        """Return sums over rows of a version, and of squares; each is computed once."""
+        if function not in version.sums:
+            partition, zero = self.session.partitions[version.mode], np.zeros((2, version.shape[1]))
+            pieces = self._look(version, function).values()
+            version.sums[function] = partition.total(pieces, block_sum, zero)
+        return np.array(version.sums[function])
 
     def count_zeros(self, factor: Factor) -> int:
         """See :class:`~klnmf.backends.base.Backend`."""
-        return int(self._described(factor.version, "zeros"))
+        version = factor.version
+        if version.zeros is None:
+            version.zeros = sum(self._look(version, kernels.count_zeros).values())
+        return version.zeros
 
     # ---- row problems ----------------------------------------------------------------------------
 
     def update_rows(self, x: Factor, fixed: Fixed, rule: Rule) -> RowTotals:
         """See :class:`~klnmf.backends.base.Backend`."""
-        if type(rule) not in self.rules:
-            raise TypeError(f"backend='dask' has no rule {type(rule).__name__}.")
-        old, mode = x.version, fixed.mode
-        new = self._new(mode, old.shape[1], old.dtype)
-        operation = Update(mode, (old.number,), _numbered(fixed), rule, new.number)
-        outcomes = self._ask(operation)
-        new.learn({part: outcome.facts for part, outcome in outcomes.items()})
-        x.version = new
-        return self._totals(fixed, outcomes)
+        old = x.version
+        x.version, outcomes = self._made(
+            kernels.update,
+            fixed.mode,
+            old.shape[1],
+            old.dtype,
+            sources=(old.number,),
+            settings=(rule,),
+            fixed=_numbered(fixed),
+        )
+        x.version.zeros = sum(outcome.zeros for outcome in outcomes.values())
+        return self._totals(fixed.mode, list(outcomes.values()))
 
     def evaluate(self, x: Factor, fixed: Fixed, want_residual: bool = True) -> RowTotals:
         """See :class:`~klnmf.backends.base.Backend`."""
-        operation = Evaluate(fixed.mode, (x.version.number,), _numbered(fixed), want_residual)
-        return self._totals(fixed, self._ask(operation))
+        sources, settings = (x.version.number,), (want_residual,)
+        operation = Operation(fixed.mode, kernels.evaluate, sources, settings, _numbered(fixed))
+        return self._totals(fixed.mode, list(self.session.ask(operation).values()))
 
-    def _totals(self, fixed: Fixed, outcomes: dict[int, Outcome]) -> RowTotals:
-        first, (A,), mode = outcomes[0], fixed.factors, fixed.mode
-        A.version.sums = first.fixed_sums
-        if first.fixed_squares is not None:
-            A.version.squares = first.fixed_squares
-        value, gap = (
-            self._total(mode, [getattr(outcome, name) for outcome in outcomes.values()])
-            for name in ("values", "gaps")
+    def _totals(self, mode: int, outcomes: list[Outcome]) -> RowTotals:
+        return RowTotals(
+            self._total(mode, [outcome.values for outcome in outcomes]),
+            max(outcome.kkt for outcome in outcomes),
+            self._total(mode, [outcome.gaps for outcome in outcomes]),
         )
-        return RowTotals(value, max(outcome.kkt for outcome in outcomes.values()), gap)
 
     def _total(self, mode: int, pieces: list[Pieces | None]) -> float:
         """Sum over all rows of a mode; NaN if the workers have not computed it."""

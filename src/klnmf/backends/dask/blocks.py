@@ -1,21 +1,18 @@
 """Dask arrays that the estimators take, with their constraints, and return."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from klnmf.backends.base import Backend
+from klnmf.backends.base import RowModel
 from klnmf.backends.dask.array_blocks import checked_block
-from klnmf.backends.dask.backend import DaskBackend
 from klnmf.backends.dask.cluster import computed
 from klnmf.constraints.constraints import Constraints
 from klnmf.constraints.names import OF_SAMPLES
 from klnmf.data.matrix_checks import checked_matrix, is_dask_array
-from klnmf.data.sparse_data import CountData, InMemoryData
-from klnmf.support.array_types import Array
+from klnmf.data.sparse_data import InMemoryData
 
 # Constraints that are patterns of cells.
 PATTERNS = ("missing", "zero_W", "zero_components")
@@ -48,41 +45,28 @@ def pattern_block(block: Any, name: str) -> sp.csr_array:
     return sp.csr_array(checked_matrix(block, name))
 
 
-@dataclass(frozen=True)
-class RowModel:
-    """A fitted model as the workers need it, for blocks of rows; each of their threads has one."""
-
-    name: str
-    n_components: int
-    is_sparse: bool  # whether W is returned so
-    # W of samples, and W of a fit in the user's units; both as the model returns it.
-    transform: Callable[[CountData, Constraints | None], Any]
-    in_user_units: Callable[[Array, CountData | None, Constraints], Any]
-
-
 def transformed_blocks(
-    model: RowModel, X: Any, dtype: np.dtype[Any], constraints: Constraints | None
+    model: RowModel, X: Any, dtype: np.dtype[Any], constraints: Constraints
 ) -> Any:
     """W of a Dask array as a Dask array: each block of rows is computed when it is needed."""
     import dask
 
-    if constraints is not None:
+    if not set(OF_SAMPLES).isdisjoint(constraints.names):
         return _mapped_rows(model, X, dtype, constraints)
     return _with_whole_rows(X).map_blocks(
         _transformed_block,
         dask.delayed(model, traverse=False),
         dtype,
+        dask.delayed(constraints, traverse=False),
         dtype=dtype,
         chunks=(X.chunks[0], (model.n_components,)),
         meta=_meta(model.is_sparse, dtype),
     )
 
 
-def output_blocks(model: RowModel, X: Any, W: Any, constraints: Constraints | None) -> Any:
+def output_blocks(model: RowModel, X: Any, W: Any, constraints: Constraints) -> Any:
     """W of a fit, a Dask array, in the units of the user and the form that the model returns."""
-    if constraints is not None and (
-        constraints.scales(0) is not None or constraints.fixed[0] is not None
-    ):
+    if constraints.scales(0) is not None or constraints.fixed[0] is not None:
         return _mapped_rows(model, X, W.dtype, constraints, W)
     return W.map_blocks(sp.csr_array, meta=_meta(True, W.dtype)) if model.is_sparse else W
 
@@ -114,8 +98,9 @@ def _with_whole_rows(X: Any) -> Any:
     return X.rechunk({1: -1}) if X.numblocks[1] > 1 else X
 
 
-def _transformed_block(block: Any, model: RowModel, dtype: Any) -> Any:
-    return model.transform(InMemoryData(checked_block([block], dtype, model.name, 0)), None)
+def _transformed_block(block: Any, model: RowModel, dtype: Any, constraints: Constraints) -> Any:
+    data = InMemoryData(checked_block([block], dtype, model.name, 0))
+    return model.transform(data, replace(constraints, shape=data.shape))
 
 
 def _rows_of_block(
@@ -135,14 +120,13 @@ def _meta(is_sparse: bool, dtype: Any) -> Any:
     return sp.csr_array((0, 0), dtype=dtype) if is_sparse else np.empty((0, 0), dtype=dtype)
 
 
-def blocks_of_factor(backend: Backend, factor: Any, X: Any) -> Any:
+def blocks_of_factor(backend: Any, factor: Any, X: Any) -> Any:
     """Return a factor of a fit as a Dask array with blocks of the same rows as X.
 
     It stays on the workers if these outlive the fit; else it comes to this process.
     """
     import dask.array as da
 
-    assert isinstance(backend, DaskBackend)
     heights = X.chunks[0]
     if np.isnan(heights).any():
         heights = (factor.shape[0],)

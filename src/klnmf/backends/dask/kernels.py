@@ -1,11 +1,16 @@
-"""The operations on one part, as functions that do not change their inputs."""
+"""What the driver asks of the workers: functions of parts of factors, which change no input.
 
+A *version* is a factor that never changes. Operations make new ones; each worker makes its parts.
+"""
+
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from klnmf import _core
+from klnmf.backends.base import Fixed, Rule
 from klnmf.backends.cpu import (
     RowResults,
     column_squares,
@@ -13,21 +18,23 @@ from klnmf.backends.cpu import (
     evaluate_piece,
     update_piece,
 )
-from klnmf.backends.dask.operations import (
-    Derive,
-    Evaluate,
-    Facts,
-    Look,
-    Operation,
-    Outcome,
-    Put,
-    Update,
-    Wants,
-)
 from klnmf.backends.dask.partition import Partition, Pieces
 from klnmf.backends.numpy_factors import NumpyFactors, weighted_powers
 from klnmf.data.sparse_data import Piece, RowView
 from klnmf.support.array_types import Array
+
+
+@dataclass(frozen=True)
+class Operation:
+    """What every worker does with its parts of a mode: small, and the same when repeated."""
+
+    mode: int
+    function: Callable[..., Any]  # of the context, the rows of the sources, and the settings
+    sources: tuple[int, ...] = ()  # versions of this mode
+    settings: tuple[Any, ...] = ()
+    fixed: Fixed | None = None  # its factors are versions, of which every worker needs all rows
+    out: int | None = None  # the version that the rows become that the function returns
+    by_part: dict[int, Any] | None = None  # in place of sources; each goes to one worker alone
 
 
 @dataclass(frozen=True)
@@ -37,10 +44,8 @@ class Context:
     partition: Partition  # of its mode
     part: int
     n_threads: int
-    wants: Wants
-    inputs: list[Array]  # rows of the operation's sources
     data: RowView  # rows of X
-    fixed: tuple[Array, Array] | None  # all rows of A, and its column sums
+    fixed: Fixed | None  # with all rows of the factors, and the slopes
 
     @property
     def size(self) -> int:
@@ -48,26 +53,30 @@ class Context:
         return self.partition.size(self.part)
 
 
-def run(operation: Operation, context: Context) -> tuple[Array | None, Any]:
+class Outcome(NamedTuple):
+    """Answer of one part to an update or an evaluation."""
+
+    values: Pieces | None
+    kkt: float
+    gaps: Pieces | None
+    zeros: int  # of x, after it
+
+
+def run(operation: Operation, context: Context, inputs: list[Any]) -> tuple[Array | None, Any]:
     """Return the rows of the version that the operation makes, if any, and the answer."""
-    match operation:
-        case Update():
-            return _update(operation, context)
-        case Evaluate():
-            return None, _evaluate(operation, context)
-        case Look():
-            return None, operation.function(context, *context.inputs, *operation.settings)
-        case Put():
-            rows = np.array(operation.rows[context.part])
-        case Derive():
-            rows = operation.function(context, *context.inputs, *operation.settings)
-        case _:
-            raise TypeError(f"backend='dask' has no operation {type(operation).__name__}.")
-    made = np.ascontiguousarray(rows)
-    return made, facts(context, made)
+    found = operation.function(context, *inputs, *operation.settings)
+    if operation.out is None:
+        return None, found
+    rows, answer = found if isinstance(found, tuple) else (found, None)
+    return np.ascontiguousarray(rows), answer
 
 
-# ---- what Derive makes ---------------------------------------------------------------------------
+# ---- new versions --------------------------------------------------------------------------------
+
+
+def given(context: Context, rows: Any) -> Array:
+    """Return rows that come from the driver, or that are made here from their description."""
+    return np.array(rows)
 
 
 def converted(context: Context, x: Array, dtype: Any) -> Array:
@@ -101,24 +110,26 @@ def extrapolated(
     return target
 
 
-# ---- what Look returns ---------------------------------------------------------------------------
+# ---- what the driver wants to know ---------------------------------------------------------------
 
 
-def facts(context: Context, rows: Array) -> Facts:
-    """Return what the driver may want to know of new rows."""
+def count_zeros(context: Context, x: Array) -> int:
+    """See :class:`~klnmf.backends.base.Backend`."""
+    return int(x.size - np.count_nonzero(x))
 
-    def pieces(block_sum: Any) -> Pieces:
-        return context.partition.pieces(context.part, rows, block_sum)
 
-    return Facts(
-        zeros=int(rows.size - np.count_nonzero(rows)),
-        sums=pieces(column_sums) if context.wants.sums else None,
-        squares=pieces(column_squares) if context.wants.squares else None,
-    )
+def sums_and_squares(context: Context, x: Array) -> Pieces:
+    """Column sums of the entries and of their squares."""
+    return context.partition.pieces(context.part, x, powers_of_block)
+
+
+def powers_of_block(rows: Array) -> Array:
+    """Column sums of the entries of a block, and of their squares."""
+    return np.array([column_sums(rows), column_squares(rows)])
 
 
 def weighted_sums(context: Context, x: Array) -> Pieces:
-    """Column sums of the entries and their squares, rows weighted as the penalties count them."""
+    """Return `sums_and_squares` with rows weighted as the penalties count them."""
     assert context.data.row_constraints is not None
     assert context.data.row_constraints.penalty_shares is not None
     powers = weighted_powers(x, context.data.row_constraints.penalty_shares)
@@ -148,53 +159,45 @@ def _local(context: Context, rows: Array) -> Array:
 # ---- row problems --------------------------------------------------------------------------------
 
 
-def _update(operation: Update, context: Context) -> tuple[Array, Outcome]:
-    x = context.inputs[0].copy()
-    results = RowResults.empty(context.size)
+def update(context: Context, before: Array, rule: Rule) -> tuple[Array, Outcome]:
+    """Apply a rule to every row of x; see :class:`~klnmf.backends.base.Backend`."""
+    x, results = before.copy(), RowResults.empty(context.size)
     if context.size:
-        A, c = _fixed(operation, context)
-        settings = (operation.fixed.l2 or 0.0, operation.rule, context.n_threads)
-        update_piece(_piece(context), x, A, c, *settings, results)
-    rule = operation.rule
-    return x, _outcome(context, results, rule.gives_value, rule.gives_gap, facts(context, x))
+        A, c, l2 = _fixed(context)
+        update_piece(_piece(context), x, A, c, l2 or 0.0, rule, context.n_threads, results)
+    return x, _outcome(context, x, results, rule.gives_value, rule.gives_gap)
 
 
-def _evaluate(operation: Evaluate, context: Context) -> Outcome:
-    x = context.inputs[0]
+def evaluate(context: Context, x: Array, want_residual: bool) -> Outcome:
+    """Return values and residuals at x; see :class:`~klnmf.backends.base.Backend`."""
     results = RowResults.empty(context.size)
     if context.size:
-        A, c = _fixed(operation, context)
-        settings = (operation.fixed.l2, operation.want_residual, context.n_threads)
-        evaluate_piece(_piece(context), x, A, c, *settings, results)
-    return _outcome(context, results, has_values=True, has_gaps=True, new_facts=None)
+        how = (want_residual, context.n_threads)
+        evaluate_piece(_piece(context), x, *_fixed(context), *how, results)
+    return _outcome(context, x, results, has_values=True, has_gaps=True)
 
 
 def _piece(context: Context) -> Piece:
     return next(iter(context.data.pieces()))
 
 
-def _fixed(operation: Update | Evaluate, context: Context) -> tuple[Array, Array]:
-    """Return A and the slopes."""
-    assert context.fixed is not None
-    (A, sums), fixed = context.fixed, operation.fixed
-    return A, sums + fixed.l1 if fixed.slopes is None else fixed.slopes
+def _fixed(context: Context) -> tuple[Array, Array, float | None]:
+    """Return A, the slopes and l2."""
+    fixed = context.fixed
+    assert fixed is not None
+    assert fixed.slopes is not None
+    return fixed.factors[0], fixed.slopes, fixed.l2
 
 
 def _outcome(
-    context: Context, results: RowResults, has_values: bool, has_gaps: bool, new_facts: Facts | None
+    context: Context, x: Array, results: RowResults, has_values: bool, has_gaps: bool
 ) -> Outcome:
     def pieces(of_rows: Array) -> Pieces:
         return context.partition.pieces(context.part, of_rows, _core.blocked_sum)
 
-    assert context.fixed is not None
-    A, sums = context.fixed
-    is_first = context.part == 0
-    squares = column_squares(A) if is_first and context.wants.squares else None
     return Outcome(
         values=pieces(results.values) if has_values else None,
         kkt=results.worst,
         gaps=pieces(results.gaps) if has_gaps else None,
-        facts=new_facts,
-        fixed_sums=sums if is_first else None,
-        fixed_squares=squares,
+        zeros=count_zeros(context, x),
     )

@@ -1,4 +1,4 @@
-"""How the rows of a mode are cut into parts, and how sums over parts stay exactly the same.
+"""How the rows of a mode are cut into parts, who has them, and how sums over parts stay the same.
 
 Every sum over rows is a sum of blocks of ``ROWS_PER_SUM`` rows. A part returns the sums of the
 blocks that it has as a whole. Of a block that is cut by a border it returns the rows themselves, so
@@ -131,11 +131,70 @@ def costs_of_rows(lengths: Array) -> Array:
 def cut_both(
     by_rows: Array, by_columns: Array, shares: Sequence[float]
 ) -> tuple[Partition, Partition]:
-    """Partition of each mode from its indptr; the same one for a square X.
+    """Partition of each mode from its indptr."""
+    rows, columns = (
+        balanced(costs_of_rows(np.diff(indptr)), shares) for indptr in (by_rows, by_columns)
+    )
+    return rows, columns
 
-    The back-end finds out the mode of a factor by its rows, so both modes of a square X must match.
+
+# ---- who has which part -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Who has what: the partition of each mode, and by part the worker and the key of X there."""
+
+    partitions: tuple[Partition, Partition]
+    homes: tuple[str, ...]
+    keys: tuple[tuple[Any, ...], tuple[Any, ...]]
+    keepers: tuple[str | None, ...]  # by part: who holds the copies
+
+    def parts_at(self, address: str) -> list[int]:
+        """Parts of a worker."""
+        return [part for part, home in enumerate(self.homes) if home == address]
+
+    def copies_at(self, address: str) -> list[int]:
+        """Parts of other workers of which a worker holds copies."""
+        return [part for part, keeper in enumerate(self.keepers) if keeper == address]
+
+
+def homes_for(old: tuple[str, ...], workers: list[str]) -> tuple[str, ...]:
+    """By part, its worker: the old one if it still exists; idle workers take over from others.
+
+    Examples
+    --------
+    >>> homes_for(("a", "b", "c"), ["a", "c", "d"])
+    ('a', 'd', 'c')
+    >>> homes_for(("a", "b", "a"), ["a", "b", "d"])
+    ('a', 'b', 'd')
     """
-    costs = [costs_of_rows(np.diff(indptr)) for indptr in (by_rows, by_columns)]
-    if len(costs[0]) == len(costs[1]):
-        costs = [costs[0] + costs[1]] * 2
-    return balanced(costs[0], shares), balanced(costs[1], shares)
+    homes = [home if home in workers else None for home in old]
+    load = {address: homes.count(address) for address in workers}
+    for part, home in enumerate(homes):
+        if home is None:
+            homes[part] = min(load, key=lambda address: load[address])
+            load[str(homes[part])] += 1
+    for idle in [address for address in workers if load[address] == 0]:
+        crowded = max(load, key=lambda address: load[address])
+        if load[crowded] > 1:
+            homes[max(part for part, home in enumerate(homes) if home == crowded)] = idle
+            load[crowded] -= 1
+            load[idle] += 1
+    return tuple(map(str, homes))
+
+
+def keepers_for(homes: tuple[str, ...]) -> tuple[str | None, ...]:
+    """By part, the worker that holds its copies: on another machine if there is one."""
+
+    def host(address: str) -> str:
+        return address.rpartition(":")[0]
+
+    workers = list(dict.fromkeys(homes))
+    keepers: list[str | None] = []
+    for home in homes:
+        place = workers.index(home)
+        others = workers[place + 1 :] + workers[:place]
+        far = [other for other in others if host(other) != host(home)]
+        keepers.append(next(iter(far or others), None))
+    return tuple(keepers)

@@ -5,6 +5,8 @@ worker copies its parts of all versions to another one. When a worker is lost, t
 brought together, and the rounds since then are repeated: same inputs, same result.
 """
 
+from __future__ import annotations
+
 import asyncio
 import contextlib
 import itertools
@@ -12,6 +14,7 @@ import time
 import uuid
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from klnmf.backends.base import ClusterLostError
@@ -21,22 +24,9 @@ from klnmf.backends.dask.cluster import (
     WorkerLostError,
     too_many_losses,
 )
-from klnmf.backends.dask.operations import (
-    MAKERS,
-    Answer,
-    Close,
-    Keep,
-    Layout,
-    Message,
-    Operation,
-    Ping,
-    Put,
-    Reset,
-    Round,
-    Wants,
-)
-from klnmf.backends.dask.partition import Partition
-from klnmf.backends.dask.placement import homes_for, keepers_for
+from klnmf.backends.dask.kernels import Operation
+from klnmf.backends.dask.partition import Layout, Partition, homes_for, keepers_for
+from klnmf.data.sparse_data import CountData
 
 Result = TypeVar("Result")
 
@@ -49,8 +39,8 @@ COPIES_EVERY = 40.0
 SECONDS_BEFORE_COPIES = 0.5
 
 
-class PlacedParts(Protocol):
-    """X in parts: brings them to workers."""
+class Parts(Protocol):
+    """X in parts."""
 
     def partitions(self, shares: list[float]) -> tuple[Partition, Partition]:
         """Cut both modes into parts of these shares of the work."""
@@ -59,35 +49,34 @@ class PlacedParts(Protocol):
         """Return a future of a part that is, or will be, on that worker."""
 
     def release(self) -> None:
-        """Release the data on workers."""
+        """Let go of what is on workers."""
+
+    def seen_from_driver(self, session: Session) -> CountData:
+        """Return what solvers see of X."""
 
 
 class Entry(NamedTuple):
-    """What a round did to the versions."""
+    """A round: an operation, and the versions that are not needed after it."""
 
-    operations: list[Operation]
+    operation: Operation
     drops: list[int]
 
 
 class Session:
     """One fit on a cluster."""
 
-    def __init__(self, cluster: Cluster, data: PlacedParts) -> None:
-        from klnmf.backends.dask.calls import on_worker  # needs distributed
+    def __init__(self, cluster: Cluster, data: Parts) -> None:
+        from klnmf.backends.dask.worker import on_worker  # needs distributed
 
         self._on_worker = on_worker
         self._cluster, self._client, self._data = cluster, cluster.client, data
         self.name = f"klnmf-{uuid.uuid4().hex[:12]}"
-        self.modes: dict[int, int] = {}  # of the versions that are alive
-        self.wants = Wants()
-        self.n_rounds = self.bytes_moved = self.bytes_copied = 0  # moved: copies included
-        self.seconds_in_kernels = 0.0  # of the slowest worker of each round
-        self.n_losses = 0
+        self._alive: set[int] = set()  # versions
         self._losses_in_a_row = 0
         self._dropped: deque[int] = deque()
         self._journal: list[Entry] = []
         self._round = 0
-        self._copied: dict[int, int] = {}  # versions of which there are copies, with their modes
+        self._copied: set[int] = set()  # versions of which there are copies
         self._copied_until = 0  # entries of the journal that the copies stand for
         self._last_look = 0.0
         self._last_copies, self._seconds_of_copies = time.monotonic(), 0.0
@@ -103,9 +92,9 @@ class Session:
         threads = self._cluster.wait_for_workers(1)
         self._n_workers = len(threads)
         self.partitions = self._data.partitions([float(n) for n in threads.values()])
-        self._layout = Layout(0, self.partitions, tuple(threads), ((), ()), ())
+        self._layout = Layout(self.partitions, tuple(threads), ((), ()), ())
         try:
-            self._move_to(list(threads), {}, {})
+            self._move_to(list(threads), {})
         except WorkerLostError as error:
             self._recover(error)
 
@@ -115,24 +104,18 @@ class Session:
         """Mark a version as no longer needed; from any thread, at any time."""
         self._dropped.append(version)
 
-    def ask(self, operations: list[Operation]) -> list[dict[int, Any]]:
-        """Do the operations on all workers; return their answers by operation and part."""
-        drops = []
-        for _ in range(len(self._dropped)):
-            version = self._dropped.popleft()
-            self.modes.pop(version, None)
-            drops.append(version)
+    def ask(self, operation: Operation) -> dict[int, Any]:
+        """Do an operation on all workers; return their answers by part."""
+        dropped = [self._dropped.popleft() for _ in range(len(self._dropped))]
+        self._alive.difference_update(dropped)
         # Copied versions stay until there are newer copies.
-        self._dropped.extend(version for version in drops if version in self._copied)
-        drops = [version for version in drops if version not in self._copied]
-        for operation in operations:
-            if isinstance(operation, MAKERS) and operation.out not in drops:
-                self.modes[operation.out] = operation.mode
-        entry = Entry(list(operations), drops)
+        self._dropped.extend(version for version in dropped if version in self._copied)
+        entry = Entry(operation, [v for v in dropped if v not in self._copied])
         results = self._until_done(lambda: self._do(entry))
-        makers: list[Operation] = [op for op in operations if isinstance(op, MAKERS)]
-        if makers or drops:
-            self._journal.append(Entry(makers, drops))
+        if operation.out is not None:
+            self._alive.add(operation.out)
+        if operation.out is not None or entry.drops:
+            self._journal.append(entry)
         self._losses_in_a_row = 0
         self._welcome_workers()
         self._copy_if_due()
@@ -145,88 +128,62 @@ class Session:
             except WorkerLostError as error:
                 self._recover(error)
 
-    def _do(self, entry: Entry) -> list[dict[int, Any]]:
+    def _do(self, entry: Entry) -> dict[int, Any]:
         self._round += 1
-        answers = self._send(Round(self._round, entry.operations, entry.drops, self.wants))
-        self.n_rounds += 1
-        self.bytes_moved += sum(answer.bytes_received for answer in answers)
-        self.seconds_in_kernels += max(answer.seconds for answer in answers)
-        merged: list[dict[int, Any]] = []
-        for number in range(len(entry.operations)):
-            by_part: dict[int, Any] = {}
-            for answer in answers:
-                by_part.update(answer.by_operation[number])
-            merged.append(dict(sorted(by_part.items())))
-        return merged
+        operation, given = entry.operation, entry.operation.by_part
+        args: dict[str | None, tuple[Any, ...]] = {None: (self._round, operation, entry.drops)}
+        if given is not None:  # each worker gets its own rows only
+            args = {}
+            for home in self._layout.homes:
+                own = {part: given[part] for part in self._layout.parts_at(home)}
+                args[home] = (self._round, replace(operation, by_part=own), entry.drops)
+        answers = self._send("answer", args)
+        return dict(sorted(item for answer in answers for item in answer.items()))
 
-    def _send(self, message: Message) -> list[Answer]:
-        """Send a message to the workers of the layout, and return all answers."""
+    def _send(self, method: str, args: dict[str | None, tuple[Any, ...]]) -> list[Any]:
+        """Call a method on the workers of the layout, as `_run` does, and return all answers."""
+        found = self._run(method, args)
         wanted = dict.fromkeys(self._layout.homes)
-        if isinstance(message, Round) and any(isinstance(op, Put) for op in message.operations):
-            found = self._run_each(
-                {address: self._own_part(message, address) for address in wanted}
-            )
-        else:
-            found = self._run(message)
-        problems = [
-            found.get(address, f"{address} is gone")
-            for address in wanted
-            if not isinstance(found.get(address), Answer)
-        ]
+        answers = [found.get(address, f"{address} is gone") for address in wanted]
+        problems = [answer for answer in answers if isinstance(answer, str | Exception)]
         for problem in problems:
             if isinstance(problem, Exception) and not isinstance(problem, OSError):
                 raise problem  # an error in a worker, not a lost worker
         if problems:
             raise WorkerLostError("; ".join(map(str, problems)))
-        return [found[address] for address in wanted]
+        return answers
 
-    def _own_part(self, message: Round, address: str) -> Round:
-        """Return the message with the rows for this worker only."""
-        parts = self._layout.parts_at(address)
-        operations = [
-            operation.of_parts(parts) if isinstance(operation, Put) else operation
-            for operation in message.operations
-        ]
-        return Round(message.number, operations, message.drops, message.wants)
+    def _run(self, method: str, args: dict[str | None, tuple[Any, ...]]) -> dict[str, Any]:
+        """Call a method with these arguments on the worker of each address; None is all workers.
 
-    def _run(self, message: Message) -> dict[str, Any]:
-        """Run a message on all workers; return by address its answer or an error."""
-        # Not by address: Dask would wait for a worker that is gone.
-        return self._answers([message])[0]
-
-    def _run_each(self, messages: dict[str, Message]) -> dict[str, Any]:
-        """Run a different message on each of these workers."""
-        answers = self._answers(list(messages.values()), list(messages))
-        return {address: found for answer in answers for address, found in answer.items()}
-
-    def _answers(
-        self, messages: list[Message], addresses: list[str] | None = None
-    ) -> list[dict[str, Any]]:
-        """Run each message on the worker of that address, or on all workers."""
+        Return by address the answer, an error, or a text that says that a worker was lost. Ask all
+        of them where possible: for one that is gone, Dask would wait.
+        """
 
         def run_all() -> Any:
             runs = [
                 self._client.run(
                     self._on_worker,
                     self.name,
-                    message,
-                    workers=None if addresses is None else [addresses[number]],
+                    method,
+                    of_worker,
+                    workers=None if address is None else [address],
                     on_error="return",
                 )
-                for number, message in enumerate(messages)
+                for address, of_worker in args.items()
             ]
             return asyncio.gather(*runs)
 
-        found: list[dict[str, Any]] = self._cluster.awaited(run_all, addresses or ())
-        return found
+        asked = [address for address in args if address is not None]
+        found: list[dict[str, Any]] = self._cluster.awaited(run_all, asked)
+        return {address: answer for answers in found for address, answer in answers.items()}
 
     def futures_of(self, version: int) -> list[Any]:
         """Return the parts of a version as futures that outlive the session."""
         return self._until_done(lambda: self._futures_of(version))
 
     def _futures_of(self, version: int) -> list[Any]:
-        from klnmf.backends.dask.calls import held_part
-        from klnmf.backends.dask.worker import PartMissingError
+        from klnmf.backends.dask.worker import PartMissingError, held_part
 
         homes = self._layout.homes
         futures = [
@@ -242,7 +199,6 @@ class Session:
     # ---- losses ----------------------------------------------------------------------------------
 
     def _count_loss(self, error: Exception) -> None:
-        self.n_losses += 1
         self._losses_in_a_row += 1
         if self._losses_in_a_row > MOST_LOSSES:
             raise too_many_losses(error) from error
@@ -256,18 +212,18 @@ class Session:
             try:
                 threads = self._cluster.wait_for_workers(self._n_workers)
                 holders = {
-                    address: answer.held
-                    for address, answer in self._run(Ping()).items()
-                    if isinstance(answer, Answer) and answer.held is not None
+                    address: held
+                    for address, held in self._run("inventory", {None: ()}).items()
+                    if isinstance(held, frozenset)
                 }
                 if set(holders) >= set(self._layout.homes):
                     self._futures.clear()  # all workers are there, so a part of X was lost
                 sources = self._sources(holders)
                 entries = self._journal[self._copied_until :]
                 if sources is None:  # from the beginning
-                    sources, self._copied, self._copied_until = {}, {}, 0
+                    sources, self._copied, self._copied_until = {}, set(), 0
                     entries = self._journal
-                self._move_to(list(threads), self._copied, sources)
+                self._move_to(list(threads), sources)
                 for entry in entries:
                     self._do(entry)
                 return
@@ -285,10 +241,8 @@ class Session:
             sources[part] = having[0]
         return sources
 
-    def _move_to(
-        self, workers: list[str], versions: dict[int, int], sources: dict[int, str]
-    ) -> None:
-        """Give every part a worker, with X, and send all of them the layout."""
+    def _move_to(self, workers: list[str], sources: dict[int, str]) -> None:
+        """Give every part a worker, with X and the copied versions, which ``sources`` have."""
         old = self._layout
         homes = homes_for(old.homes, workers)
         for mode, (part, home) in itertools.product((0, 1), enumerate(homes)):
@@ -299,10 +253,8 @@ class Session:
         keys = tuple(
             tuple(self._futures[mode, part].key for part in range(len(homes))) for mode in (0, 1)
         )
-        self._layout = Layout(
-            old.generation + 1, self.partitions, homes, (keys[0], keys[1]), keepers_for(homes)
-        )
-        self._send(Reset(self._layout, dict(versions), dict(sources)))
+        self._layout = Layout(self.partitions, homes, (keys[0], keys[1]), keepers_for(homes))
+        self._send("reset", {None: (self._layout, sorted(self._copied), sources)})
 
     def _welcome_workers(self) -> None:
         """Give parts to workers that have come back, if others have several."""
@@ -315,9 +267,9 @@ class Session:
         if len(threads) <= len(homes) or not homes <= set(threads):
             return
         sources = dict(enumerate(self._layout.homes))
-        self._copied, self._copied_until = dict(self.modes), len(self._journal)
+        self._copied, self._copied_until = set(self._alive), len(self._journal)
         try:
-            self._move_to(list(threads), self._copied, sources)
+            self._move_to(list(threads), sources)
         except WorkerLostError as error:
             self._recover(error)
 
@@ -331,20 +283,12 @@ class Session:
             SECONDS_BEFORE_COPIES, COPIES_EVERY * self._seconds_of_copies
         ):
             return
-        versions = dict(self.modes)
-        new: list[Operation] = [
-            Keep(mode, (version,))
-            for version, mode in versions.items()
-            if version not in self._copied
-        ]
-        moved = self.bytes_moved
         try:
-            self._do(Entry(new, []))
-            self.bytes_copied += self.bytes_moved - moved
+            self._send("keep", {None: (sorted(self._alive - self._copied),)})
         except WorkerLostError as error:
             self._recover(error)
             return
-        self._copied, self._copied_until = versions, len(self._journal)
+        self._copied, self._copied_until = set(self._alive), len(self._journal)
         self._last_copies = time.monotonic()
         self._seconds_of_copies = self._last_copies - now
 
@@ -358,4 +302,4 @@ class Session:
             return  # no worker holds anything any more
         # The client may not have noticed yet that its scheduler is gone.
         with contextlib.suppress(ClusterLostError, WorkerLostError):
-            self._run(Close())
+            self._run("close", {None: ()})

@@ -6,58 +6,29 @@ it holds ever changes, so a round that is repeated gives exactly the same result
 
 import asyncio
 import itertools
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
-from distributed import Worker
-from distributed.comm.addressing import get_address_host
+from distributed import Worker, get_worker
 from distributed.core import send_recv
 from distributed.diagnostics.plugin import WorkerPlugin
 from distributed.protocol import to_serialize
 
+from klnmf.backends.base import Fixed
 from klnmf.backends.cpu import column_sums
 from klnmf.backends.dask import kernels
-from klnmf.backends.dask.operations import (
-    MAKERS,
-    Answer,
-    Evaluate,
-    Keep,
-    Layout,
-    Operation,
-    Reset,
-    Round,
-    Update,
-)
-from klnmf.backends.dask.packing import Packed, pack, unpack
-from klnmf.backends.dask.partition import Partition, Pieces
+from klnmf.backends.dask.kernels import Context, Operation
+from klnmf.backends.dask.partition import Layout
 from klnmf.data.sparse_data import RowView
 from klnmf.support.array_types import Array
 
-Place = tuple[int, int]  # version and part
-
-# A peer that has not heard of a round this many seconds after this worker has is lost.
-PATIENCE = 30.0
-# A request for a part that does not exist yet is answered after at most this many seconds.
-LONGEST_WAIT = 5.0
 SECONDS_TO_CONNECT = 5.0
-# Before all rounds: the part exists, or never will.
-NO_ROUND = -1
-# Workers of one machine copy faster than they pack.
-PACK_ON_ONE_MACHINE = False
 
 
 class PartMissingError(RuntimeError):
     """A part that this worker needs is not where it should be: a worker was lost."""
-
-
-class Parcel(NamedTuple):
-    """A part on its way, and the column sums of the blocks that lie in it as a whole."""
-
-    rows: Array | Packed
-    sums: list[Array]
 
 
 class Whole(NamedTuple):
@@ -69,7 +40,7 @@ class Whole(NamedTuple):
 
 
 class FitOnWorker(WorkerPlugin):
-    """The part of one fit that a worker holds, from its first :class:`Reset` to :class:`Close`."""
+    """The part of one fit that a worker holds, from its first `reset` to `close`."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -81,13 +52,10 @@ class FitOnWorker(WorkerPlugin):
         self.worker = worker
         self.is_over = False
         self.layout: Layout | None = None
-        self._parts: dict[Place, Array] = {}
-        self._modes: dict[int, int] = {}
+        self._parts: dict[tuple[int, int], Array] = {}  # by version and part
         self._data: dict[tuple[int, int], RowView] = {}  # by mode and part
-        self._parcels: dict[tuple[int, int, bool], Parcel] = {}
-        self._whole: dict[int, Whole] = {}
-        self._round = self._failed = NO_ROUND
-        self._news = asyncio.Event()
+        self._whole: dict[int, Whole] = {}  # by mode
+        self._round = 0
         # One thread: one kernel at a time, on as many cores as the worker has threads.
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="klnmf")
         worker.handlers[self.name] = self.serve
@@ -96,16 +64,15 @@ class FitOnWorker(WorkerPlugin):
         """See distributed."""
         self.is_over = True
         worker.handlers.pop(self.name, None)
-        self._data, self._parts, self._parcels, self._whole = {}, {}, {}, {}
+        self._data, self._parts, self._whole = {}, {}, {}
         self.layout = None
-        self._announce()
         self._pool.shutdown(wait=False)
 
-    def _announce(self) -> None:
-        self._news.set()
-        self._news = asyncio.Event()
+    async def close(self) -> None:
+        """End the fit."""
+        await self.worker.plugin_remove(name=self.name)
 
-    def inventory(self) -> frozenset[tuple[int, int]] | None:
+    async def inventory(self) -> frozenset[tuple[int, int]] | None:
         """Versions and parts that this worker holds; None before the first layout."""
         return None if self.layout is None else frozenset(self._parts)
 
@@ -115,83 +82,69 @@ class FitOnWorker(WorkerPlugin):
 
     # ---- rounds ----------------------------------------------------------------------------------
 
-    async def reset(self, message: Reset) -> None:
-        """Adopt a layout, and fetch the parts that this worker is to hold."""
-        layout = self.layout = message.layout
-        self._whole, self._parcels, self._modes = {}, {}, dict(message.versions)
-        self._parts = {place: x for place, x in self._parts.items() if place[0] in self._modes}
-        self._announce()
+    async def reset(self, layout: Layout, versions: list[int], sources: dict[int, str]) -> None:
+        """Adopt a layout; of the versions, fetch the parts that this worker is to hold.
+
+        No other version stays. ``sources`` says who has each part.
+        """
+        self.layout, self._whole = layout, {}
+        self._parts = {place: x for place, x in self._parts.items() if place[0] in versions}
         self._hold_data(layout)
-        held = set(layout.parts_at(self._address))
-        held |= {part for part, keeper in enumerate(layout.keepers) if keeper == self._address}
-        for version in message.versions:
-            for part in held:
-                if (version, part) not in self._parts:
-                    parcel = await self._request(message.sources[part], version, part)
-                    self._put(version, part, await self._in_thread(unpacked, parcel.rows))
+        held = {*layout.parts_at(self._address), *layout.copies_at(self._address)}
+        for place in itertools.product(versions, held):
+            if place not in self._parts:
+                self._put(*place, await self._request(sources[place[1]], *place))
 
-    async def answer(self, message: Round) -> Answer:
-        """Do the operations of a round."""
-        layout = self.layout
-        if layout is None:
-            raise PartMissingError(f"{self._address} does not take part in this fit")
-        if message.number <= self._round:
-            raise PartMissingError(f"round {message.number} was given up")
-        self._round = message.number
-        self._announce()
-        answer = Answer()
-        try:
-            for operation in message.operations:
-                results = await self._do(operation, layout, message, answer)
-                answer.by_operation.append(results)
-        except BaseException:
-            self._failed = message.number
-            self._announce()
-            raise
-        drops = set(message.drops)
-        self._parts = {place: x for place, x in self._parts.items() if place[0] not in drops}
-        self._parcels = {key: x for key, x in self._parcels.items() if key[0] not in drops}
-        return answer
+    async def keep(self, versions: list[int]) -> None:
+        """Copy the parts that this worker keeps for others, so that they are not lost with them."""
+        layout = self._present_layout()
+        for place in itertools.product(versions, layout.copies_at(self._address)):
+            if place not in self._parts:
+                rows = await self._request(layout.homes[place[1]], *place)
+                self._check_same(layout)
+                self._put(*place, rows)
 
-    async def _do(
-        self, operation: Operation, layout: Layout, message: Round, answer: Answer
-    ) -> dict[int, Any]:
-        if isinstance(operation, Keep):
-            await self._keep(operation, layout, answer)
-            return {}
-        whole = None
-        if isinstance(operation, Update | Evaluate):
-            (A,) = operation.fixed.factors
-            whole = await self._assembled(A, 1 - operation.mode, layout, answer)
-        results = {}
+    async def answer(self, number: int, operation: Operation, drops: list[int]) -> dict[int, Any]:
+        """Do the operation of a round, then let go of versions; return the answers by part."""
+        layout, answers = self._present_layout(), dict[int, Any]()
+        if number <= self._round:
+            raise PartMissingError(f"round {number} was given up")
+        self._round = number
+        fixed = operation.fixed
+        if fixed is not None:
+            fixed = await self._with_all_rows(fixed, layout)
         for part in layout.parts_at(self._address):
-            context = self._context(operation, part, layout, whole, message)
-            started = time.perf_counter()
-            made, results[part] = await self._in_thread(kernels.run, operation, context)
-            answer.seconds += time.perf_counter() - started
-            if self.layout is not layout:
-                raise PartMissingError("the round was given up")
-            if isinstance(operation, MAKERS):
-                self._modes[operation.out] = operation.mode
+            context = self._context(operation, part, layout, fixed)
+            if operation.by_part is None:
+                inputs = [self._own(version, part) for version in operation.sources]
+            else:
+                inputs = [operation.by_part[part]]
+            run = (kernels.run, operation, context, inputs)
+            made, answers[part] = await self._in_thread(*run)
+            self._check_same(layout)
+            if operation.out is not None:
                 self._put(operation.out, part, made)
-        return results
+        self._parts = {place: x for place, x in self._parts.items() if place[0] not in drops}
+        return answers
+
+    def _present_layout(self) -> Layout:
+        if self.layout is None:
+            raise PartMissingError(f"{self._address} does not take part in this fit")
+        return self.layout
+
+    def _check_same(self, layout: Layout) -> None:
+        if self.layout is not layout:
+            raise PartMissingError("the round was given up")
 
     def _context(
-        self,
-        operation: Operation,
-        part: int,
-        layout: Layout,
-        whole: Whole | None,
-        message: Round,
-    ) -> kernels.Context:
-        return kernels.Context(
+        self, operation: Operation, part: int, layout: Layout, fixed: Fixed | None
+    ) -> Context:
+        return Context(
             partition=layout.partitions[operation.mode],
             part=part,
             n_threads=int(self.worker.state.nthreads),
-            wants=message.wants,
-            inputs=[self._own(version, part) for version in operation.sources],
             data=self._data[operation.mode, part],
-            fixed=None if whole is None else (whole.rows, whole.sums),
+            fixed=fixed,
         )
 
     def _hold_data(self, layout: Layout) -> None:
@@ -214,166 +167,101 @@ class FitOnWorker(WorkerPlugin):
     def _put(self, version: int, part: int, rows: Array) -> None:
         rows.flags.writeable = False
         self._parts[version, part] = rows
-        self._announce()
 
     async def _in_thread(self, function: Callable[..., Any], *args: Any) -> Any:
         return await asyncio.get_running_loop().run_in_executor(self._pool, function, *args)
 
     # ---- peers -----------------------------------------------------------------------------------
 
-    async def serve(
-        self,
-        comm: Any = None,
-        version: int = 0,
-        part: int = 0,
-        round: int = 0,
-        may_pack: bool = False,
-    ) -> dict[str, Any]:
-        """Send a part to a peer as soon as it exists."""
-        deadline = time.monotonic() + LONGEST_WAIT
-        while (version, part) not in self._parts:
-            if self._failed >= round or self.layout is None:
-                return {"status": "lost"}
-            if time.monotonic() >= deadline:
-                return {"status": "later", "round": self._round}
-            try:
-                await asyncio.wait_for(self._news.wait(), deadline - time.monotonic())
-            except TimeoutError:
-                continue
-        parcel = await self._parcel(version, part, may_pack)
-        return {"status": "ready", "rows": to_serialize(parcel.rows), "sums": parcel.sums}
+    async def serve(self, comm: Any = None, version: int = 0, part: int = 0) -> dict[str, Any]:
+        """Send a part to a peer."""
+        rows = self._parts.get((version, part))
+        return {"rows": None if rows is None else to_serialize(rows)}
 
-    async def _parcel(self, version: int, part: int, may_pack: bool) -> Parcel:
-        key = (version, part, may_pack)
-        parcel = self._parcels.get(key)
-        if parcel is None:
-            rows, mode = self._parts[version, part], self._modes[version]
-            assert self.layout is not None
-            partition = self.layout.partitions[mode]
-            parcel = await self._in_thread(_parcel, rows, partition, part, may_pack)
-            if (version, part) in self._parts:
-                self._parcels[key] = parcel
-        return parcel
+    async def _request(self, address: str, version: int, part: int) -> Array:
+        return await requested(self.worker, self.name, address, version, part)
 
-    async def _request(self, address: str, version: int, part: int) -> Parcel:
-        """Ask a peer for a part until it exists or the peer is lost."""
-        return await requested(self.worker, self.name, address, self._round, version, part)
+    async def _with_all_rows(self, fixed: Fixed, layout: Layout) -> Fixed:
+        """Return what is fixed with all rows of its factor, and with the slopes."""
+        (version,) = fixed.factors
+        whole = await self._assembled(version, 1 - fixed.mode, layout)
+        slopes = whole.sums + fixed.l1 if fixed.slopes is None else fixed.slopes
+        return fixed._replace(factors=(whole.rows,), slopes=slopes)
 
-    async def _assembled(self, version: int, mode: int, layout: Layout, answer: Answer) -> Whole:
+    async def _assembled(self, version: int, mode: int, layout: Layout) -> Whole:
         """Return all rows of a version; those of the peers are fetched, all at the same time."""
         held = self._whole.get(mode)
         if held is not None and held.version == version:
             return held
         partition = layout.partitions[mode]
-        parts = [part for part in range(partition.n_parts) if partition.size(part)]
-        rows: Array | None = None if held is None else held.rows
+        like = self._own(version, layout.parts_at(self._address)[0])
+        shape = (partition.n_rows, *like.shape[1:])
         self._whole.pop(mode, None)
-        sums: dict[int, list[Array]] = {}
+        rows = None if held is None else held.rows
+        if rows is None or rows.shape != shape or rows.dtype != like.dtype:
+            rows = np.empty(shape, like.dtype)
 
         async def bring(part: int) -> None:
-            nonlocal rows
             if layout.homes[part] == self._address:
-                own = self._own(version, part)
-                parcel = Parcel(own, await self._in_thread(_block_sums, own, partition, part))
+                fetched = self._own(version, part)
             else:
-                parcel = await self._request(layout.homes[part], version, part)
-                answer.bytes_received += parcel.rows.nbytes
-            shape = (partition.n_rows, *parcel.rows.shape[1:])
-            if rows is None or rows.shape != shape or rows.dtype != _dtype(parcel.rows):
-                rows = np.empty(shape, dtype=_dtype(parcel.rows))
-            await self._in_thread(unpack, parcel.rows, rows[partition.rows(part)])
-            sums[part] = parcel.sums
+                fetched = await self._request(layout.homes[part], version, part)
+            await self._in_thread(np.copyto, rows[partition.rows(part)], fetched)
 
-        await _all_or_none([bring(part) for part in parts])
-        assert rows is not None
-        total = await self._in_thread(_total_sums, rows, partition, sums)
-        if self.layout is not layout:
-            raise PartMissingError("the round was given up")
-        whole = self._whole[mode] = Whole(version, rows, total)
+        try:
+            async with asyncio.TaskGroup() as group:  # if one fails, the others are cancelled
+                for part in filter(partition.size, range(partition.n_parts)):
+                    group.create_task(bring(part))
+        except ExceptionGroup as errors:
+            raise errors.exceptions[0] from errors
+        sums = await self._in_thread(column_sums, rows, int(self.worker.state.nthreads))
+        self._check_same(layout)
+        whole = self._whole[mode] = Whole(version, rows, sums)
         return whole
 
-    async def _keep(self, operation: Keep, layout: Layout, answer: Answer) -> None:
-        """Hold copies of the parts that this worker keeps for others."""
-        (version,) = operation.sources
-        for part, keeper in enumerate(layout.keepers):
-            place = (version, part)
-            if keeper == self._address and place not in self._parts:
-                parcel = await self._request(layout.homes[part], *place)
-                answer.bytes_received += parcel.rows.nbytes
-                self._modes[version] = operation.mode
-                self._put(*place, await self._in_thread(unpacked, parcel.rows))
 
-
-async def requested(
-    worker: Worker, name: str, address: str, round: int, version: int, part: int
-) -> Parcel:
-    """Return a part that a peer holds, or will hold once it has done that round."""
-    is_near = get_address_host(address) == get_address_host(worker.address)
-    wanted = {"version": version, "part": part, "round": round}
-    wanted["may_pack"] = PACK_ON_ONE_MACHINE or not is_near
-    started = time.monotonic()
-    while True:
+async def requested(worker: Worker, name: str, address: str, version: int, part: int) -> Array:
+    """Return a part that a peer holds."""
+    try:
+        # Without a limit, a worker that is gone is tried again for half a minute.
+        comm = await asyncio.wait_for(worker.rpc.connect(address), SECONDS_TO_CONNECT)
         try:
-            reply = await _called(worker, address, op=name, **wanted)
-        except Exception as error:
-            raise PartMissingError(f"{address} does not answer: {error!r}") from error
-        if reply is None:  # it is closing
-            raise PartMissingError(f"{address} gives no answer")
-        if reply["status"] == "ready":
-            return Parcel(reply["rows"], reply["sums"])
-        has_heard = reply.get("round", -1) >= round
-        if reply["status"] == "lost" or (not has_heard and time.monotonic() - started > PATIENCE):
-            raise PartMissingError(f"{address} does not have part {part} of {version}")
+            reply = await send_recv(comm, op=name, version=version, part=part)
+        finally:
+            worker.rpc.reuse(address, comm)
+    except Exception as error:
+        raise PartMissingError(f"{address} does not answer: {error!r}") from error
+    rows: Array | None = None if reply is None else reply["rows"]  # None: it is closing
+    if rows is None:
+        raise PartMissingError(f"{address} does not have part {part} of version {version}")
+    return rows
 
 
-async def _called(worker: Worker, address: str, **message: Any) -> Any:
-    # Without a limit, a worker that is gone is tried again for half a minute.
-    comm = await asyncio.wait_for(worker.rpc.connect(address), SECONDS_TO_CONNECT)
+# ---- what the driver calls -----------------------------------------------------------------------
+
+
+async def on_worker(name: str, method: str, args: tuple[Any, ...], dask_worker: Worker) -> Any:
+    """Call a method of the fit; a string says that a worker was lost, which is no error."""
+    plugin = dask_worker.plugins.get(name)
+    if plugin is None and method == "reset":
+        plugin = FitOnWorker(name)
+        await dask_worker.plugin_add(plugin, name=name, catch_errors=False)
+    if plugin is None or plugin.is_over:
+        return f"{dask_worker.address} does not take part in this fit"
     try:
-        return await send_recv(comm, **message)
-    finally:
-        worker.rpc.reuse(address, comm)
-
-
-def unpacked(rows: Array | Packed) -> Array:
-    """Rows of a parcel."""
-    target = np.empty(rows.shape, dtype=_dtype(rows))
-    unpack(rows, target)
-    return target
-
-
-async def _all_or_none(jobs: list[Any]) -> None:
-    """Wait for all jobs; if one fails, cancel the others."""
-    tasks = [asyncio.ensure_future(job) for job in jobs]
-    try:
-        await asyncio.gather(*tasks)
-    except BaseException:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        return await getattr(plugin, method)(*args)
+    except Exception as error:
+        if isinstance(error, PartMissingError) or plugin.is_over:  # the worker is closing
+            return str(error)
         raise
 
 
-def _dtype(rows: Array | Packed) -> np.dtype[Any]:
-    return rows.nonzeros.dtype if isinstance(rows, Packed) else rows.dtype
-
-
-def _block_sums(rows: Array, partition: Partition, part: int) -> list[Array]:
-    return partition.pieces(part, rows, column_sums).whole
-
-
-def _parcel(rows: Array, partition: Partition, part: int, may_pack: bool) -> Parcel:
-    return Parcel(pack(rows) if may_pack else rows, _block_sums(rows, partition, part))
-
-
-def _total_sums(rows: Array, partition: Partition, sums: dict[int, list[Array]]) -> Array:
-    """Column sums of a whole factor, from the sums of blocks; blocks that are cut are added up."""
-
-    def pieces(part: int) -> Pieces:
-        own = rows[partition.rows(part)]
-        known = iter(sums.get(part, []))
-        return partition.pieces(part, own, lambda block: next(known))
-
-    every = map(pieces, range(partition.n_parts))
-    total: Array = partition.total(every, column_sums, np.zeros(rows.shape[1]))
-    return total
+async def held_part(name: str, home: str, version: int, part: int) -> Array:
+    """Return a part of a factor as the result of a task, which any worker may do."""
+    try:
+        return await requested(get_worker(), name, home, version, part)
+    except PartMissingError as error:
+        raise PartMissingError(
+            "A worker that held a part of W is gone, and the fit is over. Call transform(X) to "
+            "compute W again."
+        ) from error

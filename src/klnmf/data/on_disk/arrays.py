@@ -11,13 +11,11 @@ from typing import BinaryIO
 import numpy as np
 import numpy.typing as npt
 
-from klnmf.data.on_disk.layout import NPY_HEADER, npy_header
 from klnmf.support.array_types import Array
-from klnmf.support.caching import cached_property
 from klnmf.support.input_files import ReadError
+from klnmf.support.npy_headers import VECTOR_HEADER, vector_header
 
 _PAGE = mmap.PAGESIZE
-_READ = 1 << 23  # bytes per read
 BLOCK = 1 << 18  # entries that are converted at a time
 
 
@@ -27,7 +25,7 @@ class ArrayWriter:
     def __init__(self, path: Path, dtype: npt.DTypeLike) -> None:
         self.path, self.dtype, self.length = path, np.dtype(dtype), 0
         self._stream: BinaryIO = path.open("wb")
-        self._stream.write(bytes(NPY_HEADER))
+        self._stream.write(bytes(VECTOR_HEADER))
 
     def append(self, values: Array) -> None:
         """Write more entries."""
@@ -41,7 +39,7 @@ class ArrayWriter:
         self._stream.flush()
         written = ArrayWriter(self.path.with_name(f"{self.path.name}.wide"), dtype)
         with self.path.open("rb") as stream:
-            stream.seek(NPY_HEADER)
+            stream.seek(VECTOR_HEADER)
             while len(values := np.fromfile(stream, self.dtype, BLOCK)):
                 written.append(values)
         self._stream.close()
@@ -55,7 +53,7 @@ class ArrayWriter:
         if self._stream.closed:
             return
         self._stream.seek(0)
-        self._stream.write(npy_header(self.dtype, self.length))
+        self._stream.write(vector_header(self.dtype, self.length))
         self._stream.flush()
         os.fsync(self._stream.fileno())
         self._stream.close()
@@ -68,7 +66,7 @@ class ArrayWriter:
 
 
 class MappedArray:
-    """A vector in an ``.npy`` file, read piece by piece, or as a whole through a memory map.
+    """A vector in an ``.npy`` file, on a memory map.
 
     The file stays open: replacing it does not change what is read here.
     """
@@ -78,21 +76,11 @@ class MappedArray:
         self._descriptor = os.open(path, os.O_RDONLY)
         weakref.finalize(self, os.close, self._descriptor)
         self._state = self._state_now()
-
-    @cached_property
-    def _map(self) -> mmap.mmap:
-        mapped = mmap.mmap(self._descriptor, 0, access=mmap.ACCESS_READ)
+        self._map = mmap.mmap(self._descriptor, 0, access=mmap.ACCESS_READ)
         if hasattr(mmap, "MADV_SEQUENTIAL"):
-            mapped.madvise(mmap.MADV_SEQUENTIAL)  # the system reads further ahead
-        return mapped
-
-    @cached_property
-    def mapped(self) -> Array:
-        """All entries, read-only; pages of the file are read when they are used."""
-        return np.frombuffer(self._map, self.dtype, self.length, NPY_HEADER)
-
-    def __getitem__(self, places: slice) -> Array:
-        return self.read(places.start, places.stop)
+            self._map.madvise(mmap.MADV_SEQUENTIAL)  # the system reads further ahead
+        # All entries, read-only; pages of the file are read when they are used.
+        self.mapped = np.frombuffer(self._map, self.dtype, length, VECTOR_HEADER)
 
     def fetch(self, start: int, stop: int) -> None:
         """Read some entries into the map now, while other threads run."""
@@ -108,22 +96,22 @@ class MappedArray:
     def read(self, start: int, stop: int, target: Array | None = None) -> Array:
         """Return a copy of some entries; in ``target`` if it is given.
 
-        Without the map, whose pages would stay in memory, where the system has ``preadv``.
+        Without the map, which reads ahead of scattered rows, where the system has ``preadv``.
         """
-        target = np.empty(stop - start, self.dtype) if target is None else target
-        rest, place = target.view(np.uint8).data, self._end(start)
         self.check_unchanged()
+        target = np.empty(stop - start, self.dtype) if target is None else target
         if not hasattr(os, "preadv"):  # Windows
             target[:] = self.mapped[start:stop]
             return target
-        while rest and (n_read := os.preadv(self._descriptor, [rest[:_READ]], place)):
+        rest, place = target.view(np.uint8).data, self._end(start)
+        while rest and (n_read := os.preadv(self._descriptor, [rest], place)):
             rest, place = rest[n_read:], place + n_read
         if rest:
             raise self._changed()
         return target
 
     def _end(self, n_entries: int) -> int:
-        return NPY_HEADER + n_entries * self.dtype.itemsize
+        return VECTOR_HEADER + n_entries * self.dtype.itemsize
 
     def _state_now(self) -> tuple[int, int]:
         found = os.fstat(self._descriptor)
@@ -135,6 +123,5 @@ class MappedArray:
             raise self._changed()
 
     def _changed(self) -> ReadError:
-        return ReadError(
-            self.path, "the file has been changed since it was opened. Prepare the matrix again."
-        )
+        problem = "the file has been changed since it was opened."
+        return ReadError(self.path, f"{problem} Prepare the matrix again.")

@@ -2,14 +2,18 @@
 
 import hashlib
 import json
-import os
+import re
 import sys
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from klnmf.support.descriptions import described
 from klnmf.support.input_files import ReadError
+from klnmf.support.npy_headers import VECTOR_HEADER, vector_header
+from klnmf.support.option_names import option
 from klnmf.support.untrusted_json import read_json
 from klnmf.support.whole_files import writing
 
@@ -18,31 +22,12 @@ VERSION = 1
 HEADER = "header.json"
 HEADER_LIMIT = 1 << 20
 MODES = ("rows", "columns")
+INDEX = np.dtype("<i4")  # of rows and columns; larger matrices cannot be fitted
 NAME_FILES = {
     "row_names": "row_names.txt",
     "column_names": "column_names.txt",
     "labels": "labels.txt",
 }
-# The files of a matrix whose rows are written, and its columns are not.
-ROW_FILES = ("rows.indptr.npy", "rows.indices.npy", "rows.values.npy", "columns.indptr.npy")
-# Bytes before the entries of every array.
-NPY_HEADER = 128
-
-
-def npy_header(dtype: np.dtype[Any], length: int) -> bytes:
-    """Return the first 128 bytes of an ``.npy`` file with a vector of that length.
-
-    >>> len(npy_header(np.dtype("<f4"), 10**15))
-    128
-    """
-    described = f"{{'descr': '{dtype.str}', 'fortran_order': False, 'shape': ({length},), }}"
-    text = described.ljust(NPY_HEADER - 11) + "\n"
-    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text.encode("ascii")
-
-
-def index_dtype(n_columns: int) -> np.dtype[Any]:
-    """Type of column numbers: four bytes where these are enough."""
-    return np.dtype("<i4" if n_columns <= np.iinfo(np.int32).max else "<i8")
 
 
 def arrays_of(facts: dict[str, Any]) -> dict[str, tuple[np.dtype[Any], int]]:
@@ -51,7 +36,7 @@ def arrays_of(facts: dict[str, Any]) -> dict[str, tuple[np.dtype[Any], int]]:
     arrays: dict[str, tuple[np.dtype[Any], int]] = {}
     for mode, name in enumerate(MODES):
         arrays[f"{name}.indptr.npy"] = (np.dtype("<i8"), shape[mode] + 1)
-        arrays[f"{name}.indices.npy"] = (index_dtype(shape[1 - mode]), nonzeros)
+        arrays[f"{name}.indices.npy"] = (INDEX, nonzeros)
         arrays[f"{name}.values.npy"] = (dtype, nonzeros)
         arrays[f"{name}.sums.npy"] = (np.dtype("<f8"), shape[mode])
     return arrays
@@ -112,34 +97,20 @@ def damaged(path: Path, problem: str) -> ReadError:
     return ReadError(path, f"{problem}. Copy it again, or prepare the matrix again.")
 
 
-def check_facts(facts: dict[str, Any]) -> None:
-    """Check the types of the facts about a matrix whose rows are written."""
-    n, m = facts["shape"]
-    sizes = [n, m, facts["nonzeros"]]
+def _check_fields(header: dict[str, Any]) -> None:
+    """Check the types of what the header says."""
+    n, m = header["shape"]
+    sizes = [n, m, header["nonzeros"]]
     if any(type(size) is not int or size < 0 for size in sizes) or not n or not m:
         raise ValueError("shape or nonzeros are not sizes")
-    if facts["dtype"] not in ("<f4", "<f8"):
-        raise ValueError(f"dtype is {facts['dtype']!r}")
-    _check_types(facts, numbers=("smallest", "largest"), flags=("whole", "open_features"))
-
-
-def _check_types(
-    facts: dict[str, Any], *, numbers: tuple[str, ...], flags: tuple[str, ...]
-) -> None:
-    for name in numbers:
-        if type(facts[name]) not in (int, float) or not abs(facts[name]) <= sys.float_info.max:
+    if header["dtype"] not in ("<f4", "<f8"):
+        raise ValueError(f"dtype is {header['dtype']!r}")
+    for name in ("total", "divergence_constant", "checksum"):
+        if type(header[name]) not in (int, float) or not abs(header[name]) <= sys.float_info.max:
             raise ValueError(f"{name} is not a finite number")
-    for name in flags:
-        if type(facts[name]) is not bool:
+    for name in ("whole", "open_features", "exact_in_float32"):
+        if type(header[name]) is not bool:
             raise ValueError(f"{name} is neither true nor false")
-
-
-def _check_fields(header: dict[str, Any]) -> None:
-    check_facts(header)
-    numbers = ("total", "divergence_constant")
-    _check_types(header, numbers=numbers, flags=("exact_in_float32",))
-    if type(header["checksum"]) is not int:
-        raise ValueError("checksum is not a whole number")
     arrays = arrays_of(header)
     possible = {*arrays, *NAME_FILES.values()}
     if type(header["files"]) is not dict or not set(arrays) <= set(header["files"]) <= possible:
@@ -160,16 +131,37 @@ def check_files(folder: Path, header: dict[str, Any]) -> None:
             cut = "cut off" if found < about["bytes"] else "too long"
             problem = f"the file is {cut}: {found:,} bytes, but the header says {about['bytes']:,}"
             raise damaged(path, problem)
-    check_arrays(folder, arrays_of(header))
-
-
-def check_arrays(folder: Path, arrays: dict[str, tuple[np.dtype[Any], int]]) -> None:
-    """Check size and beginning of files that hold arrays."""
-    for name, (dtype, length) in arrays.items():
+    for name, (dtype, length) in arrays_of(header).items():
         with (folder / name).open("rb") as stream:
-            start, found = stream.read(NPY_HEADER), os.fstat(stream.fileno()).st_size
-        size = NPY_HEADER + length * dtype.itemsize
-        if start != npy_header(dtype, length) or found != size:
+            start, found = stream.read(VECTOR_HEADER), header["files"][name]["bytes"]
+        if start != vector_header(dtype, length) or found != len(start) + length * dtype.itemsize:
             problem = f"it is not an array of {length:,} numbers of the type {dtype.name}"
             way_out = "Prepare the matrix again."
             raise ReadError(folder / name, f"{problem}, as the header says. {way_out}")
+
+
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+
+
+def parse_bytes(size: str | int, *, least: int = 1 << 20) -> int:
+    """Return a number of bytes, given as a whole number or with a unit: "512M", "2G", "1.5 GB".
+
+    >>> parse_bytes("2G") == 2 * 1024**3
+    True
+    >>> parse_bytes("512 MB")
+    536870912
+    """
+    is_size = isinstance(size, str | Integral) and not isinstance(size, bool)
+    text = str(size).upper() if is_size else ""
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(?:I?B)?\s*", text)
+    if found is None:
+        raise ValueError(
+            f"{option('memory')} must be a number of bytes, or a size such as '2G'; got "
+            f"{described(size)}."
+        )
+    number = int(float(found[1]) * _UNITS[found[2]])
+    if number < least:
+        raise ValueError(
+            f"{option('memory')} must be at least {least:,} bytes; got {described(size)}."
+        )
+    return number

@@ -10,10 +10,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from klnmf.data.observed_data import ObservedData
-from klnmf.data.on_disk.arrays import MappedArray
-from klnmf.data.on_disk.layout import MODES, NAME_FILES, check_files, read_header
-from klnmf.data.on_disk.sizes import parse_bytes
-from klnmf.data.on_disk.verification import check_contents, check_indptr, is_verified
+from klnmf.data.on_disk.layout import MODES, NAME_FILES, check_files, parse_bytes, read_header
+from klnmf.data.on_disk.verification import check_contents, is_verified
 from klnmf.data.on_disk.views import MappedView, open_rows
 from klnmf.data.sparse_data import CountData, DataConstraints
 from klnmf.data.sums import ROWS_PER_SUM
@@ -30,9 +28,8 @@ class OnDiskData(CountData):
         self.shape, self.dtype = tuple(header["shape"]), np.dtype(header["dtype"])
         self._views = []
         for mode, name in enumerate(MODES):
-            stored = open_rows(folder, mode, header)
-            sums = MappedArray(folder / f"{name}.sums.npy", "<f8", self.shape[mode])
-            self._views.append(MappedView(stored, sums.read(0, sums.length), piece_bytes))
+            stored, sums = open_rows(folder, mode, header), np.load(folder / f"{name}.sums.npy")
+            self._views.append(MappedView(stored, sums, piece_bytes))
         self.total = float(header["total"])
         self.is_exact_in_float32 = header["exact_in_float32"]
         self.divergence_constant = float(header["divergence_constant"])
@@ -85,8 +82,6 @@ class OnDiskMatrix:
         self.data = OnDiskData(path, header, piece_bytes=memory // 2)
         self.shape, self.nnz, self.dtype = self.data.shape, self.data.nnz, self.data.dtype
         self.open_features: bool = header["open_features"]
-        for mode, name in enumerate(MODES):
-            check_indptr(path / f"{name}.indptr.npy", self.data.view(mode).stored)
         for what, size, axis in (
             ("row_names", self.shape[0], "rows"),
             ("column_names", self.shape[1], "columns"),

@@ -6,24 +6,17 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from klnmf.data.canonical import Entries
 from klnmf.data.on_disk.arrays import MappedArray
-from klnmf.data.on_disk.layout import MODES, arrays_of
+from klnmf.data.on_disk.layout import MODES, arrays_of, damaged
 from klnmf.data.row_constraints import RowConstraints
 from klnmf.data.sparse_data import InMemoryView, Piece, RowView
 from klnmf.data.sums import row_ranges, sums_of_rows
 from klnmf.support.array_types import Array
-
-
-class Entries(NamedTuple):
-    """Some entries of a matrix, in any order."""
-
-    rows: Array
-    columns: Array
-    values: Array
 
 
 @dataclass(frozen=True)
@@ -36,18 +29,13 @@ class MappedRows:
     n_columns: int
 
     @property
-    def n_rows(self) -> int:
-        """Number of rows."""
-        return len(self.indptr) - 1
-
-    @property
     def nnz(self) -> int:
         """Number of nonzeros, by the length of the files."""
         return self.values.length
 
     def row_sums(self) -> Array:
         """Sum of each row, in float64."""
-        return sums_of_rows(self.indptr, self.values.__getitem__)
+        return sums_of_rows(self.indptr, lambda places: self.values.read(places.start, places.stop))
 
     def entries(self, limit: int) -> Iterator[Entries]:
         """All entries, row after row, at most ``limit`` at a time."""
@@ -61,13 +49,19 @@ class MappedRows:
 
 
 def open_rows(folder: Path, mode: int, facts: dict[str, Any]) -> MappedRows:
-    """Open the files of one mode in a folder, by the facts about the matrix."""
-    arrays = arrays_of(facts)
-    indptr, indices, values = (
+    """Open the files of one mode in a folder, by the facts about the matrix.
+
+    Offsets outside the arrays are refused: compiled code will follow them.
+    """
+    arrays, path = arrays_of(facts), folder / f"{MODES[mode]}.indptr.npy"
+    indices, values = (
         MappedArray(folder / name, *arrays[name])
-        for name in (f"{MODES[mode]}.{part}.npy" for part in ("indptr", "indices", "values"))
+        for name in (f"{MODES[mode]}.{part}.npy" for part in ("indices", "values"))
     )
-    return MappedRows(indptr.read(0, indptr.length), indices, values, facts["shape"][1 - mode])
+    indptr, nnz = np.load(path), facts["nonzeros"]
+    if indptr[0] != 0 or indptr[-1] != nnz or (indptr[1:] < indptr[:-1]).any():
+        raise damaged(path, f"it does not rise from 0 to the number of nonzeros, {nnz:,}")
+    return MappedRows(indptr, indices, values, facts["shape"][1 - mode])
 
 
 class MappedView(RowView):

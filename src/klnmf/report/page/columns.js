@@ -93,7 +93,7 @@ function columnTable(column, topic) {
 }
 
 function columnHint(column) {
-  const parts = [`Mean of the shares in the ${terms.sample}s of a group, where every ${terms.sample} counts the same, with a 95 % confidence interval for groups of two or more.`];
+  const parts = [`Mean of the shares in the ${terms.sample}s of a group, where every ${terms.sample} counts the same, with a 95 % interval for groups of two or more.`];
   if (column.missing) parts.push(`${plural(column.missing, terms.sample)} without a value ${column.missing === 1 ? "is" : "are"} left out.`);
   if (data.left_out.length) parts.push(`Not shown, because of too many values or only one: ${data.left_out.join(", ")}.`);
   return parts.join(" ");

@@ -81,3 +81,25 @@ function shareIn(packed, id) {
   for (let i = 0; i < packed.length; i += 2) if (packed[i] === id) return packed[i + 1] / 1000;
   return 0;
 }
+
+// Round numbers from 0 up to the largest value of an axis.
+function roundSteps(largest, most) {
+  const rough = largest / most;
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const step = [1, 2, 5, 10].map((factor) => factor * power).find((value) => value >= rough);
+  const steps = [];
+  for (let value = 0; value <= largest * 1.0001; value += step) steps.push(Number(value.toPrecision(6)));
+  return steps;
+}
+
+// A line through the values that are known.
+function curve(kind, seconds, values, x, y) {
+  let path = "";
+  let pen = "M";
+  values.forEach((value, i) => {
+    if (value === null) { pen = "M"; return; }
+    path += `${pen}${x(seconds[i]).toFixed(1)} ${y(value).toFixed(1)}`;
+    pen = "L";
+  });
+  return draw("path", { class: `curve ${kind}`, d: path });
+}

@@ -1,6 +1,7 @@
 // Held-out deviance with standard errors, and stability, against the number of topics.
 function drawRank(width) {
-  const { ranks, difference, error, stability, best } = data.rank;
+  const { rank: ranks, difference, standard_error: error, stability, is_best: isBest } = data.rank;
+  const best = ranks[isBest.indexOf(true)];
   const height = 280;
   const edge = { left: 52, right: 40, top: 10, bottom: 42 };
   const [first, last] = [ranks[0], Math.max(ranks.at(-1), ranks[0] + 1)];

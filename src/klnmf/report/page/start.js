@@ -44,7 +44,6 @@ showTopicTable();
 showColumns();
 showStructure();
 showSampleTable();
-showConvergence();
 showRank();
 for (const scroller of document.querySelectorAll(".scroller")) showWhatIsBelow(scroller);
 startTheme();

@@ -57,8 +57,6 @@ function showTopicTable() {
     { title: "Share", number: true, value: (t) => t.size, cell: (t) => percent(t.size) },
     ...(topics.some((t) => t.coherence !== null) ? [coherence] : []),
     { title: "Largest in", number: true, wide: true, value: (t) => t.leading, cell: (t) => count(t.leading) },
-    { title: `Effective ${terms.feature}s`, number: true, wide: true, value: (t) => t.breadth, cell: (t) => count(Math.round(t.breadth)) },
-    { title: "Exclusivity", number: true, wide: true, value: (t) => t.exclusivity, cell: (t) => percent(t.exclusivity) },
   ], topics, 2);
 }
 

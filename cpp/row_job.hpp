@@ -1,0 +1,126 @@
+// What a half-step works on: views of the data and of the factors. They own nothing: Python owns
+// every array.
+#pragma once
+
+#include <cstdint>
+
+namespace klnmf {
+
+// Largest of ends[i + 1] - ends[i] for i in [0, size), at least 0.
+std::int64_t longest_difference(const std::int64_t* ends, std::int64_t size);
+
+// One mode of the data in CSR form: row i holds values[indptr[i] .. indptr[i+1]) at the columns in
+// `indices`. W's rows see X, H's rows see the transpose of X; no kernel knows which one it was
+// given. T is the type of the factors. Factors in float may go with data in double: `wide` then
+// stands in for `values`, and its numbers are rounded as they are read.
+template <class T>
+struct SparseRows {
+    std::int64_t n_rows;
+    const std::int64_t* indptr;
+    const std::int32_t* indices;
+    const T* values;
+    const double* wide = nullptr;
+
+    // Known when compiling where T is double, so that nothing is compiled twice.
+    bool is_wide() const { return sizeof(T) < sizeof(double) && wide; }
+
+    std::int64_t begin(std::int64_t row) const { return indptr[row]; }
+    std::int64_t length(std::int64_t row) const { return indptr[row + 1] - indptr[row]; }
+
+    // Nonzeros from the row's first on, those of the rows after it included.
+    std::int64_t available(std::int64_t row) const { return indptr[n_rows] - indptr[row]; }
+
+    std::int64_t nnz() const { return indptr[n_rows] - indptr[0]; }
+
+    std::int64_t longest_row() const { return longest_difference(indptr, n_rows); }
+};
+
+// What a row problem sees of everything that a half-step keeps fixed: A (n_rows x rank, its rows
+// `stride` apart, one for each column of the data), the slope of the linear term, c_k = sum_i A_ik
+// + l1, in double whatever the type of A, and the L2 penalty.
+template <class T>
+struct FixedSide {
+    const T* A;
+    std::int64_t n_rows;
+    int rank;
+    std::int64_t stride;
+    const double* c;
+    double l2;
+    const T* slope = nullptr;         // c in T, and 1 / c (0 where c is), both padded with 0 to the
+    const T* inverse_slope = nullptr; // stride: set by PaddedJob, for the rules that step in T
+
+    // 1 for a component that x keeps as it is, else 0, padded likewise; null if there is none. Its
+    // slope in T is 0, as if it were dead, its c is not.
+    const T* held = nullptr;
+
+    bool fetch_ahead = false; // whether A is larger than a core's own cache
+
+    bool holds(std::int64_t k) const { return held && held[k] > 0; }
+
+    const T* row(std::int64_t i) const { return A + i * stride; }
+};
+
+// What a row problem may have of its own: cells of X that nobody has seen, entries that must be 0,
+// a penalty in units of its own; and the components that a half-step does not move. Any of the
+// pointers may be null: there is nothing of the kind then.
+struct RowConstraints {
+    // Row i misses the columns missing[missing_starts[i] .. missing_starts[i+1]), in rising order.
+    const std::int64_t* missing_starts = nullptr;
+    const std::int64_t* missing = nullptr;
+    // The components barred[barred_starts[i] .. barred_starts[i+1]) of row i are 0, and stay so.
+    const std::int64_t* barred_starts = nullptr;
+    const std::int32_t* barred = nullptr;
+    // By row two numbers: what l1 and l2 are multiplied by in it, because its x is not in the units
+    // that the penalties are about. Without it, c includes l1 already.
+    const double* penalty_shares = nullptr;
+    double l1 = 0;
+    const std::uint8_t* frozen = nullptr; // by component: whether x keeps it as it is, in all rows
+
+    std::int64_t n_missing(std::int64_t row) const {
+        return missing_starts ? missing_starts[row + 1] - missing_starts[row] : 0;
+    }
+
+    std::int64_t n_barred(std::int64_t row) const {
+        return barred_starts ? barred_starts[row + 1] - barred_starts[row] : 0;
+    }
+
+    bool has_own(std::int64_t row) const {
+        return penalty_shares || n_missing(row) > 0 || n_barred(row) > 0;
+    }
+
+    // Whether the rules for many rows side by side, which know nothing of all this, may have it.
+    bool is_plain(std::int64_t row) const { return !frozen && !has_own(row); }
+};
+
+struct RowOutcome {
+    double value; // f at the row's new x, where the rule computes it and was asked to
+    double kkt;   // the largest violation met
+    double gap;   // how much lower f could be, at most, where the rule started
+};
+
+// The row problems of one half-step: all that a kernel reads besides its settings, and where its
+// results go.
+template <class T>
+struct RowJob {
+    SparseRows<T> data;
+    FixedSide<T> fixed;
+    RowConstraints constraints;
+    int n_threads;
+    T* x;          // in/out, n_rows x rank: a row for each row of the data
+    double* value; // out, by row, see RowOutcome; `value` and `gap` are null where the rule does
+    double* kkt;   // not give them
+    double* gap;
+    std::int64_t longest_row = 0; // nonzeros of a row that the scratch has to hold: see PaddedJob
+
+    T* x_row(std::int64_t i) const { return x + i * fixed.rank; }
+
+    void report(std::int64_t i, const RowOutcome& outcome) const {
+        if (value)
+            value[i] = outcome.value;
+        kkt[i] = outcome.kkt;
+        if (gap)
+            gap[i] = outcome.gap;
+    }
+};
+
+} // namespace klnmf

@@ -1,0 +1,244 @@
+"""The way in for X: every estimator and function that takes counts checks them here.
+
+`checked_counts` checks X and what is known about it. `CheckedCounts` is what a fit is made from;
+`ConstrainedCounts` are counts in memory, of which parts can be taken.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.utils.validation import validate_data
+
+from klnmf.backends import backend_named, lazy_kind
+from klnmf.backends.base import LazyInput
+from klnmf.backends.cpu import effective_threads
+from klnmf.constraints.checks import check_constraints, check_penalties, missing_cells
+from klnmf.constraints.constraints import Constraints
+from klnmf.constraints.names import (
+    check_sample_order,
+    feature_names_of,
+    names_seen_in_fit,
+    sample_names_of,
+)
+from klnmf.constraints.penalties import NO_PENALTIES, Penalties
+from klnmf.data.dominant_samples import warn_of_dominant_samples
+from klnmf.data.not_counts import warn_if_not_counts
+from klnmf.data.on_disk.matrix import OnDiskMatrix
+from klnmf.data.sparse_data import CountData, FitInput, InMemoryData, RowView, view_of
+from klnmf.data.validation import (
+    check_counts,
+    warn_of_empty_samples,
+    warn_of_many_components,
+    working_dtype,
+)
+from klnmf.solvers.base import Problem
+from klnmf.support.array_types import Array
+from klnmf.support.option_names import option
+
+
+@dataclass(frozen=True)
+class CheckedCounts:
+    """X, checked, with the constraints that came with it; a rank is needed to check these."""
+
+    data: CountData | LazyInput  # X in memory, on disk, or not read yet
+    given: dict[str, Any]  # constraints by their names, missing cells in the order of X
+    feature_names: Any = None
+    penalties: Penalties = NO_PENALTIES
+
+    def constraints(
+        self, shape: tuple[int, ...], n_components: int, dtype: np.dtype[Any]
+    ) -> Constraints:
+        """Return the constraints on X of this shape and type, or say what is wrong with them."""
+        check_penalties(self.penalties, dtype)
+        size = (shape, n_components, dtype)
+        return check_constraints(self.given, *size, self.feature_names, self.penalties)
+
+    def of_fit(
+        self, n_components: int, check: Callable[[np.dtype[Any], Constraints], object]
+    ) -> FitInput:
+        """Return X as a fit sees it; ``check`` refuses a type and constraints that it cannot do."""
+
+        def found(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Constraints:
+            constraints = self.constraints(shape, n_components, dtype)
+            check(dtype, constraints)
+            return constraints
+
+        return self.data.with_constraints(found)
+
+    @property
+    def X(self) -> sp.csr_array:  # noqa: N802
+        """X in memory."""
+        assert isinstance(self.data, InMemoryData)
+        return self.data.view(0).as_csr()
+
+    def in_memory(self, n_components: int) -> ConstrainedCounts:
+        """Return X in memory with its constraints."""
+        X = self.X
+        constraints = self.constraints(X.shape, n_components, X.dtype)
+        return ConstrainedCounts(X, constraints, self.penalties)
+
+
+def checked_counts(
+    X: Any,
+    given: dict[str, Any],
+    name: str,
+    *,
+    model: Any = None,
+    reset: bool = True,
+    dtype: Any = None,
+    penalties: Penalties = NO_PENALTIES,
+    n_threads: int | None = None,
+    backends: tuple[str, ...] = (),
+    takes_files: bool = False,
+    takes_missing: bool = True,
+    min_samples: int = 1,
+) -> CheckedCounts:
+    """Return X and its constraints, or say what is wrong with them.
+
+    ``name`` is that of the estimator or function. With a ``model``, X must have its features, or
+    sets them (``reset``, for a fit: then a warning says if X looks transformed). ``backends`` are
+    those that may read a `LazyInput`; matrices on disk are taken if the caller ``takes_files``.
+    """
+    check_sample_order(given, X)
+    lazy = lazy_kind(X)
+    if lazy is not None and lazy.backend in backends:
+        validate_data(model, X, reset=reset, skip_check_array=True)
+        lazily, given = lazy.of(X, given, dtype, name)
+        _check_observed(given, reset)
+        return CheckedCounts(lazily, given, names_seen_in_fit(model), penalties)
+    if lazy is not None:
+        raise TypeError(lazy.refusal)
+    missing = given.get("missing")
+    if missing is not None:
+        missing = missing_cells(X, missing, None if reset else names_seen_in_fit(model))
+        given = given | {"missing": missing}
+        _check_observed(given, reset)
+    if isinstance(X, OnDiskMatrix):
+        if not takes_files:
+            raise TypeError(
+                f"{X!r} is on disk, but here the counts must be in memory. Pass "
+                "klnmf.readers.read_counts(path).X, or a block of its row_blocks()."
+            )
+        validate_data(model, X, reset=reset, skip_check_array=True)
+        data: CountData = _on_disk(X, dtype, reset)
+    else:
+        threads = effective_threads(n_threads)
+        counts = check_counts(
+            X,
+            dtype=dtype,
+            name=name,
+            takes_missing=takes_missing,
+            missing=missing,
+            n_threads=threads,
+            ensure_min_samples=min_samples,
+            **({"estimator": name} if model is None else {"model": model, "reset": reset}),
+        )
+        if reset:
+            warn_if_not_counts(view_of(counts))
+        data = InMemoryData(counts, n_threads=threads)
+    names = feature_names_of(X) if model is None else names_seen_in_fit(model)
+    return CheckedCounts(data, given, names, penalties)
+
+
+def _check_observed(given: dict[str, Any], is_fit: bool) -> None:
+    missing = given.get("missing")
+    if is_fit and missing is not None and missing.nnz == math.prod(missing.shape):
+        raise ValueError("missing covers every cell of X: nothing would be left to fit.")
+
+
+def _on_disk(X: OnDiskMatrix, dtype: Any, is_new: bool) -> CountData:
+    """X as solvers see it: it was checked when it was prepared."""
+    if dtype is not None and working_dtype(np.zeros(0), dtype) != X.dtype:
+        raise ValueError(
+            f"{X.path} was prepared in {X.dtype}, not with {option('dtype', dtype)}. Leave "
+            f"{option('dtype')} out, or prepare the matrix again with that type."
+        )
+    X.check_unchanged()
+    if is_new and not X.holds_whole_numbers:
+        warn_if_not_counts(X.data.view(0))
+    return X.data
+
+
+def warn_of_data(X: Any, seen: RowView, n_components: int, constraints: Constraints) -> None:
+    """Warn of data that a fit takes but few people want.
+
+    ``seen`` is X as the solver sees it, with weights and without missing cells; X itself is for the
+    names of its samples.
+    """
+    is_empty, names = np.diff(seen.indptr) == 0, sample_names_of(X)
+    n_learned = int((~(constraints.is_frozen(0) | constraints.is_frozen(1))).sum())
+    if constraints.sample_weight is not None:
+        is_empty &= constraints.sample_weight > 0
+    warn_of_many_components(n_learned, (seen.n_rows, seen.n_columns))
+    warn_of_empty_samples(is_empty, names)
+    if n_learned:
+        warn_of_dominant_samples(seen.row_sums, n_components, names)
+
+
+# ---- counts in memory ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ConstrainedCounts:
+    """X, what is known about it and its factors, and the penalties.
+
+    Unless components are fixed, the rank of ``constraints`` has no meaning.
+    """
+
+    X: sp.csr_array
+    constraints: Constraints
+    penalties: Penalties = NO_PENALTIES
+
+    @property
+    def n_fixed(self) -> int:
+        """Number of components that are fixed in W or in H."""
+        return sum(0 if part is None else part.shape[1] for part in self.constraints.fixed)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether a fit is one of weighted counts, without anything else."""
+        has_others = self.n_fixed or self.constraints.missing is not None
+        return not (has_others or any(self.penalties.penalised_modes))
+
+    @property
+    def sample_weights(self) -> Array:
+        """Weight of each sample."""
+        weights = self.constraints.sample_weight
+        return np.ones(self.X.shape[0]) if weights is None else weights
+
+    @property
+    def equally_weighted(self) -> ConstrainedCounts:
+        """The same with weight 1 for every sample, which changes no row of W but that of 0."""
+        if self.constraints.sample_weight is None:
+            return self
+        return replace(self, constraints=self.constraints.with_sample_weight(None))
+
+    def part(self, rows: Array) -> ConstrainedCounts:
+        """Return some samples."""
+        return replace(self, X=self.X[rows], constraints=self.constraints.part(rows))
+
+    def of_features(self, columns: Array) -> ConstrainedCounts:
+        """Return some features."""
+        constraints = self.constraints.of_features(columns)
+        return replace(self, X=self.X[:, columns], constraints=constraints)
+
+    @cached_property
+    def data(self) -> InMemoryData:
+        """X as a fit sees it, with the rank of the constraints."""
+        return InMemoryData(self.X).constrained(self.constraints)
+
+    def problem(self, n_components: int, n_threads: int | None, backend: str = "auto") -> Problem:
+        """Return the problem of a fit with this many components, in this process."""
+        data = self.data if not self.n_fixed else self.of_rank(n_components).data
+        return Problem(backend_named(backend).local(data, n_threads), self.penalties)
+
+    def of_rank(self, n_components: int) -> ConstrainedCounts:
+        """Return the same for a fit with this many components: fixed ones have other places."""
+        return replace(self, constraints=replace(self.constraints, n_components=n_components))

@@ -1,0 +1,1 @@
+"""Texts: read as documents with names and metadata, and counted as words."""
