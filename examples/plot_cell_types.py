@@ -38,7 +38,7 @@ cells, new_cells = adata[:700].copy(), adata[700:].copy()
 # Pass raw counts: the model is Poisson, and the depth of a cell goes into its row of W. The result
 # is stored where scanpy expects it: cells × programs in ``obsm``, genes × programs in ``varm``.
 
-tl.nmf(cells, n_components=6)
+tl.nmf(cells, n_components=6, random_state=0)
 print(cells)
 
 # %%

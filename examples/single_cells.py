@@ -173,7 +173,7 @@ def main() -> None:
     adata.var["informative"] = informative_genes(adata.X, told_apart, options.genes)
     print(f"{adata.var['informative'].sum():,} genes vary most beyond chance")
 
-    tl.nmf(adata, n_programs, mask_var="informative")
+    tl.nmf(adata, n_programs, mask_var="informative", random_state=0)
     fit = adata.uns["nmf"]
     print(f"{fit['n_iter']} iterations, KL divergence {fit['divergence']:,.0f}\n")
     W, components = adata.obsm["X_nmf"], adata.varm["nmf"].T

@@ -27,7 +27,7 @@ def cells(X: Any = COUNTS, genes: list[str] = GENES) -> ad.AnnData:
 
 
 def nmf(adata: ad.AnnData, **parameters: Any) -> ad.AnnData | None:
-    return tl.nmf(adata, **{"n_components": 3, "n_threads": 1, **parameters})
+    return tl.nmf(adata, **{"n_components": 3, "random_state": 0, "n_threads": 1, **parameters})
 
 
 def plain(**parameters: Any) -> KLNMF:

@@ -53,9 +53,9 @@ def assert_same(found: Any, expected: Any) -> None:
 @pytest.fixture(scope="module")
 def fitted() -> ad.AnnData:
     adata = cells()
-    tl.nmf(adata, 3, mask_var="used", n_threads=1)
+    tl.nmf(adata, 3, mask_var="used", n_threads=1, random_state=0)
     tl.differential(adata)
-    tl.bootstrap(adata, n_runs=4, n_jobs=1)
+    tl.bootstrap(adata, n_runs=4, n_jobs=1, random_state=0)
     return adata
 
 
@@ -83,14 +83,15 @@ def test_no_warning_of_names_that_a_sparse_matrix_cannot_have(fitted: ad.AnnData
 
 def test_rank_is_that_of_the_library(tmp_path: Path) -> None:
     adata = cells()
-    assert tl.select_rank(adata, range(1, 5), mask_var="used", n_splits=3, n_jobs=1) is None
+    options: dict[str, Any] = {"n_splits": 3, "random_state": 0, "n_jobs": 1}
+    assert tl.select_rank(adata, range(1, 5), mask_var="used", **options) is None
     X = sp.csr_array(COUNTS[:, MASK])
-    expected = select_rank(X, range(1, 5), n_splits=3, random_state=0, n_jobs=1)
+    expected = select_rank(X, range(1, 5), **options)
     found = tl.result(again(adata, tmp_path), "nmf_rank")
     assert found.best_rank == expected.best_rank == 3
     np.testing.assert_array_equal(found.deviance, expected.deviance)
     assert adata.uns["nmf_rank"]["params"] == {"mask_var": "used"}
-    tl.nmf(adata, found.best_rank)
+    tl.nmf(adata, found.best_rank, random_state=0)
     assert "nmf_rank" in adata.uns  # a fit does not forget why it has so many programs
 
 
@@ -100,7 +101,7 @@ def test_batches_without_an_effect_leave_the_markers_significant(against: str) -
     adata = two_batches("none", n_cells=300, n_genes=150).cells
     n_found = []
     for batch_key in (None, "batch"):
-        tl.nmf(adata, 4, batch_key=batch_key, n_threads=1, tol=3e-3)
+        tl.nmf(adata, 4, batch_key=batch_key, n_threads=1, tol=3e-3, random_state=0)
         tl.differential(adata, against=against)
         found = tl.result(adata, "nmf_differential")
         assert found.components.tolist() == [0, 1, 2, 3]
@@ -112,7 +113,8 @@ def test_batches_without_an_effect_leave_the_markers_significant(against: str) -
 
 def test_batches_are_no_programs_in_the_choice_of_their_number() -> None:
     adata = two_batches("ambient", n_cells=200, n_genes=120).cells
-    tl.select_rank(adata, range(2, 7), batch_key="batch", n_splits=2, n_jobs=1, early_stop=False)
+    options: dict[str, Any] = {"n_splits": 2, "n_jobs": 1, "early_stop": False, "random_state": 0}
+    tl.select_rank(adata, range(2, 7), batch_key="batch", **options)
     found = tl.result(adata, "nmf_rank")
     assert found.ranks.tolist() == [2, 3, 4, 5, 6]
     assert {found.best_rank, found.lowest_rank, found.stable_rank} <= {2, 3, 4, 5, 6}
@@ -121,13 +123,13 @@ def test_batches_are_no_programs_in_the_choice_of_their_number() -> None:
 
 def test_consensus_is_a_fit(tmp_path: Path) -> None:
     adata = cells()
-    tl.consensus(adata, 3, n_runs=4, n_jobs=1, mask_var="used", scale_genes=True)
+    options: dict[str, Any] = {"random_state": 0, "n_jobs": 1}
+    tl.consensus(adata, 3, n_runs=4, mask_var="used", scale_genes=True, **options)
     X = sp.csr_array(COUNTS[:, MASK])
     deviations = X.toarray().astype(float).std(axis=0, ddof=1)
     weight = 1 / np.where(deviations > 0, deviations, 1.0)
     expected = consensus(
-        X, 3, 4, random_state=0, n_jobs=1, feature_weight=weight,
-        feature_names=np.array(GENES)[MASK].tolist(),
+        X, 3, 4, feature_weight=weight, feature_names=np.array(GENES)[MASK].tolist(), **options,
     )  # fmt: skip
     read = again(adata, tmp_path)
     for stored in (adata, read):
@@ -256,13 +258,13 @@ def test_cells_without_counts_have_no_program() -> None:
     X[5] = 0
     adata.X = sp.csr_matrix(X)
     with pytest.warns(UserWarning, match="no counts"):
-        tl.nmf(adata, 3, n_threads=1)
+        tl.nmf(adata, 3, n_threads=1, random_state=0)
     assert adata.obs["nmf"].isna().tolist() == [i == 5 for i in range(70)]
 
 
 def test_a_consensus_of_cells_in_batches(tmp_path: Path) -> None:
     adata, types, batch = two_batches("ambient", n_cells=200, n_genes=100)
-    options: dict[str, Any] = {"n_runs": 5, "n_jobs": 1}
+    options: dict[str, Any] = {"n_runs": 5, "n_jobs": 1, "random_state": 0}
     tl.consensus(adata, 4, **options)
     plain = mixing(adata.obsm["X_nmf_consensus_shares"], batch)
     tl.consensus(adata, 4, batch_key="batch", **options)
@@ -283,7 +285,7 @@ def test_a_consensus_of_cells_in_batches(tmp_path: Path) -> None:
     model = tl.fitted_model(read, "nmf_consensus")
     assert (model.n_components_, model.n_fixed_W_) == (6, 2)
     # The profiles are those of the ambient RNA: the model is near the best one of its rank.
-    tl.nmf(read, 4, batch_key="batch", n_init=3, n_threads=1)
+    tl.nmf(read, 4, batch_key="batch", n_init=3, n_threads=1, random_state=0)
     best = read.uns["nmf"]["divergence"]
     assert read.uns["nmf_consensus"]["divergence"] == pytest.approx(best, rel=0.01)
     tl.differential(read, key="nmf_consensus")

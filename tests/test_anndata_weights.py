@@ -34,7 +34,7 @@ def cells() -> ad.AnnData:
 
 
 def nmf(adata: ad.AnnData, **parameters: Any) -> None:
-    tl.nmf(adata, **{"n_components": 3, "n_threads": 1, **parameters})
+    tl.nmf(adata, **{"n_components": 3, "random_state": 0, "n_threads": 1, **parameters})
 
 
 # ---- weights and exposures -----------------------------------------------------------------------
@@ -70,7 +70,7 @@ def test_tests_and_refits_use_the_weights_of_the_fit(tmp_path: Path) -> None:
     adata.write_h5ad(tmp_path / "cells.h5ad")
     again = ad.read_h5ad(tmp_path / "cells.h5ad")
     tl.differential(again)
-    tl.bootstrap(again, n_runs=3, n_jobs=1)
+    tl.bootstrap(again, n_runs=3, n_jobs=1, random_state=0)
     assert tl.result(again, "nmf_differential").q_value.shape == (3, VARIABLE.sum())
     again.obs["nmf_sample_weight"] = 1.0
     with pytest.raises(ValueError, match="is not the data that the model was fitted to"):
@@ -126,8 +126,8 @@ def test_scale_multiplies_weights_and_constant_genes_keep_theirs() -> None:
 @pytest.mark.parametrize(("kind", "enough"), [("ambient", 0.8), ("efficiency", 0.25)])
 def test_batches_mix_and_types_stay_apart(kind: str, enough: float) -> None:
     adata, types, batch = two_batches(kind)
-    tl.nmf(adata, N_TYPES, n_threads=1)
-    tl.nmf(adata, N_TYPES, batch_key="batch", key_added="corrected", n_threads=1)
+    tl.nmf(adata, N_TYPES, n_threads=1, random_state=0)
+    tl.nmf(adata, N_TYPES, batch_key="batch", key_added="corrected", n_threads=1, random_state=0)
     apart, mixed = (mixing(adata.obsm[f"X_{key}_shares"], batch) for key in ("nmf", "corrected"))
     assert apart < 0.05
     assert mixed > enough
@@ -139,7 +139,7 @@ def test_batches_mix_and_types_stay_apart(kind: str, enough: float) -> None:
 @pytest.fixture(scope="module")
 def corrected() -> ad.AnnData:
     adata = two_batches("ambient").cells
-    tl.nmf(adata, N_TYPES, batch_key="batch", n_threads=1)
+    tl.nmf(adata, N_TYPES, batch_key="batch", n_threads=1, random_state=0)
     return adata
 
 

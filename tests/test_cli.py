@@ -37,6 +37,7 @@ def test_fit_saves_what_the_estimator_finds(counts: Path, capsys: Any) -> None:
     assert code == 0
     assert out == ""
     assert "60 samples × 40 features" in err
+    assert "\nseed: 5\n" in err
     assert "model: counts.klnmf" in err
     assert "converged after" in err
     saved = load_model("counts.klnmf")
@@ -218,14 +219,15 @@ def test_ctrl_c_saves_a_checkpoint_and_says_how_to_go_on(tmp_path: Path) -> None
         command(*words), cwd=tmp_path, stderr=subprocess.PIPE, text=True
     ) as child:
         assert child.stderr is not None
-        lines = [child.stderr.readline() for _ in range(3)]
+        lines = [child.stderr.readline() for _ in range(4)]
         time.sleep(0.3)
         child.send_signal(signal.SIGINT)
         rest = child.stderr.read()
         child.wait(timeout=60)
     assert "3,000 samples" in lines[0]
     assert lines[1] == "no feature names: give --column-names FILE\n"
-    assert lines[2].startswith("iteration 1, ")
+    assert lines[2] == "seed: 0\n"
+    assert lines[3].startswith("iteration 1, ")
     assert child.returncode == 130
     assert "Interrupted after" in rest
     assert "klnmf fit big.npz -r 10 --solver mu --tol 0 --max-iter 100000\n" in rest

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 
 import pytest
 
@@ -84,3 +85,22 @@ def test_every_public_module_is_here() -> None:
 def test_a_module_has_these_names_and_no_others(module: str) -> None:
     names = importlib.import_module(module).__all__
     assert sorted(names) == PUBLIC[module].split()
+
+
+def test_no_function_has_a_seed_of_its_own() -> None:
+    """``random_state`` is None by default: who wants the same result again says so, everywhere."""
+    members = [
+        getattr(importlib.import_module(module), name)
+        for module, names in PUBLIC.items()
+        for name in names.split()
+    ]
+    seeds = {
+        f"{member.__module__}.{member.__name__}": parameters["random_state"].default
+        for member in members
+        if inspect.isfunction(member)
+        or (inspect.isclass(member) and not issubclass(member, Exception))
+        if "random_state" in (parameters := inspect.signature(member).parameters)
+    }
+    results = {"klnmf.model_selection.rank_selection.RankSelection"}  # the seed that was used
+    assert len(seeds) > 10
+    assert {name for name, seed in seeds.items() if seed is not None} == results

@@ -37,6 +37,7 @@ def test_command_prints_and_saves_what_the_function_finds(counts: Path, capsys: 
     assert code == 0
     expected = select_rank(X, range(1, 6), n_splits=2, random_state=3)
     assert out == f"{expected}\n"
+    assert "\nseed: 3\n" in err
     assert "result: counts.rank.json" in err
     assert "at most about" not in out
     saved = RankSelection.load("counts.rank.json")

@@ -111,6 +111,8 @@ def run_options(
     from klnmf.saved.container import SavedFileError
 
     on_terminal = sys.stderr.isatty()
+    # Commands have a seed by default, unlike Python: a command given again gives the same again.
+    say(args, f"seed: {args.random_state}")
     try:
         yield RunOptions(
             checkpoint=files.checkpoint,

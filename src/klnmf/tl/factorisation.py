@@ -48,7 +48,7 @@ def nmf(
     sample_weight: str | npt.ArrayLike | None = None,
     exposure: str | npt.ArrayLike | None = None,
     key_added: str = KEY,
-    random_state: int | np.random.RandomState | None = 0,
+    random_state: int | np.random.RandomState | None = None,
     **parameters: Any,
 ) -> None:
     """Factorise the counts of an AnnData: programs (weights of genes) and their use by each cell.
@@ -89,7 +89,7 @@ def nmf(
         ``KLNMF.fit``.
     key_added : str, default="nmf"
         Name of the result, see Returns.
-    random_state : int, RandomState instance or None, default=0
+    random_state : int, RandomState instance or None, default=None
         Seed of the fit.
     **parameters
         Other parameters of `klnmf.KLNMF`, such as ``tol``, ``max_iter`` or ``l1_W``.
@@ -129,7 +129,7 @@ def nmf(
     >>> from klnmf import tl
     >>> from klnmf.simulate import simulate_counts
     >>> adata = anndata.AnnData(simulate_counts(80, 30, 3, random_state=0).X)
-    >>> tl.nmf(adata, n_components=3)
+    >>> tl.nmf(adata, n_components=3, random_state=0)
     >>> adata.obsm["X_nmf"].shape, adata.varm["nmf"].shape, adata.uns["nmf"]["converged"]
     ((80, 3), (30, 3), True)
     """
@@ -205,7 +205,7 @@ def project(
     >>> from klnmf.simulate import simulate_counts
     >>> cells = anndata.AnnData(simulate_counts(80, 30, 3, random_state=0).X)
     >>> old, new = cells[:60].copy(), cells[60:, ::-1].copy()
-    >>> tl.nmf(old, n_components=3)
+    >>> tl.nmf(old, n_components=3, random_state=0)
     >>> tl.project(new, old)
     >>> new.obsm["X_nmf"].shape, new.uns["nmf"]["overlap"]["found"]
     ((20, 3), 30)

@@ -242,7 +242,7 @@ def fitted_model(adata: AnnData, key: str = KEY) -> KLNMF:
     >>> from klnmf import tl
     >>> from klnmf.simulate import simulate_counts
     >>> adata = anndata.AnnData(simulate_counts(80, 30, 3, random_state=0).X)
-    >>> tl.nmf(adata, n_components=3)
+    >>> tl.nmf(adata, n_components=3, random_state=0)
     >>> model = tl.fitted_model(adata)
     >>> model.components_.shape, model.converged_
     ((3, 30), True)
@@ -311,7 +311,7 @@ def result(adata: AnnData, key: str) -> Any:
     >>> from klnmf import tl
     >>> from klnmf.simulate import simulate_counts
     >>> adata = anndata.AnnData(simulate_counts(80, 30, 3, random_state=0).X)
-    >>> tl.select_rank(adata, range(1, 6), n_splits=3)
+    >>> tl.select_rank(adata, range(1, 6), n_splits=3, random_state=0)
     >>> tl.result(adata, "nmf_rank").best_rank
     3
     """

@@ -47,7 +47,7 @@ def differential(adata: AnnData, *, key: str = KEY, **options: Any) -> None:
     >>> from klnmf import tl
     >>> from klnmf.simulate import simulate_counts
     >>> adata = anndata.AnnData(simulate_counts(80, 30, 3, random_state=0).X)
-    >>> tl.nmf(adata, n_components=3)
+    >>> tl.nmf(adata, n_components=3, random_state=0)
     >>> tl.differential(adata)
     >>> tl.result(adata, "nmf_differential").q_value.shape
     (3, 30)
@@ -65,7 +65,7 @@ def bootstrap(
     n_runs: int = 100,
     *,
     key: str = KEY,
-    random_state: int | np.random.RandomState | None = 0,
+    random_state: int | np.random.RandomState | None = None,
     n_jobs: int | None = None,
     **options: Any,
 ) -> None:
@@ -81,7 +81,7 @@ def bootstrap(
         Number of refits.
     key : str, default="nmf"
         The ``key_added`` of that call.
-    random_state : int, RandomState instance or None, default=0
+    random_state : int, RandomState instance or None, default=None
         Seed of the draws.
     n_jobs : int, default=None
         Number of runs at a time. The result does not depend on it.
@@ -102,8 +102,8 @@ def bootstrap(
     >>> from klnmf import tl
     >>> from klnmf.simulate import simulate_counts
     >>> adata = anndata.AnnData(simulate_counts(80, 30, 3, random_state=0).X)
-    >>> tl.nmf(adata, n_components=3)
-    >>> tl.bootstrap(adata, n_runs=10)
+    >>> tl.nmf(adata, n_components=3, random_state=0)
+    >>> tl.bootstrap(adata, n_runs=10, random_state=0)
     >>> tl.result(adata, "nmf_bootstrap").proportions.lower.shape
     (80, 3)
     """

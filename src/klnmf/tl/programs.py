@@ -46,7 +46,7 @@ def top_genes(adata: AnnData, n_top: int = 10, *, by: Ranking = RANKING, key: st
     >>> from klnmf import tl
     >>> from klnmf.simulate import simulate_counts
     >>> adata = anndata.AnnData(simulate_counts(80, 30, 3, random_state=0).X)
-    >>> tl.nmf(adata, n_components=3)
+    >>> tl.nmf(adata, n_components=3, random_state=0)
     >>> table = tl.top_genes(adata, 4)
     >>> table.groupby("program", observed=True)["gene"].agg(", ".join).shape
     (3,)
@@ -99,7 +99,7 @@ def name_programs(
     >>> from klnmf import tl
     >>> from klnmf.simulate import simulate_counts
     >>> adata = anndata.AnnData(simulate_counts(80, 30, 3, random_state=0).X)
-    >>> tl.nmf(adata, n_components=3)
+    >>> tl.nmf(adata, n_components=3, random_state=0)
     >>> tl.name_programs(adata, {0: "B cells"})
     >>> list(adata.obs["nmf"].cat.categories)
     ['B cells', '1', '2']

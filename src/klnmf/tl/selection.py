@@ -34,7 +34,7 @@ def select_rank(
     sample_weight: str | npt.ArrayLike | None = None,
     exposure: str | npt.ArrayLike | None = None,
     key_added: str = KEY,
-    random_state: int | np.random.RandomState | None = 0,
+    random_state: int | np.random.RandomState | None = None,
     n_jobs: int | None = None,
     **options: Any,
 ) -> None:
@@ -52,7 +52,7 @@ def select_rank(
         As in `klnmf.tl.nmf`. Use the same for both.
     key_added : str, default="nmf"
         Key of the fit that is planned.
-    random_state : int, RandomState instance or None, default=0
+    random_state : int, RandomState instance or None, default=None
         Seed of the folds, groups and fits.
     n_jobs : int, default=None
         Number of folds to fit at the same time. The result does not depend on it.
@@ -74,7 +74,7 @@ def select_rank(
     >>> from klnmf import tl
     >>> from klnmf.simulate import simulate_counts
     >>> adata = anndata.AnnData(simulate_counts(80, 30, 3, random_state=0).X)
-    >>> tl.select_rank(adata, range(1, 6), n_splits=3)
+    >>> tl.select_rank(adata, range(1, 6), n_splits=3, random_state=0)
     >>> tl.result(adata, "nmf_rank").best_rank
     3
     """
@@ -113,7 +113,7 @@ def consensus(
     sample_weight: str | npt.ArrayLike | None = None,
     exposure: str | npt.ArrayLike | None = None,
     key_added: str = f"{KEY}_consensus",
-    random_state: int | np.random.RandomState | None = 0,
+    random_state: int | np.random.RandomState | None = None,
     n_jobs: int | None = None,
     **options: Any,
 ) -> None:
@@ -134,7 +134,7 @@ def consensus(
         ``mask_var="highly_variable", scale_genes=True``.
     key_added : str, default="nmf_consensus"
         Name of the result.
-    random_state : int, RandomState instance or None, default=0
+    random_state : int, RandomState instance or None, default=None
         Seed of the starts.
     n_jobs : int, default=None
         Number of runs at a time. The result does not depend on it.
@@ -155,7 +155,7 @@ def consensus(
     >>> from klnmf import tl
     >>> from klnmf.simulate import simulate_counts
     >>> adata = anndata.AnnData(simulate_counts(80, 30, 3, random_state=0).X)
-    >>> tl.consensus(adata, 3, n_runs=5)
+    >>> tl.consensus(adata, 3, n_runs=5, random_state=0)
     >>> adata.obsm["X_nmf_consensus_shares"].shape
     (80, 3)
     >>> bool(tl.result(adata, "nmf_consensus").run_share.min() == 1)
