@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import warnings
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from klnmf.cli.files import MODEL
@@ -29,6 +30,7 @@ from klnmf.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from klnmf.estimators.kl_nmf import KLNMF
     from klnmf.model_selection import Consensus
 
 SUMMARY = "fit from many starts and save the components that the runs agree on"
@@ -83,13 +85,17 @@ def run(args: argparse.Namespace) -> int:
                 **known,
                 run=run,
             )
-        model, W = _model(args, table.X, found, known)
+        divergence = found.divergence
+        if args.refit == "both":
+            model, found = _refitted(args, table.X, found, known)
+        else:
+            model = found.to_model()
     except KeyboardInterrupt:
         return interrupted(args, files.checkpoint)
-    facts = _facts(found)
+    facts = _facts(found) | {"divergence_of_medians": divergence}
     model.save(
         files.output,
-        W=W,
+        W=found.W,
         sample_names=table.row_names,
         feature_names=table.column_names,
         sample_metadata=columns_of(table),
@@ -106,17 +112,19 @@ def run(args: argparse.Namespace) -> int:
     return DONE
 
 
-def _model(
+def _refitted(
     args: argparse.Namespace, X: Any, found: Consensus, known: dict[str, Any]
-) -> tuple[Any, Any]:
-    """Model and W: the medians, or the optimum that a fit reaches from them."""
+) -> tuple[KLNMF, Consensus]:
+    """Model that a fit reaches from the medians, and the consensus with its components.
+
+    A fit from a given start keeps the order of the components, so that the groups stay theirs.
+    """
     from klnmf.data.dominant_samples import DominantSamplesWarning
     from klnmf.data.not_counts import NotCountsWarning
     from klnmf.estimators.kl_nmf import KLNMF
     from klnmf.estimators.run_options import RunOptions
+    from klnmf.model_selection.consensus_groups import stability
 
-    if args.refit == "W":
-        return found.to_model(), found.W
     run = RunOptions(progress=False)
     of_fit = {name: numbers for name, numbers in known.items() if name != "feature_weight"}
     model = KLNMF(
@@ -128,7 +136,17 @@ def _model(
     with warnings.catch_warnings():
         for known_by_now in (NotCountsWarning, DominantSamplesWarning):  # the runs have warned
             warnings.simplefilter("ignore", known_by_now)
-        return model, model.fit_transform(X, H=found.components, **of_fit)
+        W = model.fit_transform(X, H=found.components, **of_fit)
+    return model, replace(
+        found,
+        components=model.components_,
+        W=W,
+        divergence=model.divergence_,
+        optimality_gap=model.optimality_gap_,
+        kkt_residual=model.kkt_residual_,
+        stability=stability(found.spectra, found.labels, model.components_),
+        W_sums=model.W_sums_,
+    )
 
 
 def _facts(found: Consensus) -> dict[str, Any]:
@@ -147,7 +165,6 @@ def _facts(found: Consensus) -> dict[str, Any]:
         "null_dispersion": None if null is None else null.dispersion,
         "density_threshold": found.density_threshold,
         "n_left_out": found.n_left_out,
-        "divergence_of_medians": found.divergence,
         "run_objectives": found.run_objectives.tolist(),
     }
 

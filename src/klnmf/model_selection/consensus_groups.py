@@ -35,18 +35,23 @@ class RunGroups(NamedTuple):
         n_groups = len(components)
         if self.medians is None:
             return Figures(*np.full((3, n_groups), np.nan))
-        lengths = np.linalg.norm(components, axis=1, keepdims=True)
-        unit = components / np.maximum(lengths, 1e-300)
         members = [np.flatnonzero(self.labels == k) for k in range(n_groups)]
         figures = np.array(
             [
                 [len(set(group // n_groups)) / n_runs for group in members],
                 [self.silhouettes[group].mean() for group in members],
-                [(spectra[group] @ unit[k]).mean() for k, group in enumerate(members)],
+                stability(spectra, self.labels, components),
             ]
         )
         figures[:, np.isnan(figures[1])] = np.nan
         return Figures(*figures)
+
+
+def stability(spectra: Array, labels: Array, components: Array) -> FloatArray:
+    """Mean cosine similarity of the components of each group, of length 1, with that of all."""
+    lengths = np.linalg.norm(components, axis=1, keepdims=True)
+    unit = components / np.maximum(lengths, 1e-300)
+    return np.array([(spectra[labels == k] @ unit[k]).mean() for k in range(len(unit))])
 
 
 def grouped_runs(
