@@ -17,7 +17,7 @@ import scipy.sparse as sp
 from cli_files import SAMPLES, WORDS, counts_file, model_file, write_counts_file  # noqa: F401 (fixtures)
 from commands import EVERY_WORD, outcome
 from klnmf import load_model
-from klnmf.readers import CountTable, write_counts
+from klnmf.readers import CountTable, read_counts, write_counts
 
 VERSION_1 = Path(__file__).parent / "data" / "model-v1.klnmf"
 
@@ -123,6 +123,41 @@ def test_evaluate_agrees_with_the_estimator(model: Path, counts: Path, capsys: A
     assert len(scores["npmi_of_components"]) == 3
     code, out, _ = outcome(capsys, "evaluate", model, counts)
     assert f"perplexity      {scores['perplexity']:.6g} (guessing evenly: 40)" in out
+
+
+@pytest.mark.parametrize("command", ["transform", "evaluate", "report"])
+def test_data_are_read_from_the_layer_of_the_model(
+    counts: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    anndata = pytest.importorskip("anndata")
+    X = sp.csr_matrix(sp.load_npz(counts))
+    cells = anndata.AnnData(X * 2, layers={"counts": X})
+    cells.var_names = WORDS
+    cells.write_h5ad("cells.h5ad")
+    anndata.AnnData(X, var=cells.var).write_h5ad("others.h5ad")
+    fit = ("fit", "cells.h5ad", "-r", 2, "--layer", "counts", "-o", "m.klnmf", "-q")
+    assert outcome(capsys, *fit)[0] == 0
+    totals: list[float] = []
+
+    def read(*given: Any, **options: Any) -> CountTable:
+        table = read_counts(*given, **options)
+        totals.append(float(table.X.sum()))
+        return table
+
+    monkeypatch.setattr("klnmf.cli.data.read_counts", read)
+    outputs = {"transform": "W.csv", "report": "r.html"}
+    more = ["-o", outputs[command], "--force"] if command in outputs else []
+    note = "reading 'counts', as for the model; --layer reads another matrix\n"
+    code, _, err = outcome(capsys, command, "m.klnmf", "cells.h5ad", *more)
+    assert (code, note in err) == (0, True), err
+    code, _, err = outcome(capsys, command, "m.klnmf", "cells.h5ad", "--layer", "X", *more)
+    assert (code, note in err) == (0, False), err
+    code, _, err = outcome(capsys, command, "m.klnmf", "others.h5ad", *more)
+    assert code == 1
+    assert note in err
+    assert "others.h5ad: it has no 'counts'. It has: X." in err
+    assert outcome(capsys, command, "m.klnmf", counts, *more)[0] == 0  # a file without layers
+    assert totals == [X.sum(), 2 * X.sum(), X.sum()]
 
 
 def test_report_from_the_model_alone_and_with_data(model: Path, counts: Path, capsys: Any) -> None:

@@ -245,8 +245,9 @@ def test_loom_without_the_layer(tmp_path: Path) -> None:
         file["matrix"] = np.eye(2)
         file.create_group("row_attrs")
         file.create_group("col_attrs")
-    assert read_counts(tmp_path / "a.loom").row_names is None
-    refused(tmp_path / "a.loom", None, "no layer 'spliced'. It has: none", layer="spliced")
+    for layer in (None, "matrix"):
+        assert read_counts(tmp_path / "a.loom", layer=layer).row_names is None
+    refused(tmp_path / "a.loom", None, "it has no 'spliced'. It has: matrix.", layer="spliced")
 
 
 @pytest.mark.parametrize(

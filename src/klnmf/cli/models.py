@@ -26,11 +26,13 @@ from klnmf.saved.models import SavedModel
 from klnmf.texts.counting import VECTORIZER_OPTIONS
 from klnmf.texts.stop_words import is_available
 
-# Options that define the features: where the text is found, what a word is, which genes are read.
+# Options that define the features and their counts: where the text is found, what a word is, which
+# genes and which matrix of a file are read.
 # Options that leave out words do not matter: the model has its list of words.
 _KEPT = (
     *("encoding", "text_field", "id_field", "pattern", "delimiter", "normalize"),
     *("stop_words", "ngram_range", "token_pattern", "lowercase", "feature_type", "feature_names"),
+    "layer",
 )
 
 
@@ -69,6 +71,8 @@ def take_options(args: argparse.Namespace, saved: SavedModel) -> None:
     available = chosen_format(path, args.format, stored | given).options
     for name in available & (set(stored) - set(given)):
         setattr(args, name, stored[name])
+        if name == "layer":  # another file may have its counts elsewhere
+            say(args, f"reading {args.layer!r}, as for the model; --layer reads another matrix")
 
 
 def _is_plain(value: Any) -> bool:

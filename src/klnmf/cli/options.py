@@ -153,7 +153,8 @@ def add_data(parser: argparse.ArgumentParser, *, labels: bool = True, **more: An
     add_not = partial(add, action="store_const", const=False)
     listed = f"one of {', '.join(FORMATS)} (default: inferred from the file name)"
     add("--format", choices=FORMATS, metavar="FORMAT", help=listed)
-    add("--layer", help="layer of an .h5ad or .loom file; 'raw' reads .raw of AnnData")
+    text = "layer of an .h5ad or .loom file; 'raw' reads .raw of AnnData, 'X' or 'matrix' the main"
+    add("--layer", help=f"{text} matrix")
     kinds = "type of features to read from 10x or .h5ad files, or 'all' (default: Gene Expression)"
     add("--feature-type", metavar="TYPE", help=kinds)
     add("--feature-names", choices=("name", "id"), help="names of 10x features (default: name)")

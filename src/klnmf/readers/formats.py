@@ -91,8 +91,8 @@ def read_counts(
     format : str, optional
         One of the formats above. By default it is inferred from the name.
     layer : str, optional
-        For h5ad and loom: the layer to read instead of the main matrix. For h5ad, ``"raw"`` reads
-        AnnData's ``raw``.
+        For h5ad and loom: the layer to read instead of the main matrix, which is ``"X"`` or
+        ``"matrix"``. For h5ad, ``"raw"`` reads AnnData's ``raw``.
     transpose : bool, default=False
         Whether to exchange rows and columns. Use it for files that have samples in columns. Tables
         with mutation types in rows, as SigProfiler and COSMIC have them, are turned without it.

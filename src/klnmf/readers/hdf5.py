@@ -297,11 +297,14 @@ class Loom(Format):
             if any(name not in file for name in ("matrix", "row_attrs", "col_attrs")):
                 problem = "this is not a loom file: it lacks matrix, row_attrs, col_attrs."
                 raise ReadError(path, problem)
-            there = file.group("layers").names() if "layers" in file else []
-            if layer is not None and layer not in there:
-                problem = f"there is no layer {layer!r}. It has: {', '.join(there) or 'none'}."
-                raise ReadError(path, problem)
-            dense = file.array("matrix") if layer is None else file.group("layers").array(layer)
+            places = {"matrix": file}
+            if "layers" in file:  # one that has the name "matrix" comes before the main matrix
+                layers = file.group("layers")
+                places |= dict.fromkeys(layers.names(), layers)
+            holder = file if layer is None else places.get(layer)
+            if holder is None:
+                raise ReadError(path, f"it has no {layer!r}. It has: {', '.join(places)}.")
+            dense = holder.array("matrix" if layer is None else layer)
             dense.check_numbers(2)
             names = {
                 "row_names": _first_attribute(file.group("row_attrs"), _LOOM_GENES),
