@@ -134,10 +134,11 @@ def line_of_iteration(tol: float, max_iter: int) -> Line:
 
     def line(record: dict[str, Any]) -> str:
         done, seconds, gap = (record[k] for k in ("iteration", "seconds", "optimality_gap"))
-        left = seconds / done * max(predicted.after(done, gap) - done, 0)
+        end = predicted.after(done, gap)
+        left = "" if end is None else f", about {seconds / done * max(end - done, 0):.0f} s left"
         return (
             f"iteration {done}, {seconds:.1f} s: objective {record['objective']:.6g}, optimality "
-            f"gap {gap:.1e}, about {left:.0f} s left"
+            f"gap {gap:.1e}{left}"
         )
 
     return line

@@ -52,7 +52,7 @@ class PredictedEnd:
 
     >>> end = PredictedEnd(tol=1e-3, max_iter=500)
     >>> [end.after(i, 0.1 * 0.5**i) for i in (1, 2, 3, 5)]
-    [500, 500, 7, 7]
+    [None, None, 7, 7]
     """
 
     # The gap goes up and down, so its slope is that over several records.
@@ -63,16 +63,24 @@ class PredictedEnd:
         self._max_iter = max_iter
         self._seen: deque[tuple[int, float]] = deque(maxlen=self._MOST)
 
-    def after(self, iteration: int, gap: float) -> int:
-        """Take in the gap of an iteration; return the number of all, ``max_iter`` if unknown."""
+    def after(self, iteration: int, gap: float) -> int | None:
+        """Take in the gap of an iteration; return the number of all, None if unknown."""
+        if self._goal == -math.inf:
+            return self._max_iter
         if 0 < gap < math.inf:
             self._seen.append((iteration, math.log(gap)))
         if len(self._seen) < self._FEWEST:
-            return self._max_iter
+            return None
         (first, at_first), (last, now) = self._seen[0], self._seen[-1]
         slope = (now - at_first) / (last - first)
-        left = max((self._goal - now) / slope, 1.0) if slope < 0 else math.inf
+        if slope >= 0:
+            return None
+        left = max((self._goal - now) / slope, 1.0)
         return int(min(iteration + left + 0.5, self._max_iter))
+
+
+# Without a bar and the time left, for a fit whose end is not known.
+_UNKNOWN_END = "{desc}: {n_fmt}/{total_fmt} [{elapsed}{postfix}]"
 
 
 class ProgressBar(Bar):
@@ -80,14 +88,18 @@ class ProgressBar(Bar):
 
     def __init__(self, show: str | bool, tol: float, max_iter: int, n_done: int = 0) -> None:
         delay = SECONDS_BEFORE_SHOWN if show == "auto" else 0.0
-        super().__init__(show, total=max_iter, initial=n_done, desc="klnmf", unit="it", delay=delay)
-        self._end, self._n_done = PredictedEnd(tol, max_iter), n_done
+        options = {"desc": "klnmf", "unit": "it", "delay": delay, "bar_format": _UNKNOWN_END}
+        super().__init__(show, total=max_iter, initial=n_done, **options)
+        self._end, self._n_done, self._max_iter = PredictedEnd(tol, max_iter), n_done, max_iter
 
     def update(self, record: dict[str, Any]) -> None:
         """Move on by one iteration."""
         objective, gap = record["objective"], record["optimality_gap"]
         self._n_done += 1
-        total = self._end.after(self._n_done, gap)
+        end = self._end.after(self._n_done, gap)
+        if self._bar is not None:
+            self._bar.bar_format = _UNKNOWN_END if end is None else None
+        total = self._max_iter if end is None else end
         self.advance(f"objective {objective:.6g}, gap {gap:.1e}", total)
 
 
