@@ -12,8 +12,8 @@ from test_docs import MODULES
 PUBLIC = {
     "klnmf": """
         DominantSamplesWarning EmptySamplesWarning KLNMF ManyComponentsWarning MiniBatchKLNMF
-        NotCountsWarning RunOptions TextsWarning TopicModel TransposedWarning __version__
-        capped_weights load_model open_matrix prepare
+        NotCountsWarning RunOptions SparseTensor TextsWarning TopicModel TransposedWarning
+        __version__ capped_weights load_model open_matrix prepare
     """,
     "klnmf.saved": """
         SavedFileError
@@ -29,7 +29,7 @@ PUBLIC = {
     """,
     "klnmf.readers": """
         CountTable Documents FORMATS OnDiskMatrix ReadError open_matrix prepare read_counts
-        read_documents write_counts
+        read_documents read_tensor write_counts write_tensor
     """,
     "klnmf.report": """
         write_report

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from klnmf.data.dominant_samples import DominantSamplesWarning
     from klnmf.data.not_counts import NotCountsWarning
     from klnmf.data.on_disk.matrix import open_matrix
+    from klnmf.data.sparse_tensor import SparseTensor
     from klnmf.data.validation import (
         EmptySamplesWarning,
         ManyComponentsWarning,
@@ -35,6 +36,7 @@ __all__ = [
     "MiniBatchKLNMF",
     "NotCountsWarning",
     "RunOptions",
+    "SparseTensor",
     "TextsWarning",
     "TopicModel",
     "TransposedWarning",
@@ -55,6 +57,7 @@ _HOMES = {
     "MiniBatchKLNMF": "klnmf.estimators.mini_batch",
     "NotCountsWarning": "klnmf.data.not_counts",
     "RunOptions": "klnmf.estimators.run_options",
+    "SparseTensor": "klnmf.data.sparse_tensor",
     "TextsWarning": "klnmf.texts.counting",
     "TopicModel": "klnmf.topic_model.model",
     "TransposedWarning": "klnmf.data.validation",

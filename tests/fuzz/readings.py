@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,15 @@ from fuzz.seeds import COUNTS, RANKS, RUNS, SAME, model_to_fit
 from klnmf import KLNMF, RunOptions, load_model
 from klnmf.cli import main
 from klnmf.model_selection import Consensus, RankSelection, consensus, select_rank
-from klnmf.readers import FORMATS, CountTable, OnDiskMatrix, open_matrix, prepare, read_counts
+from klnmf.readers import (
+    FORMATS,
+    CountTable,
+    OnDiskMatrix,
+    open_matrix,
+    prepare,
+    read_counts,
+    read_tensor,
+)
 from klnmf.readers.format import Format
 
 # What may leave a reader, with its subclasses.
@@ -127,6 +136,27 @@ def _is_same(found: sp.csr_array, wanted: sp.csr_array) -> bool:
     return found.shape == wanted.shape and not (found != wanted.astype(found.dtype)).nnz
 
 
+def _use_tensor(folder: Path) -> None:
+    """Read a tensor, which holds what it promises."""
+    path = _entry(folder, "tensor")
+    events = {"modes": ["who", "what", "when"], "values": "count"} if ".csv" in path.name else {}
+    tensor = read_tensor(path, **events)
+    cells = list(zip(*tensor.coords.tolist(), strict=True))
+    sizes = np.array(tensor.shape)[:, None]
+    problems = {
+        "the type is not that of counts": tensor.dtype not in (np.float32, np.float64),
+        "a count is not finite and positive": not (
+            (tensor.values > 0) & np.isfinite(tensor.values)
+        ).all(),
+        "cells are not in order": any(a >= b for a, b in pairwise(cells)),
+        "a place leads out": bool(((tensor.coords < 0) | (tensor.coords >= sizes)).any()),
+        "labels are not right": not all(map(_are_names, tensor.labels, tensor.shape)),
+    }
+    for problem, is_there in problems.items():
+        if is_there:
+            raise WrongResultError(problem)
+
+
 def _use_prepared(folder: Path) -> None:
     matrix = open_matrix(folder)
     _check_table(read_counts(folder, format="prepared"))
@@ -197,6 +227,9 @@ def use_of(name: str) -> Callable[[Path], None]:
 
 
 _USES: dict[str, Callable[[Path], None]] = {
+    "tns": _use_tensor,
+    "tensor-npz": _use_tensor,
+    "tensor-csv": _use_tensor,
     "prepared": _use_prepared,
     "model": _use_model,
     "commands": _use_in_commands,

@@ -23,10 +23,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import scipy.sparse as sp
 
-from klnmf import KLNMF, RunOptions
+from klnmf import KLNMF, RunOptions, SparseTensor
 from klnmf.cli import main
 from klnmf.model_selection import consensus, select_rank
-from klnmf.readers import CountTable, prepare, write_counts
+from klnmf.readers import CountTable, prepare, write_counts, write_tensor
 from klnmf.simulate import simulate_counts
 
 Files = dict[str, bytes]  # contents by path
@@ -144,6 +144,18 @@ def _jsonl() -> list[Files]:
         {"text": "märz corn", "id": 2, "label": 1},
     ]
     return [{"counts.jsonl": "".join(json.dumps(record) + "\n" for record in records).encode()}]
+
+
+_TENSOR = SparseTensor(
+    [[0, 2, 2], [1, 0, 1], [0, 3, 0]],
+    [5.0, 1.5, 70_000.0],
+    mode_names=["who", "what", "when"],
+    labels=[["a", "märz", "c"], None, ["2024-01-01", "2024-01-08", "2024-01-15", "2024-01-22"]],
+)
+
+
+def _tensor(name: str) -> Files:
+    return _files_of(lambda folder: write_tensor(folder / name, _TENSOR))
 
 
 # ---- HDF5 ----------------------------------------------------------------------------------------
@@ -341,6 +353,9 @@ _SEEDS: dict[str, Callable[[], list[Files]]] = {
     "uci": _uci,
     "texts": _texts,
     "jsonl": _jsonl,
+    "tns": lambda: [_tensor("counts.tns"), {"counts.tns": b"# two modes\n1 2 5\n\n3 1 .5\n"}],
+    "tensor-npz": lambda: [_tensor("counts.npz")],
+    "tensor-csv": lambda: [_tensor("counts.csv")],
     "prepared": _prepared,
     "model": _models,
     "commands": _models_of_commands,

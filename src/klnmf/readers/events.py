@@ -1,0 +1,145 @@
+"""Tables of events, one per line: .csv, .tsv and .parquet, to and from tensors."""
+
+import csv
+from array import array
+from collections.abc import Iterator, Sequence
+from io import TextIOWrapper
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from klnmf.data.events import Coded
+from klnmf.data.matrix_checks import is_count
+from klnmf.data.passes import is_exact_in_float32
+from klnmf.data.sparse_tensor import SparseTensor
+from klnmf.readers.delimited import BLOCK
+from klnmf.readers.layouts import is_number
+from klnmf.readers.triplets import Numbering
+from klnmf.support import parquet_files
+from klnmf.support.array_types import Array
+from klnmf.support.descriptions import described
+from klnmf.support.input_files import ReadError, text_blocks
+from klnmf.support.nearest_names import did_you_mean
+from klnmf.support.optional_packages import require
+from klnmf.support.printable_text import shown
+from klnmf.support.spreadsheet_cells import as_cell, from_cell, write_lines
+from klnmf.support.whole_files import packed_if_named_so
+
+_DELIMITERS = {".csv": ",", ".tsv": "\t"}
+
+
+def whole(values: Array) -> Array:
+    """Numbers as integers, if they are, else as float64."""
+    is_whole = (values == np.rint(values)).all() and values.max(initial=0) < 2.0**53
+    return values.astype(np.int64) if is_whole else values.astype(np.float64)
+
+
+def narrowed(values: Array) -> Array:
+    """Numbers of a text as integers, else as float32, if nothing is lost."""
+    found = whole(values)
+    is_narrow = found.dtype.kind == "f" and is_exact_in_float32(found)
+    return found.astype(np.float32) if is_narrow else found
+
+
+def read_events(path: Path, ending: str, modes: Sequence[str], values: str | None) -> Any:
+    """Return a table of the columns that `SparseTensor.from_events` needs."""
+    wanted = [*modes, *([] if values is None else [values])]
+    if ending == ".parquet":
+        return _read_parquet(path, wanted, values)
+    rows = _rows(path, _DELIMITERS[ending], wanted, values is not None)
+    numberings = [Numbering() for _ in modes]  # so that each label is in memory once
+    places: list[Any] = [array("q") for _ in modes]
+    counts = array("d")
+    while block := list(islice(rows, BLOCK)):
+        columns = list(zip(*block, strict=True))
+        for column, numbering, numbers in zip(columns, numberings, places, strict=False):
+            numbers.extend(numbering.numbers(column))
+        if values is not None:
+            counts.extend(map(float, columns[-1]))
+    table: dict[str, Any] = {
+        name: Coded(numbering.names(), np.array(numbers))
+        for name, numbering, numbers in zip(modes, numberings, places, strict=True)
+    }
+    return table if values is None else table | {values: narrowed(np.array(counts))}
+
+
+def write_events(path: Path, ending: str, tensor: SparseTensor) -> None:
+    """Write the nonzeros of a tensor, one per line."""
+    columns = _columns(tensor)
+    if ending == ".parquet":
+        pyarrow = require("pyarrow", "Writing .parquet files")
+        parquet = require("pyarrow.parquet", "Writing .parquet files")
+        parquet.write_table(pyarrow.table(columns), path)
+        return
+    with (
+        packed_if_named_so(path) as stream,
+        TextIOWrapper(stream, encoding="utf-8", newline="") as text,
+    ):
+        cells = (map(as_cell, column.tolist()) for column in columns.values())
+        lines = chain([map(as_cell, columns)], zip(*cells, strict=True))
+        write_lines(text, lines, _DELIMITERS[ending])
+
+
+def _rows(path: Path, delimiter: str, wanted: list[str], has_count: bool) -> Iterator[list[str]]:
+    """Cells of the wanted columns, the last of which may be a count."""
+    reader = csv.reader(chain.from_iterable(text_blocks(path)), delimiter=delimiter)
+    try:
+        header = list(map(from_cell, next(reader, [])))
+        _check_columns(path, header, wanted)
+        places = [header.index(name) for name in wanted]
+        for cells in filter(None, reader):
+            if len(cells) != len(header):
+                problem = f"expected {len(header)} fields, as in the header, found {len(cells)}."
+                raise ReadError(path, problem, reader.line_num)
+            row = [from_cell(cells[place]) for place in places]
+            if has_count and not (is_number(row[-1]) and is_count(float(row[-1]))):
+                problem = f"column {wanted[-1]!r} holds {shown(row[-1])}; a count was expected, a "
+                raise ReadError(path, f"{problem}finite number of 0 or more.", reader.line_num)
+            yield row
+    except csv.Error as error:
+        problem = f"{error}; perhaps a quotation mark is not closed."
+        raise ReadError(path, problem, reader.line_num) from error
+
+
+def _check_columns(path: Path, there: list[str], wanted: list[str]) -> None:
+    for name in wanted:
+        if there.count(name) != 1:
+            times = "no column" if name not in there else "more than one column"
+            known = ", ".join(map(repr, there)) or "none"
+            question = did_you_mean(name, there)
+            problem = f"there is {times} {described(name)}; the columns are: {known}.{question}"
+            raise ReadError(path, problem)
+
+
+def _read_parquet(path: Path, wanted: list[str], values: str | None) -> Any:
+    with parquet_files.opened_parquet(path) as (file, pyarrow):
+        _check_columns(path, file.schema_arrow.names, wanted)
+        for name in wanted:
+            kind = parquet_files.value_type(file.schema_arrow.field(name).type, pyarrow)
+            is_one = parquet_files.is_number if name == values else parquet_files.is_plain
+            if not is_one(kind, pyarrow):
+                what = "counts" if name == values else "labels"
+                problem = f"column {name!r} is of the type {kind}; {what} were expected."
+                raise ReadError(path, problem)
+        return file.read(columns=wanted)
+
+
+def _columns(tensor: SparseTensor) -> dict[str, Array]:
+    """Columns of events: all nonzeros, and a zero for each slice that has none."""
+    if "count" in tensor.mode_names:
+        raise ValueError("A mode is called 'count', as the column of values. Give it another name.")
+    coords, n_zeros = [tensor.coords], 0
+    for mode in range(tensor.ndim):
+        empty = np.flatnonzero(tensor.margin(mode) == 0)
+        coords.append(np.zeros((tensor.ndim, len(empty)), dtype=np.int32))
+        coords[-1][mode] = empty
+        n_zeros += len(empty)
+    columns = {
+        name: places if labels is None else labels[places]
+        for name, labels, places in zip(
+            tensor.mode_names, tensor.labels, np.hstack(coords), strict=True
+        )
+    }
+    return columns | {"count": whole(np.concatenate([tensor.values, np.zeros(n_zeros)]))}
