@@ -277,6 +277,8 @@ def npz(path: Path, **arrays: Any) -> Path:
         ({"values": np.array([1, 2, None])}, "it holds Python objects"),
         ({"values": np.array([1.0, -2, 3])}, r"values\[1\] = -2.0"),
         ({"values": np.array(["a"] * 3)}, "values must be real numbers"),
+        ({"labels_1": np.array([2**32 - 1, 65], "u4").view("U1")}, "labels_1 has characters that"),
+        ({"labels_1": np.array([0x110000, 65], ">u4").view(">U1")}, "labels_1 has characters that"),
         ({"values": np.ones(4)}, "one count for each of the 3 columns"),
         ({"coords": np.array(3)}, "coords must be whole numbers"),
         ({"coords": np.zeros((10**9, 0), np.int8), "labels_0": np.array(["a"])}, "2 to 8 modes"),

@@ -2,6 +2,7 @@
 
 import os
 import re
+import sys
 import zipfile
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -277,7 +278,14 @@ def _array(archive: zipfile.ZipFile, name: str) -> Array:
     """One array, of the size of its member; another size than its head says is a ValueError."""
     with archive.open(f"{name}.npy") as member:
         dtype, shape, is_fortran = read_npy_header(member)
-        return np.frombuffer(member.read(), dtype).reshape(shape, order="F" if is_fortran else "C")
+        content = member.read()
+    if dtype.kind == "U":  # Python's strings must not hold numbers that are no characters
+        characters: Array = np.frombuffer(
+            content, np.dtype(np.uint32).newbyteorder(dtype.byteorder)
+        )
+        if characters.max(initial=0) > sys.maxunicode:
+            raise ValueError(f"{name} has characters that do not exist")
+    return np.frombuffer(content, dtype).reshape(shape, order="F" if is_fortran else "C")
 
 
 def _arrays(tensor: SparseTensor) -> dict[str, Any]:
